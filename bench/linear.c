@@ -295,7 +295,7 @@ static void table_gemm(struct bench *b) {
 static void table_types(struct bench *b) {
     printf("\nEvery type, K = N = 4096, %" PRIu32 " rows, %u thread(s)\n%8s %14s\n", b->rows, b->count, "type",
            "GFLOP/s");
-    for (int type = 0; type < KVC_TYPES; type++) {
+    for (int type = 0; type < KVC_ALL_TYPES; type++) {
         struct layer l = layer_open(b, (enum kvc_type)type, 4096, 4096, b->rows);
         double ours = 1e9;
         for (unsigned i = 0; i < b->rounds; i++)
@@ -402,7 +402,7 @@ static void table_decode(struct bench *b) {
     if (b->count == 1)
         printf(" %18s", "from cache, GB/s");
     printf("\n");
-    for (int type = 0; type < KVC_TYPES; type++) {
+    for (int type = 0; type < KVC_ALL_TYPES; type++) {
         size_t row = kvc_type_row_bytes((enum kvc_type)type, K), N = bytes / row;
         struct layer l = layer_open(b, (enum kvc_type)type, N, K, 1);
         struct reading r = {.from = l.w, .bytes = N * row, .parts = b->count == 1 ? 1 : 4 * b->count};

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "kvcull.h"
 
@@ -105,7 +106,11 @@ struct cli_common {
     bool json, quiet;
 };
 void cli_common_defaults(struct cli_common *common);
+/* What an engine is opened with; kvc_model_info says what is in force for a model. */
 enum kvc_math cli_math(const struct cli_common *common);
+const char *cli_math_name(enum kvc_math math);
+/* ", int8 1" where the bits are those of that arithmetic, and otherwise "". */
+const char *cli_int8_version(enum kvc_math math, char text[24]);
 
 /* clang-format off */
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
@@ -116,8 +121,9 @@ enum kvc_math cli_math(const struct cli_common *common);
          &(c)->backend, 0, 0, NULL},                                                                                  \
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 1024, NULL},   \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
-         "arithmetic of linear layers. float and int8: the same bits everywhere; int8: activations of eight bits where " \
-         "weights are quantized; fast: a BLAS library; exact: another word for float", \
+         "arithmetic of linear layers. int8, the default: activations of eight bits where weights are quantized, "      \
+         "elsewhere float; float: without; both the same bits everywhere. fast: a BLAS library; exact: another word "   \
+         "for float",                                                                                                  \
          &(c)->math, 0, 0, "float|int8|fast|exact"}
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
@@ -136,6 +142,16 @@ enum kvc_math cli_math(const struct cli_common *common);
         {CLI_FLAG, 0, "json", NULL, "print JSON", &(c)->json, 0, 0, NULL},                                            \
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &(c)->quiet, 0, 0, NULL}
 /* clang-format on */
+
+/* The file of a model, not made yet, in a folder of its own under TMPDIR; both go away on closing, or when the program
+ * ends. */
+struct cli_temporary {
+    char folder[4096], file[4096 + 32];
+    pid_t watcher;
+    int hold;
+};
+int cli_temporary_open(const struct cli_command *command, struct cli_temporary *temporary);
+void cli_temporary_close(struct cli_temporary *temporary);
 
 /* Opens the engine the common options ask for. */
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine);
@@ -263,7 +279,6 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     uint64_t context; /* tokens the session may see; 0: no limit */
     bool ignore_end;
     bool quiet;
-    const char *math;   /* the arithmetic's name, for the summary */
     bool echo;          /* write the answer to stdout as it comes */
     bool show_prompt;   /* write what the model is given to stderr */
     const char *unused; /* the option that uses the model's chat template, where the prompts do not; or NULL */

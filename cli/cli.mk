@@ -24,6 +24,7 @@ libkvcli_la_SOURCES = \
 	cli/signals.c \
 	cli/summary.c \
 	cli/table.c \
+	cli/temporary.c \
 	cli/tokenize.c \
 	cli/utf8.c \
 	cli/bench/bench.c \

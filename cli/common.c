@@ -51,13 +51,24 @@ void cli_common_defaults(struct cli_common *common) {
     struct kvc_session_options options;
 
     kvc_session_defaults(&options);
-    *common = (struct cli_common){.backend = "cpu", .math = "float", .cache_type = options.cache_type, .chunk = 256};
+    *common = (struct cli_common){.backend = "cpu", .cache_type = options.cache_type, .chunk = 256};
 }
 
 enum kvc_math cli_math(const struct cli_common *common) {
-    return strcmp(common->math, "fast") == 0   ? KVC_MATH_FAST
-           : strcmp(common->math, "int8") == 0 ? KVC_MATH_INT8
-                                               : KVC_MATH_FLOAT;
+    if (!common->math || strcmp(common->math, "int8") == 0)
+        return KVC_MATH_INT8;
+    return strcmp(common->math, "fast") == 0 ? KVC_MATH_FAST : KVC_MATH_FLOAT;
+}
+
+const char *cli_math_name(enum kvc_math math) {
+    return math == KVC_MATH_INT8 ? "int8" : math == KVC_MATH_FAST ? "fast" : "float";
+}
+
+const char *cli_int8_version(enum kvc_math math, char text[24]) {
+    text[0] = '\0';
+    if (math == KVC_MATH_INT8)
+        snprintf(text, 24, ", int8 %d", KVC_INT8_VERSION);
+    return text;
 }
 
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {

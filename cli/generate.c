@@ -44,7 +44,6 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
                                           .context = (uint64_t)common->context,
                                           .ignore_end = sampling->ignore_end,
                                           .quiet = common->quiet,
-                                          .math = common->math,
                                           .pending = -1};
     kvc_sampler_defaults(&sampler);
     sampler.temperature = (float)sampling->temperature;

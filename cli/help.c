@@ -220,13 +220,14 @@ static void manual_environment(const char *command) {
         const char *command, *name, *text;
     } variables[] = {
         {"", "KVCULL_CPU",
-         "The path that the cpu backend takes: ref, avx2, avx512 or neon; without it the fastest that the CPU runs. "
-         "Results are the same."},
+         "The path that the cpu backend takes: ref, avx2, avx2vnni, avx512, avx512vnni, neon, neondotprod or neoni8mm; "
+         "without it the fastest that the CPU runs. Results are the same."},
         {"", "KVCULL_DATA", "The folder of bundled data, where it is not the one it was installed in."},
         {"", "XDG_CACHE_HOME",
          "Where compiled kernels of OpenCL devices are kept, in a folder kvcull (~/.cache). PoCL keeps its own there, "
          "too, and has no device where it cannot."},
         {"bench", "TMPDIR", "Where the random model of --shape is written (/tmp)."},
+        {"verify", "TMPDIR", "Where --math int8 writes the bundled model in q8_0 for as long as it is opened (/tmp)."},
         {"verify", "KVCULL_INJECT",
          "For tests only, of this command alone: the name of an operation whose results are damaged on the backend "
          "under test (not on ref), as a broken kernel would. The comparison must then find that operation, and whole "

@@ -13,8 +13,9 @@ struct arguments {
 struct sink { /* where rows go, in order */
     struct kvc_tensor_writer *writer;
     struct kvc_hash *hash;
-    struct distance *distance; /* NULL: math is float */
+    struct distance *distance; /* NULL: not asked for */
     uint32_t vocab;
+    enum kvc_math math; /* in force */
     enum kvc_status status;
     struct kvc_error error;
     struct cli_progress *progress;
@@ -126,7 +127,8 @@ static int compare(const struct cli_command *command, const struct arguments *a,
 static int print(const struct cli_command *command, const struct arguments *a, const struct kvc_session *session,
                  const struct sink *sink, size_t count) {
     struct kvc_session_stats stats;
-    char hash[24], held[32];
+    const enum kvc_math math = sink->math;
+    char hash[24], held[32], int8[24];
 
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)kvc_hash_value(sink->hash));
     kvc_session_stats(session, &stats);
@@ -139,9 +141,9 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         cli_json_set(root, "vocab", json_integer(sink->vocab));
         cli_json_set(root, "hash", json_string(hash));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
-        if (cli_math(&a->common) == KVC_MATH_INT8)
+        if (math == KVC_MATH_INT8)
             cli_json_set(root, "int8", json_integer(KVC_INT8_VERSION));
-        cli_json_set(root, "math", json_string(a->common.math));
+        cli_json_set(root, "math", json_string(cli_math_name(math)));
         if (sink->distance)
             cli_json_set(root, "distance", distance_json(sink->distance));
         cli_json_set(root, "out", a->out ? cli_json_text(a->out, strlen(a->out)) : json_null());
@@ -149,10 +151,8 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         return cli_json_print(command, root, stdout);
     }
     printf("logits  [%zu, %u] float32%s%s\n", count, sink->vocab, a->out ? " in " : "", a->out ? a->out : "");
-    printf("hash    %s (XXH64, arithmetic %d", hash, KVC_ARITHMETIC_VERSION);
-    if (cli_math(&a->common) == KVC_MATH_INT8)
-        printf(", int8 %d", KVC_INT8_VERSION);
-    printf("%s)\n", cli_math(&a->common) == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
+    printf("hash    %s (XXH64, arithmetic %d%s%s)\n", hash, KVC_ARITHMETIC_VERSION, cli_int8_version(math, int8),
+           math == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
     if (sink->distance)
         distance_print(sink->distance, a->common.math);
     printf("cache   %s, %llu of %zu entries in the fullest head\n",
@@ -163,7 +163,8 @@ static int print(const struct cli_command *command, const struct arguments *a, c
 static int logits(const struct cli_command *command, const struct arguments *a, struct kvc_model *model) {
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
-    struct sink sink = {.vocab = kvc_model_info(model)->vocab, .hash = kvc_hash_open()};
+    const struct kvc_model_info *info = kvc_model_info(model);
+    struct sink sink = {.vocab = info->vocab, .math = info->math, .hash = kvc_hash_open()};
     struct distance distance = {0};
     struct kvc_tensor tensor = {.name = "logits", .dimensions = 2};
     struct kvc_error error;
@@ -184,7 +185,7 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
     options.expected = a->prompt ? count - (uint64_t)a->prompt : 0;
     if (status == KVC_OK && kvc_session_open(model, &options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);
-    if (status == KVC_OK && cli_math(&a->common) != KVC_MATH_FLOAT) {
+    if (status == KVC_OK && a->common.math && cli_math(&a->common) != KVC_MATH_FLOAT) {
         sink.distance = &distance;
         status = distance_open(command, sink.vocab, &distance);
     }

@@ -53,6 +53,7 @@ static int take_row(void *user, uint64_t row, const float *logits) {
 struct plan {
     size_t windows, length; /* the last window may be shorter */
     size_t prompt;          /* tokens of each that are its prompt; those from there on are scored */
+    enum kvc_math math;     /* in force */
     bool at_once;           /* full alone: rows of one prompt, which have the bits of single steps */
 };
 
@@ -144,6 +145,7 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         cli_cell(table, "%s", cli_bytes(s->stats.full_bytes, text[2]));
     }
     if (a->common.json) {
+        cli_json_set(root, "math", json_string(cli_math_name(plan->math)));
         cli_json_set(root, "tokens", json_integer((json_int_t)count));
         cli_json_set(root, "windows", json_integer((json_int_t)plan->windows));
         cli_json_set(root, "window", json_integer((json_int_t)plan->length));
@@ -153,9 +155,10 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         status = cli_json_print(command, root, stdout);
     } else {
         if (!a->common.quiet)
-            printf("%zu window%s of at most %zu tokens; the first %zu of each are its prompt, what follows is "
+            printf("%s%zu window%s of at most %zu tokens; the first %zu of each are its prompt, what follows is "
                    "scored%s\n\n",
-                   plan->windows, plan->windows == 1 ? "" : "s", plan->length, plan->prompt,
+                   plan->math == KVC_MATH_INT8 ? "math int8; " : "", plan->windows, plan->windows == 1 ? "" : "s",
+                   plan->length, plan->prompt,
                    plan->windows == 1 ? "" : ";\ncache and full holds: at the end of a whole window");
         status = cli_table_print(command, table, stdout);
         if (status == KVC_OK)
@@ -167,7 +170,8 @@ static int print(const struct cli_command *command, const struct arguments *a, c
 
 static int measure(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                    const int32_t *tokens, size_t count) {
-    struct plan plan = {.length = a->common.context ? (size_t)a->common.context : count,
+    struct plan plan = {.math = kvc_model_info(model)->math,
+                        .length = a->common.context ? (size_t)a->common.context : count,
                         .at_once = a->specs.count == 1 && strcmp(a->specs.items[0].text, "full") == 0};
     bool warned = false;
     struct score *scores = calloc(a->specs.count, sizeof *scores);

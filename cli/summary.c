@@ -55,8 +55,8 @@ void cli_summary_print(const struct cli_generation *generation, const char *spec
     fprintf(stderr, "cache   %s now, %s at peak (%s); full would hold %s\n",
             cli_bytes(stats.cache_bytes + stats.state_bytes, text[0]), cli_bytes(stats.peak_bytes, text[1]),
             spec ? spec : "full", cli_bytes(stats.full_bytes, text[2]));
-    if (generation->math && strcmp(generation->math, "int8") == 0)
-        fprintf(stderr, "math    int8 where weights are quantized; --math float is more exact\n");
+    if (kvc_model_info(generation->model)->math == KVC_MATH_INT8)
+        fprintf(stderr, "math    int8 where weights are quantized; --math float rounds less\n");
     if (stats.saturated)
         fprintf(stderr, "note    %llu values were clipped to the range of f16; --kv-type f32 keeps them\n",
                 (unsigned long long)stats.saturated);
@@ -67,6 +67,7 @@ json_t *cli_summary_json(const struct cli_generation *generation) {
     json_t *object = json_object();
 
     kvc_session_stats(generation->session, &stats);
+    cli_json_set(object, "math", json_string(cli_math_name(kvc_model_info(generation->model)->math)));
     cli_json_set(object, "prompt_tokens", json_integer((json_int_t)generation->seen_prompt));
     cli_json_set(object, "answer_tokens", json_integer((json_int_t)generation->seen_answer));
     cli_json_set(object, "first_token_seconds", json_real(generation->first_seconds));

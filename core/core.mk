@@ -17,6 +17,7 @@ libkvc_la_SOURCES += \
 	core/engine/batch.c \
 	core/engine/cache.c \
 	core/engine/engine.c \
+	core/engine/delta.c \
 	core/engine/experts.c \
 	core/engine/finite.c \
 	core/engine/growable.c \
@@ -73,6 +74,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_lists.c \
 	core/check/verify_memory.c \
 	core/check/verify_rows.c \
+	core/check/verify_delta.c \
 	core/check/verify_experts.c \
 	core/check/verify_int8.c \
 	core/check/verify_scores.c \
@@ -87,6 +89,7 @@ libkvc_la_SOURCES += \
 	core/measure/measure_cache.c \
 	core/measure/measure_long.c \
 	core/measure/measure_policies.c \
+	core/measure/measure_delta.c \
 	core/measure/measure_experts.c \
 	core/measure/measure_int8.c \
 	core/measure/measure_rows.c

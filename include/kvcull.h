@@ -21,7 +21,7 @@ extern "C" {
 
 #define KVC_VERSION "0.1.0"
 #define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
-#define KVC_INT8_VERSION 0       /* the same of KVC_MATH_INT8 alone; 0: not released yet, and may change at any time */
+#define KVC_INT8_VERSION 1       /* the same of KVC_MATH_INT8 alone */
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
@@ -72,14 +72,16 @@ enum kvc_type {
     KVC_MXFP4,
     KVC_Q2_K,
     KVC_IQ4_XS,
-    KVC_TYPES /* how many there are */
+    KVC_TYPES,           /* how many there are in files, which kvc_convert writes */
+    KVC_FP8 = KVC_TYPES, /* in memory: FP8 weights of Hugging Face folders, with float32 scales */
+    KVC_ALL_TYPES
 };
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
-bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: unknown */
+bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: none of files */
 
 /* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
- * of small integers with activations of eight bits, other weights as FLOAT does. FAST leaves many rows to a BLAS
- * library. */
+ * of small integers with activations of eight bits, other weights as FLOAT does (the program's default). FAST leaves
+ * many rows to a BLAS library. */
 enum kvc_math { KVC_MATH_FLOAT, KVC_MATH_FAST, KVC_MATH_INT8, KVC_MATH_EXACT = KVC_MATH_FLOAT /* its name before */ };
 
 struct kvc_engine_options {
@@ -107,7 +109,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
 void kvc_engine_close(struct kvc_engine *engine); /* after everything opened from it; NULL is fine */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory);
 void kvc_engine_reset_peaks(struct kvc_engine *engine);
-const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)", "... int8 arithmetic" */
+const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
 
 struct kvc_backend_info {
     const char *name; /* "ref", "cpu" */
@@ -126,17 +128,23 @@ struct kvc_model;
 
 struct kvc_model_info {
     const char *path, *format /* "gguf", "huggingface" */, *architecture /* "llama", "qwen3", ... */, *name;
+    /* layers: those with attention, which have a cache and which methods count */
     uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
+    uint32_t recurrent_layers; /* gated delta nets between these */
+    uint64_t recurrent_bytes;  /* of a session: their state, which no token makes larger */
     uint32_t trained_context;
     uint32_t original_context;      /* longrope: tokens that the short factors serve; 0: there is one set of factors */
     uint32_t sliding_window;        /* 0: none */
     const uint32_t *windows;        /* [layers]: the window of each, 0: none; NULL: no layer has one */
     uint32_t experts, experts_used; /* feed-forward networks of a layer, and how many a token passes; 0: one */
+    uint32_t expert_layers;         /* layers that have these, of width feed_forward each */
+    uint32_t dense_feed;            /* the width of the network of the other layers; 0: all have experts, or none */
     uint64_t parameters, weight_bytes, mapped_bytes;
     uint64_t active_parameters, active_bytes; /* of these, what one token alone is computed with */
     const char *weight_types;                 /* "q4_k, q6_k, f32" */
-    const char *rope;                         /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
-    int32_t bos, eos;                         /* -1: none */
+    enum kvc_math math; /* in force: the engine's, but FLOAT for INT8 where no weight is quantized */
+    const char *rope;   /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
+    int32_t bos, eos;   /* -1: none */
     bool has_chat_template;
 };
 
@@ -361,6 +369,9 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
                                      enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error);
+
+/* Adds what a session of the model holds besides, whatever its policy: the state of recurrent layers. */
+void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes);
 
 /* ---- output files, and what handlers of signals need ------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "core/base/float.h"
+#include "core/engine/linear.h"
 #include "core/engine/runner.h"
 #include "core/engine/session.h"
 #include "models/chat/template.h"
@@ -84,6 +85,7 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
         kvc_model_close(made);
         return status;
     }
+    made->info.math = kvc_linear_math(&made->network, engine->math);
     if (made->tokenizer) {
         made->info.bos = kvc_tokenizer_bos(made->tokenizer);
         made->info.eos = kvc_tokenizer_eos(made->tokenizer);

@@ -4,7 +4,7 @@
 libkvc_la_SOURCES += \
 	models/model.c \
 	models/network.c \
-	models/network_experts.c models/network_load.h \
+	models/network_delta.c models/network_experts.c models/network_load.h \
 	models/network_folder.c models/network_info.c models/network_info.h \
 	models/network_gguf.c \
 	models/text.c
@@ -32,6 +32,7 @@ libkvc_la_SOURCES += \
 # Descriptions of models: configurations, families, names of tensors.
 libkvc_la_SOURCES += \
 	models/config/config.c \
+	models/config/config_delta.c \
 	models/config/config_gguf.c \
 	models/config/config_hf.c models/config/config_hf_refused.c \
 	models/config/family.c \
@@ -107,5 +108,6 @@ libkvc_la_SOURCES += \
 	models/convert/random_row.c \
 	models/convert/tensor.c \
 	models/convert/text.c \
+	models/convert/stacked.c \
 	models/convert/to_folder.c \
 	models/convert/vocab.c

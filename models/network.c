@@ -17,7 +17,7 @@
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
-    LAYER_WEIGHTS = 12     /* at most, of one layer */
+    LAYER_WEIGHTS = 15     /* at most, of one layer */
 };
 
 enum kvc_status kvc_loader_no_memory(const struct kvc_loader *in) {
@@ -30,7 +30,9 @@ enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const s
     if (!*tensor) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is missing", in->where, name);
     }
-    in->loaded.used[in->loaded.used_count++] = *tensor;
+    if (in->loaded.used_count == 0 || in->loaded.used[in->loaded.used_count - 1] != *tensor) { /* parts of one */
+        in->loaded.used[in->loaded.used_count++] = *tensor;
+    }
     return kvc_tensor_make(*tensor, in->where, in->error);
 }
 
@@ -48,17 +50,21 @@ enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struc
     return KVC_OK;
 }
 
+enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                  const void *data, struct kvc_weight **weight) {
+    enum kvc_status status = in->device->ops->weight_create(in->device, type, outputs, inputs, data, weight, in->error);
+    if (!status) {
+        in->network->weights[in->network->weight_count++] = *weight;
+    }
+    return status;
+}
+
 /* Rows first..first+outputs-1 of a tensor as a weight. */
 static enum kvc_status add_weight(struct kvc_loader *in, const struct kvc_file_tensor *tensor, uint64_t first,
                                   uint64_t outputs, struct kvc_weight **weight) {
     const size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
     const unsigned char *data = (const unsigned char *)kvc_tensor_data(tensor) + (size_t)first * row_bytes;
-    enum kvc_status status =
-        in->device->ops->weight_create(in->device, tensor->type, outputs, tensor->cols, data, weight, in->error);
-    if (!status) {
-        in->network->weights[in->network->weight_count++] = *weight;
-    }
-    return status;
+    return kvc_loader_weight(in, tensor->type, outputs, tensor->cols, data, weight);
 }
 
 enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
@@ -160,6 +166,38 @@ static enum kvc_status load_norm(struct kvc_loader *in, const char *name, uint64
 
 /* ---- one layer ---- */
 
+/* Norms with weights for each head: a matrix [heads, d], or in folders that split them a vector for each. */
+static enum kvc_status load_head_norms(struct kvc_loader *in, uint32_t l, const struct kvc_norm_name *norm,
+                                       struct kvc_span *span) {
+    const uint64_t rows = kvc_norm_rows(in->config, norm), length = kvc_norm_length(in->config, norm);
+    const bool apart = !in->gguf && in->config->qk_norm == KVC_QK_SPLIT;
+    const struct kvc_file_tensor *tensor;
+    char name[128];
+    float *all = NULL;
+    enum kvc_status status;
+    if (!apart) {
+        kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
+        status = kvc_loader_find(in, name, &tensor);
+        status = status ? status : kvc_loader_check_matrix(in, tensor, rows, length);
+        status = status ? status : kvc_loader_widen(in, tensor, &all);
+    } else {
+        all = malloc((size_t)(rows * length) * sizeof *all);
+        status = all ? KVC_OK : kvc_loader_no_memory(in);
+        for (uint32_t h = 0; !status && h < rows; h++) {
+            float *values = NULL;
+            kvc_head_norm_tensor(name, sizeof name, l, norm, h);
+            status = kvc_loader_vector(in, name, length, &values);
+            if (!status)
+                memcpy(all + h * length, values, (size_t)length * sizeof *all);
+            free(values);
+        }
+    }
+    if (!status)
+        status = kvc_loader_add_floats(in, all, (size_t)(rows * length), span);
+    free(all);
+    return status;
+}
+
 static enum kvc_status load_named_matrix(struct kvc_loader *in, uint32_t l, const struct kvc_matrix_name *matrix,
                                          struct kvc_layer *layer) {
     char name[128];
@@ -212,32 +250,36 @@ static enum kvc_status load_sinks(struct kvc_loader *in, uint32_t l, struct kvc_
     return status;
 }
 
-static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l) {
-    struct kvc_layer *layer = &in->network->layer[l];
+/* Layer l of the model; delta: a gated delta net, without attention. */
+static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer, bool delta) {
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
         char name[128];
-        if (!kvc_has_norm(in->config, norm)) {
+        if (!kvc_has_norm(in->config, norm) || (delta && norm->qk)) {
             continue;
         }
         void *span = (char *)layer + norm->span;
         kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
-        status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
-        if (!status && in->config->family->norm_bias && norm->bias) {
+        status = norm->qk && in->network->qk_norm_each ? load_head_norms(in, l, norm, span)
+                                                       : load_norm(in, name, kvc_norm_length(in->config, norm), span);
+        if (!status && kvc_has_norm_bias(in->config, norm)) {
             span = (char *)layer + norm->bias;
             kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "bias");
-            status = load_norm(in, name, in->config->hidden, span);
+            status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
-        if (kvc_has_matrix(in->config, matrix)) {
+        if (kvc_has_matrix(in->config, l, matrix)) {
             status = load_named_matrix(in, l, matrix, layer);
         }
+    }
+    if (!status && delta) {
+        status = kvc_loader_delta(in, l, layer);
     }
     if (!status && in->config->family->sinks) {
         status = load_sinks(in, l, layer);
     }
-    if (!status && in->config->experts) {
+    if (!status && kvc_config_chooses(in->config, l)) {
         status = kvc_loader_experts(in, l, layer);
     }
     const bool slides = !in->config->sliding || in->config->sliding[l];
@@ -247,6 +289,25 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l) {
 }
 
 /* ---- the whole network ---- */
+
+/* Each layer to its kind: those with attention know how many delta nets come before them. */
+static enum kvc_status load_layers(struct kvc_loader *in) {
+    struct kvc_network *network = in->network;
+    uint32_t attention = 0, delta = 0, from = 0;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t l = 0; !status && l < in->config->layers; l++) {
+        if (kvc_config_recurs(in->config, l)) {
+            status = load_layer(in, l, &network->delta_layer[delta++], true);
+            continue;
+        }
+        struct kvc_layer *layer = &network->layer[attention++];
+        layer->delta_from = from;
+        layer->delta_count = delta - from;
+        from = delta;
+        status = load_layer(in, l, layer, false);
+    }
+    return status;
+}
 
 static enum kvc_status load_ends(struct kvc_loader *in) {
     const struct kvc_config *config = in->config;
@@ -269,6 +330,9 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
     }
     if (!status && config->family->head_bias) {
         status = load_norm(in, kvc_head_bias_name[in->gguf], vocab, &network->head_bias);
+    }
+    if (!status && network->delta.count) {
+        status = kvc_loader_delta_units(in);
     }
     if (!status) {
         status = flush_floats(in);
@@ -306,13 +370,18 @@ static enum kvc_status refuse_unused(struct kvc_loader *in) {
 static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) {
     struct kvc_network *network = in->network;
     const size_t layers = (size_t)in->config->layers;
-    network->layer = calloc(layers, sizeof *network->layer);
+    network->layer = calloc(network->layers, sizeof *network->layer);
+    network->delta_layer = calloc(network->delta.count + 1u, sizeof *network->delta_layer);
+    network->host = calloc(7 * (size_t)network->delta.count + 1, sizeof *network->host);
     network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
-    in->loaded.used = calloc(layers * (LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts) + 5, sizeof *in->loaded.used);
+    const size_t heads = in->config->qk_norm == KVC_QK_SPLIT ? (size_t)(in->config->heads + in->config->kv_heads) : 0;
+    const size_t most = LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts + heads; /* tensors of a layer */
+    in->loaded.used = calloc(layers * most + 5, sizeof *in->loaded.used);
     in->experts = calloc(experts + 1, sizeof *in->experts);
-    if (!network->layer || !network->weights || !network->buffers || !in->loaded.used || !in->experts) {
+    if (!network->layer || !network->delta_layer || !network->host || !network->weights || !network->buffers ||
+        !in->loaded.used || !in->experts) {
         return kvc_loader_no_memory(in);
     }
     const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;
@@ -328,8 +397,8 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
     if (!status) {
         status = load_ends(in);
     }
-    for (uint32_t l = 0; !status && l < layers; l++) {
-        status = load_layer(in, l);
+    if (!status) {
+        status = load_layers(in);
     }
     if (!status) {
         status = refuse_unused(in);
@@ -352,7 +421,8 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = (uint32_t)(config->experts ? config->expert_feed : config->feed_forward),
+        .feed_forward = config->experts && !config->dense ? 0 : (uint32_t)config->feed_forward,
+        .expert_feed = (uint32_t)config->expert_feed,
         .experts = (uint32_t)config->experts,
         .experts_used = (uint32_t)config->experts_used,
         .shares_normalised = config->shares_normalised,
@@ -368,9 +438,21 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         .logit_scale = config->logit_divisor > 0 ? (float)(1 / config->logit_divisor) : (float)config->logit_scale,
         .centred = (config->family->features & KVC_LAYER_NORM) != 0,
         .parallel = config->norms == KVC_NORMS_ONE,
-        .qk_norm_whole = config->family->qk_norm_whole,
+        .qk_norm_whole = config->qk_norm == KVC_QK_WHOLE,
+        .qk_norm_each = config->qk_norm == KVC_QK_EACH || config->qk_norm == KVC_QK_SPLIT,
         .logit_cap = (float)config->logit_cap,
+        .gated_attention = config->family->gated_attention,
+        .delta = {.heads = (uint32_t)config->delta.heads,
+                  .key_heads = (uint32_t)config->delta.key_heads,
+                  .value_size = (uint32_t)config->delta.value_size,
+                  .key_size = (uint32_t)config->delta.key_size,
+                  .taps = (uint32_t)config->delta.taps,
+                  .tiled = config->family->delta_tiled},
     };
+    for (uint64_t l = 0; l < config->layers; l++) {
+        network->delta.count += kvc_config_recurs(config, l);
+    }
+    network->layers -= network->delta.count;
     struct kvc_loader in = {.device = device,
                             .config = config,
                             .gguf = gguf,

@@ -21,10 +21,10 @@ static void count_types(const struct kvc_loaded *loaded, struct kvc_model_info *
 
 /* "q4_k, q6_k, f32": the types by the bytes they take. */
 static char *name_types(uint64_t *bytes) {
-    char text[16 * KVC_TYPES] = "";
+    char text[16 * KVC_ALL_TYPES] = "";
     for (;;) {
         unsigned most = 0;
-        for (unsigned type = 1; type < KVC_TYPES; type++) {
+        for (unsigned type = 1; type < KVC_ALL_TYPES; type++) {
             if (bytes[type] > bytes[most])
                 most = type;
         }
@@ -39,18 +39,21 @@ static char *name_types(uint64_t *bytes) {
 
 bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *config, bool gguf,
                       const struct kvc_network *network, struct kvc_model_info *info) {
-    uint64_t bytes[KVC_TYPES] = {0};
+    uint64_t bytes[KVC_ALL_TYPES] = {0};
     *info = (struct kvc_model_info){
         .format = gguf ? "gguf" : "huggingface",
         .architecture = gguf ? config->family->gguf : config->family->hf,
-        .layers = (uint32_t)config->layers,
+        .layers = network->layers,
+        .recurrent_layers = network->delta.count,
+        .recurrent_bytes = kvc_network_state_bytes(network),
         .hidden = (uint32_t)config->hidden,
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,
         .head_size = (uint32_t)config->head_size,
-        .feed_forward = network->feed_forward,
+        .feed_forward = network->experts ? network->expert_feed : network->feed_forward,
         .experts = network->experts,
         .experts_used = network->experts_used,
+        .dense_feed = network->experts ? network->feed_forward : 0,
         .vocab = network->vocab,
         .trained_context = (uint32_t)config->context,
         .original_context = config->rope.kind == KVC_ROPE_LONGROPE ? (uint32_t)config->rope.original_context : 0,
@@ -60,11 +63,13 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
         .eos = (int32_t)config->eos,
     };
     count_types(loaded, info, bytes);
+    for (uint64_t l = 0; l < config->layers; l++)
+        info->expert_layers += kvc_config_chooses(config, l);
     if (config->sliding_window > 0) {
-        uint32_t *windows = calloc((size_t)config->layers, sizeof *windows);
+        uint32_t *windows = calloc(network->layers, sizeof *windows);
         if (!windows)
             return false;
-        for (uint64_t l = 0; l < config->layers; l++)
+        for (uint32_t l = 0; l < network->layers; l++)
             windows[l] = network->layer[l].window;
         info->windows = windows;
     }

@@ -1,4 +1,4 @@
-/* network_load.h - what loading a network's tensors takes, for network.c and network_experts.c. */
+/* network_load.h - what loading a network's tensors takes, for network.c, network_delta.c and network_experts.c. */
 #ifndef KVC_MODELS_NETWORK_LOAD_H
 #define KVC_MODELS_NETWORK_LOAD_H
 
@@ -31,11 +31,18 @@ enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struc
                                         uint64_t outputs, uint64_t inputs);
 enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
                                   struct kvc_weight **weight);
+/* outputs x inputs of `type` at data, which stays where it is, as a weight. */
+enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                  const void *data, struct kvc_weight **weight);
 /* A tensor's numbers, or those of a vector by its name, as float32, malloc'ed. */
 enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values);
 enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values);
 /* They go into the layer's buffer, and the span will say where. */
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span);
+/* The delta net of layer l, but for its norms and its feed-forward network. */
+enum kvc_status kvc_loader_delta(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer);
+/* What all of them share. */
+enum kvc_status kvc_loader_delta_units(struct kvc_loader *in);
 /* The router and the experts of layer l. */
 enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer);
 

@@ -48,10 +48,10 @@ const struct kvc_policy_class kvc_policy_keyformer = {
             "that rises from step to step, so that the softmax becomes flatter the more has been evicted. These "
             "probabilities are added up over all queries so far; the lowest sum that is not recent goes.",
     .formula =
-        "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over what "
-        "i attended to; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, query head, position of k, "
-        "0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) min(t, steps) / steps "
-        "in decode step t",
+        "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over the "
+        "entries that i attended to, without a sink; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, "
+        "query head, position of k, 0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) "
+        "min(t, steps) / steps in decode step t",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; beside "
               "the cache, as scratch until the engine closes, on the vector paths of CPUs a table of noise: 1 + G "
               "float32 per "

@@ -107,7 +107,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
                "= B - R). It evicts after the prompt, whose last R queries are the first rows, and at each `every`-th "
                "decode step; every step writes its row, and an entry that goes takes its column with it. With "
                "scores=logits rows hold the group's sum of s_rk, and each goes through a softmax over the older "
-               "entries before they are fused",
+               "entries, without a sink, before they are fused",
     .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring; "
               "ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights",
     .traffic = "C + R + 1 entries per generated token ((every - 1) / 2 more in the mean), and of the ring all R rows "

@@ -69,7 +69,7 @@ const struct kvc_policy_class kvc_policy_sparq = {
             "values, with the probability that the guess gives it. Nothing is evicted.",
     .formula = "i1 = top dims channels by the group's sum of |q|; s1 = q[i1] . k[i1] / sqrt(d sum|q[i1]| / sum|q|); "
                "read = top topk by the group's sum of softmax(s1); output = alpha y + (1 - alpha) mean(V), alpha the "
-               "guessed probability of what is read",
+               "guessed probability of what is read, and of the head's attention sink",
     .memory = "n entries after n tokens, and with keys=twice n keys more (float32 for Q8_0); d floats per KV head",
     .traffic = "n times dims values, and topk entries, per generated token (keys=once: what is read from memory is "
                "nearer to n keys)",

@@ -26,6 +26,11 @@ OLMOE = dict(architectures=["OlmoeForCausalLM"], model_type="olmoe", hidden_act=
 MIXTRAL = dict(architectures=["MixtralForCausalLM"], model_type="mixtral", hidden_act="silu", rms_norm_eps=1e-5,
                bos_token_id=1, eos_token_id=2, rope_theta=1000000.0, sliding_window=None, output_router_logits=False,
                router_aux_loss_coef=0.02, tie_word_embeddings=False)
+QWEN35 = dict(architectures=["Qwen3_5ForCausalLM"], model_type="qwen3_5_text", hidden_act="silu", rms_norm_eps=1e-6,
+              bos_token_id=1, eos_token_id=2, rope_theta=10000000.0, partial_rotary_factor=0.25, attention_bias=False,
+              attn_output_gate=True, linear_conv_kernel_dim=4, tie_word_embeddings=False)
+QWEN3_NEXT = dict(QWEN35, architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next", decoder_sparse_step=1,
+                  mlp_only_layers=[], norm_topk_prob=True, output_router_logits=False, router_aux_loss_coef=0.001)
 PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", hidden_act="silu", rms_norm_eps=1e-5, bos_token_id=1,
             eos_token_id=2, rope_theta=10000.0, rope_scaling=None, sliding_window=None, tie_word_embeddings=False,
             pad_token_id=None, attention_bias=False)
@@ -119,6 +124,24 @@ FAMILIES = {
     "qwen2-moe": (dict(QWEN2_MOE, **sizes(36, 44, 3, 6, 3, 46, 128, moe_intermediate_size=10, num_experts=7,
                                           num_experts_per_tok=2, shared_expert_intermediate_size=26)), "bf16",
                   {"short": 40}, False),
+    # Layers without experts beside layers that have them: by a list, and by a list and a step.
+    "qwen3-moe-dense": (dict(QWEN3_MOE, **sizes(28, 44, 4, 4, 2, 51, 128, head_dim=16, moe_intermediate_size=14,
+                                                num_experts=6, num_experts_per_tok=2, mlp_only_layers=[0, 2])), "bf16",
+                        {"short": 36}, False),
+    "qwen2-moe-dense": (dict(QWEN2_MOE, **sizes(24, 38, 5, 4, 2, 73, 128, moe_intermediate_size=12, num_experts=5,
+                                                num_experts_per_tok=2, shared_expert_intermediate_size=18,
+                                                decoder_sparse_step=2, mlp_only_layers=[3])), "f16", {"short": 33},
+                        False),
+    # Qwen3.5: gated delta nets, three value heads for each key head; attention with a gate in every second layer.
+    "qwen35": (dict(QWEN35, **sizes(28, 38, 6, 4, 2, 53, 128, head_dim=16, full_attention_interval=2,
+                                    linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=10,
+                                    linear_value_head_dim=8)), "bf16", {"long": 90}, False),
+    # Qwen3-Next: the same with experts and a shared one; what a delta net projects lies beside each key head.
+    "qwen3-next": (dict(QWEN3_NEXT, **sizes(32, 44, 3, 4, 1, 47, 128, head_dim=24, full_attention_interval=3,
+                                            linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
+                                            linear_value_head_dim=16, moe_intermediate_size=10, num_experts=7,
+                                            num_experts_per_tok=3, shared_expert_intermediate_size=14)), "bf16",
+                   {"long": 70}, False),
     # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
     "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
               {"short": 40}, False),
@@ -184,15 +207,24 @@ FAMILIES = {
     "glm4": (dict(GLM4, **sizes(28, 34, 3, 4, 2, 49, 128, head_dim=12)), "bf16", {"short": 40}, False),
     # Command-R: attention and feed-forward side by side, norms that take the mean away, a logit scale.
     "cohere": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 57, 128, logit_scale=0.0625)), "f16", {"short": 40}, False),
+    # Command-R+: norms of q and k, with weights for each head.
+    "cohere-plus": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 75, 128, logit_scale=0.0625, use_qk_norm=True)), "bf16",
+                    {"short": 36}, False),
     # Phi-2: side by side too, biases everywhere, no gate.
     "phi2": (dict(PHI, **sizes(40, 58, 3, 4, 4, 51, 128)), "f16", {"short": 40}, False),
     # The same with q, k and v in one tensor of the GGUF file, as older ones have them.
     "phi2-fused": (dict(PHI, **sizes(40, 58, 2, 4, 4, 51, 128)), "bf16", {"short": 24}, False),
+    # Norms of q and k too, with a bias.
+    "phi2-norms": (dict(PHI, **sizes(36, 46, 2, 3, 3, 47, 128, qk_layernorm=True, partial_rotary_factor=0.5)), "f16",
+                   {"short": 30}, False),
     # StableLM 2.
     "stablelm": (dict(STABLELM, **sizes(32, 42, 3, 4, 2, 47, 128)), "bf16", {"short": 40}, False),
     # The same with attention and feed-forward network side by side.
     "stablelm-parallel": (dict(STABLELM, **sizes(24, 34, 2, 3, 1, 45, 128, use_parallel_residual=True)), "bf16",
                           {"short": 24}, False),
+    # StableLM 2 12B: norms of q and k, each head's a tensor of its own.
+    "stablelm-norms": (dict(STABLELM, **sizes(48, 42, 3, 6, 2, 51, 128, qk_layernorm=True, use_parallel_residual=True,
+                                              use_qkv_bias=False)), "bf16", {"short": 36}, False),
 }
 
 # ---- rotary frequencies of real geometries

@@ -24,8 +24,10 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import golden_delta as delta
 import golden_gpt_oss as gpt_oss
 from golden_families import FAMILIES, ROPES, longrope
+from golden_gguf import write_gguf
 
 DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -36,7 +38,9 @@ def randomise(model, dtype, generator):
     """Values that `dtype` holds exactly, large enough that attention is far from even."""
     for name, parameter in model.named_parameters():
         shape = parameter.shape
-        own = gpt_oss.randomise(name, shape, generator) if model.config.model_type == "gpt_oss" else None
+        kind = model.config.model_type
+        family = gpt_oss if kind == "gpt_oss" else delta if kind in delta.FAMILIES else None
+        own = family.randomise(name, shape, generator) if family else None
         if own is not None:
             with torch.no_grad():
                 parameter.copy_(own.to(dtype).to(torch.float32))
@@ -92,7 +96,7 @@ def build(config, state=None):
     if state is not None:
         missing = model.load_state_dict(state, strict=False)
         model.tie_weights()
-        assert not missing.unexpected_keys or "bias" in str(missing.unexpected_keys), missing
+        assert all("bias" in key or "norm" in key for key in missing.unexpected_keys), missing
     return model
 
 
@@ -101,8 +105,10 @@ def run(model, tokens, double):
         model = model.double()
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
-                gemma = type(module).__name__.startswith("Gemma")
+                gemma = type(module).__name__.startswith(("Gemma", "Qwen3_5", "Qwen3Next"))
                 module.forward = (double_gemma_norm if gemma else double_norm).__get__(module)
+            if type(module).__name__.endswith("GatedDeltaNet"):
+                module.forward = delta.double_net.__get__(module)
             if type(module).__name__ == "CohereLayerNorm":
                 module.forward = double_layer_norm.__get__(module)
             if type(module).__name__.endswith("TopKRouter") and not type(module).__name__.startswith("GptOss"):
@@ -138,6 +144,9 @@ def without(config):
         yield "rounded ramp", dict(config, rope_scaling=dict(scaling, truncate=not scaling["truncate"]))
         yield "no clamp", dict(config, swiglu_limit=1e9)
         yield "windows elsewhere", dict(config, layer_types=["full_attention"] * config["num_hidden_layers"])
+    for key in ("use_qk_norm", "qk_layernorm"):
+        if config.get(key):
+            yield "no norms of q and k", dict(config, **{key: False})
     if config.get("use_parallel_residual"):
         yield "one after the other", dict(config, use_parallel_residual=False)
     if config["model_type"] == "smollm3":
@@ -154,6 +163,8 @@ def without(config):
         yield "one base", dict(config, rope_local_base_freq=config["rope_theta"])
     if config["model_type"] in ("glm4", "phi", "stablelm"):
         yield "other share", dict(config, partial_rotary_factor=1.0)
+    if config["model_type"] in delta.FAMILIES:
+        yield from delta.without(config)
     if "norm_topk_prob" in config:
         yield "other shares", dict(config, norm_topk_prob=not config["norm_topk_prob"])
     if config.get("num_experts_per_tok"):
@@ -163,42 +174,6 @@ def without(config):
 
 
 # ---- GGUF -----------------------------------------------------------------------------------------------------------
-
-GGUF_TYPE = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
-
-
-def gguf_string(text):
-    data = text.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def gguf_value(value):
-    if isinstance(value, bool):
-        return struct.pack("<IB", 7, value)
-    if isinstance(value, int):
-        return struct.pack("<II", 4, value)
-    if isinstance(value, float):
-        return struct.pack("<If", 6, value)
-    if isinstance(value, str):
-        return struct.pack("<I", 8) + gguf_string(value)
-    assert isinstance(value, list) and all(isinstance(item, bool) for item in value)
-    return struct.pack("<IIQ", 9, 7, len(value)) + bytes(value)
-
-
-def write_gguf(path, keys, tensors):
-    header = b"".join(gguf_string(key) + gguf_value(value) for key, value in keys.items())
-    infos, data = b"", b""
-    for name, tensor in tensors.items():
-        blocks = isinstance(tensor, gpt_oss.Blocks)
-        infos += gguf_string(name) + struct.pack("<I", len(tensor.shape))
-        infos += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape))
-        infos += struct.pack("<IQ", gpt_oss.MXFP4 if blocks else GGUF_TYPE[tensor.dtype], len(data))
-        raw = tensor.gguf() if blocks else tensor.contiguous().view(torch.uint8).numpy().tobytes()
-        data += raw + bytes(-len(raw) % 32)
-    start = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + header + infos
-    with open(path, "wb") as file:
-        file.write(start + bytes(-len(start) % 32) + data)
-
 
 def llama3_divisors(scaling, base, rotary):
     """rope_freqs.weight, in float32 from the definition."""
@@ -215,7 +190,7 @@ def llama3_divisors(scaling, base, rotary):
 
 
 def gguf_name(name, kind):
-    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss")
+    gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss", "qwen35", "qwen3next")
     if kind == "glm4":  # what others call the norm before the feed-forward network stands after the attention there
         name = name.replace("post_attention_layernorm", "ffn_norm")
         name = name.replace("post_self_attn_layernorm", "post_attention_norm").replace("post_mlp_layernorm", "post_ffw_norm")
@@ -225,6 +200,8 @@ def gguf_name(name, kind):
                      ("model.layers.", "blk."), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
                      ("self_attn.v_proj", "attn_v"), ("self_attn.qkv_proj", "attn_qkv"),
                      ("self_attn.o_proj", "attn_output"), ("self_attn.q_norm", "attn_q_norm"),
+                     ("self_attn.q_layernorm.w", "attn_q_norm.w"), ("self_attn.q_layernorm.b", "attn_q_norm.b"),
+                     ("self_attn.k_layernorm.w", "attn_k_norm.w"), ("self_attn.k_layernorm.b", "attn_k_norm.b"),
                      ("self_attn.k_norm", "attn_k_norm"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"),
                      ("mlp.gate.", "ffn_gate_inp."), ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
                      ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"), ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
@@ -274,7 +251,8 @@ def interleave(tensor, heads):
 def make_gguf(path, name, config, state, blocks):
     kind = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
             "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "cohere": "command-r", "phi": "phi2",
-            "olmo3": "olmo2"}.get(config["model_type"], config["model_type"])
+            "olmo3": "olmo2", "qwen3_5_text": "qwen35",
+            "qwen3_next": "qwen3next"}.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or config["hidden_size"] // heads
     rotary = int(size * config.get("partial_rotary_factor", 1.0))
@@ -352,9 +330,12 @@ def make_gguf(path, name, config, state, blocks):
         tensors["rope_factors_long.weight"] = torch.tensor(scaling["long_factor"], dtype=torch.float32)
         tensors["rope_factors_short.weight"] = torch.tensor(scaling["short_factor"], dtype=torch.float32)
     own = gpt_oss.gguf_tensors(state, blocks) if kind == "gpt-oss" else {}
+    if config["model_type"] in delta.FAMILIES:
+        keys.update(delta.gguf_keys(kind, config))
+        tensors.update(delta.gguf_tensors(config, state))
     tensors.update(own)
     for old, tensor in state.items():
-        if own and (".mlp." in old or old.endswith(".sinks")):
+        if (own and (".mlp." in old or old.endswith(".sinks"))) or ".linear_attn." in old:
             continue
         if kind in ("llama", "smollm3", "granite") and (".q_proj." in old or ".k_proj." in old):
             tensor = interleave(tensor, heads if ".q_proj." in old else kv_heads)
@@ -364,8 +345,11 @@ def make_gguf(path, name, config, state, blocks):
         elif old.endswith("mlp.shared_expert_gate.weight"):
             tensors[gguf_name(old, kind)] = tensor[0].float()
         elif not old.endswith("mlp.experts.down_proj"):
-            vector = tensor.float() + (1 if kind.startswith("gemma") else 0)  # norms; Gemma has no biases
-            tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 else tensor
+            vector = tensor.float() + (1 if kind.startswith(("gemma", "qwen35", "qwen3next")) else 0)  # norms; no biases
+            tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 or "_norm." in old else tensor
+    for old in [old for old in tensors if "_layernorm.norms.0." in old]:  # of StableLM: a tensor for each head
+        each = [tensors.pop(old.replace("norms.0.", f"norms.{head}.")) for head in range(heads if ".q_" in old else kv_heads)]
+        tensors[old.replace("self_attn.", "attn_").replace("layernorm.norms.0", "norm")] = torch.stack(each)
     if name.endswith("-fused"):
         for old in [old for old in tensors if ".attn_q." in old]:
             parts = [tensors.pop(old.replace(".attn_q.", f".attn_{part}.")) for part in "qkv"]

@@ -1,4 +1,4 @@
-/* cpu.c - the CPU as a device: which path this machine can run, opening, the self-test, closing. */
+/* cpu.c - the CPU as a device: opening, the self-test, closing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,88 +8,9 @@
 #include "backends/cpu/stealing.h"
 #include "core/base/float.h"
 
-static const char *const path_names[] = {"ref", "avx2", "avx512", "neon", "avx512vnni"};
-#define KVC_PATHS (sizeof path_names / sizeof path_names[0])
-
-static bool path_built(enum kvc_cpu_path path) {
-    switch (path) {
-    case KVC_CPU_REF:
-        return true;
-    case KVC_CPU_AVX2:
-    case KVC_CPU_AVX512:
-    case KVC_CPU_AVX512VNNI:
-#if defined(KVC_X86_SIMD)
-        return true;
-#else
-        return false;
-#endif
-    case KVC_CPU_NEON:
-#if defined(KVC_NEON)
-        return true;
-#else
-        return false;
-#endif
-    }
-    return false;
-}
-
-static bool path_runs(enum kvc_cpu_path path) {
-    if (!path_built(path))
-        return false;
-#if defined(KVC_X86_SIMD)
-    if (path == KVC_CPU_AVX2 || path == KVC_CPU_AVX512 || path == KVC_CPU_AVX512VNNI) {
-        if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-            return false; /* every CPU with AVX2 has F16C */
-        if (path != KVC_CPU_AVX2)
-            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                   (path == KVC_CPU_AVX512 || __builtin_cpu_supports("avx512vnni"));
-    }
-#endif
-    return true;
-}
-
-static enum kvc_cpu_path best_path(void) {
-    static const enum kvc_cpu_path order[] = {KVC_CPU_AVX512VNNI, KVC_CPU_AVX512, KVC_CPU_AVX2, KVC_CPU_NEON};
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
-        if (path_runs(order[i]))
-            return order[i];
-    return KVC_CPU_REF;
-}
-
-/* name: "avx2"; where: what to call the option or variable that had it. */
-static enum kvc_status find_path(const char *name, const char *where, enum kvc_cpu_path *path,
-                                 struct kvc_error *error) {
-    for (size_t i = 0; i < KVC_PATHS; i++)
-        if (strcmp(name, path_names[i]) == 0) {
-            *path = (enum kvc_cpu_path)i;
-            if (!path_built(*path))
-                return kvc_fail(error, KVC_RESOURCE, "%s: the %s path is not part of this build; best here: %s", where,
-                                name, path_names[best_path()]);
-            if (!path_runs(*path))
-                return kvc_fail(error, KVC_RESOURCE, "%s: this CPU cannot run the %s path; best here: %s", where, name,
-                                path_names[best_path()]);
-            return KVC_OK;
-        }
-    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; it is ref, avx2, avx512, avx512vnni or neon", where,
-                    name);
-}
-
-/* The path that was named, or that KVCULL_CPU names, or else the best one. */
-static enum kvc_status select_path(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
-    const char *variable = getenv("KVCULL_CPU");
-    *path = KVC_CPU_REF;
-    if (name)
-        return find_path(name, "cpu", path, error);
-    if (variable && *variable)
-        return find_path(variable, "KVCULL_CPU", path, error);
-    *path = best_path();
-    return KVC_OK;
-}
-
 void kvc_cpu_fill_ref(struct kvc_ops *table) {
 #if defined(KVC_X86_SIMD)
-    if (path_runs(KVC_CPU_AVX2)) {
+    if (kvc_cpu_path_runs(KVC_CPU_AVX2)) {
         kvc_ref_fma_fill(table);
         return;
     }
@@ -99,7 +20,7 @@ void kvc_cpu_fill_ref(struct kvc_ops *table) {
 
 static const char *self_test(void) {
 #if defined(KVC_X86_SIMD)
-    if (path_runs(KVC_CPU_AVX2)) {
+    if (kvc_cpu_path_runs(KVC_CPU_AVX2)) {
         const char *wrong = kvc_ref_fma_self_test();
         if (wrong)
             return wrong;
@@ -110,22 +31,12 @@ static const char *self_test(void) {
 
 static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
     kvc_cpu_fill_ref(table);
-#if defined(KVC_X86_SIMD)
-    if (path == KVC_CPU_AVX2)
-        kvc_cpu_fill_avx2(table);
-    if (path == KVC_CPU_AVX512)
-        kvc_cpu_fill_avx512(table);
-    if (path == KVC_CPU_AVX512VNNI)
-        kvc_cpu_fill_avx512vnni(table);
-#endif
-#if defined(KVC_NEON)
-    if (path == KVC_CPU_NEON)
-        kvc_cpu_fill_neon(table);
-#endif
+    if (path != KVC_CPU_REF)
+        kvc_cpu_path_fill(path, table);
 #define KVC_LIFETIME(result, name, arguments) table->name = kvc_cpu_##name;
 #define KVC_BYTES(result, name, arguments) table->name = kvc_cpu_##name;
 #include "core/base/ops.def"
-    table->name = path_names[path];
+    table->name = kvc_cpu_path_name(path);
 }
 
 /* Scratch memory grows on first use, by thread. */
@@ -187,11 +98,11 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
         return status;
     }
     cpu->device.ops = &cpu->table;
-    if (strcmp(backend, path_names[path]) == 0)
+    if (strcmp(backend, kvc_cpu_path_name(path)) == 0)
         snprintf(cpu->device.name, sizeof cpu->device.name, "%s", backend);
     else
-        snprintf(cpu->device.name, sizeof cpu->device.name, "%s (%s, %u thread%s%s)", backend, path_names[path], count,
-                 count == 1 ? "" : "s", cpu->exact_linear ? ", fast: not exact" : "");
+        snprintf(cpu->device.name, sizeof cpu->device.name, "%s (%s, %u thread%s%s)", backend, kvc_cpu_path_name(path),
+                 count, count == 1 ? "" : "s", cpu->exact_linear ? ", fast: not exact" : "");
     *device = &cpu->device;
     return KVC_OK;
 }
@@ -201,15 +112,15 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
 static bool cpu_usable(char *detail, size_t capacity) {
     struct kvc_error error;
     enum kvc_cpu_path path;
-    bool usable = select_path(NULL, &path, &error) == KVC_OK;
-    snprintf(detail, capacity, "%s", usable ? path_names[path] : error.text);
+    bool usable = kvc_cpu_path_find(NULL, &path, &error) == KVC_OK;
+    snprintf(detail, capacity, "%s", usable ? kvc_cpu_path_name(path) : error.text);
     return usable;
 }
 
 static enum kvc_status cpu_open(const char *path, unsigned index, int threads, enum kvc_math math,
                                 struct kvc_device **device, struct kvc_error *error) {
     enum kvc_cpu_path chosen;
-    enum kvc_status status = select_path(path, &chosen, error);
+    enum kvc_status status = kvc_cpu_path_find(path, &chosen, error);
     *device = NULL;
     if (status != KVC_OK)
         return status;
@@ -238,7 +149,7 @@ const struct kvc_backend_class kvc_backend_cpu = {
 
 /* The path "plain" is ref without fused multiply-add instructions, for the check that both builds agree. */
 static bool ref_usable(char *detail, size_t capacity) {
-    snprintf(detail, capacity, "plain C%s", path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
+    snprintf(detail, capacity, "plain C%s", kvc_cpu_path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
     return true;
 }
 

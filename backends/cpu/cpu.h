@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "core/base/cpu_paths.h"
 #include "core/base/canon.h"
 #include "core/base/ops.h"
 #include "core/base/threads.h"
@@ -24,7 +25,12 @@ struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has 
 };
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
-enum kvc_cpu_path { KVC_CPU_REF, KVC_CPU_AVX2, KVC_CPU_AVX512, KVC_CPU_NEON, KVC_CPU_AVX512VNNI };
+enum kvc_cpu_path {
+#define KVC_CPU_PATH(NAME, name, build) KVC_CPU_##NAME,
+    KVC_CPU_PATHS(KVC_CPU_PATH)
+#undef KVC_CPU_PATH
+        KVC_CPU_PATH_COUNT
+};
 
 struct kvc_cpu {
     struct kvc_device device; /* first */
@@ -95,11 +101,15 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 #include "core/base/ops.def"
 
 /* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
-void kvc_cpu_fill_ref(struct kvc_ops *table); /* picks the FMA build of ref where the CPU has it */
-void kvc_cpu_fill_avx2(struct kvc_ops *table);
-void kvc_cpu_fill_avx512(struct kvc_ops *table);
-void kvc_cpu_fill_avx512vnni(struct kvc_ops *table);
-void kvc_cpu_fill_neon(struct kvc_ops *table);
+/* The operations of each path; ref's: the build with fused multiply-adds where the CPU has them. */
+#define KVC_CPU_FILL(NAME, name, build) void kvc_cpu_fill_##name(struct kvc_ops *table);
+KVC_CPU_PATHS(KVC_CPU_FILL)
+#undef KVC_CPU_FILL
+bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* built, and on this CPU */
+const char *kvc_cpu_path_name(enum kvc_cpu_path path);
+void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table);
+/* The path that was named, or that KVCULL_CPU names, or else the best one. */
+enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error);
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* --math=fast */
 
 static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }

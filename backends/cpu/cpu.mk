@@ -3,10 +3,10 @@
 
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
-	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
+	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
-libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
+libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
@@ -14,13 +14,15 @@ libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/st
 libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/experts.c backends/cpu/simd/linear/linear.h backends/cpu/simd/linear/template.h \
 	backends/cpu/simd/linear/widened.h backends/cpu/simd/linear/gemv.h backends/cpu/simd/linear/gemv_pipelined.h \
 	backends/cpu/simd/linear/gemv_few.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
-	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h
+	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h backends/cpu/simd/linear/widen_fp8.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
-	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h \
-	backends/cpu/simd/int8/many.h
+	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h backends/cpu/simd/int8/prepare.h \
+	backends/cpu/simd/int8/many.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
+	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
+	backends/cpu/simd/int8/neon/few.h backends/cpu/simd/int8/neon/many.h backends/cpu/simd/int8/neon/four_outputs.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
-	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
+	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
 	backends/cpu/simd/scores/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/scores/noise_table.h backends/cpu/simd/rotate_keys.h backends/cpu/simd/select/channels.h backends/cpu/simd/pages.h \
@@ -29,8 +31,10 @@ libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/att
 libkvc_la_SOURCES += $(KVC_REF_SOURCES)
 
 if HAVE_X86_SIMD
-noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la libcpu_avx512vnni.la
-libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx512.la libcpu_avx512vnni.la
+noinst_LTLIBRARIES += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx2vnni.la libcpu_avx512.la \
+	libcpu_avx512vnni.la
+libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx2vnni.la libcpu_avx512.la \
+	libcpu_avx512vnni.la
 
 libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
@@ -39,7 +43,10 @@ libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
 libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/int8/avx2.c backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
 
-libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/vector_avx512.c
+libcpu_avx2vnni_la_SOURCES = backends/cpu/simd/int8/avx2vnni.c
+libcpu_avx2vnni_la_CFLAGS = $(libcpu_avx2_la_CFLAGS) $(AVX_VNNI_CFLAGS)
+
+libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/int8/avx512.c backends/cpu/simd/vector_avx512.c
 libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 
 libcpu_avx512vnni_la_SOURCES = backends/cpu/simd/int8/avx512vnni.c
@@ -49,6 +56,15 @@ endif
 if HAVE_NEON
 noinst_LTLIBRARIES += libcpu_neon.la
 libkvc_la_LIBADD += libcpu_neon.la
-libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/vector_neon.c
+libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/int8/neon.c backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
+endif
+
+if HAVE_NEON_DOTPROD
+noinst_LTLIBRARIES += libcpu_neondotprod.la libcpu_neoni8mm.la
+libkvc_la_LIBADD += libcpu_neondotprod.la libcpu_neoni8mm.la
+libcpu_neondotprod_la_SOURCES = backends/cpu/simd/int8/neondotprod.c
+libcpu_neondotprod_la_CFLAGS = $(AM_CFLAGS) -march=armv8.2-a+dotprod
+libcpu_neoni8mm_la_SOURCES = backends/cpu/simd/int8/neoni8mm.c
+libcpu_neoni8mm_la_CFLAGS = $(AM_CFLAGS) -march=armv8.2-a+dotprod+i8mm
 endif

@@ -216,6 +216,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     if (status != KVC_OK)
         return status;
     offload->table.linear = kvc_cuda_linear;
+    offload->table.linear_int8 = kvc_cuda_linear_int8;
     offload->table.attention = kvc_cuda_attention;
     return math == KVC_MATH_FAST ? kvc_cuda_fast_open(cuda, error) : KVC_OK;
 }

@@ -74,6 +74,7 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what);
 
 /* CUDA's own shapes: linear.c, attention.c. */
 void kvc_cuda_linear(struct kvc_device *device, const struct kvc_linear *args);
+void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void kvc_cuda_attention(struct kvc_device *device, const struct kvc_attention *attention);
 /* A launch of an own kernel. */
 struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel);

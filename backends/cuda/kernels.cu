@@ -1,6 +1,7 @@
 /* kernels.cu - the shared kernels, compiled for NVIDIA devices, and CUDA's own shapes. */
 #include "backends/kernels/shared.h"
 #include "core/base/canon.h"
+#include "core/base/delta.h"
 #include "core/base/weight_blocks.h"
 #include "core/base/weight_types.h"
 
@@ -14,6 +15,8 @@
 #include "backends/kernels/rows.h"
 #include "backends/kernels/linear.h"
 #include "backends/kernels/experts.h"
+#include "backends/kernels/quants.h"
+#include "backends/kernels/delta.h"
 #include "backends/kernels/int8.h"
 #include "backends/kernels/cache.h"
 #include "backends/kernels/attention.h"
@@ -26,3 +29,4 @@
 #include "backends/cuda/kernels/few.h"
 #include "backends/cuda/kernels/many.h"
 #include "backends/cuda/kernels/read.h"
+#include "backends/cuda/kernels/int8.h"

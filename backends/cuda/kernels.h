@@ -8,11 +8,12 @@
 #define KVC_CUDA_FEW(apply, NAME, name, ...) apply(few_##name##_1) apply(few_##name##_4) apply(few_##name##_8)
 /* clang-format off */
 #define KVC_CUDA_OWN_KERNELS(apply) \
-    KVC_WEIGHT_TYPES(KVC_CUDA_FEW, apply) \
+    KVC_ALL_WEIGHT_TYPES(KVC_CUDA_FEW, apply) \
     apply(many_pack_x) \
     apply(many_pack_w) \
     apply(many_product_32) \
     apply(many_product_128) \
+    apply(many_int8) \
     apply(read_f32_8) \
     apply(read_f16_8) \
     apply(read_q8_0_8) \

@@ -1,6 +1,6 @@
 /* linear.c - linear layers in CUDA's own shapes: few rows (gemv) in one pass over the weights (kernels/few.h), many
  * rows (gemm) as a product of packed sides (kernels/many.h). What these shapes do not take goes to the shared kernels.
- */
+ * In eight bits many rows are CUDA's own (kernels/int8.h). */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/types.h"
@@ -63,5 +63,24 @@ void kvc_cuda_linear(struct kvc_device *device, const struct kvc_linear *args) {
             few_rows(offload, args, i);
         else
             many_rows(offload, args, i);
+    }
+}
+
+void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    struct kvc_offload *offload = (struct kvc_offload *)device;
+    const struct kvc_weight *w = args->w;
+    const uint64_t rows = args->rows;
+    if (rows <= KVC_INT8_FEW) {
+        kvc_offload_linear_int8(device, args);
+        return;
+    }
+    for (uint32_t i = 0; i < w->pieces; i++) {
+        const uint64_t count = kvc_offload_piece_rows(w, i);
+        struct kvc_launch many = kvc_cuda_own(KVC_CUDA_many_int8);
+        KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale),
+                 kvc_cuda_data(args->x.sum), w->piece[i], w->row_bytes, w->type, w->inputs / 32, w->outputs,
+                 i * w->piece_rows, count, kvc_cuda_data(args->bias));
+        KVC_PUSH(&many, rows);
+        kvc_launch_run(offload, &many, 256, round_up(count, 32) / 32, round_up(rows, 64) / 64, 1);
     }
 }

@@ -135,7 +135,7 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
             }                                                                                                          \
         }                                                                                                              \
     }
-KVC_WEIGHT_TYPES(KVC_EXPERT_LINEAR, )
+KVC_ALL_WEIGHT_TYPES(KVC_EXPERT_LINEAR, )
 
 /* ---- expert_sum ---- */
 

@@ -56,7 +56,7 @@
     }
 #define KVC_LINEAR_OF_TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                           \
     KVC_LINEAR_FEW(name, KVC_K_##NAME)
-KVC_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
+KVC_ALL_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 
 /* ---- many rows ---- */
 

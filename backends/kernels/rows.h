@@ -56,9 +56,10 @@ KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N,
 }
 
 /* A group a row. */
-KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, float eps) {
+KVC_GROUP_KERNEL(norm)
+(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, kvc_u32 heads, float eps) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    KVC_OPEN(const float, w);
+    KVC_GLOBAL const float *w = w_buffer + w_offset + (kvc_u64)(KVC_GROUP_ID(0) % heads) * K;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it, so that none waits for another */
@@ -71,9 +72,10 @@ KVC_GROUP_KERNEL(norm)(KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(co
 /* The centred norm. */
 KVC_GROUP_KERNEL(norm_centred)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), KVC_SPAN(const float, bias), kvc_u32 K,
- float eps) {
+ kvc_u32 heads, float eps) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    KVC_OPEN(const float, w);
+    kvc_u64 own = (kvc_u64)(KVC_GROUP_ID(0) % heads) * K; /* the row of w and bias */
+    KVC_GLOBAL const float *w = w_buffer + w_offset + own;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     float mean = kvc_div(kvc_sum_floats(x, KVC_ONE(K), K, shared_sum), (float)K), r;
@@ -84,7 +86,7 @@ KVC_GROUP_KERNEL(norm_centred)
     r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_dot_floats(y, y, K, shared_sum), (float)K) + eps));
     KVC_BARRIER();
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
-        y[k] = bias_buffer ? kvc_fma(y[k] * r, w[k], bias_buffer[bias_offset + k]) : (y[k] * r) * w[k];
+        y[k] = bias_buffer ? kvc_fma(y[k] * r, w[k], bias_buffer[bias_offset + own + k]) : (y[k] * r) * w[k];
 }
 
 /* A work-item a pair of channels, or two channels after the rotary ones; on CPUs all channels of a head. */
@@ -131,7 +133,9 @@ KVC_KERNEL(gated_silu)
     if (i < n && activation == 2) {
         y_buffer[y_offset + i] = kvc_clamped_silu(gate_buffer[gate_offset + i], up_buffer[up_offset + i]);
     } else if (i < n) {
-        float x = gate_buffer[gate_offset + i], a = activation ? kvc_gelu(x) : kvc_silu(x);
+        float x = gate_buffer[gate_offset + i], a = activation == 1   ? kvc_gelu(x)
+                                                    : activation == 3 ? kvc_sigmoid(x)
+                                                                      : kvc_silu(x);
         y_buffer[y_offset + i] = up_buffer ? a * up_buffer[up_offset + i] : a;
     }
 }

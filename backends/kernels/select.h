@@ -150,11 +150,12 @@ KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_siz
     return places <= budget ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
 }
 
-/* A group a query head: score becomes exp(score - M), share [H] = 1 / L. */
+/* A group a query head: score becomes exp(score - M), share [H] = 1 / L, and rest [H] where it is wanted. */
 #define KVC_TILES_AT_ONCE (KVC_GROUP < 32 ? 1 : KVC_GROUP / 32)
 KVC_GROUP_KERNEL(select_softmax)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
- KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(float, share)) {
+ KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(float, share), KVC_SPAN(const float, sinks),
+ KVC_SPAN(float, rest)) {
     KVC_SHARED float most[KVC_GROUP], lanes[KVC_TILES_AT_ONCE][32];
     kvc_u32 g = KVC_GROUP_ID(0), id = KVC_LOCAL_ID(), units = kvc_units_of(places[g / group], budget, page_size);
     KVC_GLOBAL float *s = score_buffer + score_offset + (kvc_u64)g * stride;
@@ -191,7 +192,17 @@ KVC_GROUP_KERNEL(select_softmax)
         KVC_BARRIER();
     }
     if (id == 0)
-        share_buffer[share_offset + g] = kvc_div(1.0f, L);
+        most[0] = L;
+    KVC_BARRIER();
+    if (id == 0) {
+        float all = most[0];
+        L = all; /* read again: PoCL 3.1 loses what the loop left in L where more than a quotient follows */
+        if (sinks_buffer && L != 0.0f)
+            all = kvc_join_sink(L, M, sinks_buffer[sinks_offset + g]);
+        share_buffer[share_offset + g] = kvc_div(1.0f, all);
+        if (rest_buffer)
+            rest_buffer[rest_offset + g] = L == 0.0f ? 0.0f : kvc_fma(-L, kvc_div(1.0f, all), 1.0f);
+    }
 }
 
 /* Grid: units of the fullest head, KV heads: the group's sums. share NULL: bounds, which need no softmax. */
@@ -217,9 +228,9 @@ KVC_KERNEL(select_sums)
  * shape of the list; lanes [H, 32]. */
 KVC_GROUP_KERNEL(select_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
- KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(float, alpha), kvc_u32 stride,
- KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken),
- KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
+ KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(const float, rest),
+ KVC_SPAN(float, alpha), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank,
+ kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken), KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
     KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     KVC_OPEN(kvc_u32, taken);
@@ -295,7 +306,10 @@ KVC_GROUP_KERNEL(select_reads)
     KVC_BARRIER();
     for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP) {
         KVC_GLOBAL float *lane = lanes + ((kvc_u64)h * group + g) * 32;
+        kvc_u64 own = (kvc_u64)h * group + g;
         KVC_TREE32(lane);
-        alpha_buffer[alpha_offset + (kvc_u64)h * group + g] = all_read ? 1.0f : lane[0];
+        if (rest_buffer)
+            lane[0] = kvc_plus(lane[0], rest_buffer[rest_offset + own], KVC_ONE(group));
+        alpha_buffer[alpha_offset + own] = all_read ? 1.0f : lane[0];
     }
 }

@@ -28,6 +28,9 @@
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns of a work-item of keep_keys */
 #define KVC_FEW 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
+#define KVC_INT8_ROWS 4u  /* rows of one pass of linear_int8 over the weights */
+#define KVC_INT8_FEW 8u   /* up to so many rows that way */
+#define KVC_INT8_MANY 16u /* more rows on CPUs: so many in a pass */
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 

@@ -116,6 +116,17 @@ KVC_PART_OF(q6_k) {
     int16 high = KVC_BITS16(vload16(1, q), shift, 15) | KVC_BITS16(vload16(1, h), high_shift, 3) << 4;
     return kvc_part_scaled(low - 32, high - 32, d * (float)b->scale[e / 16], d * (float)b->scale[e / 16 + 1]);
 }
+/* As kvc_e4m3_to_f32, and times the scale. */
+KVC_DEVICE float16 kvc_e4m3_scaled(uchar16 q, float scale) {
+    uint16 sign = (convert_uint16(q) & 128u) << 24u, a = convert_uint16(q) & 127u;
+    uint16 small = as_uint16(convert_float16(a) * 0.001953125f);
+    uint16 bits = select(small, (a << 20u) + 0x3c000000u, a >= 8u);
+    return as_float16(select(sign | bits, (uint16)(0x7fc00000u), a == 127u)) * scale;
+}
+KVC_PART_OF(fp8) {
+    float d = KVC_FP8_SCALE(*b);
+    return kvc_part_of(kvc_e4m3_scaled(vload16(0, b->q + e), d), kvc_e4m3_scaled(vload16(1, b->q + e), d));
+}
 
 #else /* 8 lanes each, from memory in vectors */
 
@@ -218,6 +229,14 @@ KVC_PART_OF(q6_k) {
                                            kvc_load_bytes(b->high + e / 128 * 32 + at), e % 128 / 32 * 2, 3, 4, 32),
                              KVC_HALF(b->d), b->scale[(e + at) / 16]);
 }
+KVC_PART_OF(fp8) {
+    uint2 q = kvc_load_bytes(b->q + e + worker * 8);
+    float d = KVC_FP8_SCALE(*b);
+    struct kvc_part p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = kvc_e4m3_to_f32((kvc_u8)KVC_BYTE(q, i)) * d;
+    return p;
+}
 
 #endif
 
@@ -234,7 +253,7 @@ KVC_DEVICE struct kvc_part kvc_part_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8
         return kvc_part_f16(row, k, worker);
     case KVC_K_BF16:
         return kvc_part_bf16(row, k, worker);
-        KVC_BLOCK_TYPES(KVC_PART_CASE, )
+        KVC_ALL_BLOCK_TYPES(KVC_PART_CASE, )
     }
     return kvc_part_zero();
 }

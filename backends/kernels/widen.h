@@ -5,7 +5,7 @@
 /* KVC_K_<TYPE>: the numbers of enum kvc_type (include/kvcull.h). */
 enum kvc_kernel_type {
 #define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) KVC_K_##NAME,
-    KVC_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_TYPES
+    KVC_ALL_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_TYPES
 };
 
 /* Element k of a row. */
@@ -23,7 +23,7 @@ KVC_DEVICE float kvc_widen_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kv
         return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
     case KVC_K_BF16:
         return kvc_bf16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
-        KVC_BLOCK_TYPES(KVC_WIDEN_CASE, )
+        KVC_ALL_BLOCK_TYPES(KVC_WIDEN_CASE, )
     }
     return kvc_nan();
 }

@@ -1,5 +1,6 @@
 /* int8.c - linear layers of activations in eight bits: quantize_rows, linear_int8, expert_linear_int8. */
 #include "backends/offload/offload.h"
+#include "core/base/canon.h"
 
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
@@ -19,21 +20,36 @@ static struct kvc_launch launch_of(enum kvc_kernel kernel, struct kvc_span y, co
     return launch;
 }
 
+static uint64_t outputs_of_group(const struct kvc_offload *offload) {
+    return offload->workers == 1 ? 1 : offload->group / KVC_INT8_LANES;
+}
+
 void kvc_offload_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    struct kvc_offload *offload = of(device);
+    const uint64_t rows = args->rows, outputs = outputs_of_group(offload), few = KVC_INT8_ROWS;
+    const uint64_t tile = offload->workers == 1 ? KVC_INT8_MANY : KVC_PACK_X_OF(offload->group);
+    const uint64_t tile_outputs = offload->workers == 1 ? 1 : 64;
+    const bool many = rows > KVC_INT8_FEW;
     for (uint32_t i = 0; i < args->w->pieces; i++) {
-        struct kvc_launch launch =
-            launch_of(KVC_KERNEL_linear_int8, args->y, &args->x, args->w, i, args->w->outputs, args->bias);
-        KVC_PUSH(&launch, (uint64_t)args->rows);
-        kvc_launch_items(of(device), &launch, args->rows * kvc_offload_piece_rows(args->w, i), 1, 1);
+        const uint64_t count = kvc_offload_piece_rows(args->w, i);
+        struct kvc_launch launch = launch_of(many ? KVC_KERNEL_linear_int8_many : KVC_KERNEL_linear_int8, args->y,
+                                             &args->x, args->w, i, args->w->outputs, args->bias);
+        KVC_PUSH(&launch, rows);
+        if (many)
+            kvc_launch_groups(offload, &launch, (count + tile_outputs - 1) / tile_outputs, (rows + tile - 1) / tile, 1);
+        else
+            kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs, (rows + few - 1) / few, 1);
     }
 }
 
 void kvc_offload_expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
-    const uint64_t N = args->w->outputs / args->experts;
+    struct kvc_offload *offload = of(device);
+    const uint64_t N = args->w->outputs / args->experts, outputs = outputs_of_group(offload);
+    const uint64_t across = (N + outputs - 1) / outputs;
     for (uint32_t i = 0; i < args->w->pieces; i++) {
         struct kvc_launch launch =
             launch_of(KVC_KERNEL_expert_linear_int8, args->y, &args->x, args->w, i, N, args->bias);
-        KVC_PUSH(&launch, args->first, args->experts, (uint64_t)args->pairs);
-        kvc_launch_items(of(device), &launch, args->pairs * N, 1, 1);
+        KVC_PUSH(&launch, args->first, args->experts, (uint32_t)across);
+        kvc_launch_groups(offload, &launch, args->pairs * across, 1, 1);
     }
 }

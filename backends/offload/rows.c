@@ -19,7 +19,7 @@ void kvc_offload_norm(struct kvc_device *device, const struct kvc_norm *args) {
     KVC_PUSH(&launch, args->y, args->x, args->w);
     if (args->centred)
         kvc_launch_span(&launch, args->bias);
-    KVC_PUSH(&launch, args->K, args->eps);
+    KVC_PUSH(&launch, args->K, args->heads ? args->heads : 1, args->eps);
     kvc_launch_groups(of(device), &launch, args->rows, 1, 1);
 }
 

@@ -98,7 +98,7 @@ void kvc_offload_select_scores(struct kvc_device *device, const struct kvc_selec
     if (!bound) {
         struct kvc_launch softmax = kvc_launch_of(KVC_KERNEL_select_softmax);
         KVC_PUSH(&softmax, places, group, s->budget, page, score, part(&parts, parts.seen), s->stride,
-                 part(&parts, parts.share));
+                 part(&parts, parts.share), s->sinks, s->rest);
         kvc_launch_groups(offload, &softmax, s->heads, 1, 1);
     }
     KVC_PUSH(&sums, places, group, s->budget, page, score, part(&parts, parts.seen), s->stride,
@@ -114,8 +114,9 @@ void kvc_offload_select_reads(struct kvc_device *device, const struct kvc_select
     if (!workspace)
         return;
     KVC_PUSH(&launch, s->lists, s->view, s->pages ? s->pages->page : 1, s->whole, s->heads / s->lists->kv_heads,
-             s->budget, s->top, s->local, s->scores, s->probabilities, s->alpha, s->stride);
-    KVC_PUSH(&launch, s->reads, ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, (size_t)taken * 4}),
+             s->budget, s->top, s->local);
+    KVC_PUSH(&launch, s->scores, s->probabilities, s->rest, s->alpha, s->stride, s->reads,
+             ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, (size_t)taken * 4}),
              ((struct kvc_span){workspace, (size_t)(taken + chosen) * 4}));
     kvc_launch_groups(offload, &launch, s->lists->kv_heads, 1, 1);
 }

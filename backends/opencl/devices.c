@@ -39,6 +39,7 @@ static bool look(cl_platform_id platform, cl_device_id id, struct kvc_opencl_dev
     device->denormals = config & CL_FP_DENORM;
     device->division = config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
     device->half = strstr(extensions, "cl_khr_fp16") != NULL;
+    device->dot = strstr(extensions, "cl_khr_integer_dot_product") != NULL;
     device->compiler = compiler;
     return true;
 }

@@ -63,11 +63,13 @@ static enum kvc_status choose(const char *name, unsigned index, struct kvc_openc
 }
 
 /* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu, narrow (half as many work-items in a group) or
- * broken, KVCULL_OPENCL_DIVISION=corrected, and KVCULL_OPENCL_LACKS=fma, denormals, division or order
+ * broken, KVCULL_OPENCL_DIVISION=corrected, KVCULL_OPENCL_DOT=emulated (as if the device had dot products; they are
+ * written out) or none, and KVCULL_OPENCL_LACKS=fma, denormals, division or order
  * (backends/kernels/check.h). */
-static void compile_options(struct kvc_opencl *opencl, char *options, size_t capacity) {
+static void compile_options(struct kvc_opencl *opencl, const char *language, char *options, size_t capacity) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
-    const char *lacks = getenv("KVCULL_OPENCL_LACKS");
+    const char *lacks = getenv("KVCULL_OPENCL_LACKS"), *dot = getenv("KVCULL_OPENCL_DOT");
+    const bool emulated = dot && strcmp(dot, "emulated") == 0;
     bool cpu = opencl->found.type & CL_DEVICE_TYPE_CPU;
     const bool narrow = shape && strcmp(shape, "narrow") == 0;
     if (narrow || (shape && strcmp(shape, "gpu") == 0))
@@ -76,8 +78,9 @@ static void compile_options(struct kvc_opencl *opencl, char *options, size_t cap
         opencl->found.division = false;
     opencl->offload.workers = cpu ? 1 : 4;
     opencl->offload.group = narrow ? 64 : KVC_GROUP_OF(opencl->offload.workers);
-    snprintf(options, capacity, "-cl-std=CL1.2 -DKVC_WORKERS=%u -DKVC_GROUP=%u%s",
-             shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers, (unsigned)opencl->offload.group,
+    snprintf(options, capacity, "-cl-std=%s%s -DKVC_WORKERS=%u -DKVC_GROUP=%u%s", language,
+             emulated ? " -DKVC_EMULATED_DOT" : "", shape && strcmp(shape, "broken") == 0 ? 3 : opencl->offload.workers,
+             (unsigned)opencl->offload.group,
              opencl->found.division ? " -cl-fp32-correctly-rounded-divide-sqrt" : " -DKVC_CORRECTED");
     if (lacks && strspn(lacks, "abcdefghijklmnopqrstuvwxyz") == strlen(lacks) && strlen(lacks) < 20)
         snprintf(options + strlen(options), capacity - strlen(options), " -DKVC_LACKS_%s", lacks);
@@ -101,9 +104,17 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     return KVC_OK;
 }
 
+/* Compilers that know dot products of four bytes declare them in OpenCL C 3.0; where one takes the kernels in 1.2
+ * alone, they are written out. */
 static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error) {
+    const char *dot = getenv("KVCULL_OPENCL_DOT");
     char options[256];
-    compile_options(opencl, options, sizeof options);
+    if (dot ? strcmp(dot, "emulated") == 0 : opencl->found.dot) {
+        compile_options(opencl, "CL3.0", options, sizeof options);
+        if (kvc_opencl_build(opencl, options, NULL) == KVC_OK)
+            return KVC_OK;
+    }
+    compile_options(opencl, "CL1.2", options, sizeof options);
     return kvc_opencl_build(opencl, options, error);
 }
 

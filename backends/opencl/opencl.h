@@ -18,6 +18,7 @@ struct kvc_opencl_device {
     bool fma, denormals;   /* of single precision, as the device claims: a self-test decides */
     bool division;         /* and square root: correctly rounded, as it claims; once open, as it computes */
     bool half;             /* arithmetic in F16 (not needed) */
+    bool dot;              /* dot products of four bytes, as it claims */
     bool compiler;
 };
 

@@ -1,15 +1,16 @@
 # opencl.mk - backends/opencl/, and backends/offload/, the host side that it shares with backends/cuda/.
 
 KVC_OFFLOAD_SOURCES = backends/offload/offload.c backends/offload/memory.c backends/offload/arena.c \
-	backends/offload/rows.c backends/offload/linear.c backends/offload/experts.c backends/offload/int8.c backends/offload/cache.c backends/offload/attention.c backends/offload/scores.c \
+	backends/offload/rows.c backends/offload/linear.c backends/offload/experts.c backends/offload/delta.c backends/offload/int8.c backends/offload/cache.c backends/offload/attention.c backends/offload/scores.c \
 	backends/offload/keep.c backends/offload/pages.c backends/offload/select.c backends/offload/check.c backends/offload/prepare.c
 
 # Joined in this order, because OpenCL programs have no files to include.
-KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/canon.h \
+KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/canon.h $(srcdir)/core/base/delta.h \
 	$(srcdir)/core/base/weight_blocks.h $(srcdir)/core/base/weight_types.h $(srcdir)/backends/kernels/shared.h \
 	$(srcdir)/backends/kernels/portable.h $(srcdir)/backends/kernels/widen.h $(srcdir)/backends/kernels/lists.h \
 	$(srcdir)/backends/kernels/parts.h $(srcdir)/backends/kernels/weights.h $(srcdir)/backends/kernels/rows.h $(srcdir)/backends/kernels/linear.h \
-	$(srcdir)/backends/kernels/experts.h $(srcdir)/backends/kernels/int8.h \
+	$(srcdir)/backends/kernels/experts.h $(srcdir)/backends/kernels/quants.h $(srcdir)/backends/kernels/delta.h \
+	$(srcdir)/backends/kernels/int8.h \
 	$(srcdir)/backends/kernels/cache.h $(srcdir)/backends/kernels/attention.h $(srcdir)/backends/kernels/scores.h \
 	$(srcdir)/backends/kernels/keep.h $(srcdir)/backends/kernels/pages.h $(srcdir)/backends/kernels/select.h \
 	$(srcdir)/backends/kernels/check.h

@@ -1,10 +1,7 @@
 /* bench.c - kvcull bench: speed and memory of a model with several policies, as ratios measured in the same run. */
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/bench/bench.h"
 
@@ -13,8 +10,9 @@
 static uint64_t step_bytes(const struct kvc_model_info *info) {
     double table = (double)info->vocab * info->hidden;
     double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
-    double experts = info->experts ? info->experts : 1;
-    double body = (heads + 3.0 * info->hidden * info->feed_forward * experts) * info->layers;
+    double experts = info->experts ? (double)info->experts * info->expert_layers : info->layers;
+    double feeds = info->feed_forward * experts + (double)info->dense_feed * (info->layers - info->expert_layers);
+    double body = heads * info->layers + 3.0 * info->hidden * feeds;
     bool apart = (double)info->parameters > body + 1.5 * table;
 
     if (!apart || info->parameters == 0)
@@ -43,68 +41,26 @@ static unsigned available_threads(const struct bench_arguments *a) {
     return 1;
 }
 
-/* A process that removes the folder when *hold is closed, or when this process ends, however it does; -1: none. */
-static pid_t watch_folder(const char *folder, int *hold) {
-    int ends[2];
-
-    *hold = -1;
-    if (pipe(ends) != 0)
-        return -1;
-    const pid_t watcher = fork();
-    if (watcher == 0) {
-        char byte;
-
-        close(ends[1]);
-        signal(SIGINT, SIG_IGN); /* which a terminal sends to both */
-        signal(SIGQUIT, SIG_IGN);
-        signal(SIGHUP, SIG_IGN);
-        signal(SIGTERM, SIG_IGN);
-        while (read(ends[0], &byte, 1) > 0) {
-        }
-        execlp("rm", "rm", "-rf", "--", folder, (char *)NULL);
-        _exit(1);
-    }
-    close(ends[0]);
-    if (watcher < 0)
-        close(ends[1]);
-    else
-        *hold = ends[1];
-    return watcher;
-}
-
 /* A random model of the shape in a file that goes away by itself: it has no name once it is open. */
 static int open_shape(struct bench *bench, const char *shape, enum kvc_type type) {
-    const char *folder = getenv("TMPDIR");
-    char path[4096], file[4096 + 16];
+    struct cli_temporary temporary;
     struct kvc_error error;
-    int status = KVC_OK, hold;
+    int status = cli_temporary_open(bench->command, &temporary);
 
-    if (!folder || !folder[0])
-        folder = "/tmp";
-    if (snprintf(path, sizeof path, "%s/kvcull-XXXXXX", folder) >= (int)sizeof path || !mkdtemp(path))
-        return cli_error(bench->command, KVC_RESOURCE,
-                         "%s: cannot make a folder there; set TMPDIR to a folder with "
-                         "space for the model",
-                         folder);
-    const pid_t watcher = watch_folder(path, &hold);
-    snprintf(file, sizeof file, "%s/model.gguf", path);
+    if (status != KVC_OK)
+        return status;
     if (!bench->a->common.quiet)
         fprintf(stderr, "making a random model of shape %s\n", shape);
-    if (kvc_make_model(shape, type, (uint64_t)bench->a->seed, file, &error) != KVC_OK) {
+    if (kvc_make_model(shape, type, (uint64_t)bench->a->seed, temporary.file, &error) != KVC_OK) {
         status = cli_report(bench->command, &error);
     } else {
         double start = cli_seconds();
 
-        if (kvc_model_open(bench->engine, file, &bench->model, &error) != KVC_OK)
+        if (kvc_model_open(bench->engine, temporary.file, &bench->model, &error) != KVC_OK)
             status = cli_report(bench->command, &error);
         bench->load_seconds = cli_seconds() - start;
     }
-    unlink(file);
-    rmdir(path);
-    if (watcher > 0) {
-        close(hold);
-        waitpid(watcher, NULL, 0);
-    }
+    cli_temporary_close(&temporary);
     return status;
 }
 
@@ -232,7 +188,7 @@ static const char *other_option(const struct bench_arguments *a, const struct be
                   {"--fill", a->fill},
                   {"--repeat", a->repeat != defaults->repeat},
                   {"--seed", a->seed != defaults->seed},
-                  {"--math", cli_math(&a->common) != cli_math(&defaults->common)},
+                  {"--math", a->common.math != NULL},
                   {"--kv-type", a->common.cache_type != defaults->common.cache_type},
                   {"--ctx", a->common.context != defaults->common.context},
                   {"--chunk", a->common.chunk != defaults->common.chunk}};

@@ -181,8 +181,8 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
     printf("%s: %s parameters, weights %s (%s), loaded in %s\n", bench->a->shape ? bench->a->shape : bench->a->model,
            cli_number(info->parameters, text[0]), cli_bytes(info->weight_bytes, text[1]), info->weight_types,
            cli_time(bench->load_seconds, text[2]));
-    printf("%s; memory reads at %.1f GB/s; cache entries %s\n", kvc_engine_backend(bench->engine),
-           bench->bandwidth / 1e9, kvc_type_name(bench->a->common.cache_type));
+    printf("%s; math %s; memory reads at %.1f GB/s; cache entries %s\n", kvc_engine_backend(bench->engine),
+           cli_math_name(info->math), bench->bandwidth / 1e9, kvc_type_name(bench->a->common.cache_type));
     status = prefills > 0 ? print_prefill(bench, prefill, prefills) : KVC_OK;
     if (status == KVC_OK && decodes > 0)
         status = print_decode(bench, decode, decodes);
@@ -263,6 +263,7 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
 
     cli_json_set(root, "model", cli_json_text(name, strlen(name)));
     cli_json_set(root, "backend", json_string(kvc_engine_backend(bench->engine)));
+    cli_json_set(root, "math", json_string(cli_math_name(info->math)));
     cli_json_set(root, "parameters", json_integer((json_int_t)info->parameters));
     cli_json_set(root, "active_parameters", json_integer((json_int_t)info->active_parameters));
     cli_json_set(root, "weight_bytes", json_integer((json_int_t)info->weight_bytes));

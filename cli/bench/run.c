@@ -64,6 +64,7 @@ static int expect_prefill(struct bench *bench, struct bench_prefill *result, uin
                              kvc_model_info(bench->model)->hidden, type, result->prompt, 0, &estimate,
                              &error) != KVC_OK)
         return cli_report(bench->command, &error);
+    kvc_estimate_recurrent(&estimate, kvc_model_info(bench->model)->recurrent_bytes);
     result->expected_entry_bytes = formula.entries * (double)entry_bytes;
     result->entry_kind = most_with_windows(bench, formula.entry_kind);
     result->expected_peak = estimate.prompt_peak_bytes;

@@ -19,6 +19,8 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
         kvc_estimate_windows(engine, spec, &geometry, info->windows, info->hidden, a->common.cache_type, prompt,
                              (uint64_t)a->generate, &fit->estimate, error);
 
+    if (status == KVC_OK)
+        kvc_estimate_recurrent(&fit->estimate, info->recurrent_bytes);
     fit->total = info->weight_bytes + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
     fit->fits = fit->total <= memory;
     return status;
@@ -72,10 +74,23 @@ static int print_model(const struct cli_command *command, const struct kvc_model
              cli_bytes(info->weight_bytes, number[0]), info->weight_types ? info->weight_types : "?",
              cli_bytes(info->mapped_bytes, number[1]));
     property(table, "weights", text);
+    property(table, "arithmetic",
+             info->math == KVC_MATH_INT8 ? "int8 where weights are quantized; --math float rounds less" : "float");
     snprintf(text, sizeof text, "%u of width %u, feed-forward %u", info->layers, info->hidden, info->feed_forward);
+    if (info->dense_feed)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ", %u in layers without experts", info->dense_feed);
     property(table, "layers", text);
+    if (info->recurrent_layers) {
+        snprintf(text, sizeof text, "%u gated delta nets between these; a session keeps %s for them",
+                 info->recurrent_layers, cli_bytes(info->recurrent_bytes, number[0]));
+        property(table, "recurrent", text);
+    }
     if (info->experts) {
-        snprintf(text, sizeof text, "%u in each layer, %u of them for a token: %s of the weights", info->experts,
+        if (info->dense_feed)
+            snprintf(number[1], sizeof number[1], "%u of %u layers", info->expert_layers, info->layers);
+        else
+            snprintf(number[1], sizeof number[1], "each layer");
+        snprintf(text, sizeof text, "%u in %s, %u of them for a token: %s of the weights", info->experts, number[1],
                  info->experts_used, cli_bytes(info->active_bytes, number[0]));
         property(table, "experts", text);
     }
@@ -118,10 +133,15 @@ static json_t *model_json(const struct kvc_model_info *info) {
     cli_json_set(o, "active_bytes", json_integer((json_int_t)info->active_bytes));
     cli_json_set(o, "experts", json_integer(info->experts));
     cli_json_set(o, "experts_used", json_integer(info->experts_used));
+    cli_json_set(o, "expert_layers", json_integer(info->expert_layers));
+    cli_json_set(o, "dense_feed", json_integer(info->dense_feed));
     cli_json_set(o, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(o, "mapped_bytes", json_integer((json_int_t)info->mapped_bytes));
     cli_json_set(o, "weight_types", json_string(info->weight_types ? info->weight_types : ""));
+    cli_json_set(o, "math", json_string(cli_math_name(info->math)));
     cli_json_set(o, "layers", json_integer(info->layers));
+    cli_json_set(o, "recurrent_layers", json_integer(info->recurrent_layers));
+    cli_json_set(o, "recurrent_bytes", json_integer((json_int_t)info->recurrent_bytes));
     cli_json_set(o, "hidden", json_integer(info->hidden));
     cli_json_set(o, "heads", json_integer(info->heads));
     cli_json_set(o, "kv_heads", json_integer(info->kv_heads));

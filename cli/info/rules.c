@@ -31,6 +31,10 @@ const struct info_rule info_words[] = {
              "k_j) / sqrt(d), or with the model's own scale in place of 1 / sqrt(d) and capped where it has a soft "
              "cap, over all entries that query i attended to and the head's attention sink, where the model has sinks, "
              "in float32"},
+    {"sinks elsewhere",
+     "in the softmax by which select methods choose, also of guessed scores, the sink counts as it does in a_ij. Over "
+     "entries alone are keyformer's softmax (noise, a temperature) and that of morphkv's scores=logits: a sink has no "
+     "key, so no draw of noise, and is nothing that could be evicted; each query's vote adds up to 1"},
     {"window mass", "of entry j: the sum of a_ij over the window's queries and the group's heads"},
     {NULL, NULL}};
 
@@ -73,6 +77,7 @@ const struct info_rule info_rules[] = {
                 "an error that "
                 "names option, value and range, before a model is loaded."},
     {"Layers.",
+     "They are those with attention, numbered from 0; recurrent layers between them hold no entries. "
      "skip_layers=n leaves the first n layers full; layers=0-3/8 acts on these alone. Naming a layer that the model "
      "does "
      "not have, or leaving none to act on, is an error that says how many there are. A method of the prompt and decode "

@@ -24,6 +24,7 @@ struct runs {
     int32_t *positions[2];
     size_t capacity;
     char *opened; /* the policy under way as sessions are opened with it */
+    char *name;   /* and as it is called: "int8:" in front in that arithmetic */
 };
 
 /* ---- one run -------------------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ static void close_run(struct run *run) {
     run->hash = run->kept = run->read = NULL;
 }
 
-static int open_run(const struct runs *runs, const char *spec, struct run *run) {
+static int open_run(const struct runs *runs, struct run *run) {
     struct kvc_session_options options;
     struct kvc_error error;
 
@@ -209,7 +210,7 @@ static int open_run(const struct runs *runs, const char *spec, struct run *run) 
     options.seed = 1;
     options.expected = (uint64_t)runs->a->steps;
     options.record_reads = true;
-    run->row = (struct kvc_verify_row){.kind = "method", .name = spec, .cases = 1 + (uint64_t)runs->a->steps};
+    run->row = (struct kvc_verify_row){.kind = "method", .name = runs->name, .cases = 1 + (uint64_t)runs->a->steps};
     run->hash = kvc_hash_open();
     run->kept = kvc_hash_open();
     run->read = kvc_hash_open();
@@ -221,7 +222,7 @@ static int open_run(const struct runs *runs, const char *spec, struct run *run) 
 }
 
 /* One policy on all, from the first run on; the rows are filled. */
-static int run_policy(struct runs *runs, const char *spec) {
+static int run_policy(struct runs *runs) {
     const struct verify_arguments *a = runs->a;
     size_t prompt = (size_t)a->prompt;
     int32_t *tokens = malloc(prompt * sizeof *tokens);
@@ -231,7 +232,7 @@ static int run_policy(struct runs *runs, const char *spec) {
     for (size_t i = 0; tokens && i < prompt; i++)
         tokens[i] = (int32_t)(cli_random(&random) % runs->vocab);
     for (size_t r = runs->first; r < runs->count && status == KVC_OK; r++)
-        status = open_run(runs, spec, &runs->run[r]);
+        status = open_run(runs, &runs->run[r]);
     if (status == KVC_OK)
         status = feed(runs, tokens, prompt, "prompt");
     for (int64_t step = 1; step <= a->steps && status == KVC_OK; step++) {
@@ -254,15 +255,22 @@ static int run_policy(struct runs *runs, const char *spec) {
     return status;
 }
 
-/* Of the list's policies one that wants a file gets the bundled one. */
-static int name_file(struct runs *runs, const struct cli_given *given) {
+static bool is_int8(const struct runs *runs) { return cli_math(&runs->a->common) == KVC_MATH_INT8; }
+
+/* The next policy's names. Of the list's policies one that wants a file gets the bundled one. */
+static int name_policy(struct runs *runs, const struct cli_given *given) {
     const char *ending = strstr(given->text, VERIFY_FILE);
     char *path = NULL;
     size_t capacity = strlen(given->text) + 1;
     int status = KVC_OK;
 
     free(runs->opened);
+    free(runs->name);
     runs->opened = NULL;
+    runs->name = malloc(capacity + sizeof "int8:");
+    if (!runs->name)
+        return cli_no_memory(runs->command);
+    snprintf(runs->name, capacity + sizeof "int8:", "%s%s", is_int8(runs) ? "int8:" : "", given->text);
     if (given->letter == '*' && ending)
         status = cli_data_path(runs->command, "tokens.txt", &path);
     if (status != KVC_OK)
@@ -280,12 +288,12 @@ static int name_file(struct runs *runs, const struct cli_given *given) {
 }
 
 /* One policy: the backends alone where hashes are stored, and beside ref where these are others or there are none. */
-static int verify_policy(struct runs *runs, const char *spec, struct verify_report *report) {
+static int verify_policy(struct runs *runs, struct verify_report *report) {
     bool alone = report->stored || report->writing, same = true;
     int status;
 
     runs->first = alone ? 1 : 0;
-    status = run_policy(runs, spec);
+    status = run_policy(runs);
     if (status == KVC_OK && report->writing)
         return verify_hashes_add(runs->command, &report->hashes, &runs->run[1].row);
     for (size_t r = 1; alone && r < runs->count; r++)
@@ -293,14 +301,14 @@ static int verify_policy(struct runs *runs, const char *spec, struct verify_repo
     if (status == KVC_OK && !same) {
         alone = false;
         runs->first = 0;
-        status = run_policy(runs, spec);
+        status = run_policy(runs);
     }
     for (size_t r = 1; r < runs->count && status == KVC_OK; r++) {
         const struct kvc_verify_row *row = &runs->run[r].row;
         bool equal = row->differing + row->kept_differing + row->read_differing == 0;
 
         if (!alone && report->stored && equal && verify_hashes_find(&report->hashes, row) == VERIFY_OTHER)
-            return verify_hashes_stale(runs->command, &report->hashes, spec);
+            return verify_hashes_stale(runs->command, &report->hashes, runs->name);
         verify_add(report, runs->run[r].name, row, alone);
     }
     return status;
@@ -338,9 +346,11 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     return KVC_OK;
 }
 
-/* The hashes stored for methods are of one model, prompt and cache type; those for other runs are not there. */
-static int match_stored(const struct cli_command *command, const struct verify_arguments *a, const char *path,
-                        struct verify_report *report) {
+/* The hashes stored for methods are of one model, prompt and cache type; those for other runs are not there. In int8
+ * they are of the bundled model quantized. */
+static int match_stored(const struct runs *runs, const char *path, struct verify_report *report) {
+    const struct verify_arguments *a = runs->a;
+    const struct cli_command *command = runs->command;
     struct verify_hashes *hashes = &report->hashes;
     uint64_t model;
     int status = verify_model_hash(command, path, &model);
@@ -350,8 +360,9 @@ static int match_stored(const struct cli_command *command, const struct verify_a
         hashes->prompt = a->prompt;
         hashes->steps = a->steps;
         hashes->type = a->common.cache_type;
-    } else if (status == KVC_OK && (hashes->model != model || hashes->prompt != a->prompt ||
-                                    hashes->steps != a->steps || hashes->type != a->common.cache_type)) {
+    } else if (status == KVC_OK &&
+               (hashes->model != model || hashes->prompt != a->prompt || hashes->steps != a->steps ||
+                hashes->type != a->common.cache_type || (is_int8(runs) && a->model))) {
         for (size_t i = 0; i < hashes->count; i++)
             if (hashes->items[i].method)
                 hashes->items[i].name[0] = '\0';
@@ -375,6 +386,25 @@ int verify_model(const struct cli_command *command, const struct verify_argument
     return status;
 }
 
+/* Opens the model on all: the one given, or the bundled one, whose weights are quantized for int8. */
+static int open_model(struct runs *runs, const char *path, const char *const *backends) {
+    struct cli_temporary temporary;
+    struct kvc_error error;
+    int status;
+
+    if (runs->a->model || !is_int8(runs))
+        return open_runs(runs, path, backends);
+    status = cli_temporary_open(runs->command, &temporary);
+    if (status != KVC_OK)
+        return status;
+    if (kvc_convert(path, temporary.file, KVC_Q8_0, &error) != KVC_OK)
+        status = cli_report(runs->command, &error);
+    if (status == KVC_OK)
+        status = open_runs(runs, temporary.file, backends);
+    cli_temporary_close(&temporary);
+    return status;
+}
+
 int verify_methods(const struct cli_command *command, const struct verify_arguments *a, struct cli_texts *specs,
                    const char *const *backends, size_t count, struct verify_report *report) {
     struct runs runs = {.command = command, .a = a, .count = count + 1};
@@ -387,19 +417,20 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         return cli_no_memory(command);
     if (!a->model)
         status = cli_data_path(command, "demo", &bundled);
+    const char *path = a->model ? a->model : bundled;
     if (status == KVC_OK)
-        status = open_runs(&runs, a->model ? a->model : bundled, backends);
+        status = open_model(&runs, path, backends);
     if (status == KVC_OK && (report->stored || report->writing))
-        status = match_stored(command, a, a->model ? a->model : bundled, report);
+        status = match_stored(&runs, path, report);
     if (status == KVC_OK)
         cli_leave_out(command, runs.run[0].engine, runs.run[0].model, specs);
     if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
-    cli_progress_start(&progress, "methods", a->common.quiet);
+    cli_progress_start(&progress, is_int8(&runs) ? "methods, int8" : "methods", a->common.quiet);
     for (size_t i = 0; i < specs->count && status == KVC_OK; i++) {
-        status = name_file(&runs, &specs->items[i]);
+        status = name_policy(&runs, &specs->items[i]);
         if (status == KVC_OK)
-            status = verify_policy(&runs, specs->items[i].text, report);
+            status = verify_policy(&runs, report);
         cli_progress(&progress, i + 1, specs->count);
     }
     cli_progress_end(&progress);
@@ -412,6 +443,7 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
     free(runs.positions[1]);
     free(runs.run);
     free(runs.opened);
+    free(runs.name);
     free(bundled);
     return status;
 }

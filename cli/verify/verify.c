@@ -60,7 +60,7 @@ static bool opens(const char *backend, struct kvc_error *error) {
  * is reported. */
 static int choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
                   size_t *count, struct verify_report *report) {
-    static const char *const paths[] = {"avx2", "avx512", "avx512vnni", "neon"};
+    static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
     struct kvc_backend_info info;
 
     *count = 0;
@@ -122,6 +122,7 @@ static json_t *not_compared(const struct verify_report *report) {
 }
 
 static int finish(const struct cli_command *command, const struct verify_arguments *a, struct verify_report *report) {
+    char int8[24];
     int status;
 
     if (report->rows) {
@@ -129,6 +130,8 @@ static int finish(const struct cli_command *command, const struct verify_argumen
 
         cli_json_set(root, "equal", json_boolean(report->differing == 0));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
+        if (cli_math(&a->common) == KVC_MATH_INT8)
+            cli_json_set(root, "int8", json_integer(KVC_INT8_VERSION));
         cli_json_set(root, "first",
                      report->first[0] ? cli_json_text(report->first, strlen(report->first)) : json_null());
         cli_json_set(root, "not_compared", not_compared(report));
@@ -143,11 +146,13 @@ static int finish(const struct cli_command *command, const struct verify_argumen
             printf("\nDIFFERENT: %llu values and entries; the first: %s\n", (unsigned long long)report->differing,
                    report->first);
         else if (status == KVC_OK && !a->common.quiet && !report->with_stored)
-            printf("\nEqual to the reference, to the bit (arithmetic %d).\n", KVC_ARITHMETIC_VERSION);
+            printf("\nEqual to the reference, to the bit (arithmetic %d%s).\n", KVC_ARITHMETIC_VERSION,
+                   cli_int8_version(cli_math(&a->common), int8));
         else if (status == KVC_OK && !a->common.quiet)
-            printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d).\n",
+            printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d%s).\n",
                    (unsigned long long)report->with_stored,
-                   report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION);
+                   report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION,
+                   cli_int8_version(cli_math(&a->common), int8));
         if (status == KVC_OK)
             status = cli_flush(command);
     }
@@ -283,6 +288,12 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_operations(a, backends, count, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
+    if (status == KVC_OK && a->write && !a->model && !a->only) { /* both arithmetics are stored */
+        struct verify_arguments int8 = *a;
+
+        int8.common.math = "int8";
+        status = verify_methods(command, &int8, &specs, backends, count, &report);
+    }
     if (status == KVC_OK)
         status = a->write ? verify_hashes_write(command, &report.hashes, a->write) : finish(command, a, &report);
     cli_specs_free(&specs);
@@ -301,13 +312,16 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
                                  .effort = 10};
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
-         "what to compare with ref: all that can be used here, or one: cpu, avx2, avx512, avx512vnni, "
-         "neon, opencl, cuda",
+         "what to compare with ref: all that can be used here, or one: cpu, avx2, avx2vnni, avx512, "
+         "avx512vnni, neon, neondotprod, neoni8mm, opencl, cuda",
          &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy, several, or all: every method, with every choice of its options (all)",
          &a.specs, 0, 0, NULL},
         {CLI_TEXT, 'm', "model", "MODEL", "the model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},
         {CLI_CHOICE, 0, "only", "PART", "half of the work", &a.only, 0, 0, "operations|methods"},
+        {CLI_CHOICE, 0, "math", "MATH",
+         "arithmetic of linear layers in whole runs; int8 takes the bundled model in q8_0", &a.common.math, 0, 0,
+         "float|int8"},
         {CLI_CHOICE, 0, "against", "WHAT",
          "ref: run it beside the backend, value by value; stored: compare hashes with those stored for ref, and run "
          "ref only where they differ or none is stored",
@@ -331,6 +345,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
     if (a.inject && !a.inject[0])
         a.inject = NULL;
     cli_common_defaults(&a.common);
+    a.common.math = "float";
     status = cli_parse(command, options, argc, argv, NULL);
     if (status == CLI_GO)
         status = verify(command, &a);

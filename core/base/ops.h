@@ -32,8 +32,8 @@ struct kvc_noise {
  * where the model has a scale (kvc_score_span); dot * 0 where a or b is 0. Scores of all kinds but bounds are capped
  * where the model has a cap. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or
  * 0. Those with n = 0 take no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256
- * places (or pages) ascending, from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; weight = e
- * * (1 / L), 0 where n is 0. */
+ * places (or pages) ascending, from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; where the
+ * model has sinks the head's joins (kvc_join_sink), unless no place has an n; weight = e * (1 / L), 0 where n is 0. */
 enum kvc_score_kind {
     KVC_SCORE_EXACT,    /* score = attention's, of dot32(q, key); softmax; group sum of the weights, ascending heads,
                            from 0 */
@@ -44,7 +44,14 @@ enum kvc_score_kind {
 };
 
 /* What gated_silu does to the gate; the operation keeps its name, because data/hashes.txt stores it. */
-enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU };
+enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU, KVC_SIGMOID };
+
+/* Neighbouring rows of one session in a layer with a recurrent state. */
+struct kvc_recurrence {
+    struct kvc_span state; /* of the session in this layer */
+    uint32_t row, rows;
+    bool kept; /* the state takes these rows in; otherwise it stays as it is */
+};
 
 /* Rows of activations in eight bits. */
 struct kvc_int8_rows {

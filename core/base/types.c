@@ -11,23 +11,23 @@ static const struct {
 } types[] = {
 #define TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                                         \
     [KVC_##NAME] = {#name, {elements, bytes, scale, scales, wide}},
-    KVC_WEIGHT_TYPES(TYPE, )};
+    KVC_ALL_WEIGHT_TYPES(TYPE, )};
 
 /* The public enum has the list's types in the list's order, the blocks of weight_blocks.h have the list's sizes, and
  * 256 elements, which all paths work on at a time, are whole blocks. */
 enum {
 #define LISTED(a, NAME, ...) LISTED_##NAME,
-    KVC_WEIGHT_TYPES(LISTED, ) LISTED_TYPES
+    KVC_ALL_WEIGHT_TYPES(LISTED, ) LISTED_TYPES
 };
-_Static_assert((int)LISTED_TYPES == (int)KVC_TYPES, "enum kvc_type and KVC_WEIGHT_TYPES differ");
+_Static_assert((int)LISTED_TYPES == (int)KVC_ALL_TYPES, "enum kvc_type and KVC_ALL_WEIGHT_TYPES differ");
 #define SAME_NUMBER(a, NAME, ...)                                                                                      \
-    _Static_assert((int)LISTED_##NAME == (int)KVC_##NAME, #NAME ": enum kvc_type and KVC_WEIGHT_TYPES differ");
-KVC_WEIGHT_TYPES(SAME_NUMBER, )
+    _Static_assert((int)LISTED_##NAME == (int)KVC_##NAME, #NAME ": enum kvc_type and KVC_ALL_WEIGHT_TYPES differ");
+KVC_ALL_WEIGHT_TYPES(SAME_NUMBER, )
 #define WHOLE(a, NAME, name, gguf, elements, bytes, ...)                                                               \
     _Static_assert(sizeof(struct kvc_block_##name) == (bytes) && 256 % (elements) == 0, #NAME ": block sizes");
-KVC_BLOCK_TYPES(WHOLE, )
+KVC_ALL_BLOCK_TYPES(WHOLE, )
 
-const char *kvc_type_name(enum kvc_type type) { return (unsigned)type < KVC_TYPES ? types[type].name : "unknown"; }
+const char *kvc_type_name(enum kvc_type type) { return (unsigned)type < KVC_ALL_TYPES ? types[type].name : "unknown"; }
 
 bool kvc_type_from_name(const char *name, enum kvc_type *type) {
     for (unsigned i = 0; i < KVC_TYPES; i++) {
@@ -40,7 +40,7 @@ bool kvc_type_from_name(const char *name, enum kvc_type *type) {
 }
 
 struct kvc_type_block kvc_type_block(enum kvc_type type) {
-    if ((unsigned)type < KVC_TYPES) {
+    if ((unsigned)type < KVC_ALL_TYPES) {
         return types[type].block;
     }
     return (struct kvc_type_block){0, 0, 0, 0, 0};

@@ -7,10 +7,10 @@
 #include "core/base/canon.h"
 #endif
 
-/* Blocks as GGUF files hold them, little-endian. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its block as an
- * lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale, at most 12 of
- * sub-scale and quant together), except beside denormal results; types with a minimum then round once, in the fma. So
- * these are the values that other programs have, which multiply first and add or subtract then. */
+/* Blocks as GGUF files hold them, little-endian, and FP8. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its
+ * block as an lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale,
+ * at most 12 of sub-scale and quant together), except beside denormal results; types with a minimum then round once, in
+ * the fma. So these are the values that other programs have, which multiply first and add or subtract then. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
@@ -73,6 +73,11 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
     kvc_u8 high[64];
     kvc_i8 scale[16];
     kvc_u8 d[2];
+};
+
+struct kvc_block_fp8 { /* 128: scale * e4m3, rounded once; in memory only (models/files/scaled.h) */
+    kvc_u8 scale[4];   /* a float32, little-endian */
+    kvc_u8 q[128];
 };
 
 /* The 16 values of IQ4_NL and IQ4_XS, which lie closer together about 0: bytes of four words. */
@@ -141,6 +146,11 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
 #define KVC_WIDEN_Q5_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q5_1_QUANT(b, e), KVC_HALF((b).m))
 #define KVC_WIDEN_IQ4_NL(b, e) (KVC_HALF((b).d) * (float)KVC_IQ4_NL_QUANT(b, e))
 #define KVC_WIDEN_MXFP4(b, e) (kvc_power_half((b).power[0]) * (float)KVC_MXFP4_QUANT(b, e))
+/* The scale of a block of FP8. */
+#define KVC_FP8_SCALE(b)                                                                                               \
+    kvc_from_bits((kvc_u32)(b).scale[0] | (kvc_u32)(b).scale[1] << 8 | (kvc_u32)(b).scale[2] << 16 |                   \
+                  (kvc_u32)(b).scale[3] << 24)
+#define KVC_WIDEN_FP8(b, e) (kvc_e4m3_to_f32((b).q[e]) * KVC_FP8_SCALE(b))
 #define KVC_WIDEN_Q2_K(b, e)                                                                                           \
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q2_K_SCALE(b, (e) / 16), KVC_Q2_K_MIN(b, (e) / 16),     \
                       KVC_Q2_K_QUANT(b, e))

@@ -1,4 +1,4 @@
-/* weight_types.h - the one list of weight types; docs/adding-a-type.md says how one is added. Macros only: C, OpenCL C
+/* weight_types.h - the lists of weight types; docs/adding-a-type.md says how one is added. Macros only: C, OpenCL C
  * and CUDA C read it.
  *
  * KVC_WEIGHT_TYPES(row, a) is row(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) for every type, in
@@ -7,11 +7,14 @@
  *   gguf             its number in GGUF files
  *   elements, bytes  of one block; a row is a whole number of blocks. elements divides 256
  *   scale, scales    where in a block the first of its scales lies, and how many lie side by side
- *   wide             bytes of a scale: 2, an F16; 1, a power of two (E8M0)
+ *   wide             bytes of a scale: 4, a float32; 2, an F16; 1, a power of two (E8M0)
  *   holds            the largest value that can safely be stored: of F16 scales times the smaller end of the quants;
  *                    searched scales may be a tenth larger than needed
  * `a` is passed on. Plain types are single numbers, written out wherever they are used; of a block type everything but
- * its arithmetic comes from its row. */
+ * its arithmetic comes from its row.
+ *
+ * KVC_WEIGHT_TYPES are those of files, which convert writes. KVC_HELD_TYPES are held in memory only: no GGUF file has
+ * them, and none is written. What multiplies weights takes KVC_ALL_WEIGHT_TYPES, in the order of enum kvc_type. */
 #ifndef KVC_CORE_BASE_WEIGHT_TYPES_H
 #define KVC_CORE_BASE_WEIGHT_TYPES_H
 
@@ -35,8 +38,13 @@
     row(a, MXFP4,  mxfp4,  39,  32,  17,   0, 1, 1, 2.5e38f) \
     row(a, Q2_K,   q2_k,   10, 256,  84,  80, 2, 2, 65504.0f * 8.0f) \
     row(a, IQ4_XS, iq4_xs, 23, 256, 136,   0, 1, 2, 65504.0f * 1024.0f)
+
+#define KVC_HELD_TYPES(row, a) \
+    row(a, FP8,    fp8,     0, 128, 132,   0, 1, 4, 0)
 /* clang-format on */
 
 #define KVC_WEIGHT_TYPES(row, a) KVC_PLAIN_TYPES(row, a) KVC_BLOCK_TYPES(row, a)
+#define KVC_ALL_BLOCK_TYPES(row, a) KVC_BLOCK_TYPES(row, a) KVC_HELD_TYPES(row, a)
+#define KVC_ALL_WEIGHT_TYPES(row, a) KVC_WEIGHT_TYPES(row, a) KVC_HELD_TYPES(row, a)
 
 #endif

@@ -17,7 +17,9 @@ enum kvc_further {
     KVC_FURTHER_activation,
     KVC_FURTHER_scoring,
     KVC_FURTHER_clamped,
-    KVC_FURTHER_sinks
+    KVC_FURTHER_sinks,
+    KVC_FURTHER_heads,
+    KVC_FURTHER_sigmoid
 };
 
 struct kvc_verify {
@@ -64,6 +66,8 @@ struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, 
 void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b);
 /* A scale and a cap, or one of them, in further cases. */
 struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v);
+/* Attention sinks, one of each query head: near the scores, far below them or far above. */
+struct kvc_twin kvc_verify_sinks(struct kvc_verify *v, uint32_t heads);
 /* Query heads that share a KV head: 1, 4, 7 or 8; small: 1 to 3. */
 uint32_t kvc_verify_group(struct kvc_verify *v);
 /* F32, F16 or Q8_0. */

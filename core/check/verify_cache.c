@@ -312,16 +312,6 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     c->rows += rows;
 }
 
-/* One of each query head: near the scores, far below them or far above. */
-static struct kvc_twin draw_sinks(struct kvc_verify *v, uint32_t heads) {
-    static const float factors[] = {1.0f, 1.0f, 8.0f, 60.0f, 200.0f, 1e30f};
-    const enum kvc_flavour flavour = kvc_verify_range(v, 0, 3) ? KVC_PLAIN : kvc_verify_flavour(v);
-    float *values = kvc_verify_values(v, heads, flavour);
-    for (uint32_t h = 0; values && h < heads; h++)
-        values[h] = values[h] * kvc_verify_pick(v, factors);
-    return kvc_verify_twin(v, heads * sizeof(float), values);
-}
-
 KVC_INJECT(attention, kvc_attention, if (args->segment_count) kvc_flip(device, args->out, 0))
 KVC_CASE(attention, 50) {
     struct attention_case c;
@@ -350,7 +340,7 @@ KVC_CASE(attention, 50) {
         sum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
     }
     if (v->further == KVC_FURTHER_sinks)
-        sinks = draw_sinks(v, heads);
+        sinks = kvc_verify_sinks(v, heads);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_attention a = {.segments = c.segments[side],
                                   .segment_count = c.segment_count,

@@ -79,7 +79,7 @@ uint32_t *kvc_verify_first_pairs(struct kvc_verify *v, uint32_t E, uint32_t pair
 KVC_INJECT(expert_linear, kvc_expert_linear, if (args->pairs) kvc_flip(device, args->y, 0))
 KVC_CASE(expert_linear, 40) {
     static const uint32_t outputs[] = {1, 3, 4, 8, 13, 16, 31, 33, 47, 64, 100, 130};
-    const enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    const enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_ALL_TYPES);
     const uint32_t K = kvc_verify_width(v, type), E = kvc_verify_range(v, 1, v->small ? 4 : 12);
     uint32_t N = kvc_verify_pick(v, outputs), pairs = kvc_verify_range(v, 1, v->small ? 6 : 40);
     const enum kvc_flavour flavour = kvc_verify_flavour(v);

@@ -72,6 +72,11 @@ KVC_CASE(quantize_rows, 40) {
     compare_integers(v, y.sum, (size_t)rows * K / 16, false, "sum");
 }
 
+/* Rows of a chunk of a prompt, at least 41; x [rows, K] is below a megabyte, which every device allocates. */
+static uint32_t chunk_rows(struct kvc_verify *v, uint32_t K, uint32_t most) {
+    return kvc_verify_range(v, 41, kvc_max_u32(50, kvc_min_u32(most, 262144 / K)));
+}
+
 KVC_INJECT(linear_int8, kvc_linear_int8, if (args->rows) kvc_flip(device, args->y, 0))
 KVC_CASE(linear_int8, 130) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
@@ -86,7 +91,7 @@ KVC_CASE(linear_int8, 130) {
     if (kvc_verify_range(v, 0, 9) == 0)
         N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
     if (v->row.cases % 16 == 15)
-        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* a chunk of a prompt */
+        rows = chunk_rows(v, K, v->small ? 75 : 700);
     if ((uint64_t)K * N * rows > most)
         N = most / (K * rows) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
@@ -118,7 +123,7 @@ KVC_CASE(expert_linear_int8, 52) {
     struct kvc_weight *weight[2] = {NULL, NULL};
     struct kvc_twin bias = {{NULL, NULL}};
     if (v->row.cases % 8 == 7)
-        pairs = kvc_verify_range(v, 41, v->small ? 50 : 400);
+        pairs = chunk_rows(v, K, v->small ? 50 : 400);
     if (v->small && (uint64_t)K * N * pairs > 3000)
         N = 3000 / (K * pairs) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, %u experts, K %u, N %u, pairs %u, flavour %d", kvc_type_name(type),

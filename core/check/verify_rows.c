@@ -33,6 +33,16 @@ uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type) {
                          : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
 }
 
+/* A float32 scale, and no NaN among the numbers of FP8. */
+static void make_fp8(struct kvc_verify *v, unsigned char *block, bool ordinary) {
+    const struct kvc_type_block of = kvc_type_block(KVC_FP8);
+    const kvc_u32 bits = (kvc_verify_draw(v) & 0x807fffffu) | kvc_verify_range(v, 112, 122) << 23;
+    for (uint32_t i = of.scale + of.wide; ordinary && i < of.bytes; i++)
+        block[i] = (unsigned char)(block[i] ^ ((block[i] & 127) == 127));
+    for (uint32_t i = 0; ordinary && i < of.wide; i++)
+        block[of.scale + i] = (unsigned char)(bits >> 8 * i & 255);
+}
+
 static void put_half(unsigned char *at, kvc_u16 half) {
     at[0] = (unsigned char)(half & 0xff);
     at[1] = (unsigned char)(half >> 8);
@@ -43,7 +53,9 @@ static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *
     const struct kvc_type_block of = kvc_type_block(type);
     for (uint32_t i = 0; i < of.bytes; i++)
         block[i] = (unsigned char)kvc_verify_draw(v);
-    for (uint32_t i = 0; i < of.scales; i++)
+    if (type == KVC_FP8)
+        make_fp8(v, block, !wild || kvc_verify_range(v, 0, 15));
+    for (uint32_t i = 0; type != KVC_FP8 && i < of.scales; i++)
         if (!wild || kvc_verify_range(v, 0, 15)) {
             uint32_t bits = kvc_verify_draw(v), exponent = kvc_verify_range(v, 1, 9);
             if (of.wide == 2)
@@ -100,7 +112,7 @@ void kvc_verify_weight_free(struct kvc_verify *v, struct kvc_weight *weight[2]) 
 KVC_INJECT(linear, kvc_linear, if (args->rows) kvc_flip(device, args->y, 0))
 KVC_CASE(linear, 60) {
     static const uint32_t outputs[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 31, 33, 47, 64, 65, 100};
-    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_ALL_TYPES);
     uint32_t K = kvc_verify_width(v, type), rows = draw_rows(v), N = kvc_verify_pick(v, outputs);
     const uint32_t most = v->small ? 3000 : 20000000;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
@@ -132,7 +144,7 @@ KVC_CASE(linear, 60) {
 
 KVC_INJECT(embed, kvc_embed, if (args->rows) kvc_flip(device, args->out, 0))
 KVC_CASE(embed, 15) {
-    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_TYPES);
+    enum kvc_type type = (enum kvc_type)(v->row.cases % KVC_ALL_TYPES);
     uint32_t K = kvc_verify_width(v, type), rows = draw_rows(v), vocab = kvc_verify_range(v, 1, 40);
     struct kvc_weight *weight[2];
     struct kvc_twin tokens, out;
@@ -160,28 +172,33 @@ KVC_CASE(norm, 40) {
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     bool in_place = kvc_verify_range(v, 0, 1);
     float e = kvc_verify_pick(v, eps);
+    const uint32_t heads = v->further == KVC_FURTHER_heads ? kvc_verify_range(v, 1, 9) : 0;
+    const bool centred = v->further == KVC_FURTHER_heads ? kvc_verify_range(v, 0, 1) : v->further;
+    const size_t weights = (size_t)K * (heads ? heads : 1);
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour),
-                    w = kvc_verify_twin_values(v, K, KVC_PLAIN);
+                    w = kvc_verify_twin_values(v, weights, KVC_PLAIN);
     struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
     struct kvc_twin bias = {{NULL, NULL}};
-    if (v->further && kvc_verify_range(v, 0, 2))
-        bias = kvc_verify_twin_values(v, K, KVC_PLAIN);
-    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, flavour %d%s%s", (unsigned)K, (unsigned)rows, (int)flavour,
-             in_place ? ", in place" : "", v->further ? ", centred" : "");
+    if (centred && kvc_verify_range(v, 0, 2))
+        bias = kvc_verify_twin_values(v, weights, KVC_PLAIN);
+    snprintf(v->shape, sizeof v->shape, "K %u, rows %u, heads %u, flavour %d%s%s", (unsigned)K, (unsigned)rows,
+             (unsigned)heads, (int)flavour, in_place ? ", in place" : "", centred ? ", centred" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->norm(v->device[side], &(struct kvc_norm){.y = kvc_verify_span(y, side),
                                                                        .x = kvc_verify_span(x, side),
                                                                        .w = kvc_verify_span(w, side),
                                                                        .rows = rows,
                                                                        .K = K,
+                                                                       .heads = heads,
                                                                        .eps = e,
-                                                                       .centred = v->further,
+                                                                       .centred = centred,
                                                                        .bias = kvc_verify_span(bias, side)});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, y, 0, (size_t)rows * K, "y");
 }
 
 KVC_FURTHER_CASES(norm, centred, 20)
+KVC_FURTHER_CASES(norm, heads, 20)
 
 KVC_INJECT(rope, kvc_rope_heads,
            if (args->rows) kvc_flip(device, args->y, (size_t)args->rows * args->heads * args->head_size - 1))
@@ -225,11 +242,13 @@ KVC_CASE(gated_silu, 15) {
     y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
     const bool more = v->further == KVC_FURTHER_activation, gated = !more || kvc_verify_range(v, 0, 1);
     const enum kvc_activation activation = v->further == KVC_FURTHER_clamped              ? KVC_CLAMPED_SILU
+                                           : v->further == KVC_FURTHER_sigmoid            ? KVC_SIGMOID
                                            : more && (gated || kvc_verify_range(v, 0, 2)) ? KVC_GELU
                                                                                           : KVC_SILU;
     snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d%s%s", n, (int)flavour, gated ? "" : ", not gated",
              activation == KVC_GELU           ? ", gelu"
              : activation == KVC_CLAMPED_SILU ? ", clamped"
+             : activation == KVC_SIGMOID      ? ", sigmoid"
                                               : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->gated_silu(
@@ -245,6 +264,7 @@ KVC_CASE(gated_silu, 15) {
 
 KVC_FURTHER_CASES(gated_silu, activation, 15)
 KVC_FURTHER_CASES(gated_silu, clamped, 15)
+KVC_FURTHER_CASES(gated_silu, sigmoid, 15)
 
 KVC_INJECT(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(add, 8) {

@@ -11,7 +11,7 @@ struct choice {
     bool by_page, with_probabilities, mixed; /* mixed: alpha is wanted */
     uint64_t bytes[2];
     struct kvc_scoring scoring;
-    struct kvc_twin q, positions, scores, probabilities, alpha, counts, ranks;
+    struct kvc_twin q, positions, scores, probabilities, sinks, rest, alpha, counts, ranks;
     struct kvc_read_list reads[2];
 };
 
@@ -44,6 +44,12 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
     if (o->mixed)
         o->alpha = kvc_verify_twin(v, c->heads * sizeof(float), NULL);
     o->scoring = kvc_verify_scoring(v);
+    if (v->further == KVC_FURTHER_sinks) {
+        o->sinks = kvc_verify_sinks(v, c->heads);
+        if (o->mixed || kvc_verify_range(v, 0, 1))
+            o->rest = given ? kvc_verify_twin_values(v, c->heads, KVC_PLAIN)
+                            : kvc_verify_twin(v, c->heads * sizeof(float), NULL);
+    }
     o->counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
     o->ranks = kvc_verify_twin(v, n * sizeof(uint32_t), NULL);
     for (int side = v->first; side < 2; side++)
@@ -68,7 +74,9 @@ static struct kvc_select_scores scores_call(const struct kvc_verify_places *c, s
                                       .probabilities = kvc_verify_span(o->probabilities, side),
                                       .stride = o->stride,
                                       .bytes_read = &o->bytes[side],
-                                      .scoring = o->scoring};
+                                      .scoring = o->scoring,
+                                      .sinks = kvc_verify_span(o->sinks, side),
+                                      .rest = kvc_verify_span(o->rest, side)};
 }
 
 static struct kvc_select_reads reads_call(const struct kvc_verify_places *c, struct choice *o, int side) {
@@ -82,6 +90,7 @@ static struct kvc_select_reads reads_call(const struct kvc_verify_places *c, str
                                      .local = o->local,
                                      .scores = kvc_verify_span(o->scores, side),
                                      .probabilities = kvc_verify_span(o->probabilities, side),
+                                     .rest = kvc_verify_span(o->rest, side),
                                      .alpha = kvc_verify_span(o->alpha, side),
                                      .stride = o->stride,
                                      .reads = &o->reads[side]};
@@ -112,6 +121,8 @@ KVC_CASE(select_scores, 50) {
             kvc_verify_compare(v, o.scores, (size_t)h * o.stride, units, "scores");
             for (uint32_t g = h * group; o.with_probabilities && g < (h + 1) * group; g++)
                 kvc_verify_compare(v, o.probabilities, (size_t)g * o.stride, units, "probabilities");
+            if (o.rest.buffer[1] && o.kind != KVC_SCORE_PAGE_BOUND)
+                kvc_verify_compare(v, o.rest, (size_t)h * group, group, "rest");
         }
         kvc_verify_compare_number(v, o.bytes, "bytes_read");
     }
@@ -119,6 +130,7 @@ KVC_CASE(select_scores, 50) {
 }
 
 KVC_FURTHER_CASES(select_scores, scoring, 40)
+KVC_FURTHER_CASES(select_scores, sinks, 40)
 
 KVC_INJECT(select_reads, kvc_select_reads, kvc_change_rank(device, args->lists, args->reads))
 KVC_CASE(select_reads, 60) {
@@ -134,6 +146,8 @@ KVC_CASE(select_reads, 60) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+
+KVC_FURTHER_CASES(select_reads, sinks, 30)
 
 void kvc_inject_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores_reads *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);
@@ -160,3 +174,4 @@ KVC_CASE(select_scores_reads, 40) {
     kvc_verify_lists_free(v, &c.lists);
 }
 KVC_FURTHER_CASES(select_scores_reads, scoring, 30)
+KVC_FURTHER_CASES(select_scores_reads, sinks, 30)

@@ -58,6 +58,7 @@ static uint64_t needed(const struct need *need, const char *spec, uint64_t token
     if (status != KVC_OK)
         return 0;
     *surplus = kvc_min_u64(e.peak_bytes, need->capacity / 4);
+    kvc_estimate_recurrent(&e, kvc_network_state_bytes(network));
     return need->others + e.peak_bytes + e.hidden_bytes;
 }
 

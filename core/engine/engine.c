@@ -1,11 +1,21 @@
 /* engine.c - opens a backend and keeps the list of policies it knows. */
 #include "core/base/backends.h"
+#include "core/base/cpu_paths.h"
 #include "core/engine/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+static bool is_cpu_path(const char *name) {
+#define PATH_NAME(NAME, name, build) #name,
+    static const char *const names[] = {KVC_CPU_PATHS(PATH_NAME)};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
 
 /* "cpu", "ref", a path of one of them ("avx2"), "name:index", or "name:part of a device's name". */
 static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
@@ -32,7 +42,7 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     }
     if (part)
         return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name, part);
-    if (!strcmp(name, "avx2") || !strcmp(name, "avx512") || !strcmp(name, "avx512vnni") || !strcmp(name, "neon")) {
+    if (is_cpu_path(name)) {
         for (size_t i = 0; kvc_backend_list[i]; i++) {
             if (!strcmp(kvc_backend_list[i]->name, "cpu"))
                 return kvc_backend_list[i]->open(name, 0, options->threads, options->math, device, error);
@@ -76,8 +86,6 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         return status;
     }
     made->math = options->math;
-    snprintf(made->backend_name, sizeof made->backend_name, "%s%s", made->device->name,
-             made->math == KVC_MATH_INT8 ? ", int8 arithmetic" : "");
     *engine = made;
     return KVC_OK;
 }
@@ -99,7 +107,7 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine) {
     memory->peak_total = memory->now_total;
 }
 
-const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->backend_name; }
+const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->device->name; }
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name,
                                                       size_t length) {

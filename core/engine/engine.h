@@ -8,7 +8,6 @@
 struct kvc_engine {
     struct kvc_device *device;
     enum kvc_math math;
-    char backend_name[128];
     const struct kvc_policy_class **policies; /* NULL-terminated */
     size_t policy_count;
 };

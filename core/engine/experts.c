@@ -13,7 +13,7 @@ static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_n
                          struct kvc_growable **buffers, size_t *values) {
     const size_t pairs = network ? rows * network->experts_used : 0, experts = network ? network->experts : 0;
     const size_t hidden = network ? network->hidden : 0, shared = network ? rows * network->shared_feed : 0;
-    const size_t feeds = network ? pairs * network->feed_forward : 0, most = kvc_max_u64(feeds, shared);
+    const size_t feeds = network ? pairs * network->expert_feed : 0, most = kvc_max_u64(feeds, shared);
     size_t n = 0;
 #define BUFFER(name, count) (buffers[n] = &scratch->name, values[n] = (count), n++)
     BUFFER(logits, rows * experts);
@@ -112,9 +112,9 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
-                                                     .n = (size_t)pairs * network->feed_forward,
+                                                     .n = (size_t)pairs * network->expert_feed,
                                                      .activation = network->activation});
-    in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->feed_forward};
+    in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->expert_feed};
     kvc_linear_pass_experts(runner, x, in, layer->down, layer->down_bias, all_of(&s->first));
     if (layer->shared_router)
         pass_shared(runner, layer, rows);

@@ -16,8 +16,8 @@ struct kvc_experts_scratch {
     struct kvc_growable row;          /* uint32 [pairs] */
     struct kvc_growable first;        /* uint32 [E + 1] */
     struct kvc_growable x;            /* [pairs, hidden]: the rows, by expert; then what the experts make of them */
-    struct kvc_growable gate;         /* [pairs, feed_forward] */
-    struct kvc_growable up;           /* [pairs, feed_forward] */
+    struct kvc_growable gate;         /* [pairs, expert_feed] */
+    struct kvc_growable up;           /* [pairs, expert_feed] */
     struct kvc_growable shared;       /* [rows, hidden]: what the shared expert makes of the rows, from gate and up */
     struct kvc_growable shared_logit; /* [rows]: the logit of what it counts */
 };

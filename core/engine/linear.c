@@ -4,13 +4,22 @@
 
 #include "core/engine/runner.h"
 
-/* By the type of its weight, whatever the others are: plain numbers are multiplied as floats. */
-static bool is_int8(const struct kvc_weight *w) { return kvc_weight_type(w) >= KVC_Q8_0; }
+/* By the type of its weight, whatever the others are: what is no integers, plain numbers and FP8, is multiplied as
+ * floats. */
+static bool is_int8(const struct kvc_weight *w) {
+    return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
+}
+
+enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math math) {
+    for (size_t i = 0; math == KVC_MATH_INT8 && i < network->weight_count; i++)
+        if (is_int8(network->weights[i]))
+            return KVC_MATH_INT8;
+    return math == KVC_MATH_INT8 ? KVC_MATH_FLOAT : math;
+}
 
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math) {
     scratch->quant.kind = scratch->scale.kind = scratch->sum.kind = KVC_MEMORY_SCRATCH;
-    for (size_t i = 0; network && math == KVC_MATH_INT8 && i < network->weight_count; i++)
-        scratch->int8 = scratch->int8 || is_int8(network->weights[i]);
+    scratch->int8 = network && kvc_linear_math(network, math) == KVC_MATH_INT8;
 }
 
 void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scratch) {

@@ -15,6 +15,8 @@ struct kvc_linear_scratch {
     struct kvc_growable quant, scale, sum; /* struct kvc_int8_rows */
 };
 
+/* What an engine's arithmetic is for this network: KVC_MATH_INT8 only where a weight is multiplied so. */
+enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math math);
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math);
 void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scratch);
 /* For inputs of so many values in all. */

@@ -3,14 +3,37 @@
 
 #include <stdlib.h>
 
+#include "core/base/integers.h"
+
+#define STATE_ALIGNMENT 16u /* floats: parts of a state begin on a cache line of its buffer */
+
+struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape) {
+    const uint64_t keys = (uint64_t)shape->key_heads * shape->key_size, before = shape->taps ? shape->taps - 1 : 0;
+    const uint64_t values = (uint64_t)shape->heads * shape->value_size;
+    struct kvc_delta_state state = {.q = 0};
+    state.k = state.q + kvc_round_up(before * keys, STATE_ALIGNMENT);
+    state.v = state.k + kvc_round_up(before * keys, STATE_ALIGNMENT);
+    state.matrix = state.v + kvc_round_up(before * values, STATE_ALIGNMENT);
+    state.floats = state.matrix + kvc_round_up(values * shape->key_size, STATE_ALIGNMENT);
+    return state;
+}
+
+uint64_t kvc_network_state_bytes(const struct kvc_network *network) {
+    return network->delta.count * kvc_delta_state_of(&network->delta).floats * sizeof(float);
+}
+
 void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {
     for (size_t i = 0; i < network->weight_count; i++)
         device->ops->weight_free(device, network->weights[i]);
     for (size_t i = 0; i < network->buffer_count; i++)
         device->ops->buffer_free(device, network->buffers[i]);
+    for (size_t i = 0; i < network->host_count; i++)
+        free(network->host[i]);
+    free(network->host);
     free(network->weights);
     free(network->buffers);
     free(network->layer);
+    free(network->delta_layer);
     for (size_t i = 0; i < 2; i++) {
         free(network->rope[i].frequency);
         free(network->rope[i].long_frequency);

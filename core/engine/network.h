@@ -6,34 +6,48 @@
 
 /* Norm and bias vectors on the device; buffer NULL where the model has none. */
 struct kvc_layer {
-    struct kvc_span attention_norm;  /* [hidden], of what goes into the attention; NULL: it is taken as it is */
-    struct kvc_weight *q;            /* [H*d, hidden] */
-    struct kvc_weight *k;            /* [H_kv*d, hidden] */
-    struct kvc_weight *v;            /* [H_kv*d, hidden] */
-    struct kvc_weight *output;       /* [hidden, H*d] */
-    struct kvc_span q_bias;          /* [H*d] */
-    struct kvc_span k_bias;          /* [H_kv*d] */
-    struct kvc_span v_bias;          /* [H_kv*d] */
-    struct kvc_span output_bias;     /* [hidden] */
-    struct kvc_span q_norm;          /* [d], applied to each head before RoPE, or [H*d]: to all of them as one */
-    struct kvc_span k_norm;          /* [d] or [H_kv*d], likewise */
+    struct kvc_span attention_norm; /* [hidden], of what goes into the attention; NULL: it is taken as it is */
+    struct kvc_weight *q;           /* [H*d, hidden] */
+    struct kvc_weight *k;           /* [H_kv*d, hidden] */
+    struct kvc_weight *v;           /* [H_kv*d, hidden] */
+    struct kvc_weight *output;      /* [hidden, H*d] */
+    struct kvc_span q_bias;         /* [H*d] */
+    struct kvc_span k_bias;         /* [H_kv*d] */
+    struct kvc_span v_bias;         /* [H_kv*d] */
+    struct kvc_span output_bias;    /* [hidden] */
+    struct kvc_span q_norm;      /* applied to each head before RoPE: [d], or [H, d] one for each; or [H*d]: to all */
+    struct kvc_span k_norm;      /* [d], [H_kv, d] or [H_kv*d], likewise */
+    struct kvc_span q_norm_bias; /* [d], where both are centred */
+    struct kvc_span k_norm_bias; /* [d] */
     struct kvc_span attention_after; /* [hidden]: a norm of what the attention adds */
     struct kvc_span feed_norm;       /* [hidden], of what goes into the feed-forward network; NULL: as above */
     struct kvc_span feed_after;      /* [hidden]: a norm of what that adds */
     struct kvc_span attention_norm_bias, feed_norm_bias; /* [hidden], of norms that are centred */
     struct kvc_weight *router;        /* [experts, hidden]; NULL: gate, up and down are one matrix each */
-    struct kvc_weight *gate;          /* [feed_forward, hidden], of each expert */
+    struct kvc_weight *gate;          /* [feed_forward, hidden], or of each expert [expert_feed, hidden] */
     struct kvc_weight *up;            /* [feed_forward, hidden], likewise; NULL: the activation gates nothing */
-    struct kvc_weight *down;          /* [hidden, feed_forward], likewise */
+    struct kvc_weight *down;          /* [hidden, feed_forward] or [hidden, expert_feed] */
     struct kvc_weight *shared_router; /* [1, hidden]: what the shared expert counts; NULL: there is none */
     struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
     struct kvc_weight *shared_up;     /* [shared_feed, hidden] */
     struct kvc_weight *shared_down;   /* [hidden, shared_feed] */
     struct kvc_span sinks;            /* [H]: scores of no entry, one of each query head */
     struct kvc_span router_bias;      /* [experts] */
-    struct kvc_span gate_bias;        /* [feed_forward], of each expert */
+    struct kvc_span gate_bias;        /* [feed_forward], or of each expert [expert_feed] */
     struct kvc_span up_bias;          /* [feed_forward], likewise */
     struct kvc_span down_bias;        /* [hidden], likewise */
+    /* Of a gated delta net (core/base/delta.h), which has q, k, v and output too: H value heads of d_v channels, H_k
+     * query and key heads of d_k. NULL in attention layers. */
+    struct kvc_weight *delta_gate;    /* [H*d_v, hidden]: what its output is gated by */
+    struct kvc_weight *delta_decay;   /* [H, hidden] */
+    struct kvc_weight *delta_beta;    /* [H, hidden] */
+    struct kvc_span q_taps;           /* [H_k*d_k, taps], of the convolution of queries */
+    struct kvc_span k_taps;           /* [H_k*d_k, taps] */
+    struct kvc_span v_taps;           /* [H*d_v, taps] */
+    struct kvc_span decay_rate;       /* [H], none above 0 */
+    struct kvc_span decay_bias;       /* [H] */
+    struct kvc_span delta_norm;       /* [d_v], of each head's output */
+    uint32_t delta_from, delta_count; /* of an attention layer: the delta nets between it and the one below */
     uint32_t window;                  /* sliding window of this layer, 0: none */
     uint32_t rope;                    /* which of the network's rotates its queries and keys */
 };
@@ -49,14 +63,24 @@ struct kvc_rope {
     float long_attention_factor;
 };
 
+/* Gated delta nets of a network: how large they are. count 0: it has none. */
+struct kvc_delta_shape {
+    uint32_t count;                /* layers of this kind */
+    uint32_t heads, key_heads;     /* H, H_k */
+    uint32_t value_size, key_size; /* d_v, d_k */
+    uint32_t taps;
+    bool tiled; /* as in struct kvc_delta_rule */
+};
+
 struct kvc_network {
-    uint32_t layers;
+    uint32_t layers; /* with attention: those that have entries, which sessions and policies count */
     uint32_t hidden;
     uint32_t heads;        /* H */
     uint32_t kv_heads;     /* H_kv */
     uint32_t head_size;    /* d */
-    uint32_t feed_forward; /* of one expert, where there are several */
-    uint32_t experts;      /* E; 0: the feed-forward networks are no choice */
+    uint32_t feed_forward; /* of layers with one network; 0: none has */
+    uint32_t expert_feed;  /* of one expert */
+    uint32_t experts;      /* E, of layers that have them; 0: none has */
     uint32_t experts_used; /* by each row */
     bool shares_normalised;
     uint32_t shared_feed; /* of an expert that every row passes; 0: there is none */
@@ -67,15 +91,20 @@ struct kvc_network {
     uint32_t ropes;             /* 1 or 2 */
     struct kvc_scoring scoring; /* of attention */
     enum kvc_activation activation;
-    bool qk_norm_whole;              /* q_norm and k_norm are of all heads as one */
-    float embedding_scale;           /* embeddings are multiplied by it; 0: they are not */
-    float logit_cap;                 /* of logits, 0: none */
-    float residual_scale;            /* what a layer adds is multiplied by it; 0: it is not */
-    float logit_scale;               /* logits are multiplied by it before they are capped; 0: they are not */
-    bool centred;                    /* norms take the mean away first */
-    bool parallel;                   /* the feed-forward network gets what the attention gets, and both are added */
-    struct kvc_weight *embedding;    /* [vocab, hidden] */
-    struct kvc_layer *layer;         /* [layers] */
+    bool qk_norm_whole;           /* q_norm and k_norm are of all heads as one */
+    bool qk_norm_each;            /* they have weights for each head */
+    float embedding_scale;        /* embeddings are multiplied by it; 0: they are not */
+    float logit_cap;              /* of logits, 0: none */
+    float residual_scale;         /* what a layer adds is multiplied by it; 0: it is not */
+    float logit_scale;            /* logits are multiplied by it before they are capped; 0: they are not */
+    bool centred;                 /* norms take the mean away first */
+    bool parallel;                /* the feed-forward network gets what the attention gets, and both are added */
+    struct kvc_weight *embedding; /* [vocab, hidden] */
+    struct kvc_layer *layer;      /* [layers] */
+    struct kvc_delta_shape delta;
+    struct kvc_layer *delta_layer;   /* [delta.count] */
+    struct kvc_span q_unit, k_unit;  /* [d_k]: norms by these make a delta net's queries and keys as long as they are */
+    bool gated_attention;            /* q has as many rows more, head by head: of what the output is gated by */
     struct kvc_span final_norm;      /* [hidden] */
     struct kvc_span final_norm_bias; /* [hidden] */
     struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself where tied */
@@ -85,7 +114,19 @@ struct kvc_network {
     size_t weight_count;
     struct kvc_buffer **buffers;
     size_t buffer_count;
+    void **host; /* memory that weights lie in which a file has in another order */
+    size_t host_count;
 };
+
+/* Floats of a session's recurrent state in one layer, and where the parts of it begin. */
+struct kvc_delta_state {
+    uint64_t q, k, v; /* inputs of the convolutions, [taps - 1, channels] each */
+    uint64_t matrix;  /* [H, d_v, d_k] */
+    uint64_t floats;
+};
+struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape);
+/* Bytes of the state of all layers; 0 where there are none. */
+uint64_t kvc_network_state_bytes(const struct kvc_network *network);
 
 /* Frees every weight and buffer and the arrays; the struct itself belongs to the caller. */
 void kvc_network_free(struct kvc_device *device, struct kvc_network *network);

@@ -157,6 +157,22 @@ static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t r
     return kvc_batch_gather(runner, &runner->prompt, index, rows, error);
 }
 
+/* The pass's rows through the delta nets below an attention layer; what methods added to them leaves no trace. */
+static void pass_delta(const struct prompt *prompt, uint32_t layer) {
+    struct kvc_session *session = prompt->session;
+    struct kvc_runner *runner = session->runner;
+    const struct kvc_layer *above = &runner->network->layer[layer];
+    const uint32_t rows = session->prompt.chunk_rows, all = rows + kvc_prompt_extra_rows(session);
+    for (uint32_t i = 0; i < above->delta_count && !prompt->fill; i++)
+        for (uint32_t row = 0, some; row < all; row += some) {
+            const bool kept = row < rows;
+            some = kept ? kvc_min_u32(rows - row, session->chunk) : all - row;
+            const struct kvc_recurrence segment = {
+                .state = kvc_session_recurrent(session, above->delta_from + i), .rows = some, .kept = kept};
+            kvc_runner_delta(runner, &runner->prompt, above->delta_from + i, row, some, &segment, 1);
+        }
+}
+
 /* All layers over the rows of one pass. */
 static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_source *source, uint32_t from,
                                 uint32_t rows, struct kvc_error *error) {
@@ -168,6 +184,7 @@ static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_sour
     if (status == KVC_OK)
         status = check_rows(prompt, -1, 0, session->prompt.chunk_rows, error);
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
+        pass_delta(prompt, l);
         status = kvc_pass_layer(session, source, l, error);
         if (status == KVC_OK)
             status = device->ops->sync(device, error);

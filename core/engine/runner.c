@@ -22,7 +22,7 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
     const size_t hidden = network ? network->hidden : 0;
-    const size_t feed = network && !network->experts ? network->feed_forward : 0; /* experts.c has its own */
+    const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
@@ -67,6 +67,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
     kvc_linear_open(&made->linear, network, engine->math);
     kvc_experts_set_kinds(&made->experts);
+    kvc_delta_set_kinds(&made->delta);
     struct kvc_stage_scratch *stage = &made->stage;
     stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
@@ -95,6 +96,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         kvc_growable_free(runner->device, &runner->stage.scores[i]);
     kvc_linear_free(runner->device, &runner->linear);
     kvc_experts_free(runner->device, &runner->experts);
+    kvc_delta_free(runner->device, &runner->delta);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
     for (size_t i = 0; i < 3; i++) {
@@ -105,6 +107,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
     free(runner->segments);
     free(runner->windows);
     free(runner->alike);
+    free(runner->recurrences);
     free(runner->host_rows);
     free(runner->host_counts);
     free(runner);
@@ -121,9 +124,11 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
 /* The most values that a linear layer takes of so many rows. */
 static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_network *n = runner->network;
-    const size_t pairs = (size_t)rows * (n->experts ? n->experts_used : 1);
-    size_t most = kvc_max_u64((size_t)rows * n->heads * n->head_size, pairs * kvc_max_u32(n->hidden, n->feed_forward));
-    return kvc_max_u64(most, (size_t)rows * n->shared_feed);
+    const size_t pairs = (size_t)rows * n->experts_used;
+    const uint32_t mixed = kvc_max_u32(n->heads * n->head_size, n->delta.heads * n->delta.value_size);
+    const uint32_t feed = kvc_max_u32(n->feed_forward, n->shared_feed);
+    const size_t most = (size_t)rows * kvc_max_u32(kvc_max_u32(mixed, n->hidden), feed);
+    return kvc_max_u64(most, pairs * kvc_max_u32(n->hidden, n->expert_feed));
 }
 
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error) {
@@ -135,12 +140,18 @@ enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, siz
                 return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", segments);
             *arrays[i] = grown;
         }
+        struct kvc_recurrence *grown = realloc(runner->recurrences, segments * sizeof *grown);
+        if (!grown)
+            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", segments);
+        runner->recurrences = grown;
         runner->segment_capacity = segments;
     }
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
     const size_t n = list_buffers(runner, buffers, widths);
     enum kvc_status status = kvc_experts_reserve(runner, rows, error);
+    if (status == KVC_OK)
+        status = kvc_delta_reserve(runner, rows, error);
     for (size_t i = 0; i < n && status == KVC_OK; i++)
         status = kvc_growable_reserve(runner->device, buffers[i], (size_t)rows * widths[i] * sizeof(float), error);
     if (status == KVC_OK && runner->network)
@@ -196,22 +207,43 @@ static struct kvc_input normed_input(const struct kvc_runner *runner, uint32_t r
         .x = at(&runner->normed, 0, 0), .rows = rows, .K = runner->network->hidden, .again = again};
 }
 
-/* A projection of one layer's queries or keys: linear, then the norm where there is one, then RoPE. */
+/* x [rows, heads, d] = their norms. */
+static void norm_heads(struct kvc_runner *runner, struct kvc_span x, struct kvc_span w, struct kvc_span bias,
+                       uint32_t rows, uint32_t heads) {
+    const struct kvc_network *network = runner->network;
+    const bool whole = network->qk_norm_whole;
+    runner->device->ops->norm(runner->device,
+                              &(struct kvc_norm){.y = x,
+                                                 .x = x,
+                                                 .w = w,
+                                                 .rows = whole ? rows : rows * heads,
+                                                 .K = whole ? heads * network->head_size : network->head_size,
+                                                 .heads = network->qk_norm_each ? heads : 0,
+                                                 .eps = network->norm_eps,
+                                                 .centred = network->centred,
+                                                 .bias = bias});
+}
+
+/* One layer's queries or keys: linear, then the norm where there is one, then RoPE. */
 static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
-                               uint32_t l, bool again, const struct kvc_weight *weight, struct kvc_span bias,
-                               struct kvc_span norm, uint32_t heads, const struct kvc_growable *raw,
-                               const struct kvc_growable *out) {
+                               uint32_t l, bool keys) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;
     const struct kvc_network *network = runner->network;
-    const struct kvc_rope *rope = &network->rope[network->layer[l].rope];
+    const struct kvc_layer *layer = &network->layer[l];
+    const struct kvc_rope *rope = &network->rope[layer->rope];
+    const struct kvc_span norm = keys ? layer->k_norm : layer->q_norm;
+    const struct kvc_growable *raw = keys ? &runner->k_raw : &runner->q_raw, *out = keys ? &runner->k : &runner->q;
+    const uint32_t heads = keys ? network->kv_heads : network->heads;
     const uint32_t d = network->head_size, half = rope->rotary / 2;
-    const size_t angles = (size_t)network->layer[l].rope * batch->rows + row;
-    kvc_linear_pass(runner, at(raw, 0, 0), normed_input(runner, rows, again), weight, bias);
-    if (norm.buffer && network->qk_norm_whole)
-        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows, heads * d);
-    else if (norm.buffer)
-        norm_rows(runner, at(raw, 0, 0), at(raw, 0, 0), norm, none, rows * heads, d);
+    const size_t angles = (size_t)layer->rope * batch->rows + row;
+    const bool gated = !keys && network->gated_attention;
+    kvc_linear_pass(runner, at(gated ? &runner->delta.q_and_gate : raw, 0, 0), normed_input(runner, rows, keys),
+                    keys ? layer->k : layer->q, keys ? layer->k_bias : layer->q_bias);
+    if (gated)
+        kvc_delta_part_queries(runner, rows);
+    if (norm.buffer)
+        norm_heads(runner, at(raw, 0, 0), norm, keys ? layer->k_norm_bias : layer->q_norm_bias, rows, heads);
     ops->rope(device, &(struct kvc_rope_heads){.y = at(out, 0, 0),
                                                .x = at(raw, 0, 0),
                                                .cosine = at(&batch->cosine, angles, half),
@@ -250,13 +282,10 @@ static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, st
 
 void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t l, uint32_t row,
                                      uint32_t rows) {
-    const struct kvc_network *network = runner->network;
-    const struct kvc_layer *layer = &network->layer[l];
+    const struct kvc_layer *layer = &runner->network->layer[l];
     norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
-    project_and_rotate(runner, batch, row, rows, l, false, layer->q, layer->q_bias, layer->q_norm, network->heads,
-                       &runner->q_raw, &runner->q);
-    project_and_rotate(runner, batch, row, rows, l, true, layer->k, layer->k_bias, layer->k_norm, network->kv_heads,
-                       &runner->k_raw, &runner->k);
+    project_and_rotate(runner, batch, row, rows, l, false);
+    project_and_rotate(runner, batch, row, rows, l, true);
 }
 
 void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t rows) {
@@ -337,8 +366,16 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
 void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
                                uint32_t rows) {
     const struct kvc_layer *layer = &runner->network->layer[l];
-    const struct kvc_input attended = {
-        .x = at(&runner->attended, 0, 0), .rows = rows, .K = runner->network->heads * runner->network->head_size};
+    const bool gated = runner->network->gated_attention;
+    const struct kvc_input attended = {.x = at(gated ? &runner->delta.attention_gate : &runner->attended, 0, 0),
+                                       .rows = rows,
+                                       .K = runner->network->heads * runner->network->head_size};
+    if (gated) /* the gate becomes what it lets through */
+        runner->device->ops->gated_silu(runner->device, &(struct kvc_gated_silu){.y = attended.x,
+                                                                                 .gate = attended.x,
+                                                                                 .up = at(&runner->attended, 0, 0),
+                                                                                 .n = (size_t)rows * attended.K,
+                                                                                 .activation = KVC_SIGMOID});
     kvc_linear_pass(runner, at(&runner->projected, 0, 0), attended, layer->output, layer->output_bias);
     add_projected(runner, batch, layer->attention_after, row, rows);
 }
@@ -359,9 +396,8 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
                     layer->down_bias);
 }
 
-void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
-                             uint32_t rows) {
-    const struct kvc_layer *layer = &runner->network->layer[l];
+static void feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, const struct kvc_layer *layer,
+                         uint32_t row, uint32_t rows) {
     if (!runner->network->parallel) /* otherwise it is there from before the attention */
         norm_input(runner, batch, layer->feed_norm, layer->feed_norm_bias, row, rows);
     if (layer->router)
@@ -369,6 +405,20 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
     else
         feed_rows(runner, layer, rows);
     add_projected(runner, batch, layer->feed_after, row, rows);
+}
+
+void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t l, uint32_t row,
+                             uint32_t rows) {
+    feed_forward(runner, batch, &runner->network->layer[l], row, rows);
+}
+
+void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
+                      const struct kvc_recurrence *segments, size_t count) {
+    const struct kvc_layer *layer = &runner->network->delta_layer[delta];
+    norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
+    kvc_delta_mix(runner, layer, segments, count, rows);
+    add_projected(runner, batch, layer->attention_after, row, rows);
+    feed_forward(runner, batch, layer, row, rows);
 }
 
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,

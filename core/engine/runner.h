@@ -5,6 +5,7 @@
 #define KVC_CORE_ENGINE_RUNNER_H
 
 #include "core/engine/batch.h"
+#include "core/engine/delta.h"
 #include "core/engine/engine.h"
 #include "core/engine/experts.h"
 #include "core/engine/growable.h"
@@ -52,10 +53,12 @@ struct kvc_runner {
     struct kvc_growable logits;    /* [logit rows, vocab] */
     struct kvc_linear_scratch linear;
     struct kvc_experts_scratch experts;
+    struct kvc_delta_scratch delta;
     struct kvc_stage_scratch stage;
 
-    struct kvc_segment *segments; /* [segment_capacity]: of the rows that pass a layer */
-    struct kvc_segment *alike;    /* [segment_capacity]: those with the same number of lists */
+    struct kvc_segment *segments;       /* [segment_capacity]: of the rows that pass a layer */
+    struct kvc_segment *alike;          /* [segment_capacity]: those with the same number of lists */
+    struct kvc_recurrence *recurrences; /* [segment_capacity]: of the rows that pass a delta net */
     size_t segment_capacity;
     struct kvc_batch prompt;    /* rows of the pass under way */
     struct kvc_batch step;      /* rows of the decode step under way */
@@ -118,6 +121,10 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
 /* hidden += the feed-forward network of the normed hidden. */
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                              uint32_t rows);
+/* hidden += a gated delta net of it, then its feed-forward network: a whole layer of the other kind. Rows of the
+ * segments are counted from `row` on. */
+void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
+                      const struct kvc_recurrence *segments, size_t count);
 /* Logits [count, vocab] of the batch's rows first .. first+count-1, to the host. At most KVC_LOGIT_ROWS at a time. */
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
                                   float *logits, struct kvc_error *error);

@@ -37,8 +37,9 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
 
 void kvc_select_close(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_growable *buffers[] = {&session->select.read_rank, &session->select.read_count, &session->select.scores,
-                                      &session->select.probabilities, &session->select.alpha};
+    struct kvc_growable *buffers[] = {&session->select.read_rank, &session->select.read_count,
+                                      &session->select.scores,    &session->select.probabilities,
+                                      &session->select.alpha,     &session->select.rest};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
     for (uint32_t l = 0; session->select.layer && l < session->cache.layers; l++) {
@@ -243,6 +244,8 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, cons
         status = kvc_growable_reserve(device, &session->select.probabilities, H * row, error);
     if (status == KVC_OK && probabilities)
         status = kvc_growable_reserve(device, &session->select.alpha, H * sizeof(float), error);
+    if (status == KVC_OK && probabilities && kvc_runner_sinks(session->runner, layer).buffer)
+        status = kvc_growable_reserve(device, &session->select.rest, H * sizeof(float), error);
     return status;
 }
 
@@ -279,6 +282,8 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     const struct kvc_span none = {NULL, 0}, scores = kvc_growable_at(&session->select.scores, 0);
     const struct kvc_span probabilities =
         select->mean_value ? kvc_growable_at(&session->select.probabilities, 0) : none;
+    const struct kvc_span sinks = kvc_runner_sinks(session->runner, stage->layer);
+    const struct kvc_span rest = sinks.buffer && select->mean_value ? kvc_growable_at(&session->select.rest, 0) : none;
     session->select.chosen =
         (struct kvc_read_list){session->select.read_count.buffer, session->select.read_rank.buffer, stride};
     const struct kvc_select_scores job = {.lists = lists,
@@ -296,7 +301,9 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                           .probabilities = probabilities,
                                           .stride = stride,
                                           .bytes_read = &session->sums.select_bytes, /* it is told at the next sync */
-                                          .scoring = kvc_runner_scoring(session->runner)};
+                                          .scoring = kvc_runner_scoring(session->runner),
+                                          .sinks = sinks,
+                                          .rest = rest};
     const struct kvc_select_reads reads = {.lists = lists,
                                            .view = view,
                                            .pages = by_page(select) ? job.pages : NULL,
@@ -307,6 +314,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                            .local = select->local,
                                            .scores = scores,
                                            .probabilities = probabilities,
+                                           .rest = rest,
                                            .alpha =
                                                select->mean_value ? kvc_growable_at(&session->select.alpha, 0) : none,
                                            .stride = stride,

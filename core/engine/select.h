@@ -25,6 +25,7 @@ struct kvc_select_state {
     struct kvc_select_layer *layer;    /* [layers] */
     struct kvc_growable read_rank;     /* uint32 [lists, stride] */
     struct kvc_growable read_count;    /* uint32 [lists] */
+    struct kvc_growable rest;          /* [H]: what attention sinks have of each query head's probabilities */
     struct kvc_growable scores;        /* float32 [lists, stride] */
     struct kvc_growable probabilities; /* float32 [H, stride] */
     struct kvc_growable alpha;         /* float32 [H]: the share of what is not read */

@@ -16,10 +16,11 @@ void kvc_session_defaults(struct kvc_session_options *options) {
 /* Everything a session makes when it is needed, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->prompt.window, &session->prompt.pseudo, &session->prompt.probing};
-    struct kvc_growable *buffers[] = {
-        &session->select.read_rank,     &session->select.read_count,      &session->select.scores,
-        &session->select.probabilities, &session->select.alpha,           &session->prompt.probe,
-        &session->prompt.probe_now,     &session->cache_positions.cosine, &session->cache_positions.sine};
+    struct kvc_growable *buffers[] = {&session->select.read_rank,       &session->select.read_count,
+                                      &session->select.scores,          &session->select.probabilities,
+                                      &session->select.alpha,           &session->select.rest,
+                                      &session->prompt.probe,           &session->prompt.probe_now,
+                                      &session->cache_positions.cosine, &session->cache_positions.sine};
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         queries[i]->q.kind = queries[i]->maximum.kind = queries[i]->sum.kind = KVC_MEMORY_SCRATCH;
         queries[i]->positions.kind = queries[i]->causal_offset.kind = KVC_MEMORY_SCRATCH;
@@ -65,6 +66,18 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spare
     return status;
 }
 
+/* Its recurrent state, which is counted with the cache and whose size nothing changes. */
+static enum kvc_status open_recurrent(struct kvc_session *session, struct kvc_error *error) {
+    const struct kvc_network *network = session->runner->network;
+    const uint64_t bytes = network ? kvc_network_state_bytes(network) : 0;
+    return bytes ? kvc_cache_state_create(&session->cache, (size_t)bytes, &session->recurrent, error) : KVC_OK;
+}
+
+struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta) {
+    const uint64_t floats = kvc_delta_state_of(&session->runner->network->delta).floats;
+    return (struct kvc_span){session->recurrent, (size_t)(delta * floats * sizeof(float))};
+}
+
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
                               struct kvc_session **session, struct kvc_error *error) {
     struct kvc_session_options defaults;
@@ -99,6 +112,8 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         status = kvc_runner_store(runner, &format, &store, error);
     if (status == KVC_OK)
         status = open_layers(made, store, &format, options->memory_limit, error);
+    if (status == KVC_OK)
+        status = open_recurrent(made, error);
     if (status != KVC_OK) {
         kvc_session_close(made);
         return status;
@@ -142,6 +157,9 @@ void kvc_session_close(struct kvc_session *session) {
         kvc_select_close(session);
         for (uint32_t l = 0; session->evictions.planned && l < session->cache.layers; l++)
             kvc_evict_forget_plan(session, l);
+        if (session->recurrent)
+            kvc_cache_state_free(&session->cache, (size_t)kvc_network_state_bytes(session->runner->network),
+                                 session->recurrent);
         kvc_cache_close(&session->cache);
     }
     if (session->policy)

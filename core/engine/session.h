@@ -29,7 +29,8 @@ struct kvc_session {
     struct kvc_policy *policy;
     struct kvc_method_use *use; /* [policy->count] */
     struct kvc_cache cache;
-    uint32_t chunk; /* most rows of a prompt that are computed at once */
+    struct kvc_buffer *recurrent; /* [delta nets]: their state (struct kvc_delta_state), NULL: the model has none */
+    uint32_t chunk;               /* most rows of a prompt that are computed at once */
     uint64_t context;
     uint64_t seed;
     uint64_t expected;
@@ -55,6 +56,9 @@ struct kvc_session {
     struct kvc_cache_positions cache_positions;
     struct kvc_record record; /* record.c */
 };
+
+/* Its recurrent state in a delta net. */
+struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta);
 
 /* Rows of the prompt kept in the layer under way. */
 static inline uint64_t kvc_session_rows(const struct kvc_session *session) {

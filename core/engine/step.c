@@ -97,10 +97,24 @@ static void feed_forward(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_feed_forward(step->runner, &step->runner->step, layer, step->first, step->count);
 }
 
+/* The rows through the delta nets below an attention layer. */
+static void pass_delta(const struct kvc_step *step, uint32_t layer) {
+    struct kvc_runner *runner = step->runner;
+    const struct kvc_layer *above = &runner->network->layer[layer];
+    for (uint32_t d = above->delta_from; d < above->delta_from + above->delta_count; d++) {
+        for (uint32_t i = 0; i < step->count; i++)
+            runner->recurrences[i] = (struct kvc_recurrence){
+                .state = kvc_session_recurrent(step->session[i], d), .row = i, .rows = 1, .kept = step->stored > 0};
+        kvc_runner_delta(runner, &runner->step, d, step->first, step->count, runner->recurrences, step->count);
+    }
+}
+
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer) {
     const bool replay = !step->runner->network; /* it brings q, k and v, and wants what attention gives */
-    if (!replay)
+    if (!replay) {
+        pass_delta(step, layer);
         project(step, layer);
+    }
     append(step, layer);
     select_entries(step, layer);
     attend(step, layer);

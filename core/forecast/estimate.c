@@ -118,3 +118,9 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
     kvc_policy_free(policy);
     return status;
 }
+
+void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes) {
+    uint64_t *const counted[] = {&estimate->state_bytes, &estimate->peak_bytes, &estimate->prompt_peak_bytes};
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+        *counted[i] += recurrent_bytes;
+}

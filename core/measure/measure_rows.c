@@ -34,9 +34,9 @@ KVC_MEASURE(norm, 1, variant) {
 }
 
 /* Every type, one row and the rows of a short prompt. */
-KVC_MEASURE(linear, 2 * KVC_TYPES, variant) {
-    const enum kvc_type type = (enum kvc_type)(variant % KVC_TYPES);
-    const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < KVC_TYPES ? 1 : 64;
+KVC_MEASURE(linear, 2 * KVC_ALL_TYPES, variant) {
+    const enum kvc_type type = (enum kvc_type)(variant % KVC_ALL_TYPES);
+    const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < KVC_ALL_TYPES ? 1 : 64;
     const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
     const struct kvc_span x = kvc_measure_values(m, (size_t)rows * K), none = {NULL, 0};
     const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "core/base/canon.h"
+#include "core/base/delta.h"
 
 #define AT(member) offsetof(struct kvc_config, member)
 #define INTEGER(gguf, hf, member, minimum, maximum)                                                                    \
@@ -19,6 +20,9 @@
     { gguf, hf, AT(member), place, true, false, minimum, maximum, 0 }
 #define ONLY(feature, gguf, hf, member, minimum, maximum)                                                              \
     { gguf, hf, AT(member), KVC_TOP, true, false, minimum, maximum, feature }
+
+#define DELTA(gguf, hf, member, minimum, maximum)                                                                      \
+    { gguf, hf, AT(delta.member), KVC_TOP, false, false, minimum, maximum, KVC_DELTA }
 
 /* Generous beyond any model of these families, small enough that no product of two overflows. */
 const struct kvc_config_field kvc_config_fields[] = {
@@ -53,6 +57,13 @@ const struct kvc_config_field kvc_config_fields[] = {
     REAL("rope.scaling.attn_factor", NULL, rope.attention_scale, KVC_TOP, 1e-6, 1e6),
     REAL(NULL, "mscale", rope.mscale, KVC_ROPE, 0, 1e6),
     REAL(NULL, "mscale_all_dim", rope.mscale_all, KVC_ROPE, 0, 1e6),
+    DELTA("ssm.conv_kernel", "linear_conv_kernel_dim", taps, 2, KVC_DELTA_TAPS_MOST),
+    DELTA("ssm.state_size", "linear_key_head_dim", key_size, 1, KVC_DELTA_KEY_MOST),
+    DELTA(NULL, "linear_value_head_dim", value_size, 1, 4096),
+    DELTA("ssm.group_count", "linear_num_key_heads", key_heads, 1, 4096),
+    DELTA("ssm.time_step_rank", "linear_num_value_heads", heads, 1, 4096),
+    DELTA("ssm.inner_size", NULL, inner, 1, 16777216),
+    DELTA("full_attention_interval", "full_attention_interval", every, 1, 4096),
     ONLY(KVC_LOCAL_ROPE, "rope.freq_base_swa", "rope_local_base_freq", rope.local_base, 1, 1e30),
     ONLY(KVC_SCORE_SCALE | KVC_MULTIPLIERS, "attention.scale", NULL, score_scale, 0, 1e3),
     ONLY(KVC_MULTIPLIERS, NULL, "attention_multiplier", score_scale, 1e-6, 1e3),
@@ -191,6 +202,22 @@ enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, s
     }
     for (uint64_t i = 0; i < config->layers; i++) {
         config->sliding[i] = config->pattern == 0 || (i + 1) % config->pattern != 0;
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error) {
+    uint64_t dense = 0;
+    for (uint64_t i = 0; i < config->layers; i++) {
+        dense += config->dense[i];
+    }
+    if (dense == config->layers) {
+        return kvc_fail(error, KVC_INPUT, "%s: no layer has experts, though there are %" PRIu64 " of them", where,
+                        config->experts);
+    }
+    if (dense == 0) {
+        free(config->dense);
+        config->dense = NULL;
     }
     return KVC_OK;
 }
@@ -376,6 +403,8 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
         status = complete_experts(config, gguf, where, error);
     if (!status)
         status = complete_rotary(config, gguf, where, error);
+    if (!status && kvc_config_knows(config, KVC_DELTA))
+        status = kvc_config_delta(config, gguf, where, error);
     if (status) {
         return status;
     }
@@ -408,9 +437,11 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind) {
 void kvc_config_free(struct kvc_config *config) {
     free(config->sliding);
     free(config->unrotated);
+    free(config->dense);
+    free(config->recurrent);
     free(config->rope.short_factor);
     free(config->rope.long_factor);
     free(config->rope.divisor);
-    config->sliding = config->unrotated = NULL;
+    config->sliding = config->unrotated = config->recurrent = config->dense = NULL;
     config->rope.short_factor = config->rope.long_factor = config->rope.divisor = NULL;
 }

@@ -26,6 +26,16 @@ enum kvc_norms {
     KVC_NORMS_ONE     /* of what goes into both, which stand side by side */
 };
 
+/* Norms of queries and keys, by how their weights lie. */
+enum kvc_qk_norm {
+    KVC_QK_NONE,
+    KVC_QK_ALIKE, /* [d], for every head */
+    KVC_QK_WHOLE, /* [heads*d]: one norm over all heads */
+    KVC_QK_EACH,  /* [heads, d]; of models that have them: this and what follows */
+    KVC_QK_SPLIT, /* the same, in folders a tensor for each head */
+    KVC_QK_BIASED /* [d], and a bias [d] */
+};
+
 /* Keys that only some families know; others are refused for them. As bits. */
 enum kvc_config_feature {
     KVC_SOFT_CAPS = 1,
@@ -33,10 +43,12 @@ enum kvc_config_feature {
     KVC_LOCAL_ROPE = 4,  /* layers with a window have a rope of their own */
     KVC_MULTIPLIERS = 8, /* of embeddings, scores, what layers add, logits */
     KVC_LOGIT_SCALE = 16,
-    KVC_LAYER_NORM = 32,   /* norms take the mean away first */
-    KVC_UNROTATED = 64,    /* some layers do not rotate */
-    KVC_NO_WINDOW = 128,   /* a window, which others ignore, is refused */
-    KVC_SIDE_BY_SIDE = 256 /* use_parallel_residual makes its norms KVC_NORMS_ONE */
+    KVC_LAYER_NORM = 32,    /* norms take the mean away first */
+    KVC_UNROTATED = 64,     /* some layers do not rotate */
+    KVC_NO_WINDOW = 128,    /* a window, which others ignore, is refused */
+    KVC_SIDE_BY_SIDE = 256, /* use_parallel_residual makes its norms KVC_NORMS_ONE */
+    KVC_DENSE_LAYERS = 512, /* some layers have one network in place of experts */
+    KVC_DELTA = 1024        /* most layers are gated delta nets */
 };
 
 struct kvc_family {
@@ -52,9 +64,8 @@ struct kvc_family {
     bool pairs;       /* both formats keep rotary pairs as (2i, 2i+1) */
     bool ungated;     /* fc1 and fc2 in place of gate, up and down */
     bool norm_bias, head_bias;
-    bool qk_norm_whole;             /* the norms of q and k are over all heads as one */
     const char *qkv_bias_key;       /* of config.json: a flag for q, k, v alone; where it is missing: qkv_bias */
-    bool qk_norm;                   /* a norm over each query and key head */
+    enum kvc_qk_norm qk_norm;       /* of its models, or of some */
     bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
@@ -64,17 +75,21 @@ struct kvc_family {
     bool tied;                      /* where config.json does not say */
     enum kvc_norms norms;
     enum kvc_activation activation;
-    unsigned features;   /* of enum kvc_config_feature */
-    bool experts;        /* feed-forward networks are a choice of experts */
-    bool shared;         /* one more expert, which every row passes */
-    bool block_sparse;   /* config.json's tensors of experts have Mixtral's names */
-    bool normalised;     /* shares of experts are, where nothing is said */
-    bool stacked;        /* config.json's folders have one tensor for all experts of a layer; they have biases */
-    bool sinks;          /* of attention */
-    bool clamps;         /* config.json's swiglu_limit and swiglu_alpha must be those of canon.h */
-    bool output_bias;    /* of o as of q, k, v, where config.json's attention_bias says nothing */
-    bool keep_fractions; /* GGUF: yarn does not round its ramp's ends; config.json says it, and how rope scales */
-    bool norm_topk_prob; /* config.json says it: false where it does not */
+    unsigned features;    /* of enum kvc_config_feature */
+    bool experts;         /* feed-forward networks are a choice of experts */
+    bool shared;          /* one more expert, which every row passes */
+    bool block_sparse;    /* config.json's tensors of experts have Mixtral's names */
+    bool normalised;      /* shares of experts are, where nothing is said */
+    bool stacked;         /* config.json's folders have one tensor for all experts of a layer; they have biases */
+    bool sinks;           /* of attention */
+    bool clamps;          /* config.json's swiglu_limit and swiglu_alpha must be those of canon.h */
+    bool output_bias;     /* of o as of q, k, v, where config.json's attention_bias says nothing */
+    bool keep_fractions;  /* GGUF: yarn does not round its ramp's ends; config.json says it, and how rope scales */
+    bool norm_topk_prob;  /* config.json says it: false where it does not */
+    bool gated_attention; /* q has as many rows more, head by head, of what the output is gated by */
+    bool delta_grouped;   /* both formats keep what a delta net projects beside each key head */
+    bool delta_tiled;     /* value head h has key head h % key heads: GGUF files have them so, folders come in order */
+    uint64_t attention_every; /* every so many-th layer has attention, where files do not say; the others delta nets */
     enum kvc_window_kind window;
     uint64_t pattern;     /* every pattern-th layer has no window, where files do not say */
     uint64_t wide_layers; /* GGUF: a model of so many layers has queries scaled by hidden / heads, not by head size */
@@ -108,6 +123,7 @@ struct kvc_config {
     uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
     uint64_t shared_feed;                        /* of the expert that every row passes; 0: there is none */
     bool shares_normalised;
+    unsigned char *dense; /* [layers] which layers have one network in place of experts, or NULL: none has */
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
     double norm_eps;
@@ -117,10 +133,15 @@ struct kvc_config {
     double embedding_scale, residual_scale, logit_divisor, logit_scale; /* 0: none */
     unsigned char *unrotated; /* [layers] which layers do not rotate, or NULL */
     uint64_t pattern;         /* as the family's */
+    unsigned char *recurrent; /* [layers] which layers are gated delta nets, or NULL */
+    struct {                  /* of those: core/base/delta.h; inner: heads * value_size, as GGUF files say it */
+        uint64_t heads, key_heads, value_size, key_size, taps, inner, every;
+    } delta;
     bool tied;                /* the head is the embedding */
     bool fused;               /* q, k, v lie in one tensor */
     bool parallel;            /* attention and feed-forward network side by side, where the family may be either */
     enum kvc_norms norms;     /* the family's, or KVC_NORMS_ONE */
+    enum kvc_qk_norm qk_norm; /* the family's, or none */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
@@ -152,9 +173,29 @@ extern const struct kvc_config_field kvc_config_fields[]; /* ends with both name
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
 }
+/* config.json's flag for norms of queries and keys; NULL: the family always has them, or never. */
+static inline const char *kvc_qk_norm_key(const struct kvc_family *family) {
+    return family->qk_norm < KVC_QK_EACH ? NULL : family->qk_norm == KVC_QK_EACH ? "use_qk_norm" : "qk_layernorm";
+}
+/* Whether a layer is a gated delta net. */
+static inline bool kvc_config_recurs(const struct kvc_config *config, uint64_t layer) {
+    return config->recurrent && config->recurrent[layer];
+}
+/* Whether the layer's feed-forward network is a choice of experts. */
+static inline bool kvc_config_chooses(const struct kvc_config *config, uint64_t layer) {
+    return config->experts > 0 && !(config->dense && config->dense[layer]);
+}
+/* config->dense, which are marked already: NULL where no layer is dense; refused where all are. */
+enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error);
 /* Every so many-th layer does not rotate. */
 enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
                                     struct kvc_error *error);
+/* Sizes of the delta nets of a family that has them, and which layers are such: every attention_every-th is none. */
+enum kvc_status kvc_config_delta(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error);
+/* That the last layer has attention, so that a method has a say there. */
+enum kvc_status kvc_config_delta_check(const struct kvc_config *config, const char *where, struct kvc_error *error);
+/* KVC_USAGE for models that can be run and not yet be written. */
+enum kvc_status kvc_config_convertible(const struct kvc_config *config, const char *where, struct kvc_error *error);
 /* Which layers slide where a pattern says so. */
 enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, struct kvc_error *error);
 

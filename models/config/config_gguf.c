@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/config/config.h"
+#include "models/config/names.h"
 #include "models/files/gguf_file.h"
 
 /* Keys that change the computation in a way this engine does not have, unless they hold this value. */
@@ -226,6 +226,29 @@ static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *whe
     return KVC_OK;
 }
 
+static bool has_tensor(const struct kvc_gguf *file, uint64_t layer, const char *stem) {
+    char name[80];
+    kvc_layer_tensor(name, sizeof name, true, (uint32_t)layer, stem, "weight");
+    return kvc_gguf_tensor(file, name) != NULL;
+}
+
+/* Which layers have one network in place of experts: no key says so, their tensors do. */
+static enum kvc_status read_dense(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                  struct kvc_error *error) {
+    if (!kvc_config_knows(config, KVC_DENSE_LAYERS)) {
+        return KVC_OK;
+    }
+    config->dense = malloc((size_t)config->layers);
+    if (!config->dense) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", where, config->layers);
+    }
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->dense[i] = !has_tensor(file, i, kvc_router_stem(true, config)) &&
+                           (has_tensor(file, i, "ffn_up") || has_tensor(file, i, "ffn_down"));
+    }
+    return kvc_config_check_dense(config, where, error);
+}
+
 /* A float32 vector; *values stays NULL where there is no such tensor. */
 static enum kvc_status read_vector(const struct kvc_gguf *file, const char *where, const char *name, float **values,
                                    uint64_t *count, struct kvc_error *error) {
@@ -350,6 +373,9 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
         status = kvc_config_unrotate(config, config->family->unrotated, where, error);
     }
     if (!status) {
+        status = read_dense(file, where, config, error);
+    }
+    if (!status) {
         status = read_shares(file, where, config, error);
     }
     if (status) {
@@ -360,6 +386,9 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     config->qkv_bias = kvc_gguf_tensor(file, "blk.0.attn_q.bias") || kvc_gguf_tensor(file, "blk.0.attn_k.bias") ||
                        kvc_gguf_tensor(file, "blk.0.attn_v.bias") || kvc_gguf_tensor(file, "blk.0.attn_qkv.bias") ||
                        config->family->qkv_bias;
+    config->qk_norm = kvc_qk_norm_key(config->family) && !kvc_gguf_tensor(file, "blk.0.attn_q_norm.weight")
+                          ? KVC_QK_NONE
+                          : config->family->qk_norm;
     config->output_bias = kvc_gguf_tensor(file, "blk.0.attn_output.bias") != NULL;
     config->feed_bias = kvc_gguf_tensor(file, "blk.0.ffn_down.bias") != NULL;
     config->bos = read_token(file, "tokenizer.ggml.bos_token_id");

@@ -207,6 +207,30 @@ static enum kvc_status read_layer_types(const struct kvc_hf_source *in, const js
     return KVC_OK;
 }
 
+/* Which layers are gated delta nets, where layer_types says so. */
+static enum kvc_status read_recurrent(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *types = kvc_hf_get(in->root, "layer_types");
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: layer_types must be a list of %" PRIu64 " names, one for each layer",
+                        in->path, config->layers);
+    }
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+        const bool linear = name && strcmp(name, "linear_attention") == 0;
+        if (!linear && (!name || strcmp(name, "full_attention") != 0)) {
+            return kvc_fail(in->error, KVC_INPUT,
+                            "%s: layer_types[%zu] \"%.40s\" is not supported; full_attention and linear_attention are",
+                            in->path, i, name ? name : "(not a string)");
+        }
+        config->recurrent[i] = linear;
+    }
+    const json_t *gate = kvc_hf_get(in->root, "attn_output_gate");
+    if (gate && !json_is_true(gate)) {
+        return kvc_hf_unsupported(in, "attn_output_gate", "not true");
+    }
+    return kvc_config_delta_check(config, in->path, in->error);
+}
+
 /* Which layers slide, by max_window_layers unless layer_types says so. sliding_window was read with the fields. */
 static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
     const enum kvc_window_kind kind = config->family->window;
@@ -295,6 +319,48 @@ static enum kvc_status read_unrotated(const struct kvc_hf_source *in, struct kvc
     return status;
 }
 
+/* Which layers have one network in place of experts: those of mlp_only_layers, and all but every
+ * decoder_sparse_step-th.
+ */
+static enum kvc_status read_dense(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *list = kvc_hf_get(in->root, "mlp_only_layers"), *every = kvc_hf_get(in->root, "decoder_sparse_step");
+    const json_int_t step = every ? json_integer_value(every) : 1;
+    if (!kvc_config_knows(config, KVC_DENSE_LAYERS)) {
+        return KVC_OK;
+    }
+    if (step < 1 || step > 4096) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: decoder_sparse_step is not an integer of 1 to 4096", in->path);
+    }
+    if (list && !json_is_array(list)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: mlp_only_layers is not a list of layers", in->path);
+    }
+    config->dense = malloc((size_t)config->layers);
+    if (!config->dense) {
+        return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", in->path, config->layers);
+    }
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->dense[i] = (i + 1) % (uint64_t)step != 0;
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        const json_int_t layer = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (layer < 0 || (uint64_t)layer >= config->layers) {
+            return kvc_fail(in->error, KVC_INPUT, "%s: mlp_only_layers[%zu] is not a layer, 0 to %" PRIu64, in->path, i,
+                            config->layers - 1);
+        }
+        config->dense[layer] = 1;
+    }
+    return kvc_config_check_dense(config, in->path, in->error);
+}
+
+static enum kvc_status read_qk_norm(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const char *key = kvc_qk_norm_key(config->family);
+    bool asked = !key;
+    const enum kvc_status status = key ? read_flag(in, key, &asked) : KVC_OK;
+    config->qk_norm = asked ? config->family->qk_norm : KVC_QK_NONE;
+    return status;
+}
+
 static int64_t read_token(const json_t *value) {
     if (json_is_array(value)) {
         value = json_array_get(value, 0);
@@ -342,9 +408,11 @@ static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config)
     if (!status)
         status = kvc_config_complete(config, false, in->path, in->error);
     if (!status)
-        status = read_sliding(in, config);
+        status = config->recurrent ? read_recurrent(in, config) : read_sliding(in, config);
     if (!status)
         status = read_unrotated(in, config);
+    if (!status)
+        status = read_dense(in, config);
     config->tied = config->family && config->family->tied;
     if (!status)
         status = read_flag(in, "tie_word_embeddings", &config->tied);
@@ -352,6 +420,8 @@ static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config)
         attention_bias = config->family->output_bias;
     if (!status && config->family->attention_bias)
         status = read_flag(in, "attention_bias", &attention_bias);
+    if (!status)
+        status = read_qk_norm(in, config);
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
     if (!status && config->family && config->family->experts) {

@@ -51,7 +51,7 @@ enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_f
     static const struct {
         const char *key;
         unsigned feature; /* of families that have it the key is read */
-    } keys[] = {{"mlp_only_layers", 0},
+    } keys[] = {{"mlp_only_layers", KVC_DENSE_LAYERS},
                 {"n_routed_experts", 0},
                 {"attn_logit_softcapping", KVC_SOFT_CAPS},
                 {"final_logit_softcapping", KVC_SOFT_CAPS},
@@ -71,8 +71,11 @@ enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_f
                 {"query_pre_attn_scalar", KVC_SCORE_SCALE},
                 {"use_bidirectional_attention", 0},
                 {"vision_config", 0}};
+    const char *qk_norm = kvc_qk_norm_key(family);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = kvc_hf_get(in->root, keys[i].key);
+        if (qk_norm && strcmp(keys[i].key, qk_norm) == 0)
+            continue;
         if (value && !(keys[i].feature & family->features) && !json_is_false(value) &&
             !(json_is_number(value) && json_number_value(value) == 0) &&
             !(json_is_array(value) && json_array_size(value) == 0)) {
@@ -88,7 +91,7 @@ enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_f
         return status;
     }
     const json_t *step = kvc_hf_get(in->root, "decoder_sparse_step"); /* from one layer with experts to the next */
-    if (step && !(json_is_integer(step) && json_integer_value(step) == 1)) {
+    if (step && !(family->features & KVC_DENSE_LAYERS) && !(json_is_integer(step) && json_integer_value(step) == 1)) {
         return kvc_hf_unsupported(in, "decoder_sparse_step", "other than 1");
     }
     if (family->features & KVC_NO_WINDOW && json_is_true(kvc_hf_get(in->root, "use_sliding_window"))) {

@@ -5,9 +5,13 @@
 #include <string.h>
 
 /* clang-format off */
+#define DELTA .qk_norm = KVC_QK_ALIKE, .attention_bias = true, .norm_plus_one = true, .norms = KVC_NORMS_POST,         \
+    .gated_attention = true, .attention_every = 4, .features = KVC_DELTA | KVC_NO_WINDOW, .partial = 0.25,             \
+    .head_size = 256, .context = 32768, .norm_eps = 1e-6
+#define QWEN35 DELTA, .delta_tiled = true, .kv_heads = 4
 #define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
     .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
-#define GEMMA3 GEMMA, .qk_norm = true, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,                  \
+#define GEMMA3 GEMMA, .qk_norm = KVC_QK_ALIKE, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,          \
     .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 262208, .context = 131072,           \
     .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE | KVC_LOCAL_ROPE, .base = 1e6, .local_base = 10000
 
@@ -29,21 +33,30 @@ const struct kvc_family kvc_families[] = {
      .qkv_bias = true, .window = KVC_WINDOW_CHOSEN, .kv_heads = 32,
      .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
     {.gguf = "qwen2moe", .hf = "qwen2_moe", .models = "Qwen1.5-MoE, Qwen2-MoE",
-     .apart = "experts, and one that every row passes by a share of its own; biases of q, k, v",
-     .qkv_bias = true, .experts = true, .shared = true, .norm_topk_prob = true,
+     .apart = "experts, and one that every row passes by a share of its own; biases of q, k, v; layers without "
+              "experts where the model says so",
+     .qkv_bias = true, .experts = true, .shared = true, .norm_topk_prob = true, .features = KVC_DENSE_LAYERS,
      .window = KVC_WINDOW_LISTED, .kv_heads = 16, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
     {.gguf = "qwen3", .hf = "qwen3", .models = "Qwen3",
      .apart = "norms of q and k, head size of its own",
-     .qk_norm = true, .attention_bias = true, .window = KVC_WINDOW_CHOSEN,
+     .qk_norm = KVC_QK_ALIKE, .attention_bias = true, .window = KVC_WINDOW_CHOSEN,
      .head_size = 128, .kv_heads = 32, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
     {.gguf = "qwen3moe", .hf = "qwen3_moe", .models = "Qwen3-MoE (30B-A3B, 235B-A22B)",
-     .apart = "experts; as Qwen3 otherwise; a window in all layers or none",
-     .qk_norm = true, .attention_bias = true, .experts = true,
-     .normalised = true, .norm_topk_prob = true, .window = KVC_WINDOW_ASKED, .kv_heads = 4, .sliding_window = 4096,
-     .context = 32768, .norm_eps = 1e-6},
+     .apart = "experts, in all layers or some; as Qwen3 otherwise; a window in all layers or none",
+     .qk_norm = KVC_QK_ALIKE, .attention_bias = true, .experts = true,
+     .normalised = true, .norm_topk_prob = true, .features = KVC_DENSE_LAYERS, .window = KVC_WINDOW_ASKED,
+     .kv_heads = 4, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
+    {.gguf = "qwen35", .hf = "qwen3_5_text", .models = "Qwen3.5, dense",
+     .apart = "gated delta nets in three layers of four, whose recurrent state is no cache; attention with a gate",
+     QWEN35},
+    {.gguf = "qwen35", .hf = "qwen3_5", .nested = true, QWEN35},
+    {.gguf = "qwen3next", .hf = "qwen3_next", .models = "Qwen3-Next (80B-A3B)",
+     .apart = "as Qwen3.5, with experts and one that every row passes",
+     DELTA, .delta_grouped = true, .experts = true, .shared = true, .normalised = true, .norm_topk_prob = true,
+     .kv_heads = 2},
     {.gguf = "olmoe", .hf = "olmoe", .models = "OLMoE",
      .apart = "experts whose shares do not add up to 1; norms over all query and all key heads at once",
-     .qk_norm = true, .qk_norm_whole = true, .attention_bias = true, .experts = true,
+     .qk_norm = KVC_QK_WHOLE, .attention_bias = true, .experts = true,
      .norm_topk_prob = true, .window = KVC_WINDOW_NONE, .context = 4096, .norm_eps = 1e-5},
     {.gguf = "gpt-oss", .hf = "gpt_oss", .models = "gpt-oss (20B, 120B)",
      .apart = "attention sinks; experts with biases and a clamped gate, mostly in MXFP4; biases of q, k, v and o; a window "
@@ -74,11 +87,11 @@ const struct kvc_family kvc_families[] = {
      .norm_eps = 1e-6},
     {.gguf = "olmo2", .hf = "olmo2", .models = "OLMo 2",
      .apart = "norms of what comes out only; norms of q and k over all heads",
-     .norms = KVC_NORMS_AFTER, .qk_norm = true, .qk_norm_whole = true,
+     .norms = KVC_NORMS_AFTER, .qk_norm = KVC_QK_WHOLE,
      .attention_bias = true, .features = KVC_NO_WINDOW, .context = 2048, .norm_eps = 1e-5},
     {.gguf = "olmo2", .hf = "olmo3", .models = "OLMo 3",
      .apart = "as OLMo 2; a window in three layers of four, which rotate without scaling",
-     .norms = KVC_NORMS_AFTER, .qk_norm = true, .qk_norm_whole = true, .attention_bias = true,
+     .norms = KVC_NORMS_AFTER, .qk_norm = KVC_QK_WHOLE, .attention_bias = true,
      .window = KVC_WINDOW_PATTERN, .pattern = 4, .sliding_window = 4096, .features = KVC_LOCAL_ROPE,
      .local_unscaled = true, .base = 5e5, .context = 2048, .norm_eps = 1e-5},
     {.gguf = "granite", .hf = "granite", .models = "Granite 3",
@@ -90,20 +103,23 @@ const struct kvc_family kvc_families[] = {
      .pairs = true, .fused_feed = true, .norms = KVC_NORMS_GLM, .qkv_bias = true,
      .qkv_bias_key = "attention_bias", .features = KVC_NO_WINDOW, .kv_heads = 2, .head_size = 128, .partial = 0.5,
      .context = 131072, .norm_eps = 1.5625e-7},
-    {.gguf = "command-r", .hf = "cohere", .models = "Command-R",
-     .apart = "attention and feed-forward side by side, centred norms, logit scale, interleaved pairs",
-     .pairs = true, .norms = KVC_NORMS_ONE, .attention_bias = true, .tied = true,
+    {.gguf = "command-r", .hf = "cohere", .models = "Command-R, Command-R+",
+     .apart = "attention and feed-forward side by side, centred norms, those of q and k with weights for each head, "
+              "logit scale, interleaved pairs",
+     .pairs = true, .norms = KVC_NORMS_ONE, .qk_norm = KVC_QK_EACH, .attention_bias = true, .tied = true,
      .features = KVC_LAYER_NORM | KVC_LOGIT_SCALE | KVC_NO_WINDOW, .logit_scale = 0.0625, .base = 5e5, .context = 8192,
      .norm_eps = 1e-5},
     {.gguf = "phi2", .hf = "phi", .models = "Phi-2",
-     .apart = "side by side, centred norms with biases, no gate, biases everywhere; q, k, v in one tensor or three",
-     .may_fuse = true,
+     .apart = "side by side, centred norms with biases, of q and k too where the model says so, no gate, biases "
+              "everywhere; q, k, v in one tensor or three",
+     .may_fuse = true, .qk_norm = KVC_QK_BIASED,
      .ungated = true, .norms = KVC_NORMS_ONE, .norm_bias = true, .head_bias = true,
      .qkv_bias = true, .activation = KVC_GELU, .features = KVC_LAYER_NORM | KVC_NO_WINDOW, .partial = 0.5,
      .context = 2048, .norm_eps = 1e-5},
     {.gguf = "stablelm", .hf = "stablelm", .models = "StableLM 2",
-     .apart = "centred norms with biases, partial rotary; side by side where the model says so",
-     .norm_bias = true, .qkv_bias_key = "use_qkv_bias",
+     .apart = "centred norms with biases, partial rotary; side by side, and norms of q and k with weights for each "
+              "head, where the model says so (12B)",
+     .norm_bias = true, .qk_norm = KVC_QK_SPLIT, .qkv_bias_key = "use_qkv_bias",
      .features = KVC_LAYER_NORM | KVC_NO_WINDOW | KVC_SIDE_BY_SIDE, .kv_heads = 32, .partial = 0.25, .context = 4096,
      .norm_eps = 1e-5},
     {0},

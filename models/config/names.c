@@ -8,7 +8,7 @@
 
 /* clang-format off */
 const struct kvc_matrix_name kvc_matrix_names[] = {
-    {"attn_q", "self_attn.q_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(q), OF(q_bias), KVC_QUERIES}}},
+    {"attn_q", "self_attn.q_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(q), OF(q_bias), KVC_QUERY_ROWS}}},
     {"attn_k", "self_attn.k_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(k), OF(k_bias), KVC_KEYS}}},
     {"attn_v", "self_attn.v_proj", KVC_SEPARATE, KVC_QKV_BIAS, KVC_HIDDEN, 1, {{OF(v), OF(v_bias), KVC_KEYS}}},
     {"attn_qkv", "self_attn.qkv_proj", KVC_FUSED, KVC_QKV_BIAS, KVC_HIDDEN, 3,
@@ -47,39 +47,55 @@ const struct kvc_expert_name kvc_expert_names[] = {
 };
 
 #define BIT(norms) (1u << KVC_NORMS_##norms)
+#define QK(kind) (1u << KVC_QK_##kind)
 #define INPUT BIT(BEFORE) | BIT(POST) | BIT(AROUND) | BIT(GLM) | BIT(ONE)
 
 /* clang-format off */
 const struct kvc_norm_name kvc_norm_names[] = {
-    {"attn_norm", "input_layernorm", false, INPUT, KVC_HIDDEN, OF(attention_norm), OF(attention_norm_bias)},
-    {"ffn_norm", "post_attention_layernorm", false, BIT(BEFORE) | BIT(GLM), KVC_HIDDEN, OF(feed_norm),
+    {"attn_norm", "input_layernorm", 0, INPUT, KVC_HIDDEN, OF(attention_norm), OF(attention_norm_bias)},
+    {"ffn_norm", "post_attention_layernorm", 0, BIT(BEFORE) | BIT(GLM), KVC_HIDDEN, OF(feed_norm),
      OF(feed_norm_bias)},
-    {"post_attention_norm", "post_attention_layernorm", false, BIT(POST), KVC_HIDDEN, OF(feed_norm), 0},
-    {"ffn_norm", "pre_feedforward_layernorm", false, BIT(AROUND), KVC_HIDDEN, OF(feed_norm), 0},
-    {"post_attention_norm", "post_attention_layernorm", false, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN,
+    {"post_attention_norm", "post_attention_layernorm", 0, BIT(POST), KVC_HIDDEN, OF(feed_norm), 0},
+    {"ffn_norm", "pre_feedforward_layernorm", 0, BIT(AROUND), KVC_HIDDEN, OF(feed_norm), 0},
+    {"post_attention_norm", "post_attention_layernorm", 0, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN,
      OF(attention_after), 0},
-    {"post_attention_norm", "post_self_attn_layernorm", false, BIT(GLM), KVC_HIDDEN, OF(attention_after), 0},
-    {"post_ffw_norm", "post_feedforward_layernorm", false, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN, OF(feed_after), 0},
-    {"post_ffw_norm", "post_mlp_layernorm", false, BIT(GLM), KVC_HIDDEN, OF(feed_after), 0},
-    {"attn_q_norm", "self_attn.q_norm", true, 0, KVC_QUERIES, OF(q_norm), 0},
-    {"attn_k_norm", "self_attn.k_norm", true, 0, KVC_KEYS, OF(k_norm), 0},
+    {"post_attention_norm", "post_self_attn_layernorm", 0, BIT(GLM), KVC_HIDDEN, OF(attention_after), 0},
+    {"post_ffw_norm", "post_feedforward_layernorm", 0, BIT(AROUND) | BIT(AFTER), KVC_HIDDEN, OF(feed_after), 0},
+    {"post_ffw_norm", "post_mlp_layernorm", 0, BIT(GLM), KVC_HIDDEN, OF(feed_after), 0},
+    {"attn_q_norm", "self_attn.q_norm", QK(ALIKE) | QK(WHOLE) | QK(EACH), 0, KVC_QUERIES, OF(q_norm), 0},
+    {"attn_k_norm", "self_attn.k_norm", QK(ALIKE) | QK(WHOLE) | QK(EACH), 0, KVC_KEYS, OF(k_norm), 0},
+    {"attn_q_norm", "self_attn.q_layernorm.norms", QK(SPLIT), 0, KVC_QUERIES, OF(q_norm), 0},
+    {"attn_k_norm", "self_attn.k_layernorm.norms", QK(SPLIT), 0, KVC_KEYS, OF(k_norm), 0},
+    {"attn_q_norm", "self_attn.q_layernorm", QK(BIASED), 0, KVC_QUERIES, OF(q_norm), OF(q_norm_bias)},
+    {"attn_k_norm", "self_attn.k_layernorm", QK(BIASED), 0, KVC_KEYS, OF(k_norm), OF(k_norm_bias)},
     {0},
 };
 /* clang-format on */
 
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm) {
-    return (!norm->per_head || config->family->qk_norm) && (!norm->norms || norm->norms >> config->norms & 1);
+    return norm->qk ? norm->qk >> config->qk_norm & 1 : norm->norms >> config->norms & 1;
+}
+
+bool kvc_has_norm_bias(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    return config->family->norm_bias && norm->bias;
+}
+
+uint64_t kvc_norm_rows(const struct kvc_config *config, const struct kvc_norm_name *norm) {
+    const bool each = norm->qk && (config->qk_norm == KVC_QK_EACH || config->qk_norm == KVC_QK_SPLIT);
+    return each ? kvc_extent(config, norm->length) / config->head_size : 1;
 }
 
 uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm) {
-    return norm->per_head && !config->family->qk_norm_whole ? config->head_size : kvc_extent(config, norm->length);
+    return norm->qk && config->qk_norm != KVC_QK_WHOLE ? config->head_size : kvc_extent(config, norm->length);
 }
 
-bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix) {
+bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix) {
     const struct kvc_family *family = config->family;
-    const bool one = family->fused || family->fused_feed;
-    if (config->experts && matrix->bias == KVC_FEED_BIAS &&
-        matrix->when != KVC_SHARED) /* experts have their own list */
+    const bool chooses = kvc_config_chooses(config, layer);
+    const bool one = family->fused || family->fused_feed, feed = matrix->bias == KVC_FEED_BIAS;
+    if (kvc_config_recurs(config, layer) && !feed) /* delta nets have theirs in models/network_delta.c */
+        return false;
+    if (chooses && feed && matrix->when != KVC_SHARED) /* experts have their own list */
         return false;
     switch (matrix->when) {
     case KVC_SEPARATE:
@@ -95,7 +111,7 @@ bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_nam
     case KVC_UNGATED:
         return family->ungated;
     case KVC_SHARED:
-        return config->shared_feed > 0;
+        return chooses && config->shared_feed > 0;
     }
     return false;
 }
@@ -132,6 +148,8 @@ uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent) {
         return config->shared_feed;
     case KVC_ONE:
         return 1;
+    case KVC_QUERY_ROWS:
+        return config->heads * config->head_size * (config->family->gated_attention ? 2 : 1);
     case KVC_HEAD:
         return config->head_size;
     case KVC_VOCAB:
@@ -155,6 +173,10 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
          strncmp(name, "model.vision_tower.", 19) == 0 || strncmp(name, "model.multi_modal_projector.", 28) == 0)) {
         return true; /* images are not read */
     }
+    if (kvc_config_knows(config, KVC_DELTA) &&
+        (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.visual.", 13) == 0)) {
+        return true; /* nor are tokens beyond the next predicted */
+    }
     /* Older files keep the frequencies, and a second copy of a tied embedding; FP8 ones what activations, which are not
      * quantized here, would be scaled by. */
     return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight")) ||
@@ -173,6 +195,18 @@ const char *kvc_router_stem(bool gguf, const struct kvc_config *config) {
 
 void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer) {
     snprintf(name, capacity, gguf ? "blk.%u.attn_sinks.weight" : "model.layers.%u.self_attn.sinks", (unsigned)layer);
+}
+
+void kvc_delta_vector(char *name, size_t capacity, bool gguf, uint32_t layer, bool rate) {
+    if (gguf)
+        snprintf(name, capacity, "blk.%u.%s", (unsigned)layer, rate ? "ssm_a" : "ssm_dt.bias");
+    else
+        snprintf(name, capacity, "model.layers.%u.linear_attn.%s", (unsigned)layer, rate ? "A_log" : "dt_bias");
+}
+
+void kvc_head_norm_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_norm_name *norm,
+                          uint32_t head) {
+    snprintf(name, capacity, "model.layers.%u.%s.%u.weight", (unsigned)layer, norm->hf, (unsigned)head);
 }
 
 void kvc_stack_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, const struct kvc_expert_name *matrix,

@@ -6,8 +6,8 @@
 
 #include "models/config/config.h"
 
-/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, d, vocabulary.
- */
+/* Sizes that shapes are made of: hidden, H*d, H_kv*d, feed-forward (of an expert, of the shared one), 1, H*d and with
+ * gates twice as many, d, vocabulary. */
 enum kvc_extent {
     KVC_HIDDEN,
     KVC_QUERIES,
@@ -16,6 +16,7 @@ enum kvc_extent {
     KVC_EXPERT_FEED,
     KVC_SHARED_FEED,
     KVC_ONE,
+    KVC_QUERY_ROWS,
     KVC_HEAD,
     KVC_VOCAB
 };
@@ -39,21 +40,24 @@ struct kvc_matrix_name {
     } part[3];
 };
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
-/* Whether the family has the matrix; whether that has a bias. */
-bool kvc_has_matrix(const struct kvc_config *config, const struct kvc_matrix_name *matrix);
+/* Whether the layer has the matrix; whether that has a bias. */
+bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix);
 bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias);
 
 /* A norm of each layer, "<stem>.weight". */
 struct kvc_norm_name {
     const char *gguf, *hf;
-    bool per_head;  /* of families with q/k norms */
+    unsigned qk;    /* bits 1 << enum kvc_qk_norm: of models with one of these; 0: not of queries or keys */
     unsigned norms; /* bits 1 << enum kvc_norms: of families with one of these; 0: of all */
     enum kvc_extent length;
     size_t span, bias; /* offsets in struct kvc_layer; bias 0: it never has one */
 };
 extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
-/* Whether the family has the norm. */
+/* Whether the model has the norm; a bias beside it. */
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
+bool kvc_has_norm_bias(const struct kvc_config *config, const struct kvc_norm_name *norm);
+/* Its rows, each of kvc_norm_length weights: more than one where heads have weights of their own. */
+uint64_t kvc_norm_rows(const struct kvc_config *config, const struct kvc_norm_name *norm);
 
 /* A matrix that each expert of a layer has. In GGUF files those of all experts are one tensor [experts, outputs,
  * inputs]; in Hugging Face files, and in the first GGUF files of Mixtral, each is a tensor of its own. */
@@ -72,15 +76,19 @@ void kvc_stack_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, co
                       bool bias);
 void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
                        const struct kvc_expert_name *matrix, uint32_t expert);
+/* Of one head's norm, where each is a tensor: "model.layers.3.self_attn.q_layernorm.norms.7.weight". */
+void kvc_head_norm_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_norm_name *norm, uint32_t head);
 /* Of the layer's attention sinks. */
 void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer);
+/* Of a delta net: what its decays are multiplied by (rate), or what is added to them before. */
+void kvc_delta_vector(char *name, size_t capacity, bool gguf, uint32_t layer, bool rate);
 /* The router's, without ".weight". */
 const char *kvc_router_stem(bool gguf, const struct kvc_config *config);
 
 /* The network's own tensors. */
 extern const char *const kvc_embedding_name[2], *const kvc_head_name[2], *const kvc_head_bias_name[2]; /* [gguf] */
 const char *kvc_final_norm_name(const struct kvc_config *config, bool gguf, bool bias);
-/* Of a norm or, where the norm is over all heads, of these. */
+/* Of what one norm is over: hidden states, a head, or all heads. */
 uint64_t kvc_norm_length(const struct kvc_config *config, const struct kvc_norm_name *norm);
 
 /* A tensor that files may hold and that this engine computes itself or does not need. */

@@ -91,11 +91,23 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
 }
 
+void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *planned, uint32_t part, char *name,
+                   size_t capacity) {
+    if (planned->apart && planned->experts)
+        kvc_expert_tensor(name, capacity, false, config, planned->layer, planned->experts, part);
+    else if (planned->apart)
+        kvc_head_norm_tensor(name, capacity, planned->layer, planned->norm, part);
+    else if (name != planned->hf)
+        snprintf(name, capacity, "%s", planned->hf);
+}
+
 /* The biases of a layer's experts, [experts, length]. */
 static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
                               const struct kvc_expert_name *matrix) {
     struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, kvc_extent(config, matrix->outputs));
     tensor->kind = KVC_PLAN_BIAS;
+    tensor->layer = layer;
+    tensor->experts = matrix;
     kvc_stack_tensor(tensor->name, sizeof tensor->name, true, layer, matrix, true);
     kvc_stack_tensor(tensor->hf, sizeof tensor->hf, false, layer, matrix, true);
 }
@@ -117,29 +129,45 @@ static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, 
         tensor->shape[2] = inputs;
         tensor->layer = layer;
         tensor->experts = matrix;
+        tensor->apart = !config->family->stacked;
         tensor->type = kvc_plan_type(type, inputs, &plan->replaced);
         kvc_stack_tensor(tensor->name, sizeof tensor->name, true, layer, matrix, false);
         if (config->family->stacked) {
             kvc_stack_tensor(tensor->hf, sizeof tensor->hf, false, layer, matrix, false);
             add_expert_biases(plan, config, layer, matrix);
         } else {
-            kvc_expert_tensor(tensor->hf, sizeof tensor->hf, false, config, layer, matrix, 0);
+            kvc_plan_part(config, tensor, 0, tensor->hf, sizeof tensor->hf);
         }
     }
+}
+
+static void add_norm(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
+                     const struct kvc_norm_name *norm) {
+    const uint64_t rows = kvc_norm_rows(config, norm), length = kvc_norm_length(config, norm);
+    const bool heads = rows > 1 || config->qk_norm == KVC_QK_EACH || config->qk_norm == KVC_QK_SPLIT;
+    struct kvc_planned *tensor = add(plan, KVC_PLAN_NORM, 1, length);
+    name_layer(tensor, layer, norm->gguf, norm->hf, "weight");
+    tensor->layer = layer;
+    tensor->norm = norm;
+    if (norm->qk && heads) { /* also of one head */
+        tensor->dimensions = 2;
+        tensor->shape[0] = rows;
+        tensor->shape[1] = length;
+        tensor->apart = config->qk_norm == KVC_QK_SPLIT;
+        kvc_plan_part(config, tensor, 0, tensor->hf, sizeof tensor->hf);
+    }
+    if (kvc_has_norm_bias(config, norm))
+        name_layer(add(plan, KVC_PLAN_BIAS, 1, length), layer, norm->gguf, norm->hf, "bias");
 }
 
 static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     for (const struct kvc_norm_name *norm = kvc_norm_names; norm->gguf; norm++) {
         if (kvc_has_norm(config, norm)) {
-            name_layer(add(plan, KVC_PLAN_NORM, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
-                       "weight");
-            if (config->family->norm_bias && norm->bias)
-                name_layer(add(plan, KVC_PLAN_BIAS, 1, kvc_norm_length(config, norm)), layer, norm->gguf, norm->hf,
-                           "bias");
+            add_norm(plan, config, layer, norm);
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; matrix->gguf; matrix++) {
-        if (kvc_has_matrix(config, matrix)) {
+        if (kvc_has_matrix(config, layer, matrix)) {
             add_matrix(plan, config, layer, matrix, type);
         }
     }
@@ -148,7 +176,7 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
         kvc_sinks_tensor(tensor->name, sizeof tensor->name, true, layer);
         kvc_sinks_tensor(tensor->hf, sizeof tensor->hf, false, layer);
     }
-    if (config->experts) {
+    if (kvc_config_chooses(config, layer)) {
         add_experts(plan, config, layer, type);
     }
 }
@@ -188,6 +216,10 @@ static enum kvc_status add_rope(struct kvc_plan *plan, const struct kvc_config *
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error) {
     *plan = (struct kvc_plan){0};
+    const enum kvc_status able = kvc_config_convertible(config, "convert", error);
+    if (able) {
+        return able;
+    }
     plan->tensors = calloc((size_t)config->layers * LAYER_TENSORS + 8, sizeof *plan->tensors);
     if (!plan->tensors) {
         return kvc_fail(error, KVC_RESOURCE, "no memory for the list of tensors");

@@ -15,6 +15,7 @@ enum kvc_plan_kind {
 };
 
 struct kvc_expert_name; /* names.h */
+struct kvc_norm_name;
 
 struct kvc_planned {
     char name[80], hf[80]; /* in GGUF and in Hugging Face files; hf is "" for what comes from config.json */
@@ -22,8 +23,10 @@ struct kvc_planned {
     enum kvc_type type;
     uint32_t dimensions;
     uint64_t shape[3]; /* outermost first */
-    uint32_t layer;    /* of KVC_PLAN_EXPERTS, whose hf is expert 0's: */
-    const struct kvc_expert_name *experts;
+    uint32_t layer;
+    const struct kvc_expert_name *experts; /* of KVC_PLAN_EXPERTS, and of biases of stacks */
+    const struct kvc_norm_name *norm;      /* of KVC_PLAN_NORM, in a layer */
+    bool apart;           /* folders have a tensor for each of shape[0], experts or heads, and hf is the first's */
     uint64_t interleaved; /* heads whose rows come half-split in Hugging Face files and interleaved in GGUF; 0: none */
     float *factors;       /* values of KVC_PLAN_FACTORS */
 };
@@ -41,6 +44,9 @@ struct kvc_plan {
 /* Matrices get the asked type, where their rows fit its blocks; else q8_0 or f16. All others are F32. */
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error);
+/* What folders call the part of a planned tensor, and all of it where it is not apart. */
+void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *planned, uint32_t part, char *name,
+                   size_t capacity);
 void kvc_plan_free(struct kvc_plan *plan);
 enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced);
 /* Puts a note about replaced types in error->text, or an empty one; the status there is KVC_OK. */

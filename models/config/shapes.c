@@ -128,6 +128,7 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         .output_bias = family->output_bias,
         .fused = family->fused,
         .norms = family->norms,
+        .qk_norm = kvc_qk_norm_key(family) ? KVC_QK_NONE : family->qk_norm,
         .rope = {.kind = shape->rope,
                  .local_base = family->local_base,
                  .base = (double)shape->base,

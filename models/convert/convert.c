@@ -75,7 +75,10 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
     /* A model that could not be opened is refused before it is written, as a folder's is. */
     status = kvc_config_from_gguf(file, converter->from, &config, error);
     if (!status) {
+        status = kvc_config_convertible(&config, converter->from, error);
         kvc_config_free(&config);
+    }
+    if (!status) {
         status = convert_file(converter, file, to, type, replaced, error);
     }
     kvc_gguf_close(file);

@@ -26,6 +26,11 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                                    enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);
 
+/* The tensor `index` of a folder of gpt-oss, in F32, F16 or BF16: [experts, inputs, outputs] of stacks [experts,
+ * outputs, inputs], or [experts, outputs] of biases. Where there are two, of one shape, their outputs take turns. */
+enum kvc_status kvc_convert_stacked(struct kvc_converter *converter, const struct kvc_file_tensor *const *parts,
+                                    size_t count, enum kvc_type type, size_t index, struct kvc_error *error);
+
 /* Whether a tensor keeps its type: stacks of experts in MXFP4 where another block type is asked for, which would lose
  * what they hold and seldom be smaller. */
 bool kvc_stays(const struct kvc_file_tensor *tensor, enum kvc_type asked);

@@ -10,30 +10,23 @@
 #include "models/config/names.h"
 #include "models/files/safetensors.h"
 
-/* Whether a stack is made of one tensor for each expert. */
-static bool each_expert(const struct kvc_config *config, const struct kvc_planned *planned) {
-    return planned->kind == KVC_PLAN_EXPERTS && !config->family->stacked;
-}
-
 /* Tensors of the folder that one of the plan is made of, and the i-th of them. */
-static uint64_t part_count(const struct kvc_config *config, const struct kvc_planned *planned) {
-    return each_expert(config, planned) ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
+static uint64_t part_count(const struct kvc_planned *planned) {
+    return planned->apart ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
 }
 
 static const struct kvc_file_tensor *part(const struct kvc_safetensors *file, const struct kvc_config *config,
                                           const struct kvc_planned *planned, uint64_t i, char name[128]) {
-    snprintf(name, 128, "%s", planned->hf);
-    if (each_expert(config, planned))
-        kvc_expert_tensor(name, 128, false, config, planned->layer, planned->experts, (uint32_t)i);
+    kvc_plan_part(config, planned, (uint32_t)i, name, 128);
     return kvc_safetensors_text_tensor(file, name);
 }
 
 static enum kvc_status check_tensor(const struct kvc_converter *converter, const struct kvc_config *config,
                                     const struct kvc_planned *planned, const struct kvc_safetensors *file,
                                     struct kvc_error *error) {
-    const uint32_t stacked = each_expert(config, planned), dimensions = planned->dimensions - stacked;
+    const uint32_t stacked = planned->apart, dimensions = planned->dimensions - stacked;
     char name[128];
-    for (uint64_t i = 0; i < part_count(config, planned); i++) {
+    for (uint64_t i = 0; i < part_count(planned); i++) {
         const struct kvc_file_tensor *tensor = part(file, config, planned, i, name);
         if (!tensor) {
             return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, name);
@@ -80,7 +73,7 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
             continue;
         }
         char name[128];
-        for (uint64_t p = 0; !status && p < part_count(config, planned); p++) {
+        for (uint64_t p = 0; !status && p < part_count(planned); p++) {
             status = kvc_convert_tensor(converter, part(file, config, planned, p, name), planned->type,
                                         planned->interleaved, config->rope.rotary, i, error);
         }

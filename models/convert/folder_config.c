@@ -69,7 +69,8 @@ static bool is_special(const struct kvc_config *config, const struct kvc_config_
         if (strcmp(field->hf, special[i]) == 0)
             return true;
     return field->place == KVC_ROPE || (centred && strcmp(field->hf, "rms_norm_eps") == 0) ||
-           strcmp(field->hf, config->family->block_sparse ? "num_experts" : "num_local_experts") == 0 ||
+           strcmp(field->hf,
+                  config->family->block_sparse || config->family->stacked ? "num_experts" : "num_local_experts") == 0 ||
            (strcmp(field->hf, "original_max_position_embeddings") == 0 && config->rope.kind != KVC_ROPE_LONGROPE);
 }
 
@@ -135,6 +136,8 @@ static void put_flags(struct made *made) {
         put(made, made->root, family->qkv_bias_key, json_boolean(config->qkv_bias));
     if (family->feed_bias)
         put(made, made->root, "mlp_bias", json_boolean(config->feed_bias));
+    if (kvc_qk_norm_key(family))
+        put(made, made->root, kvc_qk_norm_key(family), json_boolean(config->qk_norm != KVC_QK_NONE));
     if (kvc_config_knows(config, KVC_SIDE_BY_SIDE))
         put(made, made->root, "use_parallel_residual", json_boolean(config->parallel));
     if (family->norm_topk_prob)
@@ -171,6 +174,14 @@ static void put_layers(struct made *made) {
         for (uint64_t i = 0; i < config->layers; i++)
             append(made, rotate, json_integer(!config->unrotated[i]));
         put(made, made->root, "no_rope_layers", rotate);
+    }
+    if (config->dense) {
+        json_t *dense = json_array();
+        for (uint64_t i = 0; i < config->layers; i++)
+            if (config->dense[i])
+                append(made, dense, json_integer((json_int_t)i));
+        put(made, made->root, "mlp_only_layers", dense);
+        put(made, made->root, "decoder_sparse_step", json_integer(1));
     }
 }
 
@@ -250,7 +261,7 @@ static enum kvc_status compare_rope(const struct kvc_config *a, const struct kvc
 
 static bool same_layers(const struct kvc_config *a, const struct kvc_config *b) {
     for (uint64_t i = 0; i < a->layers; i++)
-        if (slides(a, i) != slides(b, i) ||
+        if (slides(a, i) != slides(b, i) || kvc_config_chooses(a, i) != kvc_config_chooses(b, i) ||
             (a->unrotated ? a->unrotated[i] : 0) != (b->unrotated ? b->unrotated[i] : 0))
             return false;
     return true;
@@ -292,11 +303,11 @@ static const char *difference(const struct kvc_config *a, const struct kvc_confi
     if (a->tied != b->tied || a->qkv_bias != b->qkv_bias || a->output_bias != b->output_bias ||
         a->feed_bias != b->feed_bias)
         return "which biases there are";
-    if (a->norms != b->norms)
+    if (a->norms != b->norms || a->qk_norm != b->qk_norm)
         return "where the norms are";
     if (a->experts && a->shares_normalised != b->shares_normalised)
         return "whether the shares of experts add up to 1";
-    return same_layers(a, b) ? NULL : "which layers have a window or do not rotate";
+    return same_layers(a, b) ? NULL : "which layers have a window, do not rotate or have experts";
 }
 
 static enum kvc_status check_written(const struct kvc_output_set *set, const char *from,

@@ -1,6 +1,6 @@
 /* to_folder.c - a model as a Hugging Face folder: the plan of its description says what every tensor is called in both
- * formats. Rows that GGUF interleaves go back into halves, stacks of experts into a tensor each, 1 + w of norms to w.
- */
+ * formats. Rows that GGUF interleaves go back into halves, stacks of experts into a tensor each (gpt-oss's: stacked.c),
+ * 1 + w of norms to w. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -15,9 +15,11 @@
 #include "models/files/safetensors.h"
 #include "models/files/tensor_file.h"
 
-struct target { /* a tensor of the folder */
-    const struct kvc_planned *planned;
+/* A tensor of the folder. */
+struct target {
+    const struct kvc_planned *planned, *second; /* second: of gpt-oss, the up projection beside the gate's; else NULL */
     uint32_t expert;
+    bool turned; /* kvc_convert_stacked writes it */
     char name[128];
 };
 
@@ -69,10 +71,47 @@ static const struct kvc_family *folder_family(const struct kvc_config *config) {
     return own;
 }
 
+/* What stands in the plan for the same of the next matrix: up beside gate, and their biases. */
+static const struct kvc_planned *beside(const struct kvc_plan *plan, const struct kvc_planned *gate) {
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct kvc_planned *other = &plan->tensors[i];
+        if (other->experts == gate->experts + 1 && other->kind == gate->kind && other->layer == gate->layer)
+            return other;
+    }
+    return NULL;
+}
+
+/* A stack of gpt-oss's experts, or their biases: gate and up in one, inputs by outputs. */
+static void list_stacked(struct work *work, const struct kvc_planned *planned) {
+    const bool stack = planned->kind == KVC_PLAN_EXPERTS, gate = planned->experts == &kvc_expert_names[0];
+    if (planned->experts == &kvc_expert_names[1])
+        return; /* it went with the gate's */
+    struct target *target = &work->targets[work->count];
+    struct kvc_tensor *tensor = &work->tensors[work->count];
+    *target = (struct target){.planned = planned, .turned = stack || gate};
+    target->second = gate ? beside(&work->plan, planned) : NULL;
+    const char *end = strstr(planned->hf, "gate_proj");
+    if (gate && end)
+        snprintf(target->name, sizeof target->name, "%.*sgate_up_proj%s", (int)(end - planned->hf), planned->hf,
+                 end + strlen("gate_proj"));
+    else
+        snprintf(target->name, sizeof target->name, "%s", planned->hf);
+    tensor->name = target->name;
+    tensor->dimensions = planned->dimensions;
+    memcpy(tensor->shape, planned->shape, tensor->dimensions * sizeof *tensor->shape);
+    if (stack) {
+        tensor->shape[1] = planned->shape[2];
+        tensor->shape[2] = planned->shape[1];
+    }
+    if (target->second)
+        tensor->shape[tensor->dimensions - 1] *= 2;
+    work->types[work->count++] = planned->type;
+}
+
 static enum kvc_status list_tensors(struct work *work) {
     size_t most = 0;
     for (size_t i = 0; i < work->plan.count; i++)
-        most += work->plan.tensors[i].kind == KVC_PLAN_EXPERTS ? (size_t)work->plan.tensors[i].shape[0] : 1;
+        most += work->plan.tensors[i].apart ? (size_t)work->plan.tensors[i].shape[0] : 1;
     work->targets = calloc(most + 1, sizeof *work->targets);
     work->tensors = calloc(most + 1, sizeof *work->tensors);
     work->types = calloc(most + 1, sizeof *work->types);
@@ -80,16 +119,17 @@ static enum kvc_status list_tensors(struct work *work) {
         return no_memory(work);
     for (size_t i = 0; i < work->plan.count; i++) {
         const struct kvc_planned *planned = &work->plan.tensors[i];
-        const bool stack = planned->kind == KVC_PLAN_EXPERTS;
+        const bool stack = planned->apart;
+        if (planned->experts && work->config.family->stacked) {
+            list_stacked(work, planned);
+            continue;
+        }
         const uint64_t count = stack ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
         for (uint64_t e = 0; e < count; e++) {
             struct target *target = &work->targets[work->count];
             struct kvc_tensor *tensor = &work->tensors[work->count];
             *target = (struct target){.planned = planned, .expert = (uint32_t)e};
-            snprintf(target->name, sizeof target->name, "%s", planned->hf);
-            if (stack)
-                kvc_expert_tensor(target->name, sizeof target->name, false, &work->config, planned->layer,
-                                  planned->experts, (uint32_t)e);
+            kvc_plan_part(&work->config, planned, (uint32_t)e, target->name, sizeof target->name);
             tensor->name = target->name;
             tensor->dimensions = planned->dimensions - stack;
             memcpy(tensor->shape, planned->shape + stack, tensor->dimensions * sizeof *tensor->shape);
@@ -99,16 +139,16 @@ static enum kvc_status list_tensors(struct work *work) {
     return KVC_OK;
 }
 
-/* One expert's matrix of a stack. */
+/* One expert's matrix of a stack, or one head's row. */
 static void take_slice(struct kvc_file_tensor *tensor, uint32_t expert) {
-    const uint64_t rows = tensor->shape[1];
+    const uint64_t rows = tensor->dimensions == 3 ? tensor->shape[1] : 1;
     const size_t bytes = (size_t)rows * kvc_type_row_bytes(tensor->type, tensor->cols);
     tensor->data = (const unsigned char *)tensor->data + expert * bytes;
     tensor->rows = rows;
     tensor->bytes = bytes;
-    tensor->dimensions = 2;
-    tensor->shape[0] = rows;
-    tensor->shape[1] = tensor->cols;
+    tensor->dimensions--;
+    tensor->shape[0] = tensor->dimensions == 2 ? rows : tensor->cols;
+    tensor->shape[1] = tensor->dimensions == 2 ? tensor->cols : 0;
 }
 
 /* Queries', keys' or values' rows of a file that has them in one tensor; false: it has none such, or another shape. */
@@ -141,10 +181,26 @@ static bool find_in_fused(const struct work *work, const char *name, struct kvc_
     return false;
 }
 
+/* A stack of gpt-oss, whole, or its biases. */
+static enum kvc_status find_stack(const struct work *work, const struct kvc_planned *planned,
+                                  struct kvc_file_tensor *tensor) {
+    const char *name = work->gguf ? planned->name : planned->hf;
+    const struct kvc_file_tensor *found =
+        work->gguf ? kvc_gguf_tensor(work->gguf, name) : kvc_safetensors_text_tensor(work->folder, name);
+    if (!found)
+        return kvc_fail(work->error, KVC_INPUT, "%s: tensor %s is missing", work->converter->from, name);
+    *tensor = *found;
+    if (found->dimensions != planned->dimensions ||
+        memcmp(found->shape, planned->shape, planned->dimensions * sizeof *planned->shape) != 0)
+        return kvc_fail(work->error, KVC_INPUT, "%s: tensor %s does not have the shape its model asks for",
+                        work->converter->from, name);
+    return KVC_OK;
+}
+
 /* The model's tensor for one of the folder's; scaled ones are the file's own. */
 static enum kvc_status find(const struct work *work, const struct target *target, struct kvc_file_tensor *tensor) {
     const struct kvc_planned *planned = target->planned;
-    const bool stack = planned->kind == KVC_PLAN_EXPERTS;
+    const bool stack = planned->apart;
     const uint64_t *shape = planned->shape + stack;
     const uint64_t rows = planned->dimensions - stack == 2 ? shape[0] : 1,
                    cols = shape[planned->dimensions - stack - 1];
@@ -153,7 +209,7 @@ static enum kvc_status find(const struct work *work, const struct target *target
     const struct kvc_file_tensor *found =
         work->gguf ? kvc_gguf_tensor(work->gguf, name) : kvc_safetensors_text_tensor(work->folder, name);
     const bool whole = found && stack && work->gguf;
-    if (!found && stack && work->gguf) { /* the first files of Mixtral */
+    if (!found && planned->experts && work->gguf) { /* the first files of Mixtral */
         kvc_expert_tensor(name, sizeof name, true, &work->config, planned->layer, planned->experts, target->expert);
         found = kvc_gguf_tensor(work->gguf, name);
     }
@@ -161,7 +217,7 @@ static enum kvc_status find(const struct work *work, const struct target *target
         *tensor = *found;
     else if (!work->gguf || !find_in_fused(work, name, tensor))
         return kvc_fail(work->error, KVC_INPUT, "%s: tensor %s is missing", work->converter->from, name);
-    if (whole && tensor->dimensions == 3 && tensor->shape[0] == planned->shape[0])
+    if (whole && tensor->dimensions == planned->dimensions && tensor->shape[0] == planned->shape[0])
         take_slice(tensor, target->expert);
     if (tensor->rows != rows || tensor->cols != cols)
         return kvc_fail(work->error, KVC_INPUT,
@@ -173,8 +229,12 @@ static enum kvc_status find(const struct work *work, const struct target *target
 static enum kvc_status check_tensors(const struct work *work) {
     enum kvc_status status = KVC_OK;
     struct kvc_file_tensor tensor;
-    for (size_t i = 0; !status && i < work->count; i++)
-        status = find(work, &work->targets[i], &tensor);
+    for (size_t i = 0; !status && i < work->count; i++) {
+        const struct target *target = &work->targets[i];
+        status = target->turned ? find_stack(work, target->planned, &tensor) : find(work, target, &tensor);
+        if (!status && target->second)
+            status = find_stack(work, target->second, &tensor);
+    }
     return status;
 }
 
@@ -202,6 +262,17 @@ static enum kvc_status write_norm(struct work *work, const struct kvc_file_tenso
     return status;
 }
 
+static enum kvc_status write_stack(struct work *work, const struct target *target, size_t i) {
+    struct kvc_file_tensor tensors[2];
+    const struct kvc_file_tensor *const parts[2] = {&tensors[0], &tensors[1]};
+    enum kvc_status status = find_stack(work, target->planned, &tensors[0]);
+    if (!status && target->second)
+        status = find_stack(work, target->second, &tensors[1]);
+    return status ? status
+                  : kvc_convert_stacked(work->converter, parts, target->second ? 2 : 1, target->planned->type, i,
+                                        work->error);
+}
+
 static enum kvc_status write_tensors(struct work *work, const char *path) {
     struct kvc_converter *converter = work->converter;
     enum kvc_status status =
@@ -209,6 +280,10 @@ static enum kvc_status write_tensors(struct work *work, const char *path) {
     for (size_t i = 0; !status && i < work->count; i++) {
         const struct kvc_planned *planned = work->targets[i].planned;
         struct kvc_file_tensor tensor;
+        if (work->targets[i].turned) {
+            status = write_stack(work, &work->targets[i], i);
+            continue;
+        }
         status = find(work, &work->targets[i], &tensor);
         if (status)
             break;
@@ -257,9 +332,6 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
 static enum kvc_status convert(struct work *work, const char *to, enum kvc_type type) {
     work->config.family = folder_family(&work->config);
     work->config.fused = work->config.family->fused; /* folders of Phi-2 have three tensors */
-    if (work->config.family->stacked) /* every other output of one tensor is the gate's, inputs by outputs */
-        return kvc_fail(work->error, KVC_USAGE, "%s: folders of %s are not written; name a GGUF file, not %s",
-                        work->converter->from, work->config.family->hf, to);
     enum kvc_status status = kvc_plan_build(&work->config, type, &work->plan, work->error);
     if (!status) {
         status = write_folder(work, to, type);
@@ -303,7 +375,9 @@ static enum kvc_status from_folder(struct work *work, const char *to, enum kvc_t
     status = kvc_safetensors_open(from, &file, work->error);
     if (!status) {
         work->folder = file;
-        status = convert(work, to, type);
+        if (work->config.family->stacked)
+            status = kvc_safetensors_split(file, from, work->error);
+        status = status ? status : convert(work, to, type);
         kvc_safetensors_close(file);
     }
     kvc_config_free(&work->config);

@@ -12,12 +12,12 @@
             x[e] = KVC_WIDEN_##NAME(b, e);                                                                             \
         }                                                                                                              \
     }
-KVC_BLOCK_TYPES(WIDEN_BLOCK, )
+KVC_ALL_BLOCK_TYPES(WIDEN_BLOCK, )
 
 void kvc_widen_row(enum kvc_type type, const void *row, uint64_t K, float *values) {
-    static void (*const block[KVC_TYPES])(const unsigned char *, float *) = {
+    static void (*const block[KVC_ALL_TYPES])(const unsigned char *, float *) = {
 #define WIDEN_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = widen_##name,
-        KVC_BLOCK_TYPES(WIDEN_BY_TYPE, )};
+        KVC_ALL_BLOCK_TYPES(WIDEN_BY_TYPE, )};
     const unsigned char *from = row;
     if (type == KVC_F32) {
         memcpy(values, from, (size_t)K * sizeof *values);

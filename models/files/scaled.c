@@ -30,6 +30,19 @@ static void widen_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_
     }
 }
 
+/* One row of FP8 as blocks of 128 with their scales: the same values, made when they are multiplied. */
+static void lay_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t cols, struct kvc_block_fp8 *to) {
+    const unsigned char *from = scaled->raw + row * cols;
+    const uint64_t first = row / scaled->block_rows * scaled->grid_cols;
+    for (uint64_t k = 0; k < cols; k += sizeof to->q, to++) {
+        const float scale = kvc_scale_at(scaled->scales, scaled->scale_type, first + k / scaled->block_cols);
+        const kvc_u32 bits = kvc_bits(scale);
+        for (unsigned i = 0; i < sizeof to->scale; i++)
+            to->scale[i] = (kvc_u8)(bits >> (8 * i) & 255);
+        memcpy(to->q, from + k, sizeof to->q);
+    }
+}
+
 /* A block's bytes in GGUF's order: there byte i holds elements i and i + 16, here 2 i and 2 i + 1, low halves first. */
 static void lay_block(const unsigned char *from, unsigned char power, unsigned char *to) {
     to[0] = power;
@@ -74,6 +87,11 @@ enum kvc_status kvc_tensor_make(const struct kvc_file_tensor *tensor, const char
         for (uint64_t i = 0; i < tensor->bytes / bytes; i++) {
             const uint64_t from = (i / blocks * scaled->parts + scaled->part) * blocks + i % blocks;
             lay_block(scaled->raw + from * KVC_MXFP4_BYTES, scaled->scales[from], to + i * bytes);
+        }
+    } else if (tensor->type == KVC_FP8) {
+        for (uint64_t row = 0; row < tensor->rows; row++) {
+            lay_fp8_row(scaled, row, tensor->cols,
+                        (struct kvc_block_fp8 *)scaled->made + row * (tensor->cols / KVC_FP8_BLOCK));
         }
     } else {
         for (uint64_t row = 0; row < tensor->rows; row++) {

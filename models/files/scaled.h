@@ -1,14 +1,17 @@
 /* scaled.h - tensors of Hugging Face folders that come as numbers of 8 or 4 bits and, in a second tensor, scales: FP8
  * (F8_E4M3 with X_scale_inv) and MXFP4 (X_blocks with X_scales).
  *
- * Such a pair is one tensor, of type F32 or MXFP4, whose data is made when it is wanted. So are the parts of a tensor
- * that holds two matrices, output by output (split_experts.c). */
+ * Such a pair is one tensor, of type FP8, MXFP4 or, where rows of FP8 are no multiple of 128, F32. Its data is made
+ * when it is wanted. So are the parts of a tensor that holds two matrices, output by output (split_experts.c). */
 #ifndef KVC_MODELS_FILES_SCALED_H
 #define KVC_MODELS_FILES_SCALED_H
 
 #include "models/files/safetensors_file.h"
 
-enum { KVC_MXFP4_BYTES = 16 }; /* of the 32 numbers of a block */
+enum {
+    KVC_MXFP4_BYTES = 16, /* of the 32 numbers of a block */
+    KVC_FP8_BLOCK = 128   /* rows and columns that share a scale; elements of a block of type FP8 */
+};
 
 struct kvc_scaled {
     const unsigned char *raw, *scales; /* where they lie in the file, aligned or not */

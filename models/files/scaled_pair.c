@@ -10,8 +10,6 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_index.h"
 
-enum { FP8_BLOCK = 128 };
-
 struct pairing {
     struct kvc_safetensors *file;
     const char *path;
@@ -46,8 +44,8 @@ static const struct kvc_file_tensor *find_beside(const struct pairing *in, const
 /* Scales of blocks of 128 x 128, one for each row, or one for the whole matrix. */
 static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor *tensor) {
     const uint64_t rows = tensor->rows, cols = tensor->cols;
-    const uint64_t grid_rows = rows / FP8_BLOCK + (rows % FP8_BLOCK > 0);
-    const uint64_t grid_cols = cols / FP8_BLOCK + (cols % FP8_BLOCK > 0);
+    const uint64_t grid_rows = rows / KVC_FP8_BLOCK + (rows % KVC_FP8_BLOCK > 0);
+    const uint64_t grid_cols = cols / KVC_FP8_BLOCK + (cols % KVC_FP8_BLOCK > 0);
     const struct kvc_file_tensor *scales = find_beside(in, tensor->name, (int)strlen(tensor->name), "_scale_inv");
     if (!scales) {
         scales = find_beside(in, tensor->name, (int)strlen(tensor->name), "_scale");
@@ -68,7 +66,7 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
                         "%s: tensor %s is %" PRIu64 " x %" PRIu64 "; its scales, %s, are %" PRIu64 " x %" PRIu64
                         ", they must be %" PRIu64 " x %" PRIu64 " (blocks of %d x %d), one for each row, or one",
                         in->path, tensor->name, rows, cols, scales->name, scales->rows, scales->cols, grid_rows,
-                        grid_cols, FP8_BLOCK, FP8_BLOCK);
+                        grid_cols, KVC_FP8_BLOCK, KVC_FP8_BLOCK);
     }
     for (uint64_t i = 0; i < scales->rows * scales->cols; i++) {
         const float scale = kvc_scale_at(scales->data, scales->type, i);
@@ -78,14 +76,15 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
                             scales->name, i);
         }
     }
-    tensor->type = KVC_F32;
-    tensor->bytes *= 4; /* of what lies in the file: cannot overflow */
+    const size_t row_bytes = kvc_type_row_bytes(KVC_FP8, cols);
+    tensor->type = row_bytes ? KVC_FP8 : KVC_F32;
+    tensor->bytes = rows * (row_bytes ? row_bytes : 4 * cols); /* at most 4 times what lies in the file: no overflow */
     return new_scaled(in, tensor, scales,
                       (struct kvc_scaled){.scale_type = scales->type,
                                           .block_rows = one    ? rows
                                                         : each ? 1
-                                                               : FP8_BLOCK,
-                                          .block_cols = one || each ? cols : FP8_BLOCK,
+                                                               : KVC_FP8_BLOCK,
+                                          .block_cols = one || each ? cols : KVC_FP8_BLOCK,
                                           .grid_cols = one || each ? 1 : grid_cols});
 }
 

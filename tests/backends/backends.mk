@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/backends/test_attention \
 	tests/backends/test_cache \
+	tests/backends/test_delta \
 	tests/backends/test_device \
 	tests/backends/test_experts \
 	tests/backends/test_int8 \

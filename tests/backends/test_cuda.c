@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
@@ -44,7 +45,7 @@ static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
 
 /* ---- linear layers: every type in every shape ---- */
 
-/* Rows of made-up weights; scales below 2. */
+/* Rows of made-up weights; scales below 2, and of FP8 no number with the largest exponent. */
 static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
     const struct kvc_type_block of = kvc_type_block(type);
     /* The bytes with the scales' signs and exponents; of plain types, the last. */
@@ -55,6 +56,8 @@ static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) 
         data[i] = (unsigned char)(random >> 24);
         if (i % of.bytes == first || i % of.bytes == last)
             data[i] = of.wide == 1 ? 120 + data[i] % 8 : data[i] & 0xbf;
+        else if (of.wide == 4 && i % of.bytes > first)
+            data[i] &= 0xf7;
     }
 }
 
@@ -100,7 +103,7 @@ static void linear_shapes(void **state) {
     (void)state;
     assert_int_equal(kvc_backend_ref.open(NULL, 0, 1, KVC_MATH_EXACT, &device[0], NULL), KVC_OK);
     device[1] = open_device();
-    for (int type = 0; type < KVC_TYPES; type++)
+    for (int type = 0; type < KVC_ALL_TYPES; type++)
         for (int i = 0; i < 3; i++)
             for (int r = 0; r < 4; r++) {
                 uint32_t block = kvc_type_block((enum kvc_type)type).elements;
@@ -115,9 +118,11 @@ static void linear_shapes(void **state) {
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
     struct kvc_error error = {KVC_OK, ""};
-    static const char *const more[] = {"linear", "expert_linear", "attention", "ring_write"}; /* many kernels each */
+    static const char *const more[] = {"linear", "expert_linear", "linear_int8", "attention",
+                                       "ring_write"}; /* many kernels each */
     /* Shared ones that own shapes replace, those of --math=fast, and the one that clears memory on OpenCL's CPUs. */
-    static const char *const unused[] = {"pack_x", "pack_w", "product", "widen", "add_bias", "clear"};
+    static const char *const unused[] = {"pack_x", "pack_w",   "product", "linear_int8_many",
+                                         "widen",  "add_bias", "clear"};
     const char *never;
     unsigned rows = 0, missed = 0;
     enum kvc_status status =
@@ -203,14 +208,17 @@ struct run {
     float *logits;
 };
 
-static void open_run(struct run *run, const char *backend, const char *folder, const char *spec) {
-    const struct kvc_engine_options options = {backend, 1, KVC_MATH_EXACT};
+static void open_run(struct run *run, const char *backend, enum kvc_math math, const char *model, const char *spec) {
+    const struct kvc_engine_options options = {backend, 1, math};
     const char *source = getenv("top_srcdir");
     struct kvc_session_options session;
     struct kvc_error error = {KVC_OK, ""};
     int32_t tokens[PROMPT];
     char path[512];
-    snprintf(path, sizeof path, "%s/%s", source ? source : ".", folder);
+    if (model[0] == '/')
+        snprintf(path, sizeof path, "%s", model);
+    else
+        snprintf(path, sizeof path, "%s/%s", source ? source : ".", model);
     kvc_session_defaults(&session);
     session.policy = spec;
     if (kvc_engine_open(&options, &run->engine, &error) != KVC_OK ||
@@ -240,11 +248,11 @@ static void same_logits(const struct run run[SIDES], const char *spec, int step)
 
 /* A step is one graph: between what goes to the device before it and its logits the host hears nothing. Every sequence
  * of launches has come before when the last steps are taken. */
-static void whole_step(const char *folder, const char *spec) {
+static void whole_step(enum kvc_math math, const char *model, const char *spec) {
     struct kvc_session_stats stats[SIDES];
     struct run run[SIDES];
-    open_run(&run[0], "ref", folder, spec);
-    open_run(&run[1], "cuda", folder, spec);
+    open_run(&run[0], "ref", math, model, spec);
+    open_run(&run[1], "cuda", math, model, spec);
     same_logits(run, spec, 0);
     for (int step = 1; step <= STEPS; step++) {
         const struct kvc_fake_cuda before = kvc_fake_cuda;
@@ -287,9 +295,30 @@ static void whole_steps(void **state) {
                                         "rocketkv-mt:budget=12,window=4+morphkv:budget=24,window=4"};
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
-        whole_step("data/demo", specs[i]);
-    whole_step("tests/data/golden/qwen3-moe", "full"); /* the device alone knows which experts a step reads */
-    whole_step("tests/data/golden/mixtral/model.gguf", "snapkv:budget=24,window=8");
+        whole_step(KVC_MATH_FLOAT, "data/demo", specs[i]);
+    whole_step(KVC_MATH_FLOAT, "tests/data/golden/qwen3-moe",
+               "full"); /* the device alone knows which experts a step reads */
+    whole_step(KVC_MATH_FLOAT, "tests/data/golden/mixtral/model.gguf", "snapkv:budget=24,window=8");
+}
+
+/* The same with activations of eight bits: quantizing them is part of the graph. */
+static void whole_steps_int8(void **state) {
+    static const enum kvc_type types[] = {KVC_Q8_0, KVC_Q4_0};
+    char path[] = "/tmp/kvcull-test-XXXXXX";
+    const int file = mkstemp(path);
+    const char *source = getenv("top_srcdir");
+    struct kvc_error error;
+    char demo[512];
+    (void)state;
+    assert_true(file >= 0);
+    close(file);
+    snprintf(demo, sizeof demo, "%s/data/demo", source ? source : ".");
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        assert_int_equal(kvc_convert(demo, path, types[i], &error), KVC_OK);
+        whole_step(KVC_MATH_INT8, path, "full");
+        whole_step(KVC_MATH_INT8, path, "h2o:budget=24,per=head");
+    }
+    unlink(path);
 }
 
 /* --math=fast: no cuBLAS that works here, which is said in one line, and nothing is left. */
@@ -354,9 +383,9 @@ static void no_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_shapes), cmocka_unit_test(operations), cmocka_unit_test(graphs),
-        cmocka_unit_test(whole_steps),   cmocka_unit_test(fast_math),  cmocka_unit_test(lost),
-        cmocka_unit_test(no_device),
+        cmocka_unit_test(linear_shapes), cmocka_unit_test(operations),       cmocka_unit_test(graphs),
+        cmocka_unit_test(whole_steps),   cmocka_unit_test(whole_steps_int8), cmocka_unit_test(fast_math),
+        cmocka_unit_test(lost),          cmocka_unit_test(no_device),
     };
     if (kvc_test_thinned())
         return 77; /* valgrind takes the emulation's fibers for one stack */

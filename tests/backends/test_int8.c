@@ -4,9 +4,13 @@
 #include <stdio.h>
 
 #include "backends/cpu/ref/ref.h"
+#include "core/base/cpu_paths.h"
+#include "core/base/backends.h"
 #include "core/base/weight_blocks.h"
 #include "core/check/verify.h"
 #include "tests/backends/ref_fixture.h"
+
+extern const struct kvc_backend_class kvc_backend_cpu;
 
 static struct kvc_int8_rows rows_of(size_t rows, size_t K) {
     return (struct kvc_int8_rows){
@@ -202,6 +206,61 @@ static void hostile_rows(void **state) {
 
 /* ---- every path of this machine beside the reference ---- */
 
+#define PATH_NAME(NAME, name, build) #name,
+static const char *const paths[] = {KVC_CPU_PATHS(PATH_NAME)};
+
+/* Sums as large as they can be, where paths add in 16 bits: weights of equal bytes, rows of 127, -127 or both. */
+static void largest_rows(struct kvc_device *other, enum kvc_type type, unsigned char byte, uint32_t rows) {
+    enum { K = 288, N = 21 };
+    const uint32_t width = kvc_type_block(type).elements == 32 ? K : 256;
+    unsigned char *w = random_weights(type, N, width);
+    const struct kvc_type_block of = kvc_type_block(type);
+    const struct kvc_int8_rows x = rows_of(rows, width);
+    const struct kvc_span none = {NULL, 0}, y[2] = {buffer((size_t)rows * N * 4), buffer((size_t)rows * N * 4)};
+    int8_t *quant = kvc_span_data(x.quant);
+    int32_t *sum = kvc_span_data(x.sum);
+    for (size_t i = 0; i < N * kvc_type_row_bytes(type, width); i++)
+        if (i % of.bytes < of.scale || i % of.bytes >= of.scale + of.scales * of.wide)
+            w[i] = byte;
+    memset(sum, 0, (size_t)rows * width / 16 * sizeof *sum);
+    for (size_t i = 0; i < (size_t)rows * width; i++) {
+        const size_t row = i / width;
+        quant[i] = row % 3 == 0 || (row % 3 == 1 && i / 2 % 2) ? 127 : -127;
+        sum[i / 16] += quant[i];
+        floats(x.scale)[i / 32] = 0.5f;
+    }
+    for (int side = 0; side < 2; side++) {
+        struct kvc_device *d = side ? other : device;
+        struct kvc_weight *weight;
+        assert_int_equal(d->ops->weight_create(d, type, N, width, w, &weight, NULL), KVC_OK);
+        d->ops->linear_int8(d,
+                            &(struct kvc_linear_int8){.y = y[side], .x = x, .w = weight, .bias = none, .rows = rows});
+        d->ops->weight_free(d, weight);
+    }
+    for (size_t i = 0; i < (size_t)rows * N; i++)
+        if (kvc_bits(floats(y[0])[i]) != kvc_bits(floats(y[1])[i]))
+            fail_msg("%s, %s, bytes %02x, %u rows: y[%zu] is %a, the reference's %a", other->name, kvc_type_name(type),
+                     (unsigned)byte, (unsigned)rows, i, (double)floats(y[1])[i], (double)floats(y[0])[i]);
+    free(w);
+    end_test(NULL); /* there is room for 512 buffers */
+}
+
+static void largest(void **state) {
+    static const unsigned char bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x0f, 0xf0, 0x88};
+    (void)state;
+    for (size_t p = 1; p < sizeof paths / sizeof *paths; p++) {
+        struct kvc_device *other;
+        struct kvc_error error;
+        if (kvc_backend_cpu.open(paths[p], 0, 1, KVC_MATH_FLOAT, &other, &error) != KVC_OK)
+            continue;
+        for (int type = KVC_Q8_0; type < KVC_TYPES; type++)
+            for (size_t i = 0; i < sizeof bytes; i++)
+                for (uint32_t rows = 3; rows <= 15; rows += 12)
+                    largest_rows(other, (enum kvc_type)type, bytes[i], rows);
+        other->ops->close(other);
+    }
+}
+
 static int note_row(void *user, const struct kvc_verify_row *row) {
     unsigned *rows = user;
     ++*rows;
@@ -212,7 +271,6 @@ static int note_row(void *user, const struct kvc_verify_row *row) {
 
 static void every_path(void **state) {
     static const char *const operations[] = {"quantize_rows", "linear_int8", "expert_linear_int8"};
-    static const char *const paths[] = {"ref", "avx2", "avx512", "avx512vnni", "neon"};
     (void)state;
     for (size_t p = 0; p < sizeof paths / sizeof *paths; p++)
         for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
@@ -231,9 +289,9 @@ static void every_path(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(quants, end_test),     cmocka_unit_test_teardown(special_values, end_test),
-        cmocka_unit_test_teardown(all_types, end_test),  cmocka_unit_test_teardown(hostile_rows, end_test),
-        cmocka_unit_test_teardown(every_path, end_test),
+        cmocka_unit_test_teardown(quants, end_test),    cmocka_unit_test_teardown(special_values, end_test),
+        cmocka_unit_test_teardown(all_types, end_test), cmocka_unit_test_teardown(hostile_rows, end_test),
+        cmocka_unit_test_teardown(largest, end_test),   cmocka_unit_test_teardown(every_path, end_test),
     };
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

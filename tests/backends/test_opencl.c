@@ -72,16 +72,44 @@ static void other_shape(void **state) {
     unsetenv("KVCULL_OPENCL_DIVISION");
 }
 
+/* Linear layers in eight bits as GPUs get them, in groups of either size, with dot products of four bytes as a device
+ * that has them declares them, and without. */
+static void eight_bits(void **state) {
+    static const char *const names[] = {"quantize_rows", "linear_int8", "expert_linear_int8"};
+    static const struct {
+        const char *shape, *dot;
+    } kinds[] = {{"cpu", "emulated"}, {"gpu", "none"}, {"gpu", "emulated"}, {"narrow", "emulated"}};
+    (void)state;
+    needs_device();
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        setenv("KVCULL_OPENCL_SHAPE", kinds[k].shape, 1);
+        setenv("KVCULL_OPENCL_DOT", kinds[k].dot, 1);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            struct kvc_error error = {KVC_OK, ""};
+            unsigned count = 0;
+            const enum kvc_status status = kvc_verify_some("opencl", 0, 0, names[i], print_row, &count, &error);
+            if (status != KVC_OK)
+                print_message("%s, shape %s, dot %s: %s\n", names[i], kinds[k].shape, kinds[k].dot, error.text);
+            assert_int_equal(status, KVC_OK);
+            assert_int_equal(count, 1);
+        }
+    }
+    unsetenv("KVCULL_OPENCL_SHAPE");
+    unsetenv("KVCULL_OPENCL_DOT");
+}
+
 /* Matrices in many pieces, and arenas in many chunks, where one allocation is small. */
 static void small_allocations(void **state) {
-    static const char *const names[] = {"linear", "expert_linear", "embed", "append", "relayout"};
+    static const char *const names[] = {"linear",      "expert_linear",     "embed", "append", "relayout",
+                                        "linear_int8", "expert_linear_int8"};
     (void)state;
     needs_device();
     setenv("KVCULL_OPENCL_MOST", "1100000", 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvc_error error = {KVC_OK, ""};
         unsigned count = 0;
-        enum kvc_status status = kvc_verify_some("opencl", 0, 0, names[i], print_row, &count, &error);
+        const unsigned effort = strstr(names[i], "int8") ? 1 : 0; /* fewer of these are large */
+        enum kvc_status status = kvc_verify_some("opencl", 0, effort, names[i], print_row, &count, &error);
         if (status != KVC_OK)
             print_message("%s: %s\n", names[i], error.text);
         assert_int_equal(status, KVC_OK);
@@ -286,11 +314,17 @@ static void a_step_makes_no_buffer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations),        cmocka_unit_test(other_shape),
-        cmocka_unit_test(small_allocations), cmocka_unit_test(finds_a_flipped_bit),
-        cmocka_unit_test(devices),           cmocka_unit_test(kernels_that_do_not_compile),
-        cmocka_unit_test(too_little_memory), cmocka_unit_test(device_lost),
-        cmocka_unit_test(a_large_clear),     cmocka_unit_test(a_step_makes_no_buffer),
+        cmocka_unit_test(operations),
+        cmocka_unit_test(eight_bits),
+        cmocka_unit_test(other_shape),
+        cmocka_unit_test(small_allocations),
+        cmocka_unit_test(finds_a_flipped_bit),
+        cmocka_unit_test(devices),
+        cmocka_unit_test(kernels_that_do_not_compile),
+        cmocka_unit_test(too_little_memory),
+        cmocka_unit_test(device_lost),
+        cmocka_unit_test(a_large_clear),
+        cmocka_unit_test(a_step_makes_no_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

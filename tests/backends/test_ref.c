@@ -104,6 +104,25 @@ static void norm_close(void **state) {
                         ((double)from[k] - mean) / sqrt(square + 1e-5) * (double)floats(w)[k] + (double)floats(bias)[k],
                         1e-5);
     }
+    /* Weights of its own for each of two heads: as if these were normed apart. */
+    struct kvc_span own = values(2 * K), shift = values(2 * K), whole = buffer((size_t)rows * K * 4);
+    for (int c = 0; c < 2; c++) {
+        struct kvc_norm args = {.y = whole, .x = x, .w = own, .rows = rows, .K = K, .heads = 2, .eps = 1e-5f};
+        args.centred = c;
+        args.bias = c ? shift : args.bias;
+        OPS->norm(device, &args);
+        for (uint32_t i = 0; i < rows; i++) {
+            struct kvc_norm one = args;
+            one.y = centred;
+            one.x.offset += (size_t)i * K * 4;
+            one.w.offset += (size_t)(i % 2) * K * 4;
+            one.bias.offset += (size_t)(i % 2) * K * 4;
+            one.rows = 1;
+            one.heads = 0;
+            OPS->norm(device, &one);
+            assert_memory_equal(floats(centred), floats(whole) + (size_t)i * K, K * 4);
+        }
+    }
     OPS->norm(device, &(struct kvc_norm){.y = x, .x = x, .w = w, .rows = rows, .K = K, .eps = 1e-5f}); /* in place */
     assert_memory_equal(floats(x), floats(y), rows * K * 4);
 }
@@ -173,6 +192,9 @@ static void simple_rows(void **state) {
         const double x = (double)floats(a)[i], u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
         assert_near(floats(y)[i], 0.5 * x * (1 + tanh(u)), 1e-6);
     }
+    OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .up = b, .n = n, .activation = KVC_SIGMOID});
+    for (size_t i = 0; i < n; i++)
+        assert_near(floats(y)[i], floats(b)[i] / (1 + exp(-(double)floats(a)[i])), 1e-6);
     for (size_t i = 0; i < n; i++) /* the limit is felt on both sides */
         floats(y)[i] = 5.0f * floats(a)[i], floats(b)[i] = 6.0f * floats(b)[i];
     OPS->gated_silu(device,

@@ -176,6 +176,84 @@ static void attention_sinks(void **state) {
     OPS->arena_free(device, r.arena);
 }
 
+/* What is read, and a mean for the rest: the sink takes its part before either, in the softmax that chooses too. */
+static void select_with_sinks(void **state) {
+    static double score[SLOTS], probability[SLOTS];
+    const uint32_t group = 3, top = 40;
+    struct rows r = make_rows(300, group, 1, KVC_F32, 0);
+    struct kvc_span scores = buffer(HEADS * SLOTS * 4), own = buffer((size_t)r.heads * SLOTS * 4);
+    struct kvc_span rest = buffer(r.heads * 4), alpha = buffer(r.heads * 4), sums = buffer(HEADS * D * 4);
+    struct kvc_read_list reads = {buffer(HEADS * 4).buffer, buffer(HEADS * SLOTS * 4).buffer, SLOTS};
+    (void)state;
+    r.sinks = values(r.heads);
+    floats(r.sinks)[1] = 6.0f;  /* takes most */
+    floats(r.sinks)[2] = 1e9f;  /* takes all */
+    floats(r.sinks)[3] = -1e9f; /* takes nothing */
+    const struct kvc_select_scores choose = {.lists = &r.lists,
+                                             .kind = KVC_SCORE_EXACT,
+                                             .heads = r.heads,
+                                             .head_size = D,
+                                             .q = r.q,
+                                             .positions = r.positions,
+                                             .scores = scores,
+                                             .probabilities = own,
+                                             .stride = SLOTS,
+                                             .sinks = r.sinks,
+                                             .rest = rest};
+    OPS->select_scores(device, &choose);
+    OPS->select_reads(device, &(struct kvc_select_reads){.lists = &r.lists,
+                                                         .heads = r.heads,
+                                                         .top = top,
+                                                         .scores = scores,
+                                                         .probabilities = own,
+                                                         .rest = rest,
+                                                         .alpha = alpha,
+                                                         .stride = SLOTS,
+                                                         .reads = &reads});
+    r.reads = &reads;
+    attend(&r, NULL);
+    OPS->value_sums(device, &(struct kvc_value_sums){.lists = &r.lists, .sums = sums, .rows = UINT32_MAX});
+    OPS->mix_mean(device, &(struct kvc_mix_mean){.lists = &r.lists,
+                                                 .reads = &reads,
+                                                 .heads = r.heads,
+                                                 .head_size = D,
+                                                 .out = r.out,
+                                                 .alpha = alpha,
+                                                 .sums = sums});
+    r.reads = NULL;
+    for (uint32_t head = 0; head < r.heads; head++) {
+        const uint32_t h = head / group, n = count_of(&r.lists, h);
+        double M, L, all = 0, read = 0, out[D] = {0}, mean[D] = {0};
+        exact_probabilities(&r, 0, head, score, probability, &M, &L);
+        assert_int_equal(((const uint32_t *)reads.count->data)[h], top);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_near(floats(own)[head * SLOTS + i], probability[i], 2e-6);
+            all += probability[i];
+            for (uint32_t c = 0; c < D; c++)
+                mean[c] += (double)floats(r.values[h])[i * D + c] / n;
+        }
+        for (uint32_t i = 0; i < top; i++) {
+            const uint32_t rank = ((const uint32_t *)reads.rank->data)[h * SLOTS + i];
+            read += probability[rank];
+            for (uint32_t c = 0; c < D; c++)
+                out[c] += probability[rank] * (double)floats(r.values[h])[rank * D + c];
+        }
+        assert_near(floats(rest)[head], 1 - all, 2e-6);
+        assert_near(floats(alpha)[head], read + 1 - all, 2e-6);
+        for (uint32_t c = 0; c < D; c++)
+            assert_near(floats(r.out)[head * D + c], out[c] + (all - read) * mean[c], 1e-5);
+    }
+    for (uint32_t h = 0; h < HEADS; h++) /* a head whose sink takes all has no say */
+        for (uint32_t i = 0; i < count_of(&r.lists, h); i++) {
+            float sum = 0;
+            for (uint32_t g = 0; g < group; g++)
+                sum += floats(own)[(h * group + g) * SLOTS + i];
+            assert_true(floats(scores)[h * SLOTS + i] == sum);
+            assert_true(floats(own)[2 * SLOTS + i] == 0 || h > 0);
+        }
+    OPS->arena_free(device, r.arena);
+}
+
 static void attention_read_lists(void **state) {
     uint32_t list[SLOTS], n = 0;
     struct rows r = make_rows(500, 4, 1, KVC_F16, 0);
@@ -339,12 +417,8 @@ static void rings(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(attention_close),
-                                       TEST(attention_sinks),
-                                       TEST(attention_read_lists),
-                                       TEST(attention_masked_tile),
-                                       TEST(attention_not_a_number),
-                                       TEST(window_mass_close),
-                                       TEST(rings)};
+    const struct CMUnitTest tests[] = {
+        TEST(attention_close),       TEST(attention_sinks),        TEST(select_with_sinks), TEST(attention_read_lists),
+        TEST(attention_masked_tile), TEST(attention_not_a_number), TEST(window_mass_close), TEST(rings)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

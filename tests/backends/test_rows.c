@@ -9,18 +9,28 @@ static uint32_t any_size(struct pair *pair) { return below(pair, 8) ? 1 + below(
 
 static void check_norm(struct pair *pair) {
     const uint32_t rows = 1 + below(pair, 70), K = any_size(pair);
-    struct both x = both_floats(pair, (size_t)rows * K, any_values(pair)), w = both_floats(pair, K, any_values(pair));
+    const uint32_t heads = below(pair, 2) ? 1 + below(pair, 9) : 0;
+    const size_t weights = (size_t)K * (heads ? heads : 1);
+    const bool centred = below(pair, 2), biased = centred && below(pair, 2);
+    struct both x = both_floats(pair, (size_t)rows * K, any_values(pair));
+    struct both w = both_floats(pair, weights, any_values(pair)), bias = both_floats(pair, weights, any_values(pair));
     struct both y = both_floats(pair, (size_t)rows * K, ORDINARY);
     const float eps = below(pair, 2) ? 1e-5f : 0.0f;
     const bool in_place = below(pair, 2);
     for (int s = 0; s < SIDES; s++)
-        pair->device[s]->ops->norm(pair->device[s], &(struct kvc_norm){.y = span_of(in_place ? &x : &y, s),
-                                                                       .x = span_of(&x, s),
-                                                                       .w = span_of(&w, s),
-                                                                       .rows = rows,
-                                                                       .K = K,
-                                                                       .eps = eps});
-    SAME_FLOATS(pair, in_place ? &x : &y, "norm: rows %u, K %u", rows, K);
+        pair->device[s]->ops->norm(pair->device[s],
+                                   &(struct kvc_norm){.y = span_of(in_place ? &x : &y, s),
+                                                      .x = span_of(&x, s),
+                                                      .w = span_of(&w, s),
+                                                      .rows = rows,
+                                                      .K = K,
+                                                      .heads = heads,
+                                                      .eps = eps,
+                                                      .centred = centred,
+                                                      .bias = biased ? span_of(&bias, s) : (struct kvc_span){NULL, 0}});
+    SAME_FLOATS(pair, in_place ? &x : &y, "norm: rows %u, K %u, heads %u, centred %d, biased %d", rows, K, heads,
+                centred, biased);
+    both_free(pair, &bias);
     both_free(pair, &x);
     both_free(pair, &y);
     both_free(pair, &w);
@@ -111,7 +121,7 @@ static void check_gather(struct pair *pair) {
 }
 
 static void check_embed(struct pair *pair) {
-    for (int t = 0; t < KVC_TYPES; t++) {
+    for (int t = 0; t < KVC_ALL_TYPES; t++) {
         const enum kvc_type type = (enum kvc_type)t;
         const uint32_t unit = kvc_type_block(type).elements, vocab = 1 + below(pair, 20);
         const uint32_t K = unit == 256 ? 256 * (1 + below(pair, 5)) : unit * (1 + below(pair, unit == 1 ? 300 : 20));

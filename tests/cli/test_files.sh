@@ -26,7 +26,7 @@ ok info "$work/q8_0.gguf"
 has 'q8_0'
 ok convert "$work/q8_0.gguf" -o "$work/folder/" --type f32 --json
 that 'its size' [ "$(json bytes)" = "$(wc -c <"$work/folder/model.safetensors")" ]
-ok logits -m "$work/q8_0.gguf" --tokens 1,2,3,4,5 --json --out "$work/a.safetensors"
+ok logits -m "$work/q8_0.gguf" --tokens 1,2,3,4,5 --math float --json --out "$work/a.safetensors"
 hash=$(json hash)
 ok logits -m "$work/folder" --tokens 1,2,3,4,5 --json --out "$work/a.safetensors"
 that 'the same hash from the folder' [ "$(json hash)" = "$hash" ]
@@ -87,21 +87,26 @@ else
 fi
 fails 2 'math=fast needs another path' logits -m "$demo" --tokens "$ids" --math fast --backend ref
 
-# ---- --math int8: the same bits in any chunks, from any backend; other ones than float's where weights are quantized
+# ---- --math int8, the default: the same bits in any chunks, from any backend; other ones than float's where weights are
+# quantized
 ok logits -m "$demo" --tokens "$ids" --math int8 --json
 that 'weights of 32 bits are not quantized' [ "$(json distance.largest)" = 0 ]
 that 'and have the same bits' [ "$(json hash)" = "$hash" ]
-that 'JSON says int8' [ "$(json math)" = int8 ]
+that 'which JSON says' [ "$(json math)" = float ]
 ok mkmodel --shape small --type q4_k --seed 5 -o "$work/q4_k.gguf" -q
 ok convert "${top_srcdir:-.}/tests/data/golden/olmoe-gqa" -o "$work/experts.gguf" --type q8_0 -q
 for model in q8_0 q4_k experts; do
     few=1,2,3,4,5,6,7,8,9,10,11,12,13
-    ok logits -m "$work/$model.gguf" --tokens $few --json
+    ok logits -m "$work/$model.gguf" --tokens $few --math float --json
     float=$(json hash)
     ok logits -m "$work/$model.gguf" --tokens $few --math exact --json
     that 'exact is another word for float' [ "$(json hash)" = "$float" ]
-    ok logits -m "$work/$model.gguf" --tokens $few --math int8 --json
+    ok logits -m "$work/$model.gguf" --tokens $few --json
     int8=$(json hash)
+    that 'int8 is the default' [ "$(json math)" = int8 ]
+    that 'and compared with float where it is asked for' [ "$(json distance)" = '(none)' ]
+    ok logits -m "$work/$model.gguf" --tokens $few --math int8 --json
+    that "the same bits by its name ($model)" [ "$(json hash)" = "$int8" ]
     that "int8 has other bits ($model)" [ "$int8" != "$float" ]
     that 'int8 is near float' awk "BEGIN { exit !($(json distance.relative) < 0.1) }"
     for how in '--chunk 1' '--chunk 7' '--backend ref' '--threads 1' '--prompt 5' '--prompt 1 --threads 2'; do
@@ -112,8 +117,17 @@ done
 ok logits -m "$work/q8_0.gguf" --tokens "$ids" --math int8
 has ', int8 [0-9]'
 has '^int8 .* from float'
-ok run -m "$work/q8_0.gguf" -p "$words" -n 2 --temp 0 --math int8
+ok run -m "$work/q8_0.gguf" -p "$words" -n 2 --temp 0
 has '^math    int8' "$work/err"
+ok run -m "$work/q8_0.gguf" -p "$words" -n 2 --temp 0 --math float
+that 'float has no line of its own' [ "$(grep -c '^math' "$work/err")" = 0 ]
+ok info "$work/q8_0.gguf"
+has '^arithmetic  *int8'
+ok info "$demo"
+has '^arithmetic  *float'
+printf '%s' "$words" >"$work/text"
+ok perplexity -m "$work/q8_0.gguf" -f "$work/text" --json -q
+that 'perplexity names the arithmetic' [ "$(json math)" = int8 ]
 
 # ---- replay, on tensors this test makes: q[t][h][i], k, v small numbers, one layer twice
 "$build/tests/cli/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1

@@ -19,6 +19,19 @@ done
 ok verify --backend ref --against stored --only operations --effort 0 --json -q
 that 'other efforts are compared with ref' [ "$(json rows.0.against)" = ref ]
 
+ok verify --backend all --math int8 --only methods --against stored --json -q
+that 'int8: equal' [ "$(json equal)" = true ]
+that 'int8: rows are called so' [ "$(json rows.0.name)" = int8:full ]
+that 'int8: every hash is stored; run make hashes' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
+# In a model of one's own, beside ref; a difference is found there.
+ok convert "$top_srcdir/data/demo" -o "$work/q4_0.gguf" --type q4_0 -q
+ok verify --backend cpu --math int8 --only methods --kv full --kv snapkv:budget=40 --prompt 60 --gen 4 -m "$work/q4_0.gguf"
+has 'Equal to the reference, to the bit (arithmetic [0-9]*, int8 [0-9]*)'
+KVCULL_INJECT=linear_int8 kv verify --backend cpu --math int8 --only methods --kv full --prompt 30 --gen 1 -q >"$work/out" \
+    2>"$work/err"
+that 'a fault of linear_int8 is found' [ $? = 1 ]
+TMPDIR=$work/none fails 4 'set TMPDIR' verify --backend cpu --math int8 --only methods --kv full -q
+
 # Whole runs beside ref, step by step.
 ok verify --only methods --prompt 130 --gen 6
 has '^Equal to the reference'
@@ -27,6 +40,11 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
+# Every method where some layers have no experts; where norms of q and k have weights for each head.
+for family in qwen2-moe-dense cohere-plus; do
+    ok verify --only methods --prompt 70 --gen 5 -m "$source/tests/data/golden/$family"
+    has '^Equal to the reference'
+done
 # Every method on Gemma: layers with a window beside others, two ropes; soft caps of scores. On gpt-oss: sinks, experts.
 for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
     ok mkmodel --shape $shape --type f16 --seed 3 -o "$work/$shape.gguf" -q
@@ -34,6 +52,12 @@ for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
     has '^Equal to the reference'
     has " [0-9a-f]\{16\}  topk"
     that "$shape: no method that wants no window" [ "$(grep -c 'positions=cache' "$work/out")" = 0 ]
+done
+# The same beside recurrent layers, whose state no method sees.
+for model in qwen35/model.gguf qwen3-next; do
+    ok verify --only methods -m "$source/tests/data/golden/$model" --kv full --kv snapkv:budget=32,window=8 \
+        --kv fastkv:budget=32,window=8 --kv morphkv:budget=40 --kv take:budget=32,chunk=16,probe=4 --prompt 70 --gen 4
+    has '^Equal to the reference'
 done
 ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 --json -q
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]

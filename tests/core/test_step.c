@@ -175,7 +175,7 @@ static unsigned run(const char *spec, enum kvc_type type, uint32_t prompt, uint3
     return bad;
 }
 
-/* Every row "method HASH SPEC" of the stored hashes. */
+/* Every row "method SPEC HASHES" of the stored hashes; "int8:SPEC" is the same method in the other arithmetic. */
 static void every_case(void **state) {
     const char *source = getenv("top_srcdir");
     char path[512], line[512], kind[16], spec[400];
@@ -186,7 +186,8 @@ static void every_case(void **state) {
     file = fopen(path, "r");
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
-        if (sscanf(line, "%15s %399s", kind, spec) != 2 || strcmp(kind, "method") != 0)
+        if (sscanf(line, "%15s %399s", kind, spec) != 2 || strcmp(kind, "method") != 0 ||
+            strncmp(spec, "int8:", 5) == 0)
             continue;
         cases++;
         if (!kvc_test_thinned() || cases % 16 == 0)

@@ -19,7 +19,9 @@ static void names_and_sizes(void **state) {
     assert_false(kvc_type_from_name("q9_9", &none));
     assert_false(kvc_type_from_name("", &none));
     assert_false(kvc_type_from_name("F16", &none));
-    assert_string_equal(kvc_type_name(KVC_TYPES), "unknown");
+    assert_string_equal(kvc_type_name(KVC_FP8), "fp8");
+    assert_false(kvc_type_from_name("fp8", &none)); /* no file has it */
+    assert_string_equal(kvc_type_name(KVC_ALL_TYPES), "unknown");
     assert_int_equal(kvc_type_row_bytes(KVC_F32, 172), 688);
     assert_int_equal(kvc_type_row_bytes(KVC_BF16, 3), 6);
     assert_int_equal(kvc_type_row_bytes(KVC_Q8_0, 64), 68);
@@ -39,7 +41,9 @@ static void names_and_sizes(void **state) {
     assert_int_equal(kvc_type_row_bytes(KVC_Q6_K, 128), 0);
     assert_int_equal(kvc_type_row_bytes(KVC_F32, 0), 0);
     assert_int_equal(kvc_type_row_bytes(KVC_F32, UINT64_C(1) << 62), 0);
-    assert_int_equal(kvc_type_row_bytes(KVC_TYPES, 32), 0);
+    assert_int_equal(kvc_type_row_bytes(KVC_FP8, 384), 396);
+    assert_int_equal(kvc_type_row_bytes(KVC_FP8, 192), 0);
+    assert_int_equal(kvc_type_row_bytes(KVC_ALL_TYPES, 32), 0);
 }
 
 /* ---- plain decoders ---- */
@@ -337,6 +341,31 @@ static void keeps_what_is_exact(void **state) {
     }
 }
 
+/* Every number of FP8 times scales of every kind, rounded once: a double holds the product. Decoded from the format's
+ * description: a sign, four bits of exponent with bias 7, three of fraction, the last of each sign a NaN. */
+static void fp8_values(void **state) {
+    (void)state;
+    static const float scales[] = {1.0f,      -0.3f,    0x1.fffffep-9f,   3e-5f,    0x1.234568p-130f,
+                                   0x1p-149f, 0x1p-66f, 0x1.fffffep+127f, 0x1p120f, 0.0f};
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+        unsigned char row[2 * 132];
+        float x[256];
+        for (unsigned i = 0; i < 256; i++) {
+            memcpy(row + i / 128 * 132, &scales[s], sizeof scales[s]);
+            row[i / 128 * 132 + 4 + i % 128] = (unsigned char)i;
+        }
+        kvc_widen_row(KVC_FP8, row, 256, x);
+        for (unsigned i = 0; i < 256; i++) {
+            const int exponent = (int)(i >> 3 & 15), fraction = (int)(i & 7);
+            const double size = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
+            const float value = (float)((i & 128 ? -size : size) * (double)scales[s]);
+            if ((i & 127) == 127 ? !isnan(x[i]) : memcmp(&x[i], &value, sizeof value) != 0)
+                fail_msg("e4m3 %02x times %a is %a, %a was expected", i, (double)scales[s], (double)x[i],
+                         (double)value);
+        }
+    }
+}
+
 static uint64_t sum_row(enum kvc_type type, const unsigned char *row) { /* FNV-1a */
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < kvc_type_row_bytes(type, K); i++) {
@@ -412,13 +441,10 @@ static void random_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_sizes),
-        cmocka_unit_test(quantises_well),
-        cmocka_unit_test(quantises_difficult_rows),
-        cmocka_unit_test(refuses_what_a_type_cannot_hold),
-        cmocka_unit_test(keeps_what_is_exact),
-        cmocka_unit_test(same_bytes_everywhere),
-        cmocka_unit_test(random_rows),
+        cmocka_unit_test(names_and_sizes),          cmocka_unit_test(quantises_well),
+        cmocka_unit_test(quantises_difficult_rows), cmocka_unit_test(refuses_what_a_type_cannot_hold),
+        cmocka_unit_test(keeps_what_is_exact),      cmocka_unit_test(fp8_values),
+        cmocka_unit_test(same_bytes_everywhere),    cmocka_unit_test(random_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ AR ?= ar
 OUT ?= build/cross/$(ARCH)
 XXHASH ?= /usr/include/xxhash.h
 
-all := $(filter-out %avx2.c %avx512.c %avx512vnni.c %neon.c, \
+all := $(filter-out %avx2.c %avx2vnni.c %avx512.c %avx512vnni.c %neon.c %neondotprod.c %neoni8mm.c, \
 	$(wildcard core/*/*.c policies/*.c models/*.c models/*/*.c backends/*.c backends/cpu/*.c backends/cpu/ref/*.c \
 	backends/cpu/simd/*.c backends/cpu/simd/*/*.c))
 with_libraries := $(shell for file in $(all); do \
@@ -19,18 +19,27 @@ with_libraries := $(shell for file in $(all); do \
 sources := $(filter-out $(with_libraries),$(all))
 ifeq ($(ARCH),aarch64)
 sources += $(wildcard backends/cpu/simd/*neon.c backends/cpu/simd/*/*neon.c)
-PATHS = -DKVC_NEON
+PATHS = -DKVC_NEON -DKVC_NEON_DOTPROD
 endif
 objects := $(sources:%.c=$(OUT)/%.o)
+ifeq ($(ARCH),aarch64)
+neondotprod := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*neondotprod.c))
+neoni8mm := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*neoni8mm.c))
+objects += $(neondotprod) $(neoni8mm)
+$(neondotprod): PATHS += -march=armv8.2-a+dotprod
+$(neoni8mm): PATHS += -march=armv8.2-a+dotprod+i8mm
+endif
 ifeq ($(ARCH),x86_64)
 ref_fma := $(patsubst %.c,$(OUT)/fma/%.o,$(wildcard backends/cpu/ref/*.c))
 avx2 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx2.c backends/cpu/simd/*/*avx2.c))
 avx512 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx512.c backends/cpu/simd/*/*avx512.c))
 avx512vnni := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*avx512vnni.c))
-objects += $(ref_fma) $(avx2) $(avx512) $(avx512vnni)
+avx2vnni := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*avx2vnni.c))
+objects += $(ref_fma) $(avx2) $(avx2vnni) $(avx512) $(avx512vnni)
 PATHS = -DKVC_X86_SIMD
 $(ref_fma): PATHS += -DKVC_REF_FMA -mfma -mavx2
-$(avx2): PATHS += -mavx2 -mfma -mf16c
+$(avx2) $(avx2vnni): PATHS += -mavx2 -mfma -mf16c
+$(avx2vnni): PATHS += -mavxvnni
 $(avx512) $(avx512vnni): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(avx512vnni): PATHS += -mavx512vnni
 endif

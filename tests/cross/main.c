@@ -2,9 +2,10 @@
  * here, and a whole generation with each policy and cache type. Needs libc only, so that it can be built for other
  * machines and run under an emulator; tests/cross/run.sh compares what they print.
  *
- * usage: driver [flush] [threads=N] [effort=N] [golden=GGUF]... FILE
+ * usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE
  *        FILE        a name for the model file, written and removed
  *        flush       the host switches flush-to-zero on before it calls the library
+ *        operations  nothing but these
  *        effort=N    how many cases of each operation, 1 to 10; 0: none (1)
  *        golden=GGUF a model to run besides; run.sh gives one of each family */
 #include "core/engine/engine.h"
@@ -269,7 +270,8 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     static const enum kvc_type cache_types[] = {KVC_F16, KVC_F32, KVC_Q8_0};
     struct kvc_model model = {.engine = engine};
     struct kvc_error error;
-    if (kvc_make_model("tiny", type, 42, path, &error) != KVC_OK)
+    /* rows of small are whole blocks of every type, those of tiny of none */
+    if (kvc_make_model(type == KVC_F16 ? "tiny" : "small", type, 42, path, &error) != KVC_OK)
         stop(&error, "kvc_make_model");
     printf("model %s\n", kvc_type_name(type));
     print_file(path);
@@ -308,16 +310,35 @@ static void generate_golden(struct kvc_engine *engine, const char *path) {
     kvc_gguf_close(model.gguf);
 }
 
+/* The models of this driver, in both arithmetics. */
+static void generate_models(struct kvc_engine *engine, struct kvc_engine_options options, const char *path) {
+    struct kvc_engine *int8;
+    struct kvc_error error;
+    add_methods(engine);
+    generate_all(engine, path, KVC_F16);
+    generate_all(engine, path, KVC_Q8_0);
+    generate_all(engine, path, KVC_Q4_K);
+    options.math = KVC_MATH_INT8;
+    if (kvc_engine_open(&options, &int8, &error) != KVC_OK)
+        stop(&error, "kvc_engine_open");
+    printf("int8\n");
+    generate_all(int8, path, KVC_Q8_0);
+    generate_all(int8, path, KVC_Q4_K);
+    kvc_engine_close(int8);
+}
+
 int main(int count, char **arguments) {
     struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
     struct kvc_engine *engine;
     struct kvc_error error;
-    bool flush = false;
+    bool flush = false, only_operations = false;
     unsigned effort = 1;
     const char *path = NULL;
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "flush") == 0)
             flush = true;
+        else if (strcmp(arguments[i], "operations") == 0)
+            only_operations = true;
         else if (strncmp(arguments[i], "effort=", 7) == 0)
             effort = (unsigned)atoi(arguments[i] + 7);
         else if (strncmp(arguments[i], "threads=", 8) == 0)
@@ -326,7 +347,7 @@ int main(int count, char **arguments) {
             path = arguments[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: driver [flush] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
+        fprintf(stderr, "usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
         return 2;
     }
     if (flush)
@@ -336,10 +357,8 @@ int main(int count, char **arguments) {
     if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
         stop(&error, "kvc_engine_open");
     fprintf(stderr, "%s%s\n", kvc_engine_backend(engine), flushes() ? ", the host flushes denormals to zero" : "");
-    add_methods(engine);
-    generate_all(engine, path, KVC_F16);
-    generate_all(engine, path, KVC_Q8_0);
-    generate_all(engine, path, KVC_Q4_K);
+    if (!only_operations)
+        generate_models(engine, options, path);
     for (int i = 1; i < count; i++)
         if (strncmp(arguments[i], "golden=", 7) == 0)
             generate_golden(engine, arguments[i] + 7);

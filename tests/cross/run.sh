@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh BUILD - the same program here, built with -Ofast, for aarch64 (NEON) and for riscv64 (plain C), here and on
-# aarch64 (riscv64 cannot) also with a host that flushes denormals to zero; every one must print the same hashes.
+# aarch64 (riscv64 cannot) also with a host that flushes denormals to zero; every one must print the same hashes. The
+# operations besides on an aarch64 without integer dot products, with them, and with products of matrices.
 # Big-endian machines and those with 32-bit sizes must be refused with the reason.
 # Prints "ok", "not ok" or "skip" lines.
 # BUILD: the folder of a finished build; run in the top source folder.
@@ -17,6 +18,15 @@ cross() {
     [ "$1" != riscv64 ] || return 0
     run "$1-flush" "qemu-$1" "$out/$1/driver" flush threads=1
     compare "$1-flush"
+}
+
+# emulated CPU PATH: the operations on an aarch64 that has no more than that CPU, by the path that it must choose.
+emulated() {
+    name=aarch64-$1-operations
+    [ -x "$out/aarch64/driver" ] || return
+    run "$name" qemu-aarch64 -cpu "$1" "$out/aarch64/driver" operations threads=1
+    compare "$name"
+    grep -q "($2," "$out/$name.log" || echo "not ok $name: it ran $(cat "$out/$name.log"), not $2"
 }
 
 # The user's worst CFLAGS, given to configure and to make.
@@ -54,7 +64,12 @@ top=$PWD
 native
 refused s390x-linux-gnu big-endian
 refused i686-linux-gnu '32-bit sizes'
-{ cross aarch64 >"$out/aarch64.result"; } &
+{
+    cross aarch64
+    emulated max neoni8mm
+    emulated cortex-a76 neondotprod
+    emulated cortex-a53 neon
+} >"$out/aarch64.result" &
 { cross riscv64 >"$out/riscv64.result"; } &
 run native-flush "$build/tests/cross/driver" flush
 compare native-flush

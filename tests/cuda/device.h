@@ -60,6 +60,31 @@ static inline unsigned __ballot_sync(unsigned, int flag) {
         all |= (kvc_shuffle(flag ? 1u : 0u, i) & 1u) << i;
     return all;
 }
+
+/* c += the products of an mma of signed bytes, m16n8 with k 16 (halves: 1) or 32 (2), as the PTX ISA lays its fragments
+ * out: lane 4 g + t has in a[2 h] row g's columns 16 h + 4 t .. + 3, in a[2 h + 1] row g + 8's; in b[h] rows
+ * 16 h + 4 t .. + 3 of column g; in c rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, 2 t, 2 t + 1. */
+static inline int32_t kvc_emulated_bytes(uint32_t a, uint32_t b) {
+    int32_t sum = 0;
+    for (int i = 0; i < 32; i += 8)
+        sum += (int8_t)(a >> i) * (int8_t)(b >> i);
+    return sum;
+}
+static inline void kvc_emulated_mma(int32_t *c, const uint32_t *a, const uint32_t *b, unsigned halves) {
+    const unsigned g = kvc_lane() / 4, t = kvc_lane() % 4;
+    for (unsigned h = 0; h < halves; h++)
+        for (unsigned i = 0; i < 4; i++) {
+            const uint32_t low = kvc_shuffle(a[2 * h], 4 * g + i), high = kvc_shuffle(a[2 * h + 1], 4 * g + i);
+            const uint32_t even = kvc_shuffle(b[h], 4 * (2 * t) + i), odd = kvc_shuffle(b[h], 4 * (2 * t + 1) + i);
+            c[0] += kvc_emulated_bytes(low, even);
+            c[1] += kvc_emulated_bytes(low, odd);
+            c[2] += kvc_emulated_bytes(high, even);
+            c[3] += kvc_emulated_bytes(high, odd);
+        }
+}
+/* Blocks in turn have tensor cores or none. */
+#define KVC_EMULATED_TENSOR() (blockIdx.x % 2 == 0)
+
 static inline unsigned atomicAdd(unsigned *at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
 static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }

@@ -163,6 +163,8 @@ static void counts(void **state) {
     assert_int_equal(info->experts, EXPERTS);
     assert_int_equal(info->experts_used, USED);
     assert_int_equal(info->feed_forward, FEED);
+    assert_int_equal(info->expert_layers, LAYERS);
+    assert_int_equal(info->dense_feed, 0);
     assert_int_equal(info->parameters - info->active_parameters, of_experts / EXPERTS * (EXPERTS - USED));
     assert_int_equal(info->weight_bytes - info->active_bytes, 2 * of_experts / EXPERTS * (EXPERTS - USED));
     kvc_model_close(model);
@@ -191,9 +193,10 @@ static void first_files_of_mixtral(void **state) {
 
 /* To every type, from GGUF and from a folder; what loses nothing gives the same bits, and routers stay as they were. */
 static void conversion(void **state) {
-    static const char *const families[] = {"qwen3-moe", "qwen3-moe-window", "olmoe",   "olmoe-gqa",
-                                           "mixtral",   "qwen2-moe",        "gpt-oss", "gpt-oss-plain"};
-    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46, 51, 47};
+    static const char *const families[] = {"qwen3-moe",       "qwen3-moe-window", "olmoe",   "olmoe-gqa",
+                                           "mixtral",         "qwen2-moe",        "gpt-oss", "gpt-oss-plain",
+                                           "qwen3-moe-dense", "qwen2-moe-dense"};
+    static const uint32_t vocab[] = {53, 47, 51, 45, 49, 46, 51, 47, 51, 73};
     struct kvc_gguf *file;
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -214,6 +217,39 @@ static void conversion(void **state) {
         assert_int_equal(kvc_gguf_tensor(file, "blk.2.ffn_down_exps.weight")->dimensions, 3);
         kvc_gguf_close(file);
     }
+}
+
+/* Layers without experts beside layers that have them: layers 0 and 2 of 4. */
+static void layers_without_experts(void **state) {
+    static const struct {
+        struct change change;
+        const char *says;
+    } wrong[] = {
+        {{.tensor = "blk.1.ffn_gate_inp.weight"}, "tensor blk.1.ffn_gate_inp.weight is missing"},
+        {{.tensor = "blk.2.ffn_down.weight"}, "tensor blk.2.ffn_down.weight is missing"},
+        {{.tensor = "blk.2.ffn_up.weight"}, "tensor blk.2.ffn_up.weight is missing"},
+        {{.tensor = "blk.2.ffn_up.weight", .dimensions = 2, .shape = {14, 28}}, "it must be 44 x 28"},
+        {{.key = "qwen3moe.feed_forward_length", .value = 45}, "it must be 45 x 28"},
+        {{.key = "qwen3moe.block_count", .value = 1}, "no layer has experts, though there are 6 of them"},
+    };
+    struct kvc_gguf *from;
+    struct kvc_model *model;
+    (void)state;
+    for (int gguf = 0; gguf < 2; gguf++) {
+        must(kvc_model_open(engine, golden(gguf ? "qwen3-moe-dense/model.gguf" : "qwen3-moe-dense"), &model, &error));
+        const struct kvc_model_info *info = kvc_model_info(model);
+        assert_int_equal(info->expert_layers, 2);
+        assert_int_equal(info->feed_forward, 14);
+        assert_int_equal(info->dense_feed, 44);
+        assert_int_equal(info->parameters - info->active_parameters, 2 * (6 - 2) * 3 * 14 * 28);
+        assert_int_equal(info->weight_bytes - info->active_bytes, 2 * 2 * (6 - 2) * 3 * 14 * 28);
+        kvc_model_close(model);
+    }
+    must(kvc_gguf_open(golden("qwen3-moe-dense/model.gguf"), &from, &error));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        check_refusal(kvc_model_open(engine, write_changed(from, &wrong[i].change), &model, &error), KVC_INPUT, &error,
+                      wrong[i].says);
+    kvc_gguf_close(from);
 }
 
 static void wrong_counts(void **state) {
@@ -317,9 +353,9 @@ static int close_all(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counts),        cmocka_unit_test(first_files_of_mixtral),
-                                       cmocka_unit_test(conversion),    cmocka_unit_test(wrong_counts),
-                                       cmocka_unit_test(wrong_tensors), cmocka_unit_test(a_router_without_numbers),
-                                       cmocka_unit_test(other_families)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(counts),         cmocka_unit_test(first_files_of_mixtral),
+                                       cmocka_unit_test(conversion),     cmocka_unit_test(wrong_counts),
+                                       cmocka_unit_test(wrong_tensors),  cmocka_unit_test(a_router_without_numbers),
+                                       cmocka_unit_test(other_families), cmocka_unit_test(layers_without_experts)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

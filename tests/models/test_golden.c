@@ -32,6 +32,10 @@ static const struct {
     {"qwen3-moe", {"short"}},
     {"qwen3-moe-window", {"short"}},
     {"qwen2-moe", {"short"}},
+    {"qwen3-moe-dense", {"short"}},
+    {"qwen2-moe-dense", {"short"}},
+    {"qwen35", {"long"}},
+    {"qwen3-next", {"long"}},
     {"olmoe", {"short"}},
     {"olmoe-gqa", {"short"}},
     {"mixtral", {"short"}},
@@ -50,10 +54,13 @@ static const struct {
     {"granite", {"short"}},
     {"glm4", {"short"}},
     {"cohere", {"short"}},
+    {"cohere-plus", {"short"}},
     {"phi2", {"short"}},
     {"phi2-fused", {"short"}},
+    {"phi2-norms", {"short"}},
     {"stablelm", {"short"}},
     {"stablelm-parallel", {"short"}},
+    {"stablelm-norms", {"short"}},
 };
 
 struct golden { /* tokens [count], logits [count, vocab] */

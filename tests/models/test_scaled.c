@@ -57,7 +57,9 @@ static void values_are_those_of_transformers(void **state) {
         assert_int_equal(sscanf(line, "%99s %" SCNx64, name, &hash), 2);
         const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, name);
         assert_non_null(tensor);
-        assert_true(tensor->type == (name[0] == 'c' ? KVC_MXFP4 : KVC_F32));
+        /* b's rows of 40 are no blocks of 128 */
+        assert_true(tensor->type == (name[0] == 'a' ? KVC_FP8 : name[0] == 'b' ? KVC_F32 : KVC_MXFP4));
+        assert_int_equal(tensor->bytes, tensor->rows * kvc_type_row_bytes(tensor->type, tensor->cols));
         must(kvc_tensor_make(tensor, path, &error), &error);
         if (hash_values(tensor) != hash)
             fail_msg("%s has other values than transformers' ones", name);
@@ -98,14 +100,16 @@ static void a_scale_for_each_row(void **state) {
     kvc_safetensors_close(file);
 }
 
-enum { HIDDEN = 144, FEED = 272, VOCAB = 61, BLOCK = 128 };
+enum { VOCAB = 61, BLOCK = 128, MOST = 384 };
+enum size { NONE, HIDDEN, FEED, WORDS }; /* by which the model's shapes are said */
+static unsigned sizes[4] = {0, 144, 272, VOCAB};
 
 static const struct {
     const char *name;
-    unsigned rows, cols; /* cols 0: a vector */
+    enum size rows, cols; /* cols NONE: a vector */
 } model[] = {
-    {"model.embed_tokens.weight", VOCAB, HIDDEN},
-    {"lm_head.weight", VOCAB, HIDDEN},
+    {"model.embed_tokens.weight", WORDS, HIDDEN},
+    {"lm_head.weight", WORDS, HIDDEN},
     {"model.norm.weight", HIDDEN, 0},
     {"model.layers.0.input_layernorm.weight", HIDDEN, 0},
     {"model.layers.0.post_attention_layernorm.weight", HIDDEN, 0},
@@ -117,10 +121,10 @@ static const struct {
     {"model.layers.0.mlp.up_proj.weight", FEED, HIDDEN},
     {"model.layers.0.mlp.down_proj.weight", HIDDEN, FEED},
 };
-static const char config[] =
+static const char config[] = /* of %u and %u */
     "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_act\":\"silu\","
-    "\"rms_norm_eps\":1e-05,\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_size\":144,"
-    "\"intermediate_size\":272,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
+    "\"rms_norm_eps\":1e-05,\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_size\":%u,"
+    "\"intermediate_size\":%u,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
     "\"num_key_value_heads\":4,\"vocab_size\":61,\"max_position_embeddings\":64,"
     "\"rope_theta\":10000.0,\"tie_word_embeddings\":false,\"quantization_config\":"
     "{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}}";
@@ -135,9 +139,51 @@ static float e4m3(unsigned char bits) {
     return (float)(bits & 128 ? -value : value);
 }
 
+/* The same in rows of whole blocks, which stay FP8: a scale for each row, in F16, and one for the matrix. */
+static void blocks_have_the_scales_of_rows(void **state) {
+    (void)state;
+    static const char header[] = "{\"v\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,256],\"data_offsets\":[8,520]},"
+                                 "\"v_scale\":{\"dtype\":\"F16\",\"shape\":[2,1],\"data_offsets\":[0,4]},"
+                                 "\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,128],\"data_offsets\":[520,776]},"
+                                 "\"w_scale\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}";
+    static const unsigned char halves[4] = {0x00, 0x3e, 0x66, 0xae}; /* 1.5, -0.1 */
+    static const float one = 0x1.a36e2ep-14f;
+    static struct maker made;
+    struct kvc_safetensors *file;
+    struct kvc_error error = {0};
+    unsigned char numbers[768];
+    for (unsigned i = 0; i < sizeof numbers; i++)
+        numbers[i] = (unsigned char)((i * 37 & 127) == 127 ? 0x81 : i * 37);
+    made.used = 0;
+    put_number(&made, strlen(header), 8);
+    put_bytes(&made, header, strlen(header));
+    put_bytes(&made, halves, sizeof halves);
+    put_bytes(&made, &one, sizeof one);
+    put_bytes(&made, numbers, sizeof numbers);
+    const char *path = write_file("blocks.safetensors", made.data, made.used);
+    must(kvc_safetensors_open(path, &file, &error), &error);
+    for (int matrix = 0; matrix < 2; matrix++) {
+        const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, matrix ? "w" : "v");
+        const unsigned char *from = numbers + (matrix ? 512 : 0);
+        must(kvc_tensor_make(tensor, path, &error), &error);
+        assert_true(tensor->type == KVC_FP8 && tensor->bytes == tensor->rows * tensor->cols / 128 * 132);
+        for (size_t row = 0; row < 2; row++) {
+            const float scale = matrix ? one : row ? -0x1.998p-4f : 1.5f;
+            float values[256];
+            kvc_widen_row(KVC_FP8, (const char *)kvc_tensor_data(tensor) + row * tensor->cols / 128 * 132, tensor->cols,
+                          values);
+            for (size_t k = 0; k < tensor->cols; k++) {
+                const float value = e4m3(from[row * tensor->cols + k]) * scale;
+                assert_memory_equal(&values[k], &value, sizeof value);
+            }
+        }
+    }
+    kvc_safetensors_close(file);
+}
+
 struct bytes {
     char header[6000];
-    unsigned char data[1 << 20];
+    unsigned char data[1 << 22];
     size_t used, length;
 };
 
@@ -154,7 +200,7 @@ static void add_tensor(struct bytes *to, const char *name, const char *end, cons
 }
 
 static const char *write_folder(const char *folder, struct bytes *from) {
-    char name[100];
+    char name[100], text[sizeof config + 20];
     unsigned char length[8] = {0};
     strcat(from->header, "}");
     from->length++;
@@ -162,7 +208,7 @@ static const char *write_folder(const char *folder, struct bytes *from) {
     length[1] = (unsigned char)(from->length >> 8);
     assert_int_equal(mkdir(own_path(folder), 0777), 0);
     snprintf(name, sizeof name, "%s/config.json", folder);
-    write_file(name, config, sizeof config - 1);
+    write_file(name, text, (size_t)snprintf(text, sizeof text, config, sizes[HIDDEN], sizes[FEED]));
     snprintf(name, sizeof name, "%s/model.safetensors", folder);
     FILE *file = fopen(own_path(name), "wb");
     assert_non_null(file);
@@ -174,9 +220,10 @@ static const char *write_folder(const char *folder, struct bytes *from) {
 
 /* Tensor i in float32 and, the projections, in FP8. */
 static void add_both(size_t i, struct bytes *plain, struct bytes *fp8) {
-    static unsigned char numbers[FEED * FEED];
-    static float values[FEED * FEED], scales[9];
-    const unsigned rows = model[i].rows, cols = model[i].cols ? model[i].cols : 1, grid = (cols + BLOCK - 1) / BLOCK;
+    static unsigned char numbers[MOST * MOST];
+    static float values[MOST * MOST], scales[9];
+    const unsigned rows = sizes[model[i].rows], shape = sizes[model[i].cols], cols = shape ? shape : 1;
+    const unsigned grid = (cols + BLOCK - 1) / BLOCK;
     const unsigned count = (rows + BLOCK - 1) / BLOCK * grid;
     const bool scaled = strstr(model[i].name, "_proj") != NULL;
     for (unsigned s = 0; s < count; s++)
@@ -187,12 +234,12 @@ static void add_both(size_t i, struct bytes *plain, struct bytes *fp8) {
             numbers[n] ^= 1;
         values[n] = e4m3(numbers[n]) * (scaled ? scales[n / cols / BLOCK * grid + n % cols / BLOCK] : 0x1p-6f);
     }
-    add_tensor(plain, model[i].name, "", "F32", rows, model[i].cols, values, rows * cols * sizeof *values);
+    add_tensor(plain, model[i].name, "", "F32", rows, shape, values, rows * cols * sizeof *values);
     if (scaled) {
         add_tensor(fp8, model[i].name, "_scale_inv", "F32", count / grid, grid, scales, count * sizeof *scales);
         add_tensor(fp8, model[i].name, "", "F8_E4M3", rows, cols, numbers, rows * cols);
     } else {
-        add_tensor(fp8, model[i].name, "", "F32", rows, model[i].cols, values, rows * cols * sizeof *values);
+        add_tensor(fp8, model[i].name, "", "F32", rows, shape, values, rows * cols * sizeof *values);
     }
 }
 
@@ -214,23 +261,25 @@ static void compute(const char *path, float *logits, struct kvc_model_info *info
     kvc_engine_close(engine);
 }
 
-static void a_model_has_the_same_bits(void **state) {
-    (void)state;
+static void check_model(const char *plain_folder, const char *fp8_folder, unsigned hidden, unsigned feed) {
     static struct bytes plain, fp8;
     static float logits[5][VOCAB];
     struct kvc_model_info info[5];
     struct kvc_error error = {0};
     char paths[5][700];
     random_state = 5;
+    sizes[HIDDEN] = hidden;
+    sizes[FEED] = feed;
+    plain.used = plain.length = fp8.used = fp8.length = 0;
     for (size_t i = 0; i < sizeof model / sizeof *model; i++)
         add_both(i, &plain, &fp8);
-    snprintf(paths[0], sizeof paths[0], "%s", write_folder("plain", &plain));
-    snprintf(paths[1], sizeof paths[1], "%s", write_folder("fp8", &fp8));
+    snprintf(paths[0], sizeof paths[0], "%s", write_folder(plain_folder, &plain));
+    snprintf(paths[1], sizeof paths[1], "%s", write_folder(fp8_folder, &fp8));
     snprintf(paths[2], sizeof paths[2], "%s", own_path("plain.gguf"));
     snprintf(paths[3], sizeof paths[3], "%s", own_path("fp8.gguf"));
     must(kvc_convert(paths[0], paths[2], KVC_Q8_0, &error), &error);
     must(kvc_convert(paths[1], paths[3], KVC_Q8_0, &error), &error);
-    snprintf(paths[4], sizeof paths[4], "%s/", own_path("wide"));
+    snprintf(paths[4], sizeof paths[4], "%.600s-wide/", paths[1]);
     must(kvc_convert(paths[1], paths[4], KVC_F32, &error), &error); /* a folder as transformers' dequantize makes it */
     for (int i = 0; i < 5; i++)
         compute(paths[i], logits[i], &info[i]);
@@ -239,9 +288,18 @@ static void a_model_has_the_same_bits(void **state) {
     assert_memory_equal(logits[2], logits[3], sizeof logits[2]);
     assert_memory_equal(logits[1], logits[4], sizeof logits[1]);
     /* What is made is counted as held, and not as read from the file. */
-    const uint64_t ends = 2 * (uint64_t)VOCAB * HIDDEN * 4;
-    assert_true(info[0].weight_bytes == info[1].weight_bytes && info[0].parameters == info[1].parameters);
-    assert_true(info[0].mapped_bytes == info[0].weight_bytes - 3 * HIDDEN * 4 && info[1].mapped_bytes == ends);
+    const uint64_t ends = 2 * (uint64_t)VOCAB * hidden * 4, norms = 3 * (uint64_t)hidden * 4;
+    const uint64_t numbers = 4 * (uint64_t)hidden * hidden + 3 * (uint64_t)hidden * feed;
+    const bool blocks = hidden % BLOCK == 0;
+    assert_true(info[0].parameters == info[1].parameters && info[1].mapped_bytes == ends);
+    assert_true(info[0].weight_bytes == ends + norms + 4 * numbers && info[0].mapped_bytes == ends + 4 * numbers);
+    assert_true(info[1].weight_bytes == ends + norms + (blocks ? numbers / 128 * 132 : 4 * numbers));
+}
+
+static void a_model_has_the_same_bits(void **state) {
+    (void)state;
+    check_model("plain", "fp8", 256, 384);
+    check_model("plain-odd", "fp8-odd", 144, 272); /* rows of 144 are no blocks of 128: they become F32 */
 }
 
 /* ---- what does not fit ---- */
@@ -300,6 +358,7 @@ int main(void) {
         cmocka_unit_test(values_are_those_of_transformers),
         cmocka_unit_test(a_model_has_the_same_bits),
         cmocka_unit_test(a_scale_for_each_row),
+        cmocka_unit_test(blocks_have_the_scales_of_rows),
         cmocka_unit_test(refuses_scales_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, remove_own_folder);

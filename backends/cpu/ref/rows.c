@@ -32,9 +32,12 @@ void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
     (void)device;
     for (uint32_t i = 0; i < args->rows; i++) {
         float *y = (float *)kvc_span_data(args->y) + (size_t)i * args->K;
-        const float *x = (const float *)kvc_span_data(args->x) + (size_t)i * args->K, *w = kvc_span_data(args->w);
+        const float *x = (const float *)kvc_span_data(args->x) + (size_t)i * args->K;
+        const size_t own = args->heads ? (size_t)(i % args->heads) * args->K : 0; /* the row of w and bias */
+        const float *w = (const float *)kvc_span_data(args->w) + own;
         if (args->centred) {
-            centred_norm(y, x, w, args->bias.buffer ? kvc_span_data(args->bias) : NULL, args->K, args->eps);
+            const float *bias = args->bias.buffer ? (const float *)kvc_span_data(args->bias) + own : NULL;
+            centred_norm(y, x, w, bias, args->K, args->eps);
             continue;
         }
         float r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_ref_dot(x, x, args->K), (float)args->K) + args->eps));
@@ -75,7 +78,9 @@ void KVC_REF(gated_silu)(struct kvc_device *device, const struct kvc_gated_silu 
     const float *gate = kvc_span_data(args->gate), *up = args->up.buffer ? kvc_span_data(args->up) : NULL;
     (void)device;
     for (size_t i = 0; i < args->n; i++) {
-        const float a = args->activation == KVC_GELU ? kvc_gelu(gate[i]) : kvc_silu(gate[i]);
+        const float a = args->activation == KVC_GELU      ? kvc_gelu(gate[i])
+                        : args->activation == KVC_SIGMOID ? kvc_sigmoid(gate[i])
+                                                          : kvc_silu(gate[i]);
         y[i] = args->activation == KVC_CLAMPED_SILU ? kvc_clamped_silu(gate[i], up[i]) : up ? a * up[i] : a;
     }
 }

@@ -96,8 +96,8 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     return kvc_ref_score(dot, factor, call->scoring.cap);
 }
 
-/* score becomes probabilities. */
-static void softmax(const struct scored *s) {
+/* score of query head g becomes probabilities. */
+static void softmax(const struct scored *s, uint32_t g) {
     float M = -kvc_infinity(), L = 0.0f, share;
     for (uint32_t i = 0; i < s->units; i++)
         if (seen(s, i))
@@ -114,7 +114,12 @@ static void softmax(const struct scored *s) {
         KVC_TREE32(lane);
         L = L + lane[0];
     }
+    const float E = L; /* of the entries alone */
+    if (s->call->sinks.buffer && E != 0.0f)
+        L = kvc_join_sink(L, M, ((const float *)kvc_span_data(s->call->sinks))[g]);
     share = kvc_div(1.0f, L);
+    if (s->call->rest.buffer)
+        ((float *)kvc_span_data(s->call->rest))[g] = E == 0.0f ? 0.0f : kvc_fma(-E, share, 1.0f);
     for (uint32_t i = 0; i < s->units; i++)
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
@@ -189,7 +194,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
                 if (seen(&s, i))
                     s.score[i] = one_score(&s, q, i, factor);
             if (call->kind != KVC_SCORE_PAGE_BOUND)
-                softmax(&s);
+                softmax(&s, h * group + g);
             for (uint32_t i = 0; i < s.units; i++)
                 scores[i] =
                     seen(&s, i) || call->kind != KVC_SCORE_PAGE_BOUND ? scores[i] + s.score[i] : -kvc_infinity();
@@ -251,6 +256,8 @@ void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_re
                     i++;
                 }
             KVC_TREE32(lane);
+            if (call->rest.buffer)
+                lane[0] = lane[0] + ((const float *)kvc_span_data(call->rest))[g];
             ((float *)kvc_span_data(call->alpha))[g] = all ? 1.0f : lane[0];
         }
     }

@@ -20,8 +20,8 @@ static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
         const struct kvc_block_##name *b = (const struct kvc_block_##name *)row + k / (elements);                      \
         return KVC_WIDEN_##NAME(*b, k % (elements));                                                                   \
     }
-        KVC_BLOCK_TYPES(VALUE, )
-    case KVC_TYPES:
+        KVC_ALL_BLOCK_TYPES(VALUE, )
+    case KVC_ALL_TYPES:
         break;
     }
     return kvc_nan();

@@ -56,12 +56,12 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
         for (size_t k = whole; (elements) % KVC_LANES && k < n; k++)                                                   \
             to[k] = widen_one_##name(from, k);                                                                         \
     }
-KVC_WEIGHT_TYPES(EMBED, )
+KVC_ALL_WEIGHT_TYPES(EMBED, )
 
 static void embed_row(const struct kvc_weight *table, size_t row, float *to) {
-    static void (*const by_type[KVC_TYPES])(float *, const unsigned char *, size_t) = {
+    static void (*const by_type[KVC_ALL_TYPES])(float *, const unsigned char *, size_t) = {
 #define EMBED_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = embed_##name,
-        KVC_WEIGHT_TYPES(EMBED_BY_TYPE, )};
+        KVC_ALL_WEIGHT_TYPES(EMBED_BY_TYPE, )};
     by_type[table->type](to, table->data + row * table->row_bytes, table->inputs);
 }
 
@@ -156,8 +156,10 @@ static void norm_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const size_t K = job->width, end = piece_end(job, task);
     (void)thread;
-    for (size_t i = task * job->piece; job->centred && i < end; i++)
-        centred_row(job->y + i * K, job->x + i * K, job->w, job->bias, K, job->eps);
+    for (size_t i = task * job->piece; job->centred && i < end; i++) {
+        const size_t own = i % job->heads * K;
+        centred_row(job->y + i * K, job->x + i * K, job->w + own, job->bias ? job->bias + own : NULL, K, job->eps);
+    }
     for (size_t i = task * job->piece; !job->centred && i < end;) {
         float sums[4];
         const unsigned rows = end - i >= 4 ? 4 : 1;
@@ -166,7 +168,8 @@ static void norm_task(void *argument, size_t task, unsigned thread) {
         else
             square_sums(job->x + i * K, 1, K, sums);
         for (unsigned r = 0; r < rows; r++)
-            norm_row(job->y + (i + r) * K, job->x + (i + r) * K, job->w, K, sums[r], job->eps);
+            norm_row(job->y + (i + r) * K, job->x + (i + r) * K, job->w + (i + r) % job->heads * K, K, sums[r],
+                     job->eps);
         i += rows;
     }
 }
@@ -177,6 +180,7 @@ static void norm(struct kvc_device *device, const struct kvc_norm *args) {
                            .w = kvc_span_data(args->w),
                            .count = args->rows,
                            .width = args->K,
+                           .heads = args->heads ? args->heads : 1,
                            .eps = args->eps,
                            .centred = args->centred,
                            .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL};
@@ -254,18 +258,19 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
 /* Any activation, gated or not. */
 static void activation_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
-    const bool gelu = job->activation == KVC_GELU;
+    const bool gelu = job->activation == KVC_GELU, sigmoid = job->activation == KVC_SIGMOID;
     const size_t end = piece_end(job, task);
     size_t i = task * job->piece;
     (void)thread;
     for (; i + LANES <= end; i += LANES) {
         const vf x = vf_load(job->x + i);
         const vf cube = vf_fma(vf_set(KVC_GELU_C3), vf_mul(x, x), vf_set(KVC_GELU_C1));
-        const vf e = exp_any(vf_sub(vf_set(-0.0f), gelu ? vf_mul(x, cube) : x)), a = vf_div(x, vf_add(vf_set(1.0f), e));
+        const vf e = exp_any(vf_sub(vf_set(-0.0f), gelu ? vf_mul(x, cube) : x));
+        const vf a = vf_div(sigmoid ? vf_set(1.0f) : x, vf_add(vf_set(1.0f), e));
         vf_store(job->y + i, job->w ? vf_mul(a, vf_load(job->w + i)) : a);
     }
     for (; i < end; i++) {
-        const float a = gelu ? kvc_gelu(job->x[i]) : kvc_silu(job->x[i]);
+        const float a = gelu ? kvc_gelu(job->x[i]) : sigmoid ? kvc_sigmoid(job->x[i]) : kvc_silu(job->x[i]);
         job->y[i] = job->w ? a * job->w[i] : a;
     }
 }

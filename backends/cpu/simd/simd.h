@@ -12,12 +12,17 @@ void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
-/* Those of activations in eight bits: int8/<path>.c; AVX-512 without VNNI has AVX2's. */
-void kvc_quantize_rows_avx2(struct kvc_device *device, const struct kvc_quantize_rows *args);
-void kvc_linear_int8_avx2(struct kvc_device *device, const struct kvc_linear_int8 *args);
-void kvc_expert_linear_int8_avx2(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
-void kvc_quantize_rows_avx512vnni(struct kvc_device *device, const struct kvc_quantize_rows *args);
-void kvc_linear_int8_avx512vnni(struct kvc_device *device, const struct kvc_linear_int8 *args);
-void kvc_expert_linear_int8_avx512vnni(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+/* Those of activations in eight bits: int8/<path>.c. */
+#define KVC_SIMD_INT8(path)                                                                                            \
+    void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args);                    \
+    void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args);                        \
+    void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+KVC_SIMD_INT8(avx2)
+KVC_SIMD_INT8(avx2vnni)
+KVC_SIMD_INT8(avx512)
+KVC_SIMD_INT8(avx512vnni)
+KVC_SIMD_INT8(neon)        /* without dot products */
+KVC_SIMD_INT8(neondotprod) /* SDOT */
+KVC_SIMD_INT8(neoni8mm)    /* and SMMLA, products of matrices */
 
 #endif

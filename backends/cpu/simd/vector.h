@@ -15,6 +15,7 @@
 #include "backends/cpu/simd/scores/ring_fuse.h"
 #include "backends/cpu/simd/rows.h"
 #include "backends/cpu/simd/experts.h"
+#include "backends/cpu/simd/delta.h"
 #include "backends/cpu/simd/keep.h"
 #include "backends/cpu/simd/simd.h"
 #include "backends/cpu/simd/rotate_keys.h"

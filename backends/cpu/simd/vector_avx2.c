@@ -20,3 +20,10 @@ static void expert_linear_int8(struct kvc_device *device, const struct kvc_exper
 #include "backends/cpu/simd/vector.h"
 
 void kvc_cpu_fill_avx2(struct kvc_ops *table) { fill_vector(table); }
+
+void kvc_cpu_fill_avx2vnni(struct kvc_ops *table) {
+    fill_vector(table);
+    table->quantize_rows = kvc_quantize_rows_avx2vnni;
+    table->linear_int8 = kvc_linear_int8_avx2vnni;
+    table->expert_linear_int8 = kvc_expert_linear_int8_avx2vnni;
+}

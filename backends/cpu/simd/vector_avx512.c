@@ -8,13 +8,13 @@ static void expert_linear(struct kvc_device *device, const struct kvc_expert_lin
     kvc_expert_linear_avx512(device, args);
 }
 static void quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
-    kvc_quantize_rows_avx2(device, args);
+    kvc_quantize_rows_avx512(device, args);
 }
 static void linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
-    kvc_linear_int8_avx2(device, args);
+    kvc_linear_int8_avx512(device, args);
 }
 static void expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
-    kvc_expert_linear_int8_avx2(device, args);
+    kvc_expert_linear_int8_avx512(device, args);
 }
 
 #include "backends/cpu/simd/vector.h"

@@ -1,7 +1,6 @@
 /* vector_neon.c - attention, norm, rope and the rest for NEON. */
 #include "backends/cpu/simd/lanes/neon.h"
 
-#include "backends/cpu/ref/ref.h"
 #include "backends/cpu/simd/simd.h"
 
 static void linear(struct kvc_device *device, const struct kvc_linear *args) { kvc_linear_neon(device, args); }
@@ -9,17 +8,32 @@ static void expert_linear(struct kvc_device *device, const struct kvc_expert_lin
     kvc_expert_linear_neon(device, args);
 }
 
-/* Until NEON has its own. */
 static void quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
-    kvc_ref_quantize_rows(device, args);
+    kvc_quantize_rows_neon(device, args);
 }
 static void linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
-    kvc_ref_linear_int8(device, args);
+    kvc_linear_int8_neon(device, args);
 }
 static void expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
-    kvc_ref_expert_linear_int8(device, args);
+    kvc_expert_linear_int8_neon(device, args);
 }
 
 #include "backends/cpu/simd/vector.h"
 
 void kvc_cpu_fill_neon(struct kvc_ops *table) { fill_vector(table); }
+
+#if defined(KVC_NEON_DOTPROD)
+void kvc_cpu_fill_neondotprod(struct kvc_ops *table) {
+    fill_vector(table);
+    table->quantize_rows = kvc_quantize_rows_neondotprod;
+    table->linear_int8 = kvc_linear_int8_neondotprod;
+    table->expert_linear_int8 = kvc_expert_linear_int8_neondotprod;
+}
+
+void kvc_cpu_fill_neoni8mm(struct kvc_ops *table) {
+    fill_vector(table);
+    table->quantize_rows = kvc_quantize_rows_neoni8mm;
+    table->linear_int8 = kvc_linear_int8_neoni8mm;
+    table->expert_linear_int8 = kvc_expert_linear_int8_neoni8mm;
+}
+#endif

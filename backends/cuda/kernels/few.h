@@ -10,7 +10,7 @@ KVC_FEW_TYPE(KVC_K_BF16, 128, 256, 320)
 /* Blocks: 256 values, and an odd number of vectors, that no two teams share banks either. */
 #define KVC_FEW_BLOCKS(a, NAME, name, gguf, elements, bytes, ...)                                                      \
     KVC_FEW_TYPE(KVC_K_##NAME, 256, 256 / (elements) * (bytes), ((256 / (elements) * (bytes) + 30) / 16 | 1) * 16)
-KVC_BLOCK_TYPES(KVC_FEW_BLOCKS, )
+KVC_ALL_BLOCK_TYPES(KVC_FEW_BLOCKS, )
 
 #define KVC_FEW_STAGES 4
 
@@ -129,4 +129,4 @@ KVC_DEVICE void kvc_few_rows(kvc_u8 *shared, float *y, const float *x, const kvc
 #define KVC_FEW_KERNELS(name, type)                                                                                    \
     KVC_FEW_KERNEL(name, type, 1) KVC_FEW_KERNEL(name, type, 4) KVC_FEW_KERNEL(name, type, 8)
 #define KVC_FEW_OF_TYPE(a, NAME, name, ...) KVC_FEW_KERNELS(name, KVC_K_##NAME)
-KVC_WEIGHT_TYPES(KVC_FEW_OF_TYPE, )
+KVC_ALL_WEIGHT_TYPES(KVC_FEW_OF_TYPE, )

@@ -1,12 +1,39 @@
 /* few.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums are
  * one vector of integers, whose elements go to the eight lanes. */
 
-#define AHEAD 2048 /* bytes: weights are asked for so far ahead */
+#define AHEAD 512 /* bytes: weights are asked for so far ahead */
 
+/* Eight sums of the products of four unsigned quants, with VNNI any, else below 64, with bytes of -127 .. 127. */
+INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
+#if PAIRS
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(w, q), _mm256_set1_epi16(1));
+#else
+    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, q);
+#endif
+}
+/* Signed ones of -128 .. 127, and how much more than they are their sums are of. Without VNNI pairs are added in 16
+ * bits, with saturation: a magnitude of at most 128 times one of at most 127, twice, is 32512. */
+#define FEW_OFFSET(is_signed, offset) (!(is_signed) ? (offset) : PAIRS ? 0 : 128)
+INLINE __m256i dot_signed(__m256i w, __m256i q) {
+#if PAIRS
+    return dot_unsigned(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
+#else
+    return dot_unsigned(_mm256_xor_si256(w, _mm256_set1_epi8((char)-128)), q);
+#endif
+}
+
+/* Of the four elements of each half of a and of b, two sums each, a's and b's side by side; then one sum each of four.
+ */
+INLINE __m256i add_pairs(__m256i a, __m256i b) {
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+INLINE __m256i add_fours(__m256i a, __m256i b) {
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
 /* Eight sums for each of eight blocks to sums of the blocks' first halves and second halves. */
 INLINE void reduce(const __m256i *part, __m256i *first, __m256i *second) {
-    const __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(part[0], part[1]), _mm256_hadd_epi32(part[2], part[3]));
-    const __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(part[4], part[5]), _mm256_hadd_epi32(part[6], part[7]));
+    const __m256i a = add_fours(add_pairs(part[0], part[1]), add_pairs(part[2], part[3]));
+    const __m256i b = add_fours(add_pairs(part[4], part[5]), add_pairs(part[6], part[7]));
     *first = _mm256_permute2x128_si256(a, b, 0x20);
     *second = _mm256_permute2x128_si256(a, b, 0x31);
 }
@@ -83,18 +110,19 @@ INLINE __m256 first_lanes(int parts) {
                 unpack_##name(&u, g, 8);                                                                               \
                 UNROLL                                                                                                 \
                 for (int r = 0; r < R; r++)                                                                            \
-                    lane[r] = add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name, OFFSET_##name,             \
-                                        KVC_INT8_WIDTH_##NAME, KVC_INT8_HAS_MIN_##NAME);                               \
+                    lane[r] = add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name,                            \
+                                        FEW_OFFSET(SIGNED_##name, OFFSET_##name), KVC_INT8_WIDTH_##NAME,               \
+                                        KVC_INT8_HAS_MIN_##NAME);                                                      \
             }                                                                                                          \
             if (rest) {                                                                                                \
                 unpack_##name(&u, g, rest);                                                                            \
                 UNROLL                                                                                                 \
                 for (int r = 0; r < R; r++)                                                                            \
-                    lane[r] =                                                                                          \
-                        _mm256_blendv_ps(lane[r],                                                                      \
-                                         add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name, OFFSET_##name,  \
-                                                   KVC_INT8_WIDTH_##NAME, KVC_INT8_HAS_MIN_##NAME),                    \
-                                         first_lanes(rest));                                                           \
+                    lane[r] = _mm256_blendv_ps(lane[r],                                                                \
+                                               add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name,           \
+                                                         FEW_OFFSET(SIGNED_##name, OFFSET_##name),                     \
+                                                         KVC_INT8_WIDTH_##NAME, KVC_INT8_HAS_MIN_##NAME),              \
+                                               first_lanes(rest));                                                     \
             }                                                                                                          \
             UNROLL                                                                                                     \
             for (int r = 0; r < R; r++) {                                                                              \

@@ -12,7 +12,7 @@ struct job {
     struct kvc_int8_call call;
     size_t parts; /* of rows to quantize or of outputs; many rows: of the tiles of rows, for each panel */
     size_t tiles; /* of rows */
-    size_t panel_bytes;
+    size_t prepared_bytes, panel_bytes;
 };
 
 /* ---- quantize_rows ---- */
@@ -79,22 +79,38 @@ static void run_few(struct job *job) {
 
 /* ---- many rows ---- */
 
-static void panel_task(void *argument, size_t task, unsigned thread) {
+static void prepare_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
-    const size_t part = task % job->parts, rows = job->kernels->tile_rows;
-    const size_t first = job->tiles * part / job->parts * rows, last = job->tiles * (part + 1) / job->parts * rows;
-    void *scratch = kvc_cpu_scratch(job->cpu, thread, job->panel_bytes);
-    if (scratch && first < last)
-        job->kernels->panel(&job->call, task / job->parts, first, kvc_min_u64(last, job->call.rows), scratch);
+    (void)thread;
+    job->kernels->prepare(&job->call, job->tiles * task / job->parts, job->tiles * (task + 1) / job->parts);
 }
 
-/* With several threads each panel's rows are shared out too where panels are few, so that all have work to the end. */
+static void panel_task(void *argument, size_t task, unsigned thread) {
+    const struct job *job = argument;
+    const size_t shared = thread == 0 ? job->prepared_bytes : 0;
+    const size_t part = task % job->parts, rows = job->kernels->tile_rows;
+    const size_t first = job->tiles * part / job->parts * rows, last = job->tiles * (part + 1) / job->parts * rows;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + job->panel_bytes);
+    if (scratch && first < last)
+        job->kernels->panel(&job->call, task / job->parts, first, kvc_min_u64(last, job->call.rows), scratch + shared);
+}
+
+/* What is prepared lies before the first thread's panel.
+ * With several threads each panel's rows are shared out too where panels are few, so that all have work to the end. */
 static void run_many(struct job *job) {
     const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
     const size_t panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
     job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
-    job->parts = kvc_min_u64((wanted + panels - 1) / panels, job->tiles);
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
+    if (job->kernels->prepare) {
+        job->prepared_bytes = (job->tiles * job->kernels->prepared_words(&job->call) * 4 + 63) / 64 * 64;
+        job->call.prepared = kvc_cpu_scratch(job->cpu, 0, job->prepared_bytes + job->panel_bytes);
+        if (!job->call.prepared)
+            return;
+        job->parts = kvc_min_u64(wanted, job->tiles);
+        kvc_threads_run(job->cpu->threads, job->parts, prepare_task, job);
+    }
+    job->parts = kvc_min_u64((wanted + panels - 1) / panels, job->tiles);
     kvc_threads_run(job->cpu->threads, panels * job->parts, panel_task, job);
 }
 

@@ -2,23 +2,8 @@
  * element of a vector; a tile of rows passes them one lane after another, so that each sum of a block is complete
  * where it is scaled, and no sum within a vector is ever needed. */
 
-#define TILE_OUTPUTS (TILE_VECTORS * WIDTH)
-
-/* A packed panel; piece: what has a scale, 16 or 32 weights. Codes [K / 4][TILE_OUTPUTS], of four bytes each. */
-struct panel {
-    kvc_u32 *code;
-    float *scale, *negated; /* [K / piece][TILE_OUTPUTS]: scales, and minimums with the other sign */
-};
-
-static size_t pieces_of(const struct kvc_int8_call *call) { return call->K / 16; }
-static struct panel panel_at(const struct kvc_int8_call *call, void *scratch) {
-    struct panel p = {.code = scratch};
-    p.scale = (float *)(void *)(p.code + call->K / 4 * TILE_OUTPUTS);
-    p.negated = p.scale + pieces_of(call) * TILE_OUTPUTS;
-    return p;
-}
 static size_t panel_bytes(const struct kvc_int8_call *call) {
-    return (call->K / 4 + 2 * pieces_of(call)) * TILE_OUTPUTS * 4;
+    return groups_of(call) * 8 * (size_t)PANEL_WORDS(kind_of[call->type]) * TILE_OUTPUTS * 4;
 }
 
 /* Eight vectors of eight 32-bit elements, transposed. */
@@ -52,13 +37,20 @@ INLINE void store_transposed(void *to, __m256i *x, size_t stride, int rows) {
             _mm256_storeu_si256((__m256i *)(void *)((kvc_u32 *)to + (size_t)i * stride), x[i]);
 }
 
-/* 256 weights, or a row's last ones, of eight outputs. */
+/* 16 of 32 bytes in 16 bits. */
+INLINE __m256i widened_half(__m256i x, int half) {
+    return _mm256_cvtepi8_epi16(half ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x));
+}
+
+/* 256 weights, or a row's last ones, of eight outputs, whose first is number `place` of the panel. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
-    static void pack_##name(const struct panel *p, const unsigned char *const *row, size_t group, int parts,           \
+    static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t groups, size_t group, int parts,      \
                             size_t place) {                                                                            \
-        const int pieces = 32 / KVC_INT8_WIDTH_##NAME;                                                                 \
+        const int pieces = 32 / KVC_INT8_WIDTH_##NAME, words = CODE_WORDS(WIDE(name) ? KIND_WIDE : KIND_START_32);     \
+        const size_t block = (size_t)(words + pieces * (1 + KVC_INT8_HAS_MIN_##NAME)) * TILE_OUTPUTS;                  \
         struct unpacked u[8];                                                                                          \
         __m256i x[8];                                                                                                  \
+        to += group * block + place;                                                                                   \
         for (int i = 0; i < 8; i++) {                                                                                  \
             if (parts == 8)                                                                                            \
                 unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), 8);                                \
@@ -66,91 +58,129 @@ INLINE void store_transposed(void *to, __m256i *x, size_t stride, int rows) {
                 unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), parts);                            \
         }                                                                                                              \
         for (int b = 0; b < parts; b++) {                                                                              \
+            kvc_u32 *code = to + (size_t)b * groups * block;                                                           \
             UNROLL                                                                                                     \
             for (int i = 0; i < 8; i++)                                                                                \
-                x[i] = code_of(u[i].quant[b], SIGNED_##name, OFFSET_##name);                                           \
-            store_transposed(p->code + (group * 8 + (size_t)b) * 8 * TILE_OUTPUTS + place, x, TILE_OUTPUTS, 8);        \
+                x[i] = WIDE(name) ? widened_half(u[i].quant[b], 0) : code_of(u[i].quant[b], SIGNED_##name);            \
+            store_transposed(code, x, TILE_OUTPUTS, 8);                                                                \
+            if (!WIDE(name))                                                                                           \
+                continue;                                                                                              \
+            UNROLL                                                                                                     \
+            for (int i = 0; i < 8; i++)                                                                                \
+                x[i] = widened_half(u[i].quant[b], 1);                                                                 \
+            store_transposed(code + (size_t)8 * TILE_OUTPUTS, x, TILE_OUTPUTS, 8);                                     \
         }                                                                                                              \
         for (int s = 0; s < pieces; s++) {                                                                             \
-            const size_t to = (group * 8 * (size_t)pieces + (size_t)s) * TILE_OUTPUTS + place;                         \
+            kvc_u32 *scale = to + (size_t)(words + s) * TILE_OUTPUTS;                                                  \
             for (int i = 0; i < 8; i++)                                                                                \
                 x[i] = _mm256_castps_si256(u[i].scale[s]);                                                             \
-            store_transposed(p->scale + to, x, (size_t)pieces * TILE_OUTPUTS, parts);                                  \
+            store_transposed(scale, x, groups *block, parts);                                                          \
             for (int i = 0; KVC_INT8_HAS_MIN_##NAME && i < 8; i++)                                                     \
                 x[i] = _mm256_castps_si256(negative(u[i].minimum[s]));                                                 \
             if (KVC_INT8_HAS_MIN_##NAME)                                                                               \
-                store_transposed(p->negated + to, x, (size_t)pieces * TILE_OUTPUTS, parts);                            \
+                store_transposed(scale + pieces * TILE_OUTPUTS, x, groups * block, parts);                             \
         }                                                                                                              \
     }
 KVC_BLOCK_TYPES(PACK, )
 
-/* `rows` rows from x and sum on, times the panel: lanes, then the tree. pieces: of a block. */
-INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, size_t row, size_t n0, int offset, int rows,
-                 int pieces, int has_minimum) {
-    fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
-    const size_t blocks = call->K / 32;
-    const kvc_i8 *quant = call->quant + row * call->K;
-    const float *x_scale = call->scale + row * blocks;
-    const kvc_i32 *x_sum = call->sum + row * blocks * 2;
-    for (size_t l = 0; l < KVC_INT8_LANES; l++) {
-        fv f[TILE_ROWS][TILE_VECTORS];
+/* Words of codes of outputs times those of `rows` rows. */
+INLINE void add_words(iv sum[TILE_ROWS][TILE_VECTORS], const kvc_u32 *code, const kvc_u32 *x, int rows, int words,
+                      int wide) {
+    UNROLL
+    for (int k = 0; k < words; k++) {
+        iv w[TILE_VECTORS];
         UNROLL
-        for (int r = 0; r < rows; r++)
-            UNROLL
         for (int v = 0; v < TILE_VECTORS; v++)
-            f[r][v] = fv_zero();
-        for (size_t b = l; b < blocks; b += KVC_INT8_LANES)
+            w[v] = iv_load(code + k * TILE_OUTPUTS + v * WIDTH);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const iv q = iv_set((kvc_i32)x[k * TILE_ROWS + r]);
             UNROLL
-        for (int s = 0; s < pieces; s++) {
-            const kvc_u32 *code = p->code + (b * 8 + (size_t)(8 / pieces * s)) * TILE_OUTPUTS;
-            const float *scale = p->scale + (b * (size_t)pieces + (size_t)s) * TILE_OUTPUTS;
-            const float *negated = p->negated + (b * (size_t)pieces + (size_t)s) * TILE_OUTPUTS;
-            iv sum[TILE_ROWS][TILE_VECTORS];
-            kvc_i32 total[TILE_ROWS];
+            for (int v = 0; v < TILE_VECTORS; v++)
+                sum[r][v] = wide ? iv_dot_wide(sum[r][v], w[v], q) : iv_dot(sum[r][v], w[v], q);
+        }
+    }
+}
+
+/* The sums of a piece of a block, in whole numbers. start: what the rows' sums begin with, or NULL. */
+INLINE void piece_sums(iv total[TILE_ROWS][TILE_VECTORS], const kvc_u32 *start, const kvc_u32 *code, const kvc_u32 *x,
+                       int rows, int words, int halves, int wide) {
+    UNROLL
+    for (int h = 0; h <= halves; h++) {
+        const int some = words / (1 + halves);
+        iv sum[TILE_ROWS][TILE_VECTORS];
+        UNROLL
+        for (int r = 0; r < rows; r++) {
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                const kvc_i32 *of = x_sum + ((size_t)r * blocks + b) * 2;
-                total[r] = pieces == 2 ? of[s] : of[0] + of[1];
-                UNROLL
-                for (int v = 0; v < TILE_VECTORS; v++)
-                    sum[r][v] = iv_set(-offset * total[r]);
-            }
-            UNROLL
-            for (int k = 0; k < 8 / pieces; k++) {
-                struct codes w[TILE_VECTORS];
-                UNROLL
-                for (int v = 0; v < TILE_VECTORS; v++)
-                    w[v] = codes_load(code + k * TILE_OUTPUTS + v * WIDTH);
-                UNROLL
-                for (int r = 0; r < rows; r++) {
-                    kvc_i32 four;
-                    memcpy(&four, quant + (size_t)r * call->K + b * 32 + (size_t)(32 / pieces * s + 4 * k), 4);
-                    const iv q = iv_set(four);
-                    UNROLL
-                    for (int v = 0; v < TILE_VECTORS; v++)
-                        sum[r][v] = iv_dot(sum[r][v], w[v], q);
-                }
-            }
+            for (int v = 0; v < TILE_VECTORS; v++)
+                sum[r][v] = iv_set(start ? (kvc_i32)start[r] : 0);
+        }
+        add_words(sum, code + h * some * TILE_OUTPUTS, x + h * some * TILE_ROWS, rows, some, wide);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
             UNROLL
             for (int v = 0; v < TILE_VECTORS; v++) {
-                const fv w = fv_load(scale + v * WIDTH);
-                UNROLL
-                for (int r = 0; r < rows; r++)
-                    f[r][v] = fv_fma(fv_mul(w, fv_set(x_scale[(size_t)r * blocks + b])), fv_of(sum[r][v]), f[r][v]);
-            }
-            UNROLL
-            for (int v = 0; has_minimum && v < TILE_VECTORS; v++) {
-                const fv m = fv_load(negated + v * WIDTH);
-                UNROLL
-                for (int r = 0; r < rows; r++)
-                    f[r][v] = fv_fma(m, fv_set(x_scale[(size_t)r * blocks + b] * (float)total[r]), f[r][v]);
+                const iv whole = wide ? sum[r][v] : iv_whole(sum[r][v]);
+                total[r][v] = h ? iv_add(total[r][v], whole) : whole;
             }
         }
+    }
+}
+
+INLINE fv float_words(const kvc_u32 *from) { return fv_of_bits(iv_load(from)); }
+INLINE fv float_word(kvc_u32 x) { return fv_of_bits(iv_set((kvc_i32)x)); }
+
+/* One lane of a tile: `count` blocks. kind: a constant. */
+INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc_u32 *w, size_t count, int rows,
+                      int kind) {
+    const int pieces = KIND_PIECES(kind), codes = CODE_WORDS(kind), words = codes / pieces;
+    UNROLL
+    for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int r = 0; r < rows; r++)
-            UNROLL
         for (int v = 0; v < TILE_VECTORS; v++)
-            lanes[l][r][v] = f[r][v];
+            f[r][v] = fv_zero();
+    }
+    for (; count > 0; count--, x += TILE_WORDS(kind) * TILE_ROWS, w += PANEL_WORDS(kind) * TILE_OUTPUTS) {
+        UNROLL
+        for (int s = 0; s < pieces; s++) {
+            const kvc_u32 *of_piece = x + (codes + s) * TILE_ROWS, *scale = w + (codes + s) * TILE_OUTPUTS;
+            iv total[TILE_ROWS][TILE_VECTORS];
+            piece_sums(total, KIND_START(kind) ? of_piece : NULL, w + s * words * TILE_OUTPUTS,
+                       x + s * words * TILE_ROWS, rows, words, kind == KIND_HALVES, kind == KIND_WIDE);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const fv x_scale = float_word(x[(TILE_WORDS(kind) - 1) * TILE_ROWS + r]);
+                UNROLL
+                for (int v = 0; v < TILE_VECTORS; v++)
+                    f[r][v] = fv_fma(fv_mul(float_words(scale + v * WIDTH), x_scale), fv_of(total[r][v]), f[r][v]);
+            }
+            const int with_minimum = KIND_MINIMUM(kind) ? rows : 0;
+            UNROLL
+            for (int r = 0; r < with_minimum; r++) {
+                const fv scaled = float_word(of_piece[r]);
+                UNROLL
+                for (int v = 0; v < TILE_VECTORS; v++)
+                    f[r][v] = fv_fma(float_words(scale + pieces * TILE_OUTPUTS + v * WIDTH), scaled, f[r][v]);
+            }
+        }
+    }
+}
+
+/* `rows` rows times the panel: lanes, then the tree. */
+INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
+    fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
+    const size_t groups = groups_of(call), blocks = call->K / 32;
+    const kvc_u32 *x = call->prepared + row / TILE_ROWS * prepared_words(call);
+    for (size_t l = 0; l < KVC_INT8_LANES; l++) {
+        fv f[TILE_ROWS][TILE_VECTORS];
+        tile_lane(f, x + l * groups * (size_t)TILE_WORDS(kind) * TILE_ROWS,
+                  w + l * groups * (size_t)PANEL_WORDS(kind) * TILE_OUTPUTS, (blocks + 7 - l) / 8, rows, kind);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < TILE_VECTORS; v++)
+                lanes[l][r][v] = f[r][v];
+        }
     }
     for (int r = 0; r < rows; r++) {
         float y[TILE_OUTPUTS];
@@ -166,43 +196,51 @@ INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, size_t
 }
 
 #define TILE(n)                                                                                                        \
-    static void tile_##n(const struct kvc_int8_call *call, const struct panel *p, size_t row, size_t n0, int offset,   \
-                         int kind) {                                                                                   \
-        if (kind == 0)                                                                                                 \
-            tile(call, p, row, n0, offset, n, 1, 0);                                                                   \
-        else if (kind == 1)                                                                                            \
-            tile(call, p, row, n0, offset, n, 1, 1);                                                                   \
-        else if (kind == 2)                                                                                            \
-            tile(call, p, row, n0, offset, n, 2, 0);                                                                   \
-        else                                                                                                           \
-            tile(call, p, row, n0, offset, n, 2, 1);                                                                   \
+    static void tile_##n(const struct kvc_int8_call *call, const kvc_u32 *p, size_t row, size_t n0) {                  \
+        switch (kind_of[call->type]) {                                                                                 \
+        case KIND_MINIMUM_32:                                                                                          \
+            tile(call, p, row, n0, n, KIND_MINIMUM_32);                                                                \
+            break;                                                                                                     \
+        case KIND_START_16:                                                                                            \
+            tile(call, p, row, n0, n, KIND_START_16);                                                                  \
+            break;                                                                                                     \
+        case KIND_MINIMUM_16:                                                                                          \
+            tile(call, p, row, n0, n, KIND_MINIMUM_16);                                                                \
+            break;                                                                                                     \
+            PAIRS_KINDS(n)                                                                                             \
+        default:                                                                                                       \
+            tile(call, p, row, n0, n, KIND_START_32);                                                                  \
+        }                                                                                                              \
     }
+#if PAIRS
+#define PAIRS_KINDS(n)                                                                                                 \
+    case KIND_HALVES:                                                                                                  \
+        tile(call, p, row, n0, n, KIND_HALVES);                                                                        \
+        break;                                                                                                         \
+    case KIND_WIDE:                                                                                                    \
+        tile(call, p, row, n0, n, KIND_WIDE);                                                                          \
+        break;
+#else
+#define PAIRS_KINDS(n)
+#endif
 TILE_EVERY(TILE)
 #define TILE_NAME(n) [n] = tile_##n,
-static void (*const tile_of[TILE_ROWS + 1])(const struct kvc_int8_call *, const struct panel *, size_t, size_t, int,
-                                            int) = {TILE_EVERY(TILE_NAME)};
+static void (*const tile_of[TILE_ROWS + 1])(const struct kvc_int8_call *, const kvc_u32 *, size_t,
+                                            size_t) = {TILE_EVERY(TILE_NAME)};
 
-static const struct {
-    void (*pack)(const struct panel *p, const unsigned char *const *row, size_t group, int parts, size_t place);
-    int offset; /* of the codes */
-    int kind;   /* of tile: 1, there are minimums; 2, pieces of 16 */
-} many_by_type[KVC_TYPES] = {
-#define MANY_BY_TYPE(a, NAME, name, ...)                                                                               \
-    [KVC_##NAME] = {pack_##name, CODE_OFFSET(SIGNED_##name, OFFSET_##name),                                            \
-                    KVC_INT8_HAS_MIN_##NAME + 2 * (KVC_INT8_WIDTH_##NAME == 16)},
-    KVC_BLOCK_TYPES(MANY_BY_TYPE, )};
+static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *, size_t, size_t, int, size_t) = {
+#define PACK_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = pack_##name,
+    KVC_BLOCK_TYPES(PACK_BY_TYPE, )};
 
 static void panel(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch) {
-    const struct panel p = panel_at(call, scratch);
-    const size_t n0 = number * TILE_OUTPUTS, groups = (call->K + 255) / 256;
+    const size_t n0 = number * TILE_OUTPUTS, groups = groups_of(call);
     for (size_t place = 0; place < TILE_OUTPUTS; place += 8) { /* outputs after the last repeat it */
         const unsigned char *row[8];
         for (size_t i = 0; i < 8; i++)
             row[i] = call->w + kvc_min_u64(n0 + place + i, call->N - 1) * call->row_bytes;
         for (size_t g = 0; g < groups; g++)
-            many_by_type[call->type].pack(&p, row, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
+            pack_of[call->type](scratch, row, groups, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
     }
     for (size_t i = first; i < last; i += TILE_ROWS)
-        tile_of[kvc_min_u64(TILE_ROWS, last - i)](call, &p, i, n0, many_by_type[call->type].offset,
-                                                  many_by_type[call->type].kind);
+        tile_of[kvc_min_u64(TILE_ROWS, last - i)](call, scratch, i, n0);
 }

@@ -1,19 +1,33 @@
 /* template.h - the kernels of int8.h for CPUs of the x86 family. Before it is included:
- *   dot_signed, dot_unsigned   eight sums of the products of four signed quants, or unsigned ones below 64, with bytes
- *                              of -127 .. 127
- *   WIDTH, iv, fv and theirs   vectors of WIDTH integers and floats, for many rows
- *   struct codes, codes_load   WIDTH times four packed quants, as code_of makes them: CODE_OFFSET more than they are
- *   iv_dot                     sum + their products with four bytes, which are in every element
+ *   PATH                       the path's name
+ *   PAIRS                      there is no VNNI: products of bytes are added in pairs (prepare.h)
+ *   BITS                       of the vectors for many rows
  *   TILE_ROWS, TILE_VECTORS    a tile of rows and vectors of outputs; TILE_EVERY(m): m(each number of rows)
  *   FEW_LIMIT                  rows that are few */
 #include <immintrin.h>
 #include <string.h>
+
+#include "backends/cpu/simd/int8/int8.h"
+#include "backends/cpu/simd/lanes/unroll.h"
+#include "backends/cpu/simd/simd.h"
+#include "core/base/integers.h"
+#include "core/base/weight_blocks.h"
+
+#if BITS == 256
+#include "backends/cpu/simd/int8/vectors_256.h"
+#else
+#include "backends/cpu/simd/int8/vectors_512.h"
+#endif
+
+#define TILE_OUTPUTS (TILE_VECTORS * WIDTH) /* of a panel */
 
 #include "backends/cpu/simd/int8/unpack.h"
 
 #include "backends/cpu/simd/int8/quantize.h"
 
 #include "backends/cpu/simd/int8/few.h"
+
+#include "backends/cpu/simd/int8/prepare.h"
 
 #include "backends/cpu/simd/int8/many.h"
 
@@ -22,5 +36,19 @@ static const struct kvc_int8_kernels kernels = {.few = FEW_LIMIT,
                                                 .tile_outputs = TILE_OUTPUTS,
                                                 .quantize = quantize,
                                                 .few_rows = few_rows,
+                                                .prepared_words = prepared_words,
+                                                .prepare = prepare,
                                                 .panel_bytes = panel_bytes,
                                                 .panel = panel};
+
+#define JOINED(a, b) a##b
+#define NAMED(name, path) JOINED(name, path)
+void NAMED(kvc_quantize_rows_, PATH)(struct kvc_device *device, const struct kvc_quantize_rows *args) {
+    kvc_int8_quantize((struct kvc_cpu *)device, &kernels, args);
+}
+void NAMED(kvc_linear_int8_, PATH)(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    kvc_int8_run((struct kvc_cpu *)device, &kernels, args);
+}
+void NAMED(kvc_expert_linear_int8_, PATH)(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
+    kvc_int8_run_experts((struct kvc_cpu *)device, &kernels, args);
+}

@@ -17,7 +17,7 @@ struct unpacked {
 #define SIGNED_q4_1 0
 #define SIGNED_q5_1 0
 #define SIGNED_iq4_nl 1
-#define SIGNED_mxfp4 1
+#define SIGNED_mxfp4 0
 #define SIGNED_q2_k 0
 #define SIGNED_iq4_xs 1
 #define OFFSET_q8_0 0
@@ -30,9 +30,23 @@ struct unpacked {
 #define OFFSET_q4_1 0
 #define OFFSET_q5_1 0
 #define OFFSET_iq4_nl 0
-#define OFFSET_mxfp4 0
+#define OFFSET_mxfp4 12
 #define OFFSET_q2_k 0
 #define OFFSET_iq4_xs 0
+/* The largest byte of the unsigned ones. */
+#define MOST_q8_0 0
+#define MOST_q4_0 15
+#define MOST_q5_0 31
+#define MOST_q3_k 7
+#define MOST_q4_k 15
+#define MOST_q5_k 31
+#define MOST_q6_k 63
+#define MOST_q4_1 15
+#define MOST_q5_1 31
+#define MOST_iq4_nl 0
+#define MOST_mxfp4 24
+#define MOST_q2_k 3
+#define MOST_iq4_xs 0
 
 INLINE __m256i load32(const unsigned char *from) { return _mm256_loadu_si256((const __m256i *)(const void *)from); }
 INLINE __m128i load16(const unsigned char *from) { return _mm_loadu_si128((const __m128i *)(const void *)from); }
@@ -60,7 +74,7 @@ INLINE __m256i from_table(__m256i index, const kvc_i8 *table) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), index);
 }
 static const kvc_i8 iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-static const kvc_i8 e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+static const kvc_i8 e2m1_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 /* Halves at the same place of `parts` neighbouring blocks of `stride` bytes; 0 for the others. */
 INLINE __m256 halves(const unsigned char *g, size_t stride, int parts) {
@@ -101,11 +115,16 @@ INLINE __m128i odds(__m128i x) {
         u->scale[0] = scales;                                                                                          \
         u->minimum[0] = minimums;                                                                                      \
     }
+/* kvc_power_half of eight. */
 INLINE __m256 powers(const unsigned char *g, int parts) {
-    float power[8];
+    kvc_u64 bytes = 0;
+    UNROLL
     for (int i = 0; i < 8; i++)
-        power[i] = kvc_power_half(g[(i < parts ? i : 0) * 17]);
-    return _mm256_loadu_ps(power);
+        bytes |= (kvc_u64)g[(i < parts ? i : 0) * 17] << 8 * i;
+    const __m256i e = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, denormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
 UNPACK_BLOCKS(q8_0, 34, halves(g, 34, parts), _mm256_setzero_ps(), load32(b + 2))
 UNPACK_BLOCKS(q4_0, 18, halves(g, 18, parts), _mm256_setzero_ps(), nibbles(b + 2))
@@ -114,7 +133,7 @@ UNPACK_BLOCKS(q4_1, 20, halves(g, 20, parts), negative(halves(g + 2, 20, parts))
 UNPACK_BLOCKS(q5_1, 24, halves(g, 24, parts), negative(halves(g + 2, 24, parts)),
               _mm256_or_si256(nibbles(b + 8), fifth_bits(b + 4)))
 UNPACK_BLOCKS(iq4_nl, 18, halves(g, 18, parts), _mm256_setzero_ps(), from_table(nibbles(b + 2), iq4_values))
-UNPACK_BLOCKS(mxfp4, 17, powers(g, parts), _mm256_setzero_ps(), from_table(nibbles(b + 1), e2m1_values))
+UNPACK_BLOCKS(mxfp4, 17, powers(g, parts), _mm256_setzero_ps(), from_table(nibbles(b + 1), e2m1_codes))
 
 /* ---- blocks of 256 ---- */
 

@@ -129,6 +129,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
 
 #define REST_16 REST_ALL /* by the elements of a block */
 #define REST_32 REST_PARTS
+#define REST_128 REST_PARTS
 #define REST_256 REST_NONE
 /* What GEMV_<type> of widen.h may be: the weights as they are summed, how, early or not, and how lanes are added. */
 #define GEMV_IN_ORDER(type) type, IN_ORDER, 0, sum_lanes
@@ -141,7 +142,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
 GEMV_OF(f32, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f32))
 GEMV_OF(f16, GEMV_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
 GEMV_OF(bf16, GEMV_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
-KVC_BLOCK_TYPES(GEMV_BLOCKS, )
+KVC_ALL_BLOCK_TYPES(GEMV_BLOCKS, )
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */
 #if LANES == 16
@@ -166,8 +167,8 @@ static void gemv_start(struct kvc_linear_call *call, float *scratch) { (void)cal
 #endif
 
 static void gemv(const struct kvc_linear_call *call, size_t first, size_t last) {
-    static void (*const by_type[KVC_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {
+    static void (*const by_type[KVC_ALL_TYPES])(const struct kvc_linear_call *, size_t, size_t) = {
 #define GEMV_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = gemv_##name,
-        KVC_WEIGHT_TYPES(GEMV_BY_TYPE, )};
+        KVC_ALL_WEIGHT_TYPES(GEMV_BY_TYPE, )};
     by_type[call->type](call, first, last);
 }

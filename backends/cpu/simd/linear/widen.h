@@ -3,7 +3,7 @@
  *
  * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
  * scales; widen_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors; GEMV_<type> says how gemv.h
- * sums one row. The rest comes from KVC_WEIGHT_TYPES. */
+ * sums one row. The rest comes from KVC_ALL_WEIGHT_TYPES. */
 #ifndef KVC_SIMD_LINEAR_WIDEN_H
 #define KVC_SIMD_LINEAR_WIDEN_H
 
@@ -90,7 +90,7 @@ INLINE uint32_t load_u32(const unsigned char *p) {
 
 enum {
 #define GROUP_BYTES(a, NAME, name, gguf, elements, bytes, ...) group_bytes_##name = GROUP / (elements) * (bytes),
-    KVC_WEIGHT_TYPES(GROUP_BYTES, )
+    KVC_ALL_WEIGHT_TYPES(GROUP_BYTES, )
 };
 
 /* Element i of a row, one by one: ends of rows. */
@@ -106,7 +106,7 @@ INLINE float widen_one_bf16(const unsigned char *row, size_t i) { return kvc_bf1
         const struct kvc_block_##name *b = (const struct kvc_block_##name *)row + i / (elements);                      \
         return KVC_WIDEN_##NAME(*b, i % (elements));                                                                   \
     }
-KVC_BLOCK_TYPES(WIDEN_ONE, )
+KVC_ALL_BLOCK_TYPES(WIDEN_ONE, )
 
 /* ---- plain types ---- */
 
@@ -244,6 +244,7 @@ INLINE void widen_q5_1(vf *w, const unsigned char *g, int p, const struct scales
 }
 
 #include "backends/cpu/simd/linear/widen_nibbles.h"
+#include "backends/cpu/simd/linear/widen_fp8.h"
 
 /* ---- blocks of 256 ---- */
 

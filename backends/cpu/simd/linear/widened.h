@@ -6,7 +6,7 @@
         for (size_t i = 0; i < KVC_LANES; i++)                                                                         \
             w[i] = i < n ? widen_one_##name(from, i) : FILL_W;                                                         \
     }
-KVC_WEIGHT_TYPES(END_OF_ROW, )
+KVC_ALL_WEIGHT_TYPES(END_OF_ROW, )
 
 #define WIDEN_PART(type, p)                                                                                            \
     do {                                                                                                               \
@@ -46,16 +46,17 @@ KVC_WEIGHT_TYPES(END_OF_ROW, )
 #define WIDEN_REST_1 WIDEN_ALL /* by the elements of a block */
 #define WIDEN_REST_16 WIDEN_ALL
 #define WIDEN_REST_32 WIDEN_PARTS
+#define WIDEN_REST_128 WIDEN_PARTS
 #define WIDEN_REST_256 WIDEN_WHOLE
 #define WIDEN_GROUP_OF(a, NAME, name, gguf, elements, ...) WIDEN_GROUP(name, WIDEN_REST_##elements)
-KVC_WEIGHT_TYPES(WIDEN_GROUP_OF, )
+KVC_ALL_WEIGHT_TYPES(WIDEN_GROUP_OF, )
 
 static const struct {
     void (*widen)(float *to, const unsigned char *from, size_t n);
     size_t bytes; /* of a group */
-} widen_by_type[KVC_TYPES] = {
+} widen_by_type[KVC_ALL_TYPES] = {
 #define WIDEN_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = {widen_group_##name, group_bytes_##name},
-    KVC_WEIGHT_TYPES(WIDEN_BY_TYPE, )};
+    KVC_ALL_WEIGHT_TYPES(WIDEN_BY_TYPE, )};
 
 static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_t output, size_t k0) {
     return call->w + output * call->row_bytes + k0 / GROUP * widen_by_type[call->type].bytes;

@@ -45,16 +45,24 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
     return sum_lanes(lane);
 }
 
+/* The largest score of a query head; *nan: one is a NaN. */
+static float largest_score(const struct select_job *job, const struct select_head *head, uint32_t g, bool *nan) {
+    float M = -kvc_infinity();
+    *nan = false;
+    for (uint32_t i = 0; i < job->splits; i++) {
+        const float most = head->values.most[g * job->splits + i];
+        *nan = *nan || kvc_is_nan(most);
+        M = kvc_max(M, most);
+    }
+    return M;
+}
+
 static void exponentials(const struct select_job *job, const struct select_head *head, uint32_t from, uint32_t to,
                          struct select_prefetch *ahead) {
     for (uint32_t g = 0; g < job->group; g++) {
-        float M = -kvc_infinity(), *e = head->values.e + g * select_row(job);
-        bool nan = false;
-        for (uint32_t i = 0; i < job->splits; i++) {
-            const float most = head->values.most[g * job->splits + i];
-            nan = nan || kvc_is_nan(most);
-            M = kvc_max(M, most);
-        }
+        bool nan;
+        const float M = largest_score(job, head, g, &nan);
+        float *e = head->values.e + g * select_row(job);
         for (uint32_t t = from / KVC_TILE; (uint64_t)t * KVC_TILE < to; t++) {
             const uint32_t low = kvc_max_u32(head->first, t * KVC_TILE);
             const uint32_t high = to < (t + 1) * KVC_TILE ? to : (t + 1) * KVC_TILE;
@@ -72,11 +80,24 @@ static void exponentials(const struct select_job *job, const struct select_head 
 
 /* ---- probabilities ---- */
 
+/* L of a query head with its sink, E without; first: rest is written too. */
+static float join_sink(const struct select_job *job, const struct select_head *head, uint32_t g, float E, bool first) {
+    const struct kvc_select_scores *call = job->call;
+    const size_t own = (size_t)head->h * job->group + g;
+    bool nan;
+    const float M = largest_score(job, head, g, &nan);
+    const float L = E != 0.0f ? kvc_join_sink(E, M, ((const float *)kvc_span_data(call->sinks))[own]) : E;
+    if (call->rest.buffer && first)
+        ((float *)kvc_span_data(call->rest))[own] = E == 0.0f ? 0.0f : kvc_fma(-E, kvc_div(1.0f, L), 1.0f);
+    return L;
+}
+
 /* What each query head's exponentials are multiplied by; e of what is not seen. */
 static void head_shares(const struct select_job *job, const struct select_head *head, float *share, uint32_t from,
                         uint32_t to) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
+    const bool first = from == 0;
     const size_t row = select_row(job);
     for (; from < to && from < head->first; from++)
         for (uint32_t g = 0; g < job->group; g++)
@@ -85,6 +106,8 @@ static void head_shares(const struct select_job *job, const struct select_head *
         float L = 0.0f;
         for (uint32_t t = 0; !bound && (uint64_t)t * KVC_TILE < head->units; t++)
             L = L + head->values.sum[g * job->tiles_most + t];
+        if (!bound && call->sinks.buffer)
+            L = join_sink(job, head, g, L, first);
         share[g] = bound ? 1.0f : kvc_div(1.0f, L);
         for (uint32_t i = from; i < to && kvc_is_nan(share[g]); i++)
             head->values.e[g * row + i] = kvc_nan();

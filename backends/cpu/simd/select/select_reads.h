@@ -295,11 +295,16 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
     const uint32_t count = (uint32_t)(next - rank);
     ((uint32_t *)call->reads->count->data)[h] = count;
     struct select_prefetch *ahead = scores ? scores->ahead : NULL;
-    for (uint32_t g = 0; call->alpha.buffer && g < group; g++)
-        ((float *)kvc_span_data(call->alpha))[h * group + g] =
-            all ? 1.0f
-                : probability_of_reads(rank, count, probabilities + g * probability_stride, factor ? factor[g] : 1.0f,
-                                       ahead);
+    const float *rest = call->rest.buffer ? (const float *)kvc_span_data(call->rest) + (size_t)h * group : NULL;
+    for (uint32_t g = 0; call->alpha.buffer && g < group; g++) {
+        float alpha = 1.0f;
+        if (!all)
+            alpha = probability_of_reads(rank, count, probabilities + g * probability_stride, factor ? factor[g] : 1.0f,
+                                         ahead);
+        if (!all && rest)
+            alpha = alpha + rest[g];
+        ((float *)kvc_span_data(call->alpha))[h * group + g] = alpha;
+    }
     if (call->view) {
         const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)

@@ -1,0 +1,143 @@
+/* paths.c - the CPU's paths: which this build has, which this machine runs, and the best of them. */
+#include <stdlib.h>
+#include <string.h>
+#if defined(KVC_NEON_DOTPROD) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+#if defined(KVC_X86_SIMD)
+#include <cpuid.h>
+#endif
+
+#include "backends/cpu/cpu.h"
+
+#define BUILT_PLAIN(fill) fill
+#if defined(KVC_X86_SIMD)
+#define BUILT_X86_SIMD(fill) fill
+#else
+#define BUILT_X86_SIMD(fill) NULL
+#endif
+#if defined(KVC_NEON)
+#define BUILT_NEON(fill) fill
+#else
+#define BUILT_NEON(fill) NULL
+#endif
+#if defined(KVC_NEON_DOTPROD)
+#define BUILT_NEON_DOTPROD(fill) fill
+#else
+#define BUILT_NEON_DOTPROD(fill) NULL
+#endif
+
+#define PATH_ROW(NAME, name, build) {#name, BUILT_##build(kvc_cpu_fill_##name)},
+static const struct {
+    const char *name;
+    void (*fill)(struct kvc_ops *table); /* NULL: not in this build */
+} paths[KVC_CPU_PATH_COUNT] = {KVC_CPU_PATHS(PATH_ROW)};
+
+const char *kvc_cpu_path_name(enum kvc_cpu_path path) { return paths[path].name; }
+
+void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[path].fill(table); }
+
+/* ---- what runs here ---------------------------------------------------------------------------------------------- */
+
+#if defined(KVC_X86_SIMD)
+/* Compilers know the name of this one for not very long. KVC_EVEX_VNNI: the path was compiled to AVX-512's form of the
+ * same instruction, to test it on a CPU that has only that. */
+static bool has_avx_vnni(void) {
+#if defined(KVC_EVEX_VNNI)
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+#endif
+}
+#endif
+
+#if defined(KVC_NEON_DOTPROD)
+/* What the system says of the CPU; elsewhere what the compiler may take for granted. */
+static bool has_dotprod(void) {
+#if defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return true;
+#else
+    return false;
+#endif
+}
+
+static bool has_i8mm(void) {
+#if defined(__linux__) && defined(HWCAP2_I8MM)
+    return getauxval(AT_HWCAP2) & HWCAP2_I8MM;
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+    return true;
+#else
+    return false;
+#endif
+}
+#endif
+
+bool kvc_cpu_path_runs(enum kvc_cpu_path path) {
+    if (!paths[path].fill)
+        return false;
+    switch (path) {
+#if defined(KVC_X86_SIMD)
+    case KVC_CPU_AVX2: /* every CPU that has it has F16C */
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case KVC_CPU_AVX2VNNI:
+        return kvc_cpu_path_runs(KVC_CPU_AVX2) && has_avx_vnni();
+    case KVC_CPU_AVX512:
+        return kvc_cpu_path_runs(KVC_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+    case KVC_CPU_AVX512VNNI:
+        return kvc_cpu_path_runs(KVC_CPU_AVX512) && __builtin_cpu_supports("avx512vnni");
+#endif
+#if defined(KVC_NEON_DOTPROD)
+    case KVC_CPU_NEONDOTPROD:
+        return has_dotprod();
+    case KVC_CPU_NEONI8MM:
+        return has_dotprod() && has_i8mm();
+#endif
+    default:
+        return true;
+    }
+}
+
+static enum kvc_cpu_path best_path(void) {
+    enum kvc_cpu_path best = KVC_CPU_REF;
+    for (size_t i = 0; i < KVC_CPU_PATH_COUNT; i++)
+        if (kvc_cpu_path_runs((enum kvc_cpu_path)i))
+            best = (enum kvc_cpu_path)i;
+    return best;
+}
+
+/* name: "avx2"; where: what to call the option or variable that had it. */
+static enum kvc_status find_path(const char *name, const char *where, enum kvc_cpu_path *path,
+                                 struct kvc_error *error) {
+#define PATH_NAME(NAME, name, build) ", " #name
+    static const char names[] = KVC_CPU_PATHS(PATH_NAME);
+    for (size_t i = 0; i < KVC_CPU_PATH_COUNT; i++) {
+        if (strcmp(name, paths[i].name) != 0)
+            continue;
+        *path = (enum kvc_cpu_path)i;
+        if (!paths[i].fill)
+            return kvc_fail(error, KVC_RESOURCE, "%s: the %s path is not part of this build; best here: %s", where,
+                            name, paths[best_path()].name);
+        if (!kvc_cpu_path_runs(*path))
+            return kvc_fail(error, KVC_RESOURCE, "%s: this CPU cannot run the %s path; best here: %s", where, name,
+                            paths[best_path()].name);
+        return KVC_OK;
+    }
+    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; known are %s", where, name, names + 2);
+}
+
+enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {
+    const char *variable = getenv("KVCULL_CPU");
+    *path = KVC_CPU_REF;
+    if (name)
+        return find_path(name, "cpu", path, error);
+    if (variable && *variable)
+        return find_path(variable, "KVCULL_CPU", path, error);
+    *path = best_path();
+    return KVC_OK;
+}

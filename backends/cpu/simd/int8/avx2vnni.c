@@ -1,0 +1,14 @@
+/* avx2vnni.c - linear layers of activations in eight bits for AVX2 with AVX-VNNI; as AVX2 where the compiler does not
+ * know that. */
+#define PATH avx2vnni
+#if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
+#define PAIRS 0
+#else
+#define PAIRS 1
+#endif
+#define BITS 256
+#define TILE_ROWS 4
+#define TILE_VECTORS 2
+#define TILE_EVERY(m) m(1) m(2) m(3) m(4)
+#define FEW_LIMIT 8
+#include "backends/cpu/simd/int8/template.h"

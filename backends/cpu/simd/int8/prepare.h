@@ -1,0 +1,126 @@
+/* prepare.h - template: how the packed weights of each type are multiplied, and what rows are prepared for it, once for
+ * a call of many rows.
+ *
+ * Codes are unsigned bytes, which are more than the quants by an offset (START: rows' sums begin with minus the offset
+ * times the sum of their quants), but where there is a minimum. With VNNI sums are of 32 bits and nothing is too large.
+ *
+ * PAIRS: without it products of pairs are added in 16 bits, with saturation, and the sums of pairs in 16 bits, modulo
+ * 2^16. So what must be small is a pair, and the sum as it is when it is taken out of the 16 bits, whose start counts:
+ * then it is the sum of the quants' products. Half of a piece's products come together in one element; of types with a
+ * minimum and five bits a half of that (HALVES). The assertions below have the bounds. Quants of eight bits are beyond
+ * them (WIDE): they are multiplied as integers of 16 bits, and pairs added in 32. */
+
+#define KIND_START_32 0
+#define KIND_MINIMUM_32 1
+#define KIND_START_16 2
+#define KIND_MINIMUM_16 3
+#define KIND_HALVES 4 /* of pieces of 32, with a minimum */
+#define KIND_WIDE 5   /* of pieces of 32 */
+#define KIND_PIECES(kind) ((kind) == KIND_START_16 || (kind) == KIND_MINIMUM_16 ? 2 : 1)
+#define KIND_START(kind) ((kind) == KIND_START_32 || (kind) == KIND_START_16)
+#define KIND_MINIMUM(kind) ((kind) == KIND_MINIMUM_32 || (kind) == KIND_MINIMUM_16 || (kind) == KIND_HALVES)
+
+#define WIDE(name) (PAIRS && SIGNED_##name)
+#define HALVES(NAME, name) (PAIRS && KVC_INT8_HAS_MIN_##NAME && 127 * MOST_##name * (KVC_INT8_WIDTH_##NAME / 2) > 32767)
+
+#if PAIRS
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define IN_16_BITS(a, NAME, name, ...)                                                                                 \
+    _Static_assert(SIGNED_##name || 2 * 127 * MOST_##name <= 32767, #name ": a pair saturates");                       \
+    _Static_assert(SIGNED_##name || 127 * LARGER(OFFSET_##name, MOST_##name - OFFSET_##name) *                         \
+                                            (KVC_INT8_WIDTH_##NAME / (2 + 2 * HALVES(NAME, name))) <=                  \
+                                        32767,                                                                         \
+                   #name ": a sum of pairs is beyond 16 bits");
+KVC_BLOCK_TYPES(IN_16_BITS, )
+#endif
+
+static const kvc_u8 kind_of[KVC_TYPES] = {
+#define KIND_BY_TYPE(a, NAME, name, ...)                                                                               \
+    [KVC_##NAME] = WIDE(name)           ? KIND_WIDE                                                                    \
+                   : HALVES(NAME, name) ? KIND_HALVES                                                                  \
+                                        : KVC_INT8_HAS_MIN_##NAME + 2 * (KVC_INT8_WIDTH_##NAME == 16),
+    KVC_BLOCK_TYPES(KIND_BY_TYPE, )};
+
+static const kvc_u8 offset_of[KVC_TYPES] = {
+#define OFFSET_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = SIGNED_##name ? 128 : OFFSET_##name,
+    KVC_BLOCK_TYPES(OFFSET_BY_TYPE, )};
+
+/* Codes from quants. */
+INLINE __m256i code_of(__m256i quant, int is_signed) {
+    return is_signed && !PAIRS ? _mm256_xor_si256(quant, _mm256_set1_epi8((char)-128)) : quant;
+}
+
+/* Tiles of rows and panels of outputs are stored block by block, in the order of use: the blocks of a lane one after
+ * another, every lane with room for as many as the first one has. A block of a tile, of TILE_ROWS words each: codes;
+ * for each piece its start, an accumulator's element, or with a minimum a float, the sum of its quants times the
+ * scale; the scale. A block of a panel, of TILE_OUTPUTS words each: codes; for each piece its scale; its minimum with
+ * the other sign. A word of codes are four bytes, or, WIDE, two of 16 bits. */
+#define CODE_WORDS(kind) ((kind) == KIND_WIDE ? 16 : 8)
+#define TILE_WORDS(kind) (CODE_WORDS(kind) + ((kind) == KIND_WIDE ? 0 : KIND_PIECES(kind)) + 1)
+#define PANEL_WORDS(kind) (CODE_WORDS(kind) + (KIND_MINIMUM(kind) ? 2 : 1) * KIND_PIECES(kind))
+
+static size_t groups_of(const struct kvc_int8_call *call) { return (call->K + 255) / 256; }
+static size_t prepared_words(const struct kvc_int8_call *call) {
+    return groups_of(call) * 8 * (size_t)TILE_WORDS(kind_of[call->type]) * TILE_ROWS;
+}
+
+#if PAIRS
+/* -offset times the sums of what comes together in an element of 16 bits: bytes 0, 1, 4, 5, .. and 2, 3, 6, 7, .. of a
+ * piece. Sums below 2^16 in magnitude are of no importance beyond it. */
+INLINE void start_block(kvc_u32 *to, const kvc_i8 *quant, int offset, int pieces) {
+    const __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)quant);
+    __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
+    sum = _mm256_add_epi16(sum, _mm256_shuffle_epi32(sum, 0x4e));
+    sum = _mm256_add_epi16(sum, _mm256_shuffle_epi32(sum, 0xb1));
+    sum = _mm256_mullo_epi16(sum, _mm256_set1_epi16((short)-offset));
+    const __m128i first = _mm256_castsi256_si128(sum), second = _mm256_extracti128_si256(sum, 1);
+    to[0] = (kvc_u32)_mm_cvtsi128_si32(pieces == 1 ? _mm_add_epi16(first, second) : first);
+    if (pieces == 2)
+        to[1] = (kvc_u32)_mm_cvtsi128_si32(second);
+}
+#else
+INLINE void start_block(kvc_u32 *to, const kvc_i32 *sum, int offset, int pieces) {
+    to[0] = (kvc_u32)(-offset * (pieces == 1 ? sum[0] + sum[1] : sum[0]));
+    if (pieces == 2)
+        to[1] = (kvc_u32)(-offset * sum[1]);
+}
+#endif
+
+/* One row of a block of a tile: every TILE_ROWS-th word. */
+INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t b, int kind) {
+    const int pieces = KIND_PIECES(kind), offset = offset_of[call->type];
+    const kvc_i8 *quant = call->quant + 32 * b;
+    const kvc_i32 *sum = call->sum + 2 * b;
+    kvc_u32 word[16 + 2 + 1];
+    if (kind == KIND_WIDE) {
+        for (int i = 0; i < 2; i++)
+            _mm256_storeu_si256((__m256i *)(void *)(word + 8 * i),
+                                _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(quant + 16 * i))));
+    } else {
+        memcpy(word, quant, 32);
+    }
+    if (KIND_START(kind)) {
+#if PAIRS
+        start_block(word + 8, quant, offset, pieces);
+#else
+        start_block(word + 8, sum, offset, pieces);
+#endif
+    } else if (KIND_MINIMUM(kind)) {
+        const float scaled[2] = {call->scale[b] * (float)(pieces == 1 ? sum[0] + sum[1] : sum[0]),
+                                 call->scale[b] * (float)sum[1]};
+        memcpy(word + 8, scaled, sizeof *word * (size_t)pieces);
+    }
+    memcpy(word + TILE_WORDS(kind) - 1, call->scale + b, sizeof *word);
+    for (int i = 0; i < TILE_WORDS(kind); i++)
+        to[i * TILE_ROWS] = word[i];
+}
+
+static void prepare(const struct kvc_int8_call *call, size_t first, size_t last) {
+    const int kind = kind_of[call->type];
+    const size_t words = (size_t)TILE_WORDS(kind) * TILE_ROWS, groups = groups_of(call), blocks = call->K / 32;
+    for (size_t row = first * TILE_ROWS; row < kvc_min_u64(last * TILE_ROWS, call->rows); row++) {
+        kvc_u32 *tile = call->prepared + row / TILE_ROWS * prepared_words(call) + row % TILE_ROWS;
+        for (size_t b = 0; b < blocks; b++)
+            prepare_block(call, tile + (b % 8 * groups + b / 8) * words, row * blocks + b, kind);
+    }
+}

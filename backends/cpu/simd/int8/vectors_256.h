@@ -1,0 +1,35 @@
+/* vectors_256.h - template: vectors of 256 bits for many rows: integers, floats, and products of codes. PAIRS: sums of
+ * two products in 16 bits (prepare.h); else of four in 32. */
+
+#define WIDTH 8
+typedef __m256i iv;
+typedef __m256 fv;
+INLINE iv iv_set(kvc_i32 x) { return _mm256_set1_epi32(x); }
+INLINE iv iv_load(const kvc_u32 *from) { return _mm256_loadu_si256((const __m256i *)(const void *)from); }
+INLINE iv iv_add(iv a, iv b) { return _mm256_add_epi32(a, b); }
+INLINE fv fv_set(float x) { return _mm256_set1_ps(x); }
+INLINE fv fv_zero(void) { return _mm256_setzero_ps(); }
+INLINE fv fv_of(iv x) { return _mm256_cvtepi32_ps(x); }
+INLINE fv fv_of_bits(iv x) { return _mm256_castsi256_ps(x); }
+INLINE fv fv_load(const float *x) { return _mm256_loadu_ps(x); }
+INLINE void fv_store(float *to, fv x) { _mm256_storeu_ps(to, x); }
+INLINE fv fv_add(fv a, fv b) { return _mm256_add_ps(a, b); }
+INLINE fv fv_mul(fv a, fv b) { return _mm256_mul_ps(a, b); }
+INLINE fv fv_fma(fv a, fv b, fv c) { return _mm256_fmadd_ps(a, b, c); }
+
+/* Compilers would make trees of sums of integers, for which registers are too few. */
+INLINE iv in_order(iv x) {
+    __asm__("" : "+x"(x));
+    return x;
+}
+
+/* sum + the products of four unsigned bytes and four signed ones, in every element; then what the element's sum is. */
+#if PAIRS
+INLINE iv iv_dot(iv sum, iv w, iv q) { return in_order(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, q))); }
+INLINE iv iv_whole(iv sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+#else
+INLINE iv iv_dot(iv sum, iv w, iv q) { return _mm256_dpbusd_epi32(sum, w, q); }
+INLINE iv iv_whole(iv sum) { return sum; }
+#endif
+/* The same of two pairs of 16 bits, in 32. */
+INLINE iv iv_dot_wide(iv sum, iv w, iv q) { return in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(w, q))); }
