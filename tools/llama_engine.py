@@ -7,6 +7,7 @@ default: 512 rows at once (n_ubatch), flash attention where it chooses it, weigh
 """
 import argparse
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -22,12 +23,18 @@ def fail(text, status=4):
     sys.exit(status)
 
 
+@functools.cache  # which keeps it as long as the library may call it
+def silent(lib):
+    return lib.llama_log_callback(lambda level, text, user: None)
+
+
 def bring_llama():
     """The module, or an error of one line."""
     try:
         import llama_cpp
     except ImportError:
         fail(NEEDS.format(sys.executable))
+    llama_cpp.llama_log_set(silent(llama_cpp), None)
     llama_cpp.llama_backend_init()
     return llama_cpp
 

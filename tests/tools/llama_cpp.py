@@ -29,7 +29,7 @@ def ignore(*_):
 
 
 llama_backend_init = llama_batch_free = llama_free = llama_model_free = llama_set_n_threads = ignore
-llama_memory_clear = llama_get_memory = llama_synchronize = ignore
+llama_memory_clear = llama_get_memory = llama_synchronize = llama_log_callback = llama_log_set = ignore
 
 
 def llama_memory_seq_cp(memory, source, to, begin, end):
