@@ -109,6 +109,7 @@ void cli_common_defaults(struct cli_common *common);
 /* What an engine is opened with; kvc_model_info says what is in force for a model. */
 enum kvc_math cli_math(const struct cli_common *common);
 const char *cli_math_name(enum kvc_math math);
+#define CLI_INT8_NOTE "int8 where weights are quantized; --math float rounds less"
 /* ", int8 1" where the bits are those of that arithmetic, and otherwise "". */
 const char *cli_int8_version(enum kvc_math math, char text[24]);
 

@@ -154,11 +154,12 @@ static int print(const struct cli_command *command, const struct arguments *a, c
         cli_json_set(root, "results", list);
         status = cli_json_print(command, root, stdout);
     } else {
+        if (!a->common.quiet && plan->math == KVC_MATH_INT8)
+            printf("math " CLI_INT8_NOTE "\n");
         if (!a->common.quiet)
-            printf("%s%zu window%s of at most %zu tokens; the first %zu of each are its prompt, what follows is "
+            printf("%zu window%s of at most %zu tokens; the first %zu of each are its prompt, what follows is "
                    "scored%s\n\n",
-                   plan->math == KVC_MATH_INT8 ? "math int8; " : "", plan->windows, plan->windows == 1 ? "" : "s",
-                   plan->length, plan->prompt,
+                   plan->windows, plan->windows == 1 ? "" : "s", plan->length, plan->prompt,
                    plan->windows == 1 ? "" : ";\ncache and full holds: at the end of a whole window");
         status = cli_table_print(command, table, stdout);
         if (status == KVC_OK)

@@ -56,7 +56,7 @@ void cli_summary_print(const struct cli_generation *generation, const char *spec
             cli_bytes(stats.cache_bytes + stats.state_bytes, text[0]), cli_bytes(stats.peak_bytes, text[1]),
             spec ? spec : "full", cli_bytes(stats.full_bytes, text[2]));
     if (kvc_model_info(generation->model)->math == KVC_MATH_INT8)
-        fprintf(stderr, "math    int8 where weights are quantized; --math float rounds less\n");
+        fprintf(stderr, "math    " CLI_INT8_NOTE "\n");
     if (stats.saturated)
         fprintf(stderr, "note    %llu values were clipped to the range of f16; --kv-type f32 keeps them\n",
                 (unsigned long long)stats.saturated);

@@ -320,8 +320,9 @@ static void unknown_families_are_refused(void **state) {
     fseek(file, (long)(name - bytes), SEEK_SET);
     assert_int_equal(fwrite("mamba", 5, 1, file), 1);
     assert_int_equal(fclose(file), 0);
-    check_refusal(kvc_convert(path, own_path("failed.gguf"), KVC_Q8_0, &error), KVC_INPUT, &error,
-                  "architecture \"mamba\" is not supported; llama, qwen2, qwen2moe, qwen3, qwen3moe, olmoe, ");
+    check_refusal(
+        kvc_convert(path, own_path("failed.gguf"), KVC_Q8_0, &error), KVC_INPUT, &error,
+        "architecture \"mamba\" is not supported; llama, qwen2, qwen2moe, qwen3, qwen3moe, qwen35, qwen3next, olmoe, ");
     assert_int_equal(count_files("failed"), 0);
 }
 
