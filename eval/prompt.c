@@ -183,11 +183,12 @@ static enum kvc_status fit_least(const struct eval_request *request, struct eval
     const enum kvc_status status = try_size(request, request->task->least, sample, prompt, error);
     if (status != KVC_OK || prompt->count + answer <= length)
         return status;
+    /* Another length makes another sample, whose words may be a little longer. */
     return kvc_fail(error, KVC_USAGE,
                     "--length %llu: the shortest prompt of %s has %zu tokens, its answer up to %llu; give at least "
                     "%llu",
                     (unsigned long long)length, request->task->name, prompt->count, (unsigned long long)answer,
-                    (unsigned long long)(prompt->count + answer));
+                    (unsigned long long)(prompt->count + answer + (prompt->count + answer) / 8));
 }
 
 enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error) {

@@ -195,11 +195,14 @@ static int count_unit(struct eval_run *run, const struct unit *unit, struct work
 int eval_run_samples(struct eval_run *run) {
     const size_t resumed = json_array_size(run->results.records);
     struct work work = {.total = 0};
+    bool warned = false;
     int status = each_unit(run, count_unit, &work);
     if (status != KVC_OK)
         return status;
     if (run->resume && !run->common.quiet)
         fprintf(stderr, "%zu results are there%s\n", resumed, work.total ? "" : ", and all that were asked for");
+    for (size_t i = 0; i < run->lengths.count && work.total > 0; i++)
+        cli_warn_context(run->command, run->model, run->lengths.items[i], &warned);
     cli_progress_start(&work.progress, "answers", run->common.quiet);
     status = each_unit(run, run_unit, &work);
     cli_progress_end(&work.progress);

@@ -7,7 +7,6 @@
 
 static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     struct kvc_error error;
-    bool warned = false;
     int status = eval_choose_tasks(run, names);
     if (status == KVC_OK)
         status = eval_choose_shard(run);
@@ -42,8 +41,6 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     run->logits = malloc(kvc_model_info(run->model)->vocab * sizeof *run->logits);
     if (!run->logits)
         return cli_no_memory(run->command);
-    for (size_t i = 0; i < run->lengths.count; i++)
-        cli_warn_context(run->command, run->model, run->lengths.items[i], &warned);
     status = eval_results_start(run->command, &run->results);
     if (status == KVC_OK && run->out)
         status = eval_results_append_to(&run->results, run->out, run->resume);

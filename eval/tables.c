@@ -155,7 +155,7 @@ static double ratio(double part, double whole) { return whole > 0 ? part / whole
 /* ---- as text ---- */
 
 static struct cli_table *open_table(void) {
-    return cli_table_open("<policy|seen|95 %|unseen|95 %|samples|entries|held|read/token|first|token");
+    return cli_table_open("<policy|seen|95 %|unseen|95 %|n|held|read|first|token");
 }
 
 static void add_row(struct cli_table *table, const struct cell *cell) {
@@ -175,7 +175,6 @@ static void add_row(struct cli_table *table, const struct cell *cell) {
     }
     const double count = (double)cell->count;
     cli_cell(table, "%llu", (unsigned long long)cli_max(cell->sides[0].count, cell->sides[1].count));
-    cli_cell(table, "%.0f", ratio(cell->entries, count));
     cli_cell(table, "%s", cli_bytes((uint64_t)ratio(cell->held, count), text[0]));
     cli_cell(table, "%s", cli_bytes((uint64_t)ratio(cell->read, cell->steps), text[1]));
     cli_cell(table, "%s", cli_time(1e-6 * ratio(cell->prompt_us, count), text[2]));
