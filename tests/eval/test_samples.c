@@ -76,6 +76,7 @@ static size_t times(const char *text, const char *words) {
     return count;
 }
 
+static const char *format(char text[256], const char *pattern, ...) __attribute__((format(printf, 2, 3)));
 static const char *format(char text[256], const char *pattern, ...) {
     va_list list;
     va_start(list, pattern);

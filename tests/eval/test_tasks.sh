@@ -122,6 +122,12 @@ ok eval merge "$work/torn.jsonl" --json
 has 'the last line has no end' "$work/err"
 that 'a torn line is no result' [ "$(json results.0.seen.samples)" = 2 ]
 
+# the script for job arrays
+KVCULL=$program SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=40 sh "$source/examples/eval_array.sh" "$model" "$work/array" \
+    --raw --length 3000 --samples 1 --question seen >"$work/out" 2>"$work/err"
+that 'a job of the array ends well' [ $? = 0 ]
+that 'one sample and three policies in its file' [ "$(lines "$work/array/ruler-2.jsonl")" = 3 ]
+
 # ---- files of the user's
 echo 'Once there was a fox. It was red. "Come here!" it said; nobody came. So it went on.' >"$work/essays"
 printf '{"text": "One thing. Another thing. And a third one."}' >"$work/essays.json"
