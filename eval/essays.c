@@ -25,6 +25,11 @@ static size_t squeeze(char *text, size_t bytes) {
 static enum kvc_status split(const char *path, char *text, size_t bytes, struct eval_essays *essays,
                              struct kvc_error *error) {
     size_t count = 0, start = 0;
+    for (size_t i = 0, n; i < bytes; i += n) {
+        n = cli_character(text + i, bytes - i);
+        if (n == 0)
+            return kvc_fail(error, KVC_INPUT, "--essays %s: byte %zu: is no UTF-8; it takes a text in UTF-8", path, i);
+    }
     bytes = squeeze(text, bytes);
     for (size_t i = 0; i < bytes; i++)
         count += text[i] == ' ';

@@ -139,7 +139,8 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     struct stat about;
     if (path[0] == '\0' || strcmp(path, "-") == 0)
         return cli_check_name(command, "out", path);
-    const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    const int file =
+        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK /* a pipe without a reader */, 0666);
     if (file < 0 || fstat(file, &about) != 0) {
         const int failure = errno;
         if (file >= 0)

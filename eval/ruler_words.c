@@ -60,8 +60,8 @@ enum kvc_status eval_make_cwe(struct eval_maker *maker, struct eval_sample *samp
     struct eval_text context = {0};
     struct word_list example = {NULL, false}, list = {NULL, false};
     uint64_t *random = &maker->random;
-    const uint32_t size = (uint32_t)maker->size;
-    bool fine = size <= eval_adjectives * eval_nouns && draw_words(big ? 40 : 20, random, &example) &&
+    const uint32_t size = (uint32_t)cli_min(maker->size, eval_adjectives * eval_nouns); /* no more pairs are there */
+    bool fine = draw_words(big ? 40 : 20, random, &example) &&
                 add_list(&example, big ? 40 : 20, big ? 10 : 3, big ? 3 : 1, random, &context);
 
     if (fine) {

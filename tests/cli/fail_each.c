@@ -82,7 +82,7 @@ static void take_files(struct bytes *to, const char *folder) {
 
 /* What a clock said is not compared. */
 static void drop_times(struct bytes *text) {
-    static const char name[] = "\"seconds\": ";
+    static const char name[] = "seconds\": ";
     const size_t length = sizeof name - 1;
     size_t kept = 0;
     for (size_t i = 0; i < text->count; i++) {

@@ -60,9 +60,9 @@ faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$w
 faults 150 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
 faults 100 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
 faults 150 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q --out "$into/needle"
-faults 60 eval fwe -m "$work/tiny.gguf" --template chatml --kv full --length 800 --samples 1 -q
-faults 40 eval niah_multiquery qa_2 -m "$work/tiny.gguf" --raw --kv full --length 1300 --samples 1 --question seen -q \
-    --essays "$work/text" --hotpotqa "$work/hotpotqa.json" --json
+faults 60 eval fwe -m "$work/tiny.gguf" --raw --kv full --length 512 --samples 1 -q --json
+faults 60 eval qa_2 -m "$work/tiny.gguf" --template chatml --kv full --length 512 --samples 1 --question seen -q --json \
+    --hotpotqa "$work/hotpotqa.json"
 faults 100 eval merge "$work/results.jsonl"
 faults 60 eval --list
 faults 60 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --gen 4 -q --out "$into/fidelity"

@@ -334,7 +334,8 @@ static void refused(reader_fn *reader, const char *text, const char *why) {
 }
 
 static void wrong_files_are_refused(void **state) {
-    static const char *const no_essays[] = {"", " \n\t ", "{\"text\": 5}", "{", "{\"text\": \"\"}"};
+    static const char *const no_essays[] = {"",       " \n\t ",      "{\"text\": 5}", "{", "{\"text\": \"\"}",
+                                            "a\xe9 b", "\xff\xfe\x41"};
     (void)state;
     refused(eval_squad_read, "", "no JSON");
     refused(eval_squad_read, "{\"data\": [", "line 1");

@@ -175,6 +175,8 @@ fails 4 'none/x.jsonl' eval vt -m "$model" --kv full --raw --length 2200 -q --ou
 fails 4 'cannot be written' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work"
 fails 2 'the name is empty' eval vt -m "$model" --kv full --raw --length 2200 -q --out ''
 fails 2 'standard output' eval vt -m "$model" --kv full --raw --length 2200 -q --out -
+mkfifo "$work/pipe"
+fails 4 'cannot be written' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/pipe"
 if [ -w /dev/full ]; then
     fails 4 'is no file' eval vt -m "$model" --kv full --raw --length 2200 -q --out /dev/full
 fi
@@ -185,6 +187,10 @@ fails 3 'none' eval qa_1 -m "$model" --raw --kv full --squad "$work/none"
 fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
 fails 3 'is no array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
 : >"$work/empty"
+printf 'caf\351 au lait' >"$work/latin1"
+fails 3 'byte 3: is no UTF-8' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/latin1"
+printf '\377\376{\000}\000' >"$work/utf16"
+fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/utf16"
 fails 3 'is empty' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/empty"
 fails 2 'has 1 questions' eval qa_1 -m "$model" --raw --kv full --squad "$work/squad.json" --samples 2
 # a length that one of several tasks is too long for is told before anything is computed
