@@ -222,6 +222,20 @@ static void samples_are_right(void **state) {
     }
 }
 
+/* The third of the frequent words stands out, whatever the size of the text. */
+static void frequencies_stand_apart(void **state) {
+    const struct eval_task *task = eval_task_find("fwe");
+    (void)state;
+    for (uint64_t size = task->least; size < 140; size++) {
+        struct eval_maker maker = {.task = task, .data = &data, .size = size, .length = 2000, .random = size};
+        struct eval_sample sample = {0};
+        struct kvc_error error;
+        FINE(task->make(&maker, &sample, &error));
+        check_fwe(&sample);
+        eval_sample_free(&sample);
+    }
+}
+
 /* Another seed, sample, task or length is another text. */
 static void samples_differ(void **state) {
     const struct eval_prompter prompter = prompter_of(NULL);
@@ -334,7 +348,7 @@ static void refused(reader_fn *reader, const char *text, const char *why) {
 }
 
 static void wrong_files_are_refused(void **state) {
-    static const char *const no_essays[] = {"",       " \n\t ",      "{\"text\": 5}", "{", "{\"text\": \"\"}",
+    static const char *const no_essays[] = {"",        " \n\t ",      "{\"text\": 5}", "{", "{\"text\": \"\"}",
                                             "a\xe9 b", "\xff\xfe\x41"};
     (void)state;
     refused(eval_squad_read, "", "no JSON");
@@ -370,9 +384,12 @@ static void wrong_files_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_are_right),    cmocka_unit_test(samples_differ),
-        cmocka_unit_test(the_question_follows), cmocka_unit_test(short_lengths_are_refused),
-        cmocka_unit_test(files_are_read),       cmocka_unit_test(wrong_files_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(samples_are_right),
+                                       cmocka_unit_test(frequencies_stand_apart),
+                                       cmocka_unit_test(samples_differ),
+                                       cmocka_unit_test(the_question_follows),
+                                       cmocka_unit_test(short_lengths_are_refused),
+                                       cmocka_unit_test(files_are_read),
+                                       cmocka_unit_test(wrong_files_are_refused)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
