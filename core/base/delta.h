@@ -15,8 +15,8 @@
  *   S[c, j] = fma(k[j], u, S[c, j])
  *   out[c] = dot32(S[c], q)
  *
- * The rows of S do not meet, so they may be computed anywhere; rows of a session never are out of order, and none is put
- * into a sum with another: chunks of a prompt, threads and batches change no bit. */
+ * The rows of S do not meet, so they may be computed anywhere; rows of a session never are out of order, and none is
+ * put into a sum with another: chunks of a prompt, threads and batches change no bit. */
 #ifndef KVC_CORE_BASE_DELTA_H
 #define KVC_CORE_BASE_DELTA_H
 

@@ -101,13 +101,15 @@ static void run_many(struct job *job) {
     const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
     const size_t panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
     job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
-    job->prepared_bytes = (job->tiles * job->kernels->prepared_words(&job->call) * 4 + 63) / 64 * 64;
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
-    job->call.prepared = kvc_cpu_scratch(job->cpu, 0, job->prepared_bytes + job->panel_bytes);
-    if (!job->call.prepared)
-        return;
-    job->parts = kvc_min_u64(wanted, job->tiles);
-    kvc_threads_run(job->cpu->threads, job->parts, prepare_task, job);
+    if (job->kernels->prepare) {
+        job->prepared_bytes = (job->tiles * job->kernels->prepared_words(&job->call) * 4 + 63) / 64 * 64;
+        job->call.prepared = kvc_cpu_scratch(job->cpu, 0, job->prepared_bytes + job->panel_bytes);
+        if (!job->call.prepared)
+            return;
+        job->parts = kvc_min_u64(wanted, job->tiles);
+        kvc_threads_run(job->cpu->threads, job->parts, prepare_task, job);
+    }
     job->parts = kvc_min_u64((wanted + panels - 1) / panels, job->tiles);
     kvc_threads_run(job->cpu->threads, panels * job->parts, panel_task, job);
 }

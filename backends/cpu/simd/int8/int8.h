@@ -34,9 +34,10 @@ struct kvc_int8_kernels {
     size_t tile_outputs; /* of a panel */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last); /* rows */
     void (*few_rows)(const struct kvc_int8_call *call, size_t first, size_t last);     /* outputs */
-    size_t (*prepared_words)(const struct kvc_int8_call *call);                        /* of a tile of rows */
-    void (*prepare)(const struct kvc_int8_call *call, size_t first, size_t last);      /* tiles */
-    size_t (*panel_bytes)(const struct kvc_int8_call *call);                           /* of one thread's scratch */
+    /* NULL where nothing is made of rows; otherwise the words of a tile of rows, and what fills some tiles. */
+    size_t (*prepared_words)(const struct kvc_int8_call *call);
+    void (*prepare)(const struct kvc_int8_call *call, size_t first, size_t last);
+    size_t (*panel_bytes)(const struct kvc_int8_call *call); /* of one thread's scratch */
     /* A panel times rows first .. last - 1. */
     void (*panel)(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch);
 };
