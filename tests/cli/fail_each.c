@@ -135,6 +135,7 @@ static struct outcome run(const char *shim, const char *folder, uint64_t fail_at
     add(&outcome.err, "", 0);
     add(&outcome.files, "", 0);
     take_files(&outcome.files, folder);
+    drop_times(&outcome.out);
     drop_times(&outcome.files);
     fclose(out);
     fclose(err);
