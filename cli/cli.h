@@ -398,6 +398,8 @@ extern const struct cli_command cli_commands[]; /* ends with name NULL */
 const struct cli_command *cli_find_command(const char *name);
 /* The tasks of `kvcull eval`, named "eval needle" and so on; ends with name NULL. The folder eval/ has them. */
 extern const struct cli_command cli_eval_tasks[];
+/* Standard tasks, named by the words of argv. */
+int cli_eval_standard(const struct cli_command *command, int argc, char **argv);
 
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_chat(const struct cli_command *command, int argc, char **argv);

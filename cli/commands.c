@@ -32,9 +32,28 @@ const struct cli_command cli_commands[] = {
      "kvcull chat -m model.gguf --kv morphkv:budget=2048\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},
-    {"eval", "TASK -m MODEL --kv SPEC [--kv SPEC...] [options]", "tests how well policies keep what matters",
-     "Runs a task with every policy given and prints a table that compares them.",
-     "kvcull eval needle -m model.gguf --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n", kvc_cli_eval},
+    {"eval", "TASK... -m MODEL --kv SPEC [--kv SPEC...] [options]", "tests how well policies keep what matters",
+     "Runs standard tasks with every policy given and prints tables that compare them. ruler stands for the thirteen "
+     "tasks of RULER; those that need a file of yours are left out without it, with a line that says so. Other tasks "
+     "have options of their own.\n\n"
+     "Samples are made from the seed and the number of the sample, of as many tokens of the model at hand as --length "
+     "asks for, the answer's included; all policies get the same ones. Answers are greedy, in the model's chat "
+     "template, until the end of the turn or the task's length.\n\n"
+     "Methods that choose by the prompt's last queries do far better where these are the question. So every sample is "
+     "asked twice: seen, with the question in the prompt that is compressed, and unseen, where the text is compressed "
+     "first and the question comes as the next turn. Both prompts are the same tokens.\n\n"
+     "The tables show the mean score of the samples, seen and unseen, each with its confidence interval (Wilson's, of "
+     "95 %), the number of samples, the bytes of cache and state held after the prompt, the bytes of cache read per "
+     "generated token, the time to the first token and the time of each further one.\n\n"
+     "--out appends every answer to a file, a line of JSON each. After an end of any kind --resume goes on with it: a "
+     "torn last line is dropped, and what is there is not computed again. --shard lets several processes, each with a "
+     "file of its own, share the samples; `kvcull eval merge` prints the tables of all files.",
+     "kvcull eval ruler -m model.gguf --kv full --kv snapkv:budget=512 --length 8192 --out results.jsonl\n"
+     "kvcull eval niah_single_2 qa_1 -m model.gguf --kv full --essays essays.txt --squad dev-v2.0.json\n"
+     "kvcull eval vt -m model.gguf --kv h2o:budget=10% --shard 3/8 --out vt-3.jsonl --resume\n"
+     "kvcull eval merge vt-*.jsonl\n"
+     "kvcull eval needle -m model.gguf --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n",
+     kvc_cli_eval},
     {"bench", "(-m MODEL | --shape NAME [--type TYPE]) [--kv SPEC...] [--prompt N,..] [--gen N] [--batch B,..]",
      "measures speed and memory",
      "Measures prefill and decode with every policy given; the policies' measurements are interleaved, so that each "

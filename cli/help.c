@@ -286,6 +286,9 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
     if (command->name[0] == '\0')
         printf(".Xr kvcull-info 1 ,\n.Xr kvcull-run 1 ,\n.Xr kvcull-methods 7\n");
     else
-        printf(".Xr kvcull 1 ,\n%s.Xr kvcull-methods 7\n",
-               strcmp(command->name, "eval") ? "" : ".Xr kvcull-eval-fidelity 1 ,\n.Xr kvcull-eval-needle 1 ,\n");
+        printf(".Xr kvcull 1 ,\n");
+    for (const struct cli_command *task = cli_eval_tasks; task->name && strcmp(command->name, "eval") == 0; task++)
+        printf(".Xr kvcull-eval-%s 1 ,\n", task->name + strlen("eval "));
+    if (command->name[0] != '\0')
+        printf(".Xr kvcull-methods 7\n");
 }

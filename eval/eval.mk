@@ -1,7 +1,37 @@
 # eval.mk - eval/: the tasks of `kvcull eval`, part of the program; and the bundled model.
 
-libkvcli_la_SOURCES += eval/eval.h eval/tasks.c eval/needle.c eval/needle.h eval/needle_results.c \
-	eval/needle_text.c eval/needle_text.h eval/fidelity.c eval/write.c
+libkvcli_la_SOURCES += \
+	eval/answer.c \
+	eval/answer.h \
+	eval/choose.c \
+	eval/essays.c \
+	eval/eval.h \
+	eval/fidelity.c \
+	eval/merge.c \
+	eval/needle.c \
+	eval/needle.h \
+	eval/needle_results.c \
+	eval/needle_text.c \
+	eval/needle_text.h \
+	eval/prompt.c \
+	eval/prompt.h \
+	eval/questions.c \
+	eval/results.c \
+	eval/results.h \
+	eval/ruler_niah.c \
+	eval/ruler_qa.c \
+	eval/ruler_vt.c \
+	eval/ruler_words.c \
+	eval/samples.c \
+	eval/score.c \
+	eval/standard.c \
+	eval/standard.h \
+	eval/tables.c \
+	eval/task.h \
+	eval/tasks.c \
+	eval/text.c \
+	eval/words.c \
+	eval/write.c
 
 demodir = $(pkgdatadir)/demo
 dist_demo_DATA = data/demo/config.json data/demo/model.safetensors data/demo/tokenizer.json \

@@ -8,4 +8,4 @@ examples_sessions_LDADD = libkvcull.la
 examples_policy_SOURCES = examples/policy.c
 examples_policy_LDADD = libkvcull.la -lm
 SHELL_TESTS += examples/check.sh
-EXTRA_DIST += examples/check.sh
+EXTRA_DIST += examples/check.sh examples/eval_array.sh

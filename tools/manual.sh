@@ -15,7 +15,7 @@ listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\) .*/\1/p"; }
 for command in $("$program" --help | listed Commands); do
     "$program" "$command" --manual >"$folder/docs/man/kvcull-$command.1"
 done
-for task in $("$program" eval --help | listed Tasks); do
+for task in $("$program" eval --help | listed "With options of their own"); do
     "$program" eval "$task" --manual >"$folder/docs/man/kvcull-eval-$task.1"
 done
 "$program" info methods --man >"$folder/docs/man/kvcull-methods.7"

@@ -31,6 +31,10 @@ kv mkmodel --shape tiny --type q8_0 --seed 7 -o "$work/tiny.gguf" -q || exit 1
 "$build/tests/cli/make_dump" "$work/dump.safetensors" 2 20 4 2 8 || exit 1
 for i in 1 2 3 4 5; do printf '%s ' "$words"; done >"$work/text"
 
+echo '[{"question": "Who?", "answer": "Ann", "context": [["Ann", ["Ann is 9."]], ["Bob", ["Bob is 8."]]]}]' >"$work/hotpotqa.json"
+kv eval cwe fwe -m "$work/tiny.gguf" --raw --kv full --kv streaming:budget=64 --length 2400 --samples 1 -q \
+    --out "$work/results.jsonl" >"$work/out" 2>&1 || exit 1
+
 faults 100 info methods
 faults 60 info methods snapkv
 faults 100 info methods --json
@@ -56,6 +60,11 @@ faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$w
 faults 150 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
 faults 100 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
 faults 150 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q --out "$into/needle"
+faults 60 eval fwe -m "$work/tiny.gguf" --raw --kv full --length 512 --samples 1 -q --json
+faults 60 eval qa_2 -m "$work/tiny.gguf" --template chatml --kv full --length 512 --samples 1 --question seen -q --json \
+    --hotpotqa "$work/hotpotqa.json"
+faults 100 eval merge "$work/results.jsonl"
+faults 60 eval --list
 faults 60 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --gen 4 -q --out "$into/fidelity"
 
 # A run with each method that the program lists, with a budget, and a value for each option that has none.

@@ -1,0 +1,39 @@
+/* merge.c - `kvcull eval merge`: the tables of results from several files. */
+#include "eval/eval.h"
+#include "eval/results.h"
+
+static int merge(const struct cli_command *command, const struct cli_common *common, const struct cli_words *paths) {
+    struct eval_results results;
+    int status = eval_results_start(command, &results);
+    for (size_t i = 0; i < paths->count && status == KVC_OK; i++) {
+        status = eval_results_read(&results, paths->items[i]);
+        if (status == KVC_OK && results.dropped > 0 && !common->quiet)
+            cli_warn(command, "%s: the last line has no end and is left out", paths->items[i]);
+    }
+    if (status == KVC_OK && results.twice > 0 && !common->quiet)
+        cli_warn(command, "%zu results are there more than once, and count once", results.twice);
+    if (status == KVC_OK && json_array_size(results.records) == 0)
+        status = cli_error(command, KVC_INPUT, "%s: %s no results; `kvcull eval TASK... --out FILE` writes them",
+                           paths->items[0], paths->count > 1 ? "as the other files: has" : "has");
+    if (status == KVC_OK)
+        status =
+            common->json ? cli_json_print(command, eval_tables_json(&results), stdout) : eval_tables_print(&results);
+    eval_results_close(&results);
+    return status;
+}
+
+int eval_merge(const struct cli_command *command, int argc, char **argv) {
+    struct cli_common common;
+    struct cli_words paths = {NULL, 0};
+    cli_common_defaults(&common);
+    const struct cli_option options[] = {CLI_OUTPUT_OPTIONS(&common), {CLI_END, 0, NULL, NULL, NULL, NULL, 0, 0, NULL}};
+    int status = cli_parse(command, options, argc, argv, &paths);
+    if (status == CLI_GO) {
+        status = paths.count > 0 ? merge(command, &common, &paths)
+                                 : cli_error(command, KVC_USAGE, "no file; give those that --out wrote");
+        if (status == KVC_OK)
+            status = cli_flush(command);
+    }
+    cli_words_free(&paths);
+    return status;
+}

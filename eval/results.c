@@ -1,0 +1,205 @@
+/* results.c - results of samples as lines of JSON: checked when they are read, appended one by one. */
+#include "eval/results.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The fields of a record. What is a key tells it from all others. */
+static const struct field {
+    const char *name;
+    json_type type; /* JSON_REAL: any number from 0 to 1; integers are not negative */
+    bool key;
+} fields[] = {{"model", JSON_STRING, true},        {"weights", JSON_STRING, true},
+              {"arithmetic", JSON_STRING, true},   {"cache_type", JSON_STRING, true},
+              {"prompt", JSON_STRING, true},       {"data", JSON_STRING, true},
+              {"task", JSON_STRING, true},         {"length", JSON_INTEGER, true},
+              {"seed", JSON_INTEGER, true},        {"sample", JSON_INTEGER, true},
+              {"kv", JSON_STRING, true},           {"question", JSON_STRING, true},
+              {"prompt_hash", JSON_STRING, false}, {"prompt_tokens", JSON_INTEGER, false},
+              {"answer", JSON_STRING, false},      {"answer_tokens", JSON_INTEGER, false},
+              {"score", JSON_REAL, false},         {"entries", JSON_INTEGER, false},
+              {"held_bytes", JSON_INTEGER, false}, {"peak_bytes", JSON_INTEGER, false},
+              {"read_bytes", JSON_INTEGER, false}, {"steps", JSON_INTEGER, false},
+              {"prompt_us", JSON_INTEGER, false},  {"answer_us", JSON_INTEGER, false}};
+#define FIELDS (sizeof fields / sizeof *fields)
+
+/* The name of the first field that is missing or wrong; NULL: none. */
+static const char *wrong_field(const json_t *record) {
+    for (size_t i = 0; i < FIELDS; i++) {
+        const json_t *value = json_object_get(record, fields[i].name);
+        const double number = json_number_value(value);
+        bool right = value && json_typeof(value) == fields[i].type;
+        if (fields[i].type == JSON_REAL)
+            right = json_is_number(value) && number >= 0 && number <= 1;
+        else if (fields[i].type == JSON_INTEGER)
+            right = right && json_integer_value(value) >= 0;
+        if (!right)
+            return fields[i].name;
+    }
+    const char *question = json_string_value(json_object_get(record, "question"));
+    return strcmp(question, "seen") && strcmp(question, "unseen") ? "question" : NULL;
+}
+
+/* The key fields in one text, malloc'ed; NULL: no memory. Control characters are in none of the values' JSON. */
+static char *key_of(const json_t *record) {
+    struct eval_text key = {0};
+    for (size_t i = 0; i < FIELDS; i++) {
+        const json_t *value = json_object_get(record, fields[i].name);
+        if (!fields[i].key)
+            continue;
+        if (json_is_string(value))
+            eval_add(&key, "%zu:%s ", json_string_length(value), json_string_value(value));
+        else
+            eval_add(&key, "%lld ", (long long)json_integer_value(value));
+    }
+    return eval_text_take(&key);
+}
+
+int eval_results_start(const struct cli_command *command, struct eval_results *results) {
+    *results = (struct eval_results){
+        .command = command, .records = json_array(), .index = json_object(), .path = "", .file = -1};
+    return results->records && results->index ? KVC_OK : cli_no_memory(command);
+}
+
+void eval_results_close(struct eval_results *results) {
+    if (results->file >= 0 && results->path)
+        close(results->file);
+    json_decref(results->records);
+    json_decref(results->index);
+    *results = (struct eval_results){.file = -1};
+}
+
+/* Keeps a record unless it is there already. where: its file and line, for a message. */
+static int keep(struct eval_results *results, json_t *record, const char *path, size_t line) {
+    const struct cli_command *command = results->command;
+    char *key = key_of(record);
+    int status = KVC_OK;
+    if (!key)
+        return cli_no_memory(command);
+    const json_t *place = json_object_get(results->index, key);
+    if (place) {
+        const json_t *other = json_array_get(results->records, (size_t)json_integer_value(place));
+        results->twice++;
+        if (!json_equal(json_object_get(other, "answer"), json_object_get(record, "answer")) ||
+            json_number_value(json_object_get(other, "score")) != json_number_value(json_object_get(record, "score")))
+            status =
+                cli_error(command, KVC_INPUT, "%s: line %zu: the same sample is there with another answer", path, line);
+    } else if (json_object_set_new(results->index, key, json_integer((json_int_t)json_array_size(results->records))) ||
+               json_array_append(results->records, record)) {
+        status = cli_no_memory(command);
+    }
+    free(key);
+    return status;
+}
+
+static int read_line(struct eval_results *results, const char *path, size_t line, const char *text, size_t bytes) {
+    json_error_t where;
+    json_t *record = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
+    const char *wrong = json_is_object(record) ? wrong_field(record) : "a JSON object";
+    int status;
+    if (!record && cli_json_lost())
+        status = cli_no_memory(results->command);
+    else if (wrong)
+        status =
+            cli_error(results->command, KVC_INPUT,
+                      "%s: line %zu: is no result of `kvcull eval --out`: no %s, or a wrong one", path, line, wrong);
+    else
+        status = keep(results, record, path, line);
+    json_decref(record);
+    return status;
+}
+
+int eval_results_read(struct eval_results *results, const char *path) {
+    char *text;
+    size_t bytes, line = 1, start = 0;
+    int status = cli_read_file(results->command, path, &text, &bytes);
+    results->dropped = 0;
+    for (size_t i = 0; i < bytes && status == KVC_OK; i++) {
+        if (text[i] != '\n')
+            continue;
+        if (i > start)
+            status = read_line(results, path, line, text + start, i - start);
+        start = i + 1;
+        line++;
+    }
+    if (status == KVC_OK)
+        results->dropped = bytes - start;
+    free(text);
+    return status;
+}
+
+int eval_results_append_to(struct eval_results *results, const char *path, bool resume) {
+    const struct cli_command *command = results->command;
+    struct stat about;
+    if (path[0] == '\0' || strcmp(path, "-") == 0)
+        return cli_check_name(command, "out", path);
+    const int file =
+        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK /* a pipe without a reader */, 0666);
+    if (file < 0 || fstat(file, &about) != 0) {
+        const int failure = errno;
+        if (file >= 0)
+            close(file);
+        return cli_error(command, KVC_RESOURCE, "--out %s: cannot be written: %s", path, strerror(failure));
+    }
+    results->file = file;
+    results->path = path;
+    if (!S_ISREG(about.st_mode))
+        return cli_error(command, KVC_RESOURCE, "--out %s: is no file", path);
+    if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return cli_error(command, KVC_RESOURCE, "--out %s: another process is writing it; give each its own file",
+                         path);
+    if (about.st_size > 0 && !resume)
+        return cli_error(command, KVC_USAGE, "--out %s: is there already; --resume goes on with it", path);
+    int status = about.st_size > 0 ? eval_results_read(results, path) : KVC_OK;
+    if (status == KVC_OK && results->dropped > 0 && ftruncate(file, about.st_size - (off_t)results->dropped) != 0)
+        status = cli_error(command, KVC_RESOURCE, "--out %s: cannot be written: %s", path, strerror(errno));
+    return status;
+}
+
+bool eval_results_has(const struct eval_results *results, const json_t *record) {
+    char *key = key_of(record);
+    const bool there = key && json_object_get(results->index, key);
+    free(key);
+    return there;
+}
+
+static bool write_all(int file, const char *bytes, size_t count) {
+    while (count > 0) {
+        const ssize_t n = write(file, bytes, count);
+        if (n < 0 && errno != EINTR)
+            return false;
+        bytes += n > 0 ? n : 0;
+        count -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+int eval_results_add(struct eval_results *results, json_t *record) {
+    int status = cli_json_lost() || !record ? cli_no_memory(results->command) : KVC_OK;
+    char *line = NULL, *text = NULL;
+    if (status == KVC_OK && results->file >= 0) {
+        struct eval_text whole = {0};
+        text = json_dumps(record, JSON_COMPACT);
+        if (text)
+            eval_add(&whole, "%s\n", text);
+        line = text ? eval_text_take(&whole) : NULL;
+        if (!line)
+            status = cli_no_memory(results->command);
+        else if (!write_all(results->file, line, strlen(line)))
+            status = cli_error(results->command, KVC_RESOURCE,
+                               "--out %s: cannot be written: %s; --resume goes on from there", results->path,
+                               strerror(errno));
+    }
+    if (status == KVC_OK)
+        status = keep(results, record, results->path, json_array_size(results->records) + 1);
+    free(line);
+    free(text);
+    json_decref(record);
+    return status;
+}

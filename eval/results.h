@@ -1,0 +1,32 @@
+/* results.h - a result of every sample: lines of JSON in a file that only grows, and tables made of them. */
+#ifndef KVC_EVAL_RESULTS_H
+#define KVC_EVAL_RESULTS_H
+
+#include "eval/task.h"
+
+struct eval_results {
+    const struct cli_command *command;
+    json_t *records; /* an array of objects, each with all the fields */
+    json_t *index;   /* an object: the key of each record, and its place among them */
+    const char *path;
+    int file;       /* what new ones are appended to; -1: nothing */
+    size_t dropped; /* bytes of a torn last line */
+    size_t twice;   /* records that were there already, and equal */
+};
+/* In front of the others. */
+int eval_results_start(const struct cli_command *command, struct eval_results *results);
+void eval_results_close(struct eval_results *results);
+/* Adds the records of a file. A last line without an end is left out. */
+int eval_results_read(struct eval_results *results, const char *path);
+/* Appends to a new file, or (resume) to what is there, whose records are read first. No other process may write it. */
+int eval_results_append_to(struct eval_results *results, const char *path, bool resume);
+/* Whether there is a record with the key fields of this one. */
+bool eval_results_has(const struct eval_results *results, const json_t *record);
+/* Takes the reference; writes the line at once. */
+int eval_results_add(struct eval_results *results, json_t *record);
+
+/* Tables of all records: for every model and its settings, for every task and length. */
+int eval_tables_print(const struct eval_results *results);
+json_t *eval_tables_json(const struct eval_results *results);
+
+#endif

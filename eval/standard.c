@@ -1,0 +1,208 @@
+/* standard.c - `kvcull eval TASK...`: standard tasks, every policy, every sample's result in a file. */
+#include "eval/eval.h"
+#include "eval/standard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int run_tasks(struct eval_run *run, const struct cli_words *names) {
+    struct kvc_error error;
+    int status = eval_choose_tasks(run, names);
+    if (status == KVC_OK)
+        status = eval_choose_shard(run);
+    if (status == KVC_OK && run->specs.count == 0)
+        status = cli_error(run->command, KVC_USAGE, "no policy is given: --kv full --kv snapkv:budget=128, say");
+    if (status == KVC_OK && run->resume && !run->out)
+        status = cli_error(run->command, KVC_USAGE, "--resume goes with --out FILE");
+    if (status == KVC_OK && run->raw && (run->template_name || run->variables || run->date))
+        status = cli_error(run->command, KVC_USAGE,
+                           "--raw asks without a chat template; --template, --template-vars and "
+                           "--date go with one");
+    for (size_t i = 0; i < run->lengths.count && status == KVC_OK; i++) {
+        if (run->common.context > 0 && run->lengths.items[i] > (uint64_t)run->common.context)
+            status = cli_error(run->command, KVC_USAGE, "--length %llu: is more than --ctx %lld",
+                               (unsigned long long)run->lengths.items[i], (long long)run->common.context);
+    }
+    if (status == KVC_OK)
+        status = eval_read_files(run);
+    if (status == KVC_OK)
+        status = cli_open_model(run->command, &run->common, run->model_path, &run->specs, &run->engine, &run->model);
+    if (status != KVC_OK)
+        return status;
+    kvc_chat_defaults(&run->prompter.chat);
+    run->prompter.model = run->model;
+    run->prompter.raw = run->raw;
+    run->prompter.chat.template_name =
+        run->template_name && strcmp(run->template_name, "model") == 0 ? NULL : run->template_name;
+    run->prompter.chat.variables = run->variables;
+    run->prompter.chat.date = run->date;
+    if (eval_prompter_open(&run->prompter, &error) != KVC_OK)
+        return cli_report(run->command, &error);
+    run->logits = malloc(kvc_model_info(run->model)->vocab * sizeof *run->logits);
+    if (!run->logits)
+        return cli_no_memory(run->command);
+    status = eval_results_start(run->command, &run->results);
+    if (status == KVC_OK && run->out)
+        status = eval_results_append_to(&run->results, run->out, run->resume);
+    return status == KVC_OK ? eval_run_samples(run) : status;
+}
+
+/* What was computed is shown, and stays in the file. */
+static int show(const struct eval_run *run) {
+    if (json_array_size(run->results.records) == 0) {
+        cli_warn(run->command, "--shard %s: has no samples", run->shard ? run->shard : "1/1");
+        return KVC_OK;
+    }
+    const int status = run->common.json ? cli_json_print(run->command, eval_tables_json(&run->results), stdout)
+                                        : eval_tables_print(&run->results);
+    return status == KVC_OK ? cli_flush(run->command) : status;
+}
+
+static int list(const struct cli_command *command, const struct cli_common *common) {
+    struct cli_table *table = cli_table_open("<task|answer|<needs|<");
+    json_t *tasks = json_array(), *root = json_object();
+    for (const struct eval_task *task = eval_tasks; task->name; task++) {
+        const char *needs = task->file >= 0 ? eval_file_options[task->file] : "";
+        json_t *one = json_object();
+        cli_cell(table, "%s", task->name);
+        if (task->way)
+            cli_cell(table, "%s", "");
+        else
+            cli_cell(table, "%u", (unsigned)task->answer);
+        cli_cell(table, "%s%s", task->file >= 0 ? "--" : "", needs);
+        cli_cell(table, "%s%s%s%s", task->summary, task->way ? " (`" : "", task->way ? task->way : "",
+                 task->way ? "`)" : "");
+        cli_json_set(one, "name", json_string(task->name));
+        cli_json_set(one, "summary", json_string(task->summary));
+        cli_json_set(one, "answer_tokens", json_integer(task->answer));
+        cli_json_set(one, "needs", json_string(needs));
+        json_array_append_new(tasks, one);
+    }
+    cli_json_set(root, "tasks", tasks);
+    int status = KVC_OK;
+    if (common->json)
+        status = cli_json_print(command, root, stdout);
+    else
+        status = cli_table_print(command, table, stdout);
+    if (!common->json)
+        json_decref(root);
+    cli_table_free(table);
+    return status == KVC_OK ? cli_flush(command) : status;
+}
+
+static const char own_prefix[] = "eval "; /* of names in cli_eval_tasks */
+
+static int help(const struct cli_command *command, const struct cli_option *options) {
+    cli_help(command, options);
+    printf("\nTasks:\n");
+    for (const struct eval_task *task = eval_tasks; task->name; task++) {
+        if (!task->way)
+            printf("  %-17s%s\n", task->name, task->summary);
+    }
+    printf("\nWith options of their own:\n");
+    for (const struct cli_command *own = cli_eval_tasks; own->name; own++)
+        printf("  %-17s%s\n", own->name + strlen(own_prefix), own->summary);
+    printf("\n`kvcull eval NAME --help` shows these.\n");
+    return cli_flush(command);
+}
+
+/* The manual's page has the tasks, too, a paragraph each. */
+static int manual(const struct cli_command *command, const struct cli_option *options) {
+    struct eval_text text = {0};
+    struct cli_command page = *command;
+    eval_add(&text, "%s", command->description);
+    for (const struct eval_task *task = eval_tasks; task->name; task++) {
+        eval_add(&text, "\n\n%s: %s", task->name, task->summary);
+        if (task->way)
+            eval_add(&text, "; it has options of its own: `%s`.", task->way);
+        else if (task->file >= 0)
+            eval_add(&text, "; answers of %u tokens at most; it needs --%s.", (unsigned)task->answer,
+                     eval_file_options[task->file]);
+        else
+            eval_add(&text, "; answers of %u tokens at most.", (unsigned)task->answer);
+    }
+    char *description = eval_text_take(&text);
+    if (!description)
+        return cli_no_memory(command);
+    page.description = description;
+    cli_manual(&page, options);
+    free(description);
+    return cli_flush(command);
+}
+
+/* Whether one of the words is this option. */
+static bool asks_for(int argc, char **argv, const char *option) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+        if (strcmp(argv[i], option) == 0)
+            return true;
+    }
+    return false;
+}
+
+int cli_eval_standard(const struct cli_command *command, int argc, char **argv) {
+    struct eval_run run = {.command = command,
+                           .question = "both",
+                           .samples = 20,
+                           .seed = 1,
+                           .results = {.file = -1},
+                           .lengths = {.items = {4096}, .count = 1}};
+    struct cli_words names = {NULL, 0};
+    cli_common_defaults(&run.common);
+    const struct cli_option options[] = {
+        {CLI_FLAG, 0, "list", NULL, "list the tasks, with what they need", &run.list, 0, 0, NULL},
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &run.model_path, 0, 0, NULL},
+        {CLI_TEXTS, 0, "kv", "SPEC", "a policy; may be given several times", &run.specs, 0, 0, NULL},
+        {CLI_COUNTS, 0, "length", "N,..", "tokens of prompt and answer at most", &run.lengths, 64, 16777216, NULL},
+        {CLI_INT, 0, "samples", "N", "samples of each task and length", &run.samples, 1, 1000000, NULL},
+        {CLI_INT, 0, "seed", "S", "of the samples; the same seed makes the same ones", &run.seed, 0, 1000000000, NULL},
+        {CLI_CHOICE, 0, "question", "WHEN",
+         "seen: the question is in the prompt that is compressed. unseen: the text is compressed first, and the "
+         "question is the next turn",
+         &run.question, 0, 0, "both|seen|unseen"},
+        {CLI_TEXT, 0, "essays", "FILE", "the text for tasks in essays: plain, or RULER's JSON", &run.files[EVAL_ESSAYS],
+         0, 0, NULL},
+        {CLI_TEXT, 0, "squad", "FILE", "questions and documents, SQuAD's JSON", &run.files[EVAL_SQUAD], 0, 0, NULL},
+        {CLI_TEXT, 0, "hotpotqa", "FILE", "questions and documents, HotpotQA's JSON", &run.files[EVAL_HOTPOTQA], 0, 0,
+         NULL},
+        {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
+         1000000, NULL},
+        {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &run.raw, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME", "another chat template than the model's; `kvcull info templates` lists them",
+         &run.template_name, 0, 0, NULL},
+        {CLI_TEXT, 0, "template-vars", "JSON", "variables for the template: '{\"enable_thinking\": false}'",
+         &run.variables, 0, 0, NULL},
+        {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &run.date, 0, 0, NULL},
+        {CLI_GROUP, 0, "Results", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_TEXT, 0, "out", "FILE", "append every answer to it, a line of JSON each", &run.out, 0, 0, NULL},
+        {CLI_FLAG, 0, "resume", NULL, "go on with the file of --out: what it has is not computed again", &run.resume, 0,
+         0, NULL},
+        {CLI_TEXT, 0, "shard", "I/N", "only the I-th of N shares of the samples", &run.shard, 0, 0, NULL},
+        CLI_ENGINE_OPTIONS(&run.common),
+        CLI_SESSION_OPTIONS(&run.common),
+        CLI_OUTPUT_OPTIONS(&run.common),
+        {CLI_END, 0, NULL, NULL, NULL, NULL, 0, 0, NULL}};
+    int status;
+    if (asks_for(argc, argv, "--help") || asks_for(argc, argv, "-h"))
+        status = help(command, options);
+    else if (asks_for(argc, argv, "--manual"))
+        status = manual(command, options);
+    else
+        status = cli_parse(command, options, argc, argv, &names);
+    if (status == CLI_GO && run.list) {
+        status = list(command, &run.common);
+    } else if (status == CLI_GO) {
+        status = run_tasks(&run, &names);
+        if (status == KVC_OK)
+            status = show(&run);
+    }
+    free(run.tasks);
+    free(run.logits);
+    eval_results_close(&run.results);
+    eval_data_free(&run.data);
+    kvc_model_close(run.model);
+    kvc_engine_close(run.engine);
+    cli_words_free(&names);
+    cli_texts_free(&run.specs);
+    return status;
+}

@@ -1,0 +1,296 @@
+/* tables.c - tables of results: for each model with its settings, and each task and length, a row for every policy. */
+#include "eval/results.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Records of one group are of one model, in one arithmetic, cache type and template. */
+static const char *const group_fields[] = {"model", "weights", "arithmetic", "cache_type", "prompt"};
+#define GROUP_FIELDS (sizeof group_fields / sizeof *group_fields)
+static const char *const sides[] = {"seen", "unseen"};
+
+struct side {
+    double score;
+    uint64_t count;
+};
+struct cell {
+    const json_t *record;   /* the first: its group, task, length and policy are the cell's */
+    size_t group, task, kv; /* in which order they come */
+    uint64_t length;
+    struct side sides[2];
+    double entries, held, read, steps, prompt_us, answer_us; /* sums over all */
+    uint64_t count;
+};
+struct cells {
+    struct cell *items;
+    size_t count, capacity;
+    json_t *numbers; /* of cells, groups and policies by their texts */
+    size_t groups, policies;
+    bool lost;
+};
+
+static const char *text_of(const json_t *record, const char *name) {
+    return json_string_value(json_object_get(record, name));
+}
+static double number_of(const json_t *record, const char *name) {
+    return json_number_value(json_object_get(record, name));
+}
+
+/* The number of this text, a new one where there was none. */
+static size_t number_for(struct cells *cells, const char *kind, const char *text, size_t next) {
+    struct eval_text whole = {0};
+    eval_add(&whole, "%s %s", kind, text);
+    char *key = eval_text_take(&whole);
+    const json_t *known = key ? json_object_get(cells->numbers, key) : NULL;
+    if (known)
+        next = (size_t)json_integer_value(known);
+    else if (!key || json_object_set_new(cells->numbers, key, json_integer((json_int_t)next)))
+        cells->lost = true;
+    free(key);
+    return next;
+}
+
+static size_t task_number(const char *name) {
+    size_t i = 0;
+    while (eval_tasks[i].name && strcmp(eval_tasks[i].name, name))
+        i++;
+    return i;
+}
+
+static struct cell *cell_of(struct cells *cells, const json_t *record) {
+    struct eval_text group = {0}, whole = {0};
+    for (size_t i = 0; i < GROUP_FIELDS; i++)
+        eval_add(&group, "%s\n", text_of(record, group_fields[i]));
+    char *group_text = eval_text_take(&group);
+    eval_add(&whole, "%s%s\n%.0f\n%s", group_text ? group_text : "", text_of(record, "task"),
+             number_of(record, "length"), text_of(record, "kv"));
+    char *text = eval_text_take(&whole);
+    struct cell *cell = NULL;
+    if (group_text && text) {
+        const size_t groups = number_for(cells, "group", group_text, cells->groups);
+        const size_t policies = number_for(cells, "kv", text_of(record, "kv"), cells->policies);
+        const size_t place = number_for(cells, "cell", text, cells->count);
+        if (place == cells->capacity && !cells->lost) {
+            const size_t capacity = cli_max(64, 2 * cells->capacity);
+            struct cell *more = realloc(cells->items, capacity * sizeof *more);
+            cells->lost = !more;
+            cells->items = more ? more : cells->items;
+            cells->capacity = more ? capacity : cells->capacity;
+        }
+        if (place == cells->count && !cells->lost)
+            cells->items[cells->count++] = (struct cell){.record = record,
+                                                         .group = groups,
+                                                         .task = task_number(text_of(record, "task")),
+                                                         .kv = policies,
+                                                         .length = (uint64_t)number_of(record, "length")};
+        cells->groups = cli_max(cells->groups, groups + 1);
+        cells->policies = cli_max(cells->policies, policies + 1);
+        cell = cells->lost ? NULL : &cells->items[place];
+    }
+    free(group_text);
+    free(text);
+    return cell;
+}
+
+static int in_order(const void *a, const void *b) {
+    const struct cell *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->length != y->length)
+        return x->length < y->length ? -1 : 1;
+    if (x->task != y->task)
+        return x->task < y->task ? -1 : 1;
+    const int names = strcmp(text_of(x->record, "task"), text_of(y->record, "task")); /* unknown ones */
+    return names ? names : (x->kv > y->kv) - (x->kv < y->kv);
+}
+
+static void add_up(struct cell *cell, const json_t *record) {
+    struct side *side = &cell->sides[strcmp(text_of(record, "question"), "unseen") == 0];
+    side->score += number_of(record, "score");
+    side->count++;
+    cell->count++;
+    cell->entries += number_of(record, "entries");
+    cell->held += number_of(record, "held_bytes");
+    cell->read += number_of(record, "read_bytes");
+    cell->steps += number_of(record, "steps");
+    cell->prompt_us += number_of(record, "prompt_us");
+    cell->answer_us += number_of(record, "answer_us");
+}
+
+/* Adds a cell to a sum over tasks. */
+static void add_cell(struct cell *sum, const struct cell *cell) {
+    for (size_t s = 0; s < 2; s++) {
+        sum->sides[s].score += cell->sides[s].score;
+        sum->sides[s].count += cell->sides[s].count;
+    }
+    sum->count += cell->count;
+    sum->entries += cell->entries;
+    sum->held += cell->held;
+    sum->read += cell->read;
+    sum->steps += cell->steps;
+    sum->prompt_us += cell->prompt_us;
+    sum->answer_us += cell->answer_us;
+}
+
+static bool collect(const struct eval_results *results, struct cells *cells) {
+    json_t *record;
+    size_t i;
+    *cells = (struct cells){.numbers = json_object()};
+    cells->lost = !cells->numbers;
+    json_array_foreach(results->records, i, record) {
+        struct cell *cell = cells->lost ? NULL : cell_of(cells, record);
+        if (cell)
+            add_up(cell, record);
+        cells->lost = cells->lost || !cell;
+    }
+    if (cells->count > 0)
+        qsort(cells->items, cells->count, sizeof *cells->items, in_order);
+    json_decref(cells->numbers);
+    cells->numbers = NULL;
+    return !cells->lost;
+}
+
+static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+/* ---- as text ---- */
+
+static struct cli_table *open_table(void) {
+    return cli_table_open("<policy|seen|95 %|unseen|95 %|n|held|read|first|token");
+}
+
+static void add_row(struct cli_table *table, const struct cell *cell) {
+    char text[4][32];
+    cli_cell(table, "%s", text_of(cell->record, "kv"));
+    for (size_t s = 0; s < 2; s++) {
+        const double count = (double)cell->sides[s].count, share = ratio(cell->sides[s].score, count);
+        double low, high;
+        eval_wilson(share, count, &low, &high);
+        if (cell->sides[s].count > 0) {
+            cli_cell(table, "%.3f", share);
+            cli_cell(table, "%.2f-%.2f", low, high);
+        } else {
+            cli_cell(table, "-");
+            cli_cell(table, "-");
+        }
+    }
+    const double count = (double)cell->count;
+    cli_cell(table, "%llu", (unsigned long long)cli_max(cell->sides[0].count, cell->sides[1].count));
+    cli_cell(table, "%s", cli_bytes((uint64_t)ratio(cell->held, count), text[0]));
+    cli_cell(table, "%s", cli_bytes((uint64_t)ratio(cell->read, cell->steps), text[1]));
+    cli_cell(table, "%s", cli_time(1e-6 * ratio(cell->prompt_us, count), text[2]));
+    cli_cell(table, "%s", cli_time(1e-6 * ratio(cell->answer_us, cell->steps), text[3]));
+}
+
+static int print_table(const struct eval_results *results, struct cli_table *table) {
+    const int status = cli_table_print(results->command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
+/* Cells [from, to) are of one group and length: a table of each task, and of all where there are several. */
+static int print_length(const struct eval_results *results, const struct cells *cells, size_t from, size_t to) {
+    struct cell *sums = calloc(cells->policies, sizeof *sums);
+    struct cli_table *all = open_table();
+    size_t tasks = 0;
+    int status = sums ? KVC_OK : cli_no_memory(results->command);
+    for (size_t i = from; i < to && status == KVC_OK;) {
+        const char *task = text_of(cells->items[i].record, "task");
+        struct cli_table *table = open_table();
+        printf("%s of %llu tokens\n\n", task, (unsigned long long)cells->items[i].length);
+        for (; i < to && strcmp(text_of(cells->items[i].record, "task"), task) == 0; i++) {
+            struct cell *sum = &sums[cells->items[i].kv];
+            sum->record = cells->items[i].record;
+            add_cell(sum, &cells->items[i]);
+            add_row(table, &cells->items[i]);
+        }
+        tasks++;
+        status = print_table(results, table);
+        printf("\n");
+    }
+    for (size_t kv = 0; kv < cells->policies && status == KVC_OK; kv++) {
+        if (sums[kv].record)
+            add_row(all, &sums[kv]);
+    }
+    if (status == KVC_OK && tasks > 1) {
+        printf("all samples of %zu tasks of %llu tokens\n\n", tasks, (unsigned long long)cells->items[from].length);
+        status = print_table(results, all);
+        all = NULL;
+        printf("\n");
+    }
+    cli_table_free(all);
+    free(sums);
+    return status;
+}
+
+int eval_tables_print(const struct eval_results *results) {
+    struct cells cells;
+    int status = collect(results, &cells) ? KVC_OK : cli_no_memory(results->command);
+    for (size_t i = 0; i < cells.count && status == KVC_OK;) {
+        const struct cell *first = &cells.items[i];
+        char line[600], clean[600];
+        size_t end = i;
+        if (i == 0 || first->group != first[-1].group) {
+            snprintf(line, sizeof line, "%s (%s), arithmetic %s, %s cache, prompts: %s",
+                     text_of(first->record, "model"), text_of(first->record, "weights"),
+                     text_of(first->record, "arithmetic"), text_of(first->record, "cache_type"),
+                     text_of(first->record, "prompt"));
+            kvc_printable(line, strlen(line), clean, sizeof clean);
+            cli_wrap(stdout, clean, 0);
+            printf("\n");
+        }
+        while (end < cells.count && cells.items[end].group == first->group && cells.items[end].length == first->length)
+            end++;
+        status = print_length(results, &cells, i, end);
+        i = end;
+    }
+    free(cells.items);
+    return status;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *cell_json(const struct cell *cell) {
+    static const char *const copied[] = {"task", "length", "kv"};
+    json_t *object = json_object();
+    const double count = (double)cell->count;
+    for (size_t i = 0; i < GROUP_FIELDS; i++)
+        cli_json_set(object, group_fields[i], json_incref(json_object_get(cell->record, group_fields[i])));
+    for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
+        cli_json_set(object, copied[i], json_incref(json_object_get(cell->record, copied[i])));
+    for (size_t s = 0; s < 2; s++) {
+        const double samples = (double)cell->sides[s].count, share = ratio(cell->sides[s].score, samples);
+        json_t *side = json_object();
+        double low, high;
+        if (cell->sides[s].count == 0) {
+            json_decref(side);
+            continue;
+        }
+        eval_wilson(share, samples, &low, &high);
+        cli_json_set(side, "samples", json_integer((json_int_t)cell->sides[s].count));
+        cli_json_set(side, "score", json_real(share));
+        cli_json_set(side, "low", json_real(low));
+        cli_json_set(side, "high", json_real(high));
+        cli_json_set(object, sides[s], side);
+    }
+    cli_json_set(object, "entries", json_real(ratio(cell->entries, count)));
+    cli_json_set(object, "held_bytes", json_real(ratio(cell->held, count)));
+    cli_json_set(object, "read_bytes_per_token", json_real(ratio(cell->read, cell->steps)));
+    cli_json_set(object, "first_seconds", json_real(1e-6 * ratio(cell->prompt_us, count)));
+    cli_json_set(object, "token_seconds", json_real(1e-6 * ratio(cell->answer_us, cell->steps)));
+    return object;
+}
+
+json_t *eval_tables_json(const struct eval_results *results) {
+    json_t *root = json_object(), *list = json_array();
+    struct cells cells;
+    if (collect(results, &cells)) {
+        for (size_t i = 0; i < cells.count; i++)
+            json_array_append_new(list, cell_json(&cells.items[i]));
+        cli_json_set(root, "results", list);
+    } else {
+        json_decref(list);
+        cli_json_set(root, "results", NULL); /* the print then says that memory was lacking */
+    }
+    free(cells.items);
+    return root;
+}

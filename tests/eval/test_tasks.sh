@@ -1,0 +1,223 @@
+#!/bin/sh
+# kvcull eval TASK...: samples, results in a file that a later run goes on with, shards, merged tables, and what is
+# refused.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+
+kv mkmodel --shape tiny --type f32 --seed 3 -o "$work/tiny.gguf" -q || exit 1
+model=$work/tiny.gguf
+tasks='niah_single_1 fwe'
+# run ARGUMENTS...: two tasks, two samples, two policies, both ways to ask: 16 answers
+run() { ok eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q "$@"; }
+lines() { wc -l <"$1" | tr -d ' '; }
+# same FILE FILE: the results but for their order and the times
+same() {
+    for file in "$1" "$2"; do
+        sed 's/"prompt_us":[0-9]*,"answer_us":[0-9]*//' "$file" | sort >"$file.sorted"
+    done
+    cmp -s "$1.sorted" "$2.sorted"
+}
+without_times() { grep -v '_seconds"' "$1"; }
+same_tables() { without_times "$1" >"$work/one"; without_times "$2" >"$work/two"; cmp -s "$work/one" "$work/two"; }
+
+# ---- the list
+ok eval --list
+for task in niah_single_1 niah_single_2 niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 niah_multivalue \
+    niah_multiquery vt cwe fwe qa_1 qa_2 needle fidelity; do has "^$task "; done
+has '^qa_2 .*--hotpotqa'
+narrow
+ok eval --list --json
+that 'thirteen and two' [ "$(json tasks)" = '[15]' ]
+that 'what it needs' [ "$(json tasks.1.needs)" = essays ]
+ok eval --help
+has '^  vt  '
+has '^  merge  '
+narrow
+
+# ---- a run, and its file
+run --out "$work/whole.jsonl" --json
+cp "$work/out" "$work/whole.json"
+that 'a row for each task and policy' [ "$(json results)" = '[4]' ]
+that 'the first task first' [ "$(json results.0.task) $(json results.3.task)" = 'niah_single_1 fwe' ]
+for row in 0 1 2 3; do
+    for side in seen unseen; do that "samples $side" [ "$(json results.$row.$side.samples)" = 2 ]; done
+done
+that 'the budget' [ "$(json results.1.entries)" = 64 ]
+that 'full holds more' awk "BEGIN { exit !($(json results.0.held_bytes) > $(json results.1.held_bytes)) }"
+that 'a line for each answer' [ "$(lines "$work/whole.jsonl")" = 16 ]
+that 'every line is JSON with an answer' [ "$(grep -c '^{.*"answer":".*"score":.*}$' "$work/whole.jsonl")" = 16 ]
+that 'full answers alike, asked either way' [ "$(grep '"kv":"full"' "$work/whole.jsonl" |
+    sed 's/.*\("task":"[a-z0-9_]*"\).*\("sample":[0-9]*\).*\("answer":.*"score":[0-9.]*\).*/\1\2\3/' | sort -u | wc -l)" = 4 ]
+run
+has '^niah_single_1 of 1400 tokens$'
+has '^all samples of 2 tasks of 1400 tokens$'
+has '^full  *[01]\.[0-9]*  *0\.[0-9]*-[01]\.[0-9]*  *[01]\.[0-9]*  *0\.[0-9]*-[01]\.[0-9]*  *2 '
+narrow
+run --question unseen --json
+that 'only that side' [ "$(grep -c '"seen"' "$work/out") $(grep -c '"unseen"' "$work/out")" = '0 4' ]
+ok eval vt vt -m "$model" --template chatml --kv full --length 2200,2300 --samples 1 --show 1 --question seen
+has '^vt of 2200 tokens'
+has '^vt of 2300 tokens'
+has '^---- wanted' "$work/err"
+
+# ---- going on
+head -n 5 "$work/whole.jsonl" >"$work/part.jsonl"
+sed -n 6p "$work/whole.jsonl" | cut -c 1-100 | tr -d '\n' >>"$work/part.jsonl"
+cp "$work/part.jsonl" "$work/torn.jsonl"
+run --out "$work/part.jsonl" --resume --json
+that 'the torn line is dropped, the rest computed' same "$work/part.jsonl" "$work/whole.jsonl"
+head -n 5 "$work/part.jsonl" >"$work/begin"
+that 'what was there is not written again' [ "$(head -n 5 "$work/whole.jsonl")" = "$(cat "$work/begin")" ]
+that 'and the same tables' same_tables "$work/out" "$work/whole.json"
+cp "$work/part.jsonl" "$work/before"
+run --out "$work/part.jsonl" --resume
+that 'nothing is computed again' cmp -s "$work/before" "$work/part.jsonl"
+ok eval $tasks -m "$model" --raw --kv full --length 1400 --samples 3 --question seen --out "$work/part.jsonl" --resume
+has '^16 results are there' "$work/err"
+that 'another sample of each task' [ "$(lines "$work/part.jsonl")" = 18 ]
+fails 2 'part.jsonl: is there already; --resume' eval $tasks -m "$model" --raw --kv full --length 1400 \
+    --out "$work/part.jsonl"
+
+# kill -9 in the middle, again and again
+killed=0
+tries=0
+while [ $tries -lt 60 ]; do
+    tries=$((tries + 1))
+    kv eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q \
+        --out "$work/killed.jsonl" --resume >/dev/null 2>&1 &
+    pid=$!
+    before=$(lines "$work/killed.jsonl" 2>/dev/null || echo 0)
+    turns=0
+    while kill -0 $pid 2>/dev/null && [ $turns -lt 600 ]; do
+        [ -e "$work/killed.jsonl" ] && [ "$(lines "$work/killed.jsonl")" -gt $((${before:-0} + 2)) ] && break
+        sleep 0.05
+        turns=$((turns + 1))
+    done
+    if kill -9 $pid 2>/dev/null; then killed=$((killed + 1)); fi
+    wait $pid 2>/dev/null
+    status=$?
+    [ $status = 0 ] && break
+done
+that 'it was killed at least once' [ $killed -gt 0 ]
+that 'and ended well in the end' [ $status = 0 ]
+that 'the same results as undisturbed' same "$work/killed.jsonl" "$work/whole.jsonl"
+
+# ---- shards
+for i in 1 2 3; do run --shard $i/3 --out "$work/shard-$i.jsonl"; done
+ok eval merge "$work"/shard-[123].jsonl --json
+that 'merged shards are the whole run' same_tables "$work/out" "$work/whole.json"
+cat "$work"/shard-[123].jsonl >"$work/shards.jsonl"
+that 'and have its results' same "$work/shards.jsonl" "$work/whole.jsonl"
+kv eval $tasks -m "$model" --raw --kv full --length 1400 --samples 2 -q --shard 5/5 --out "$work/empty.jsonl" \
+    >"$work/out" 2>"$work/err"
+that 'an empty shard is no error' [ $? = 0 ]
+has 'shard 5/5: has no samples' "$work/err"
+ok eval merge "$work/empty.jsonl" "$work/whole.jsonl"
+has '^all samples of 2 tasks'
+narrow
+ok eval merge "$work/whole.jsonl" "$work/shard-1.jsonl" --json
+that 'a sample that is twice there counts once' same_tables "$work/out" "$work/whole.json"
+has 'count once' "$work/err"
+ok eval merge "$work/torn.jsonl" --json
+has 'the last line has no end' "$work/err"
+that 'a torn line is no result' [ "$(json results.0.seen.samples)" = 2 ]
+
+# the script for job arrays
+KVCULL=$program SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=40 sh "$source/examples/eval_array.sh" "$model" "$work/array" \
+    --raw --length 3000 --samples 1 --question seen >"$work/out" 2>"$work/err"
+that 'a job of the array ends well' [ $? = 0 ]
+that 'one sample and three policies in its file' [ "$(lines "$work/array/ruler-2.jsonl")" = 3 ]
+
+# ---- files of the user's
+echo 'Once there was a fox. It was red. "Come here!" it said; nobody came. So it went on.' >"$work/essays"
+printf '{"text": "One thing. Another thing. And a third one."}' >"$work/essays.json"
+cat >"$work/squad.json" <<'EOF'
+{"data": [{"paragraphs": [{"context": "The fox is red.", "qas": [{"question": "Which?", "answers": [{"text": "red"}]}]},
+                          {"context": "The owl is gray.", "qas": []}]}]}
+EOF
+echo '[{"question": "Who?", "answer": "Ann", "context": [["Ann", ["Ann is 9."]], ["Bob", ["Bob is 8."]]]}]' >"$work/hotpotqa.json"
+asked() { ok eval "$@" -m "$model" --raw --kv full --samples 1 --question seen -q --out "$work/asked-$1.jsonl"; }
+asked niah_single_2 --essays "$work/essays" --length 900
+asked niah_multivalue --essays "$work/essays.json" --length 1200
+asked qa_1 --squad "$work/squad.json" --length 800
+asked qa_2 --hotpotqa "$work/hotpotqa.json" --length 800
+has '"data":"[0-9a-f]\{16\}"' "$work/asked-qa_2.jsonl"
+kv eval ruler -m "$model" --raw --kv full --samples 1 --length 3000 --question seen -q >"$work/out" 2>"$work/err"
+that 'what needs no file runs' [ $? = 0 ]
+has 'qa_1 is left out: it needs --squad FILE' "$work/err"
+that 'a line for each that is left out' [ "$(grep -c 'is left out' "$work/err")" = 7 ]
+that 'six tasks' [ "$(grep -c ' of 3000 tokens$' "$work/out")" = 7 ]
+
+# ---- what is refused
+fails 2 'no task' eval
+fails 2 'no task' eval -m "$model" --kv full
+fails 2 'did you mean vt' eval vtt
+fails 2 'no such task' eval vt,cwe
+fails 2 'did you mean --samples' eval vt --sample 3
+fails 2 'goes alone: kvcull eval needle' eval vt needle
+fails 2 'no model' eval vt --kv full
+fails 2 'no policy' eval vt -m "$model" --raw
+fails 2 'budget' eval vt -m "$model" --raw --kv snapkv:budget=0
+fails 3 'none' eval vt -m "$work/none" --raw --kv full
+fails 2 'no chat template; --raw' eval vt -m "$model" --kv full
+fails 2 'nosuch' eval vt -m "$model" --kv full --template nosuch
+fails 2 'go with one' eval vt -m "$model" --kv full --raw --template chatml
+fails 2 'takes one of both' eval vt --question never
+for value in x 0/3 4/3 1/0 1/x 1/ /1 1/2/3 -1/2 1/99999999999999999999; do
+    fails 2 'takes i/n' eval vt -m "$model" --kv full --raw --shard=$value
+done
+fails 2 'length' eval vt --length 63
+fails 2 'samples' eval vt --samples 0
+fails 2 'resume goes with --out' eval vt -m "$model" --kv full --raw --resume
+fails 2 'is more than --ctx 1000' eval vt -m "$model" --kv full --raw --ctx 1000 --length 2000
+fails 2 '--length 100: the shortest prompt of vt has' eval vt -m "$model" --kv full --raw --length 100 -q
+fails 4 'none/x.jsonl' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/none/x.jsonl"
+fails 4 'cannot be written' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work"
+fails 2 'the name is empty' eval vt -m "$model" --kv full --raw --length 2200 -q --out ''
+fails 2 'standard output' eval vt -m "$model" --kv full --raw --length 2200 -q --out -
+mkfifo "$work/pipe"
+fails 4 'cannot be written' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/pipe"
+if [ -w /dev/full ]; then
+    fails 4 'is no file' eval vt -m "$model" --kv full --raw --length 2200 -q --out /dev/full
+fi
+kv eval qa_1 -m "$model" --raw --kv full >"$work/out" 2>"$work/err"
+that 'a task without its file, and no other' [ $? = 2 ]
+has 'it needs --squad' "$work/err"
+fails 3 'none' eval qa_1 -m "$model" --raw --kv full --squad "$work/none"
+fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
+fails 3 'is no array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
+: >"$work/empty"
+printf 'caf\351 au lait' >"$work/latin1"
+fails 3 'byte 3: is no UTF-8' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/latin1"
+printf '\377\376{\000}\000' >"$work/utf16"
+fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/utf16"
+fails 3 'is empty' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/empty"
+fails 2 'has 1 questions' eval qa_1 -m "$model" --raw --kv full --squad "$work/squad.json" --samples 2
+# a length that one of several tasks is too long for is told before anything is computed
+fails 2 'shortest prompt of cwe' eval fwe cwe -m "$model" --raw --kv full --length 700 -q --out "$work/short.jsonl"
+that 'nothing was computed' [ ! -s "$work/short.jsonl" ]
+# files of results that are none
+for text in '{}' '[]' 'x' '{"model": 5}'; do
+    echo "$text" >"$work/wrong.jsonl"
+    fails 3 'wrong.jsonl: line 1: is no result' eval merge "$work/wrong.jsonl"
+    fails 3 'line 1' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/wrong.jsonl" --resume
+    that 'and it stays as it is' [ "$(cat "$work/wrong.jsonl")" = "$text" ]
+done
+for change in 's/"score":[0-9.]*/"score":7/' 's/"question":"seen"/"question":"heard"/' 's/"length":1400/"length":-1/' \
+    's/"kv":"full",//'; do
+    head -n 1 "$work/whole.jsonl" | sed "$change" >"$work/wrong.jsonl"
+    fails 3 'line 1: is no result' eval merge "$work/wrong.jsonl"
+done
+sed '1s/"answer":"/&x/' "$work/whole.jsonl" >"$work/other.jsonl"
+fails 3 'other.jsonl: line 1: the same sample is there with another answer' eval merge "$work/whole.jsonl" "$work/other.jsonl"
+fails 2 'no file' eval merge
+fails 3 'none' eval merge "$work/none"
+fails 3 'has no results' eval merge "$work/empty"
+# a disk that is full in the middle: what was computed stays
+(ulimit -f 2; trap '' XFSZ; kv eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 \
+    --samples 2 -q --out "$work/full.jsonl" >"$work/out" 2>"$work/err")
+that 'a full disk is 4' [ $? = 4 ]
+has 'full.jsonl: cannot be written: File too large; --resume goes on' "$work/err"
+run --out "$work/full.jsonl" --resume
+that 'and it goes on from there' same "$work/full.jsonl" "$work/whole.jsonl"
+finish
