@@ -23,7 +23,6 @@ static json_t *text_json(const char *text) { return cli_json_text(text, strlen(t
 static json_t *record_of(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
                          const char *spec, size_t side) {
     const struct kvc_model_info *info = kvc_model_info(run->model);
-    const enum kvc_math math = cli_math(&run->common);
     json_t *record = json_object();
     char text[400];
     size_t bytes;
@@ -31,11 +30,8 @@ static json_t *record_of(const struct eval_run *run, const struct eval_task *tas
     cli_json_set(record, "model", cli_json_text(name, bytes));
     snprintf(text, sizeof text, "%llu parameters, %s", (unsigned long long)info->parameters, info->weight_types);
     cli_json_set(record, "weights", text_json(text));
-    snprintf(text, sizeof text, "%s %d",
-             math == KVC_MATH_INT8   ? "int8"
-             : math == KVC_MATH_FAST ? "fast"
-                                     : "float",
-             math == KVC_MATH_INT8 ? KVC_INT8_VERSION : KVC_ARITHMETIC_VERSION);
+    snprintf(text, sizeof text, "%s %d", cli_math_name(info->math),
+             info->math == KVC_MATH_INT8 ? KVC_INT8_VERSION : KVC_ARITHMETIC_VERSION);
     cli_json_set(record, "arithmetic", text_json(text));
     cli_json_set(record, "cache_type", text_json(kvc_type_name(run->common.cache_type)));
     snprintf(text, sizeof text, "%s%s%s%s%s",
