@@ -192,16 +192,16 @@ INLINE score_strip_function *score_strip_of(size_t depth, bool zeros) {
     return depth == 2 ? score_strip_2 : depth == 3 ? score_strip_3 : depth == 4 ? score_strip_4 : score_strip_any;
 }
 
-/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending, i < queries.
+/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending, i < queries; fresh: from 0.
  * v [KVC_TILE][MIX_CHANNELS], o rows o_stride apart. */
 INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
-                      float *o, size_t o_stride) {
+                      bool fresh, float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];
     UNROLL
     for (unsigned i = 0; i < queries; i++)
         UNROLL
     for (unsigned w = 0; w < n; w++)
-        sum[i][w] = vf_load(o + i * o_stride + w * LANES);
+        sum[i][w] = fresh ? vf_zero() : vf_load(o + i * o_stride + w * LANES);
     v += (size_t)low * MIX_CHANNELS;
     p += low;
     for (uint32_t j = low; j < high; j++) {
@@ -226,42 +226,29 @@ INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low
         vf_store(o + i * o_stride + w * LANES, sum[i][w]);
 }
 
-static NEVER_INLINE void mix_full(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                  size_t o_stride) {
-    mix_block(MIX_QUERIES, MIX_VECTORS, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_full_half(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                       size_t o_stride) {
-    mix_block(MIX_QUERIES, 1, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_third(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                   size_t o_stride) {
-    mix_block(MIX_QUERIES / 3, MIX_VECTORS, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_third_half(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                        size_t o_stride) {
-    mix_block(MIX_QUERIES / 3, 1, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_one(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                 size_t o_stride) {
-    mix_block(1, MIX_VECTORS, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_one_half(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                      size_t o_stride) {
-    mix_block(1, 1, v, low, high, p, o, o_stride);
-}
+#define MIX_BLOCK(name, queries, n)                                                                                    \
+    static NEVER_INLINE void name(const float *v, uint32_t low, uint32_t high, const float *p, bool fresh, float *o,   \
+                                  size_t o_stride) {                                                                   \
+        mix_block(queries, n, v, low, high, p, fresh, o, o_stride);                                                    \
+    }
+MIX_BLOCK(mix_full, MIX_QUERIES, MIX_VECTORS)
+MIX_BLOCK(mix_full_half, MIX_QUERIES, 1)
+MIX_BLOCK(mix_third, MIX_QUERIES / 3, MIX_VECTORS)
+MIX_BLOCK(mix_third_half, MIX_QUERIES / 3, 1)
+MIX_BLOCK(mix_one, 1, MIX_VECTORS)
+MIX_BLOCK(mix_one_half, 1, 1)
 
 /* All channels of `queries` (MIX_QUERIES, a third of it, or 1) queries over places low .. high - 1. */
 static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low, uint32_t high, const float *p,
-                        float *o, size_t o_stride) {
+                        bool fresh, float *o, size_t o_stride) {
     for (size_t c = 0; c < o_stride; c += MIX_CHANNELS, v += (size_t)KVC_TILE * MIX_CHANNELS) {
         const bool both = d > c + LANES;
         if (queries == MIX_QUERIES)
-            (both ? mix_full : mix_full_half)(v, low, high, p, o + c, o_stride);
+            (both ? mix_full : mix_full_half)(v, low, high, p, fresh, o + c, o_stride);
         else if (queries == MIX_QUERIES / 3)
-            (both ? mix_third : mix_third_half)(v, low, high, p, o + c, o_stride);
+            (both ? mix_third : mix_third_half)(v, low, high, p, fresh, o + c, o_stride);
         else
-            (both ? mix_one : mix_one_half)(v, low, high, p, o + c, o_stride);
+            (both ? mix_one : mix_one_half)(v, low, high, p, fresh, o + c, o_stride);
     }
 }
 
@@ -269,23 +256,28 @@ static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low
 static void mix_ragged(unsigned queries, const struct seen_range *in, const float *v, size_t d, const float *p,
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;
+    bool fresh = true; /* no query begins below what all see */
     for (unsigned i = 0; i < queries; i++) {
         low = kvc_max_u32(in[i].low, low);
         high = kvc_min_u32(in[i].high, high);
     }
+    for (unsigned i = 0; i < queries; i++)
+        fresh = fresh && in[i].low == low;
     if (low >= high) { /* nothing in common, perhaps because a query sees nothing here */
         for (unsigned i = 0; i < queries; i++)
             if (in[i].low < in[i].high)
-                mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, o + i * o_stride, o_stride);
+                mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, true, o + i * o_stride, o_stride);
         return;
     }
+    if (!fresh)
+        memset(o, 0, queries * o_stride * sizeof *o);
     for (unsigned i = 0; i < queries; i++)
         if (in[i].low < low)
-            mix_queries(1, v, d, in[i].low, low, p + i * KVC_TILE, o + i * o_stride, o_stride);
-    mix_queries(queries, v, d, low, high, p, o, o_stride);
+            mix_queries(1, v, d, in[i].low, low, p + i * KVC_TILE, false, o + i * o_stride, o_stride);
+    mix_queries(queries, v, d, low, high, p, fresh, o, o_stride);
     for (unsigned i = 0; i < queries; i++)
         if (in[i].high > high)
-            mix_queries(1, v, d, high, in[i].high, p + i * KVC_TILE, o + i * o_stride, o_stride);
+            mix_queries(1, v, d, high, in[i].high, p + i * KVC_TILE, false, o + i * o_stride, o_stride);
 }
 
 /* Scores of `count` queries (packed, SCORE_QUERIES at a time) with the tile's packed keys: s [count rounded up to
@@ -311,21 +303,24 @@ static void many_scores(const float *keys, const float *q, uint32_t count, const
         }
 }
 
-/* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)] from zero; a query that sees nothing
- * keeps m and l as they are. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
+/* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)], of which channels below d are set; of
+ * a query that sees nothing m is -inf, l 0 and o not set. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
 static void many_tile(const float *keys, const float *values, const float *q, uint32_t count,
                       const struct seen_range *in, size_t d, float scale, float cap, float *s, float *m, float *l,
                       float *o) {
     const size_t stride = value_size(d);
-    memset(o, 0, count * stride * sizeof *o);
     for (uint32_t from = 0; from < count; from += QUERIES_AT_ONCE) {
         const uint32_t some = kvc_min_u32(count - from, QUERIES_AT_ONCE);
         many_scores(keys, q + from * packed_size(d), some, in + from, d, false, scale, s);
         for (uint32_t i = 0; cap != 0.0f && i < some; i++)
             cap_scores(s + (size_t)i * KVC_TILE, KVC_TILE, cap);
-        for (uint32_t i = 0; i < some; i++)
-            if (in[from + i].low < in[from + i].high)
-                m[from + i] = softmax_tile(s + (size_t)i * KVC_TILE, in[from + i].low, in[from + i].high, &l[from + i]);
+        for (uint32_t i = 0; i < some; i++) {
+            const struct seen_range seen = in[from + i];
+            m[from + i] = -kvc_infinity();
+            l[from + i] = 0.0f;
+            if (seen.low < seen.high)
+                m[from + i] = softmax_tile(s + (size_t)i * KVC_TILE, seen.low, seen.high, &l[from + i]);
+        }
         for (uint32_t i = 0; i < some;) {
             const uint32_t left = some - i;
             const unsigned block = left >= MIX_QUERIES ? MIX_QUERIES : left >= MIX_QUERIES / 3 ? MIX_QUERIES / 3 : 1;
