@@ -170,7 +170,7 @@ INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t
     }
 }
 
-/* d 64, 96 and 128 have loops that are unrolled; many_zeros is for scores that are not just a softmax's. */
+/* d 64, 96 and 128 have loops that are unrolled; the second kind is for scores that are stored. */
 #define SCORE_STRIP(name, zeros, depths)                                                                               \
     static NEVER_INLINE void name(const float *strip, const float *q, size_t depth, float scale, float *s) {           \
         (void)depth;                                                                                                   \
