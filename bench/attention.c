@@ -1,10 +1,11 @@
 /* attention.c - speed of attention and of what policies ask for, beside what the machine can do in the same run.
  *
- *     bench/attention [threads [decode|prefill|policies]]
+ *     bench/attention [threads [decode|prefill|policies|all [avx2|avx512|...]]]
  *
  * With one thread times are the process's own, so that a busy machine disturbs less; otherwise they are the wall's.
  * Decode: cache bytes per second against the measured read bandwidth, over more cache than the processor's own.
- * Prefill: flops against a loop of fused multiply-adds. Policies: window_mass of snapkv, one step of morphkv. */
+ * Prefill: flops against a loop of fused multiply-adds. Policies: window_mass of snapkv, one step of morphkv.
+ * The third word names the path, as KVCULL_CPU does; with avx2 the multiply-adds are those of 256 bits. */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -200,7 +201,7 @@ static void bench_prefill(struct bench *b, const struct shape *shape, uint32_t r
     struct call call = make_call(b, shape, rows, true);
     const double flops = 4.0 * shape->d * shape->heads * rows * (shape->entries - 0.5 * (rows - 1));
     double best = 1e9;
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 8; round++) {
         const double start = seconds_now();
         attend(b, shape, &call, &lists, rows);
         const double took = seconds_now() - start;
@@ -366,6 +367,13 @@ static void prefill_table(struct bench *b) {
     };
     for (size_t i = 0; i < sizeof prefill / sizeof *prefill; i++)
         bench_prefill(b, &prefill[i], 256);
+    static const uint32_t groups[] = {1, 2, 3, 4, 7, 8}, lengths[] = {4096, 16384};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (uint32_t d = 64; d <= 128; d += 64)
+            for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+                const struct shape shape = {2 * groups[g], 2, d, lengths[i], lengths[i], 0, KVC_F16, false};
+                bench_prefill(b, &shape, 256);
+            }
     printf("\n");
 }
 
@@ -384,7 +392,9 @@ int main(int argc, char **argv) {
     const size_t bytes = (size_t)256 << 20;
     unsigned char *data = NULL;
     const int threads = argc > 1 ? atoi(argv[1]) : 0;
-    const char *part = argc > 2 ? argv[2] : NULL;
+    const char *part = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
+    if (argc > 3 && setenv("KVCULL_CPU", argv[3], 1) != 0)
+        return KVC_RESOURCE;
     if (threads == 1)
         bench_clock = CLOCK_PROCESS_CPUTIME_ID;
     if (posix_memalign((void **)&data, 4096, bytes)) {

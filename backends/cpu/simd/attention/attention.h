@@ -14,7 +14,7 @@
 #include "backends/cpu/simd/scores/score_memo.h"
 #include "backends/cpu/stealing.h"
 
-#define BLOCK_QUERIES 192u               /* that share a packed tile */
+#define BLOCK_QUERIES 384u               /* that share a packed tile */
 #define PARTIAL_BYTES ((size_t)16 << 20) /* of a unit's tile results, where the block can be made small enough */
 
 struct segment_plan {
@@ -34,7 +34,7 @@ struct attention_work {
     const unsigned char **block, **keys; /* [blocks of the fullest head], [2 tiles of KVC_TILE] */
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
     uint16_t *index;                     /* [packed_size(d)] */
-    float *q, *wide, *s, *packed_keys, *packed_values, *sum;
+    float *q, *wide, *s, *packed_keys, *packed_values, *sum, *most;
     struct tile_results own;
 };
 
@@ -74,6 +74,7 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->q = bump_take(&at, (queries + SCORE_QUERIES) * packed_size(d) * f);
     work->wide = bump_take(&at, LANES * padded_size(d) * f);
     work->sum = bump_take(&at, value_size(d) * f);
+    work->most = bump_take(&at, queries * f);
     const size_t score_rows = job->any_many ? QUERIES_AT_ONCE : FEW_QUERIES;
     work->s = bump_take(&at, score_rows * KVC_TILE * f);
     work->packed_keys = bump_take(&at, job->any_many ? packed_size(d) * KVC_TILE * f : 0);
@@ -124,37 +125,77 @@ INLINE const float *query_of(const struct attention_job *job, const struct atten
     return (const float *)kvc_span_data(job->call->q) + (row * job->call->heads + head) * job->d;
 }
 
-/* out, M and L of the unit's rows from the results of tiles first .. */
+/* most [queries] = M; c = exp(m - M) takes the place of m [tiles, queries], and L that of l's first row. A tile that a
+ * query does not see has m = -inf and l = 0, which change nothing. */
+static void merge_sums(const struct tile_results *results, uint32_t tiles, uint32_t queries, float *most) {
+    for (uint32_t i = 0; i < queries; i += LANES) {
+        const uint32_t n = kvc_min_u32(queries - i, LANES);
+        vf M = vf_set(-kvc_infinity()), L = vf_zero();
+        for (uint32_t t = 0; t < tiles; t++)
+            M = vf_max(M, vf_part_load(results->m + (size_t)t * queries + i, n));
+        for (uint32_t t = 0; t < tiles; t++) {
+            const size_t at = (size_t)t * queries + i;
+            const vf c = exp_not_above_zero(vf_sub(vf_part_load(results->m + at, n), M));
+            vf_part_store(results->m + at, c, n);
+            L = vf_fma(c, vf_part_load(results->l + at, n), L);
+        }
+        vf_part_store(most + i, M, n);
+        vf_part_store(results->l + i, L, n);
+    }
+}
+
+/* n vectors of a query's channels: sum = (sum of c * o over tiles) / L. c and o are steps apart from tile to tile. */
+INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const float *o, size_t o_step, size_t ahead,
+                           uint32_t tiles, float L, float *sum) {
+    vf x[4];
+    UNROLL
+    for (unsigned v = 0; v < n; v++)
+        x[v] = vf_zero();
+    for (uint32_t t = 0; t < tiles; t++, c += c_step, o += o_step) {
+        const vf weight = vf_set(*c);
+        UNROLL
+        for (unsigned v = 0; v < n; v++) {
+            if (v * LANES * sizeof *o % 64 == 0) /* tiles lie far apart: of the queries to come */
+                __builtin_prefetch(o + ahead + v * LANES);
+            x[v] = vf_fma(weight, vf_load(o + v * LANES), x[v]);
+        }
+    }
+    UNROLL
+    for (unsigned v = 0; v < n; v++)
+        vf_store(sum + v * LANES, L != 0.0f ? vf_div(x[v], vf_set(L)) : x[v]);
+}
+
+/* out, M and L of the unit's rows from the results of tiles first .. first + tiles - 1. */
 static void merge_unit(const struct attention_job *job, const struct attention_unit *unit,
-                       const struct seen_range *seen, const struct tile_results *results, uint32_t first, float *sum) {
+                       const struct attention_work *work, const struct tile_results *results, uint32_t first,
+                       uint32_t tiles) {
     const struct kvc_attention *call = job->call;
     const uint32_t queries = unit->rows * job->group, d = job->d;
-    const size_t stride = unit->plan->many ? value_size(d) : padded_size(d);
+    const size_t stride = unit->plan->many ? value_size(d) : padded_size(d), step = (size_t)queries * stride;
+    if (tiles > 0)
+        merge_sums(results, tiles, queries, work->most);
     for (uint32_t i = 0; i < queries; i++) {
-        const struct seen_range range = seen[i / job->group];
+        const struct seen_range range = work->seen[i / job->group];
         const size_t row = unit->segment->row + unit->row + i / job->group;
         const size_t cell = row * call->heads + (size_t)unit->head * job->group + i % job->group;
-        float *out = (float *)kvc_span_data(call->out) + cell * d, M = -kvc_infinity(), L = 0.0f;
-        memset(sum, 0, stride * sizeof *sum);
+        float M = -kvc_infinity(), L = 0.0f, *sum = work->sum;
         if (range.low < range.high) {
-            const uint32_t from = range.low / KVC_TILE, to = (range.high - 1) / KVC_TILE;
-            for (uint32_t t = from; t <= to; t++)
-                M = kvc_max(M, results->m[(size_t)(t - first) * queries + i]);
-            for (uint32_t t = from; t <= to; t++) {
-                const size_t at = (size_t)(t - first) * queries + i;
-                const float c = kvc_exp(results->m[at] - M);
-                const float *o = results->o + at * stride;
-                L = kvc_fma(c, results->l[at], L);
-                for (size_t v = 0; v < d; v += LANES)
-                    vf_store(sum + v, vf_fma(vf_set(c), vf_load(o + v), vf_load(sum + v)));
-            }
+            const uint32_t from = range.low / KVC_TILE - first, to = (range.high - 1) / KVC_TILE - first;
+            const float *c = results->m + (size_t)from * queries + i, *o = results->o + from * step + i * stride;
+            L = results->l[i];
+            M = work->most[i];
             if (call->sinks.buffer)
                 L = kvc_join_sink(L, M, ((const float *)kvc_span_data(call->sinks))[cell % call->heads]);
             M = kvc_is_nan(L) ? L : M + 0.0f;
-            for (size_t v = 0; L != 0.0f && v < d; v += LANES)
-                vf_store(sum + v, vf_div(vf_load(sum + v), vf_set(L)));
+            size_t v = 0;
+            for (; v + 3 * LANES < d; v += 4 * LANES)
+                merge_channels(4, c, queries, o + v, step, 2 * stride, to + 1 - from, L, sum + v);
+            for (; v < d; v += LANES)
+                merge_channels(1, c, queries, o + v, step, 2 * stride, to + 1 - from, L, sum + v);
+        } else {
+            memset(sum, 0, d * sizeof *sum);
         }
-        memcpy(out, sum, d * sizeof *out);
+        memcpy((float *)kvc_span_data(call->out) + cell * d, sum, d * sizeof *sum);
         if (call->maximum.buffer) {
             ((float *)kvc_span_data(call->maximum))[cell] = M;
             ((float *)kvc_span_data(call->sum))[cell] = L;
@@ -270,7 +311,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         }
     }
     if (!split || atomic_fetch_sub(&job->unfinished[unit.number], 1) == 1)
-        merge_unit(job, &unit, work.seen, &results, first, work.sum);
+        merge_unit(job, &unit, &work, &results, first, tiles);
 }
 
 /* Cuts the call into tasks; returns the work in vector operations. */

@@ -2,8 +2,9 @@
  *
  * Keys and values of the tile are widened and packed once. Scores put STRIP entries side by side and take the 32 lanes
  * of the dot one after another, in bit-reversed order: neighbours of the tree are then neighbours in time, a few lanes
- * are summed in registers and the rest on a stack, so nearly all instructions are fmas on full vectors. Values are an
- * ordinary outer product, MIX_QUERIES queries by MIX_VECTORS vectors of channels.
+ * are summed in registers and the rest on a stack, so nearly all instructions are fmas on full vectors. Stores to that
+ * stack cost more than its additions, which have pipes of their own: hence few queries, and many lanes in registers.
+ * Values are an ordinary outer product, MIX_QUERIES queries by MIX_VECTORS vectors of channels.
  */
 #ifndef KVC_SIMD_ATTENTION_MANY_H
 #define KVC_SIMD_ATTENTION_MANY_H
@@ -11,16 +12,25 @@
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/few.h"
 
-#define STRIP (2 * LANES) /* entries side by side */
-#define LANE_GROUP 2      /* lanes that are summed in registers: with four too few registers are left for queries */
-#define GROUP_LEVELS 4    /* the tree's other levels */
-#if LANES_REGISTERS == 32
-#define SCORE_QUERIES 6 /* queries of one call of score_strip */
-#define MIX_QUERIES 12
+/* A call of score_strip makes SCORE_QUERIES times SCORE_VECTORS vectors of scores. Of SCORE_LANES lanes (2 or 4) all of
+ * them are in registers together: twice so many vectors, or three times. */
+#if LANES == 16
+#define SCORE_QUERIES 2
+#define SCORE_VECTORS 4
+#define SCORE_LANES 4
+#elif LANES_REGISTERS == 32
+#define SCORE_QUERIES 6
+#define SCORE_VECTORS 2
+#define SCORE_LANES 2
 #else
 #define SCORE_QUERIES 3
-#define MIX_QUERIES 6
+#define SCORE_VECTORS 2
+#define SCORE_LANES 2
 #endif
+#define SCORE_SUMS (SCORE_QUERIES * SCORE_VECTORS)
+#define SCORE_LEVELS (SCORE_LANES == 4 ? 3 : 4) /* the tree's other levels */
+#define STRIP (SCORE_VECTORS * LANES)           /* entries side by side */
+#define MIX_QUERIES (LANES_REGISTERS == 32 ? 12u : 6u)
 #define MIX_VECTORS 2
 #define MIX_CHANNELS (MIX_VECTORS * LANES)
 #define FEW_QUERIES 8      /* up to so many queries per KV head tiles are not packed */
@@ -30,13 +40,11 @@
 INLINE size_t packed_size(size_t d) { return (d + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNELS * MIX_CHANNELS; }
 
-/* Where channel c of a packed key lies: lanes in bit-reversed order, LANE_GROUP at a time, inside a group all first
- * channels of its lanes, all second ones, ... */
+/* Where channel c of a packed key lies: lanes in bit-reversed order, each with all of its channels. */
 static inline size_t packed_index(size_t c, size_t d) {
     static const unsigned char reversed[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                       1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
-    const size_t depth = packed_size(d) / KVC_LANES, lane = reversed[c % KVC_LANES]; /* its own inverse */
-    return lane / LANE_GROUP * LANE_GROUP * depth + c / KVC_LANES * LANE_GROUP + lane % LANE_GROUP;
+    return reversed[c % KVC_LANES] * (packed_size(d) / KVC_LANES) + c / KVC_LANES; /* its own inverse */
 }
 
 /* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES]. */
@@ -95,63 +103,105 @@ static void pack_values(enum kvc_type type, const unsigned char *const *keys, si
     }
 }
 
-/* s[i * KVC_TILE + 0 .. STRIP - 1] = scale * dot of query i with the strip's keys. */
-static NEVER_INLINE void score_strip(const float *strip, const float *q, size_t depth, float scale, float *s) {
-    vf stack[GROUP_LEVELS][SCORE_QUERIES * 2];
-    for (unsigned group = 0; group < KVC_LANES / LANE_GROUP; group++) {
-        vf lane[LANE_GROUP][SCORE_QUERIES * 2];
+/* sum [SCORE_QUERIES][SCORE_VECTORS]: the products of channel k of one lane, added to it. */
+INLINE void score_channel(const float *strip, const float *q, size_t k, bool zeros, vf *sum) {
+    vf key[SCORE_VECTORS];
+    UNROLL
+    for (unsigned v = 0; v < SCORE_VECTORS; v++)
+        key[v] = vf_held(vf_load(strip + k * STRIP + v * LANES));
+    UNROLL
+    for (unsigned i = 0; i < SCORE_QUERIES; i++) {
+        const vf x = vf_held(vf_set(q[k * SCORE_QUERIES + i]));
         UNROLL
-        for (unsigned g = 0; g < LANE_GROUP; g++)
-            UNROLL
-        for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
-            lane[g][i] = vf_zero();
-        for (size_t k = 0; k < depth; k++) {
-            UNROLL
-            for (unsigned g = 0; g < LANE_GROUP; g++) {
-                const vf first = vf_load(strip + g * STRIP), second = vf_load(strip + g * STRIP + LANES);
-                UNROLL
-                for (unsigned i = 0; i < SCORE_QUERIES; i++) {
-                    const vf x = vf_set(q[g * SCORE_QUERIES + i]);
-                    lane[g][2 * i] = vf_fma(x, first, lane[g][2 * i]);
-                    lane[g][2 * i + 1] = vf_fma(x, second, lane[g][2 * i + 1]);
-                }
-            }
-            strip += LANE_GROUP * STRIP;
-            q += LANE_GROUP * SCORE_QUERIES;
-        }
-        UNROLL
-        for (unsigned i = 0; i < SCORE_QUERIES * 2; i++) {
-            lane[0][i] = vf_add(lane[0][i], lane[1][i]);
-        }
-        unsigned level = 0;
-        for (; group >> level & 1; level++)
-            UNROLL
-        for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
-            lane[0][i] = vf_add(stack[level][i], lane[0][i]);
-        if (level < GROUP_LEVELS) {
-            UNROLL
-            for (unsigned i = 0; i < SCORE_QUERIES * 2; i++)
-                stack[level][i] = lane[0][i];
-        } else {
-            UNROLL
-            for (unsigned i = 0; i < SCORE_QUERIES; i++) {
-                vf_store(s + i * KVC_TILE, vf_mul(lane[0][2 * i], vf_set(scale)));
-                vf_store(s + i * KVC_TILE + LANES, vf_mul(lane[0][2 * i + 1], vf_set(scale)));
-            }
+        for (unsigned v = 0; v < SCORE_VECTORS; v++) {
+            vf *to = &sum[i * SCORE_VECTORS + v];
+            *to = k > 0 ? vf_fma(x, key[v], *to) : zeros ? vf_fma(x, key[v], vf_zero()) : vf_mul(x, key[v]);
         }
     }
 }
 
-/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending, i < queries.
+/* One lane of the dots, of whose `depth` channels the first `unrolled`, a constant, are no loop. */
+INLINE void score_lane(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, vf *sum) {
+    UNROLL
+    for (size_t k = 0; k < unrolled; k++)
+        score_channel(strip, q, k, zeros, sum);
+    for (size_t k = unrolled; k < depth; k++)
+        score_channel(strip, q, k, zeros, sum);
+}
+
+INLINE void score_add(vf *sum, const vf *other) {
+    UNROLL
+    for (unsigned i = 0; i < SCORE_SUMS; i++)
+        sum[i] = vf_add(sum[i], other[i]);
+}
+
+/* s[i * KVC_TILE + 0 .. STRIP - 1] = scale * dot of query i with the strip's keys. zeros: with the sign of a dot that
+ * is zero, for which a lane has to begin with +0 and not with its first product. */
+INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, float scale,
+                        float *s) {
+    const size_t keys = depth * STRIP, queries = depth * SCORE_QUERIES;
+    vf stack[SCORE_LEVELS][SCORE_SUMS];
+    for (unsigned group = 0; group < KVC_LANES / SCORE_LANES; group++) {
+        vf sum[SCORE_SUMS], other[SCORE_SUMS];
+        score_lane(strip, q, depth, unrolled, zeros, sum);
+        score_lane(strip + keys, q + queries, depth, unrolled, zeros, other);
+        score_add(sum, other);
+#if SCORE_LANES == 4
+        vf last[SCORE_SUMS];
+        score_lane(strip + 2 * keys, q + 2 * queries, depth, unrolled, zeros, other);
+        score_lane(strip + 3 * keys, q + 3 * queries, depth, unrolled, zeros, last);
+        score_add(other, last);
+        score_add(sum, other);
+#endif
+        strip += SCORE_LANES * keys;
+        q += SCORE_LANES * queries;
+        unsigned level = 0;
+        for (; group >> level & 1; level++)
+            score_add(sum, stack[level]);
+        if (level < SCORE_LEVELS) {
+            UNROLL
+            for (unsigned i = 0; i < SCORE_SUMS; i++)
+                stack[level][i] = sum[i];
+        } else {
+            UNROLL
+            for (unsigned i = 0; i < SCORE_SUMS; i++)
+                vf_store(s + i / SCORE_VECTORS * KVC_TILE + i % SCORE_VECTORS * LANES, vf_mul(sum[i], vf_set(scale)));
+        }
+    }
+}
+
+/* d 64, 96 and 128 have loops that are unrolled; the second kind is for scores that are stored. */
+#define SCORE_STRIP(name, zeros, depths)                                                                               \
+    static NEVER_INLINE void name(const float *strip, const float *q, size_t depth, float scale, float *s) {           \
+        (void)depth;                                                                                                   \
+        score_strip(strip, q, (depths) ? (depths) : depth, (depths) ? (depths) : 1, zeros, scale, s);                  \
+    }
+SCORE_STRIP(score_strip_2, false, 2)
+SCORE_STRIP(score_strip_3, false, 3)
+SCORE_STRIP(score_strip_4, false, 4)
+SCORE_STRIP(score_strip_any, false, 0)
+SCORE_STRIP(score_zeros_2, true, 2)
+SCORE_STRIP(score_zeros_4, true, 4)
+SCORE_STRIP(score_zeros_any, true, 0)
+
+typedef void score_strip_function(const float *strip, const float *q, size_t depth, float scale, float *s);
+
+INLINE score_strip_function *score_strip_of(size_t depth, bool zeros) {
+    if (zeros)
+        return depth == 2 ? score_zeros_2 : depth == 4 ? score_zeros_4 : score_zeros_any;
+    return depth == 2 ? score_strip_2 : depth == 3 ? score_strip_3 : depth == 4 ? score_strip_4 : score_strip_any;
+}
+
+/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending, i < queries; fresh: from 0.
  * v [KVC_TILE][MIX_CHANNELS], o rows o_stride apart. */
 INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
-                      float *o, size_t o_stride) {
+                      bool fresh, float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];
     UNROLL
     for (unsigned i = 0; i < queries; i++)
         UNROLL
     for (unsigned w = 0; w < n; w++)
-        sum[i][w] = vf_load(o + i * o_stride + w * LANES);
+        sum[i][w] = fresh ? vf_zero() : vf_load(o + i * o_stride + w * LANES);
     v += (size_t)low * MIX_CHANNELS;
     p += low;
     for (uint32_t j = low; j < high; j++) {
@@ -176,42 +226,29 @@ INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low
         vf_store(o + i * o_stride + w * LANES, sum[i][w]);
 }
 
-static NEVER_INLINE void mix_full(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                  size_t o_stride) {
-    mix_block(MIX_QUERIES, MIX_VECTORS, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_full_half(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                       size_t o_stride) {
-    mix_block(MIX_QUERIES, 1, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_third(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                   size_t o_stride) {
-    mix_block(MIX_QUERIES / 3, MIX_VECTORS, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_third_half(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                        size_t o_stride) {
-    mix_block(MIX_QUERIES / 3, 1, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_one(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                 size_t o_stride) {
-    mix_block(1, MIX_VECTORS, v, low, high, p, o, o_stride);
-}
-static NEVER_INLINE void mix_one_half(const float *v, uint32_t low, uint32_t high, const float *p, float *o,
-                                      size_t o_stride) {
-    mix_block(1, 1, v, low, high, p, o, o_stride);
-}
+#define MIX_BLOCK(name, queries, n)                                                                                    \
+    static NEVER_INLINE void name(const float *v, uint32_t low, uint32_t high, const float *p, bool fresh, float *o,   \
+                                  size_t o_stride) {                                                                   \
+        mix_block(queries, n, v, low, high, p, fresh, o, o_stride);                                                    \
+    }
+MIX_BLOCK(mix_full, MIX_QUERIES, MIX_VECTORS)
+MIX_BLOCK(mix_full_half, MIX_QUERIES, 1)
+MIX_BLOCK(mix_third, MIX_QUERIES / 3, MIX_VECTORS)
+MIX_BLOCK(mix_third_half, MIX_QUERIES / 3, 1)
+MIX_BLOCK(mix_one, 1, MIX_VECTORS)
+MIX_BLOCK(mix_one_half, 1, 1)
 
 /* All channels of `queries` (MIX_QUERIES, a third of it, or 1) queries over places low .. high - 1. */
 static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low, uint32_t high, const float *p,
-                        float *o, size_t o_stride) {
+                        bool fresh, float *o, size_t o_stride) {
     for (size_t c = 0; c < o_stride; c += MIX_CHANNELS, v += (size_t)KVC_TILE * MIX_CHANNELS) {
         const bool both = d > c + LANES;
         if (queries == MIX_QUERIES)
-            (both ? mix_full : mix_full_half)(v, low, high, p, o + c, o_stride);
+            (both ? mix_full : mix_full_half)(v, low, high, p, fresh, o + c, o_stride);
         else if (queries == MIX_QUERIES / 3)
-            (both ? mix_third : mix_third_half)(v, low, high, p, o + c, o_stride);
+            (both ? mix_third : mix_third_half)(v, low, high, p, fresh, o + c, o_stride);
         else
-            (both ? mix_one : mix_one_half)(v, low, high, p, o + c, o_stride);
+            (both ? mix_one : mix_one_half)(v, low, high, p, fresh, o + c, o_stride);
     }
 }
 
@@ -219,30 +256,36 @@ static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low
 static void mix_ragged(unsigned queries, const struct seen_range *in, const float *v, size_t d, const float *p,
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;
+    bool fresh = true; /* no query begins below what all see */
     for (unsigned i = 0; i < queries; i++) {
         low = kvc_max_u32(in[i].low, low);
         high = kvc_min_u32(in[i].high, high);
     }
+    for (unsigned i = 0; i < queries; i++)
+        fresh = fresh && in[i].low == low;
     if (low >= high) { /* nothing in common, perhaps because a query sees nothing here */
         for (unsigned i = 0; i < queries; i++)
             if (in[i].low < in[i].high)
-                mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, o + i * o_stride, o_stride);
+                mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, true, o + i * o_stride, o_stride);
         return;
     }
+    if (!fresh)
+        memset(o, 0, queries * o_stride * sizeof *o);
     for (unsigned i = 0; i < queries; i++)
         if (in[i].low < low)
-            mix_queries(1, v, d, in[i].low, low, p + i * KVC_TILE, o + i * o_stride, o_stride);
-    mix_queries(queries, v, d, low, high, p, o, o_stride);
+            mix_queries(1, v, d, in[i].low, low, p + i * KVC_TILE, false, o + i * o_stride, o_stride);
+    mix_queries(queries, v, d, low, high, p, fresh, o, o_stride);
     for (unsigned i = 0; i < queries; i++)
         if (in[i].high > high)
-            mix_queries(1, v, d, high, in[i].high, p + i * KVC_TILE, o + i * o_stride, o_stride);
+            mix_queries(1, v, d, high, in[i].high, p + i * KVC_TILE, false, o + i * o_stride, o_stride);
 }
 
 /* Scores of `count` queries (packed, SCORE_QUERIES at a time) with the tile's packed keys: s [count rounded up to
- * SCORE_QUERIES, KVC_TILE]; query i needs places in[i] only. */
+ * SCORE_QUERIES, KVC_TILE]; query i needs places in[i] only. zeros: see score_strip. */
 static void many_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, size_t d,
-                        float scale, float *s) {
+                        bool zeros, float scale, float *s) {
     const size_t size = packed_size(d);
+    score_strip_function *of_strip = score_strip_of(size / KVC_LANES, zeros);
     uint32_t low = KVC_TILE, high = 0;
     for (uint32_t i = 0; i < count; i++)
         if (in[i].low < in[i].high) {
@@ -255,26 +298,29 @@ static void many_scores(const float *keys, const float *q, uint32_t count, const
             for (uint32_t j = i; j < i + SCORE_QUERIES && j < count; j++)
                 wanted = wanted || (in[j].low < e + STRIP && in[j].high > e && in[j].low < in[j].high);
             if (wanted)
-                score_strip(keys + e / STRIP * size * STRIP, q + i * size, size / KVC_LANES, scale,
-                            s + (size_t)i * KVC_TILE + e);
+                of_strip(keys + e / STRIP * size * STRIP, q + i * size, size / KVC_LANES, scale,
+                         s + (size_t)i * KVC_TILE + e);
         }
 }
 
-/* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)] from zero; a query that sees nothing
- * keeps m and l as they are. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
+/* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)], of which channels below d are set; of
+ * a query that sees nothing m is -inf, l 0 and o not set. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
 static void many_tile(const float *keys, const float *values, const float *q, uint32_t count,
                       const struct seen_range *in, size_t d, float scale, float cap, float *s, float *m, float *l,
                       float *o) {
     const size_t stride = value_size(d);
-    memset(o, 0, count * stride * sizeof *o);
     for (uint32_t from = 0; from < count; from += QUERIES_AT_ONCE) {
         const uint32_t some = kvc_min_u32(count - from, QUERIES_AT_ONCE);
-        many_scores(keys, q + from * packed_size(d), some, in + from, d, scale, s);
+        many_scores(keys, q + from * packed_size(d), some, in + from, d, false, scale, s);
         for (uint32_t i = 0; cap != 0.0f && i < some; i++)
             cap_scores(s + (size_t)i * KVC_TILE, KVC_TILE, cap);
-        for (uint32_t i = 0; i < some; i++)
-            if (in[from + i].low < in[from + i].high)
-                m[from + i] = softmax_tile(s + (size_t)i * KVC_TILE, in[from + i].low, in[from + i].high, &l[from + i]);
+        for (uint32_t i = 0; i < some; i++) {
+            const struct seen_range seen = in[from + i];
+            m[from + i] = -kvc_infinity();
+            l[from + i] = 0.0f;
+            if (seen.low < seen.high)
+                m[from + i] = softmax_tile(s + (size_t)i * KVC_TILE, seen.low, seen.high, &l[from + i]);
+        }
         for (uint32_t i = 0; i < some;) {
             const uint32_t left = some - i;
             const unsigned block = left >= MIX_QUERIES ? MIX_QUERIES : left >= MIX_QUERIES / 3 ? MIX_QUERIES / 3 : 1;

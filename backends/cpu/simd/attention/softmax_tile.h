@@ -19,13 +19,14 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
         top[f] = vf_load(s + from + f * LANES);
         lane[f] = vf_zero();
     }
-    vm nan = vf_is_nan(top[0]);
+    vm nan = vf_unordered(top[0], top[1]);
     for (uint32_t i = from; i < to; i += KVC_LANES)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++) {
-        const vf x = vf_load(s + i + f * LANES);
-        nan = vm_or(nan, vf_is_nan(x));
+    for (unsigned f = 0; f < FOLD; f += 2) {
+        const vf x = vf_load(s + i + f * LANES), y = vf_load(s + i + f * LANES + LANES);
+        nan = vm_or(nan, vf_unordered(x, y));
         top[f] = vf_max(top[f], x);
+        top[f + 1] = vf_max(top[f + 1], y);
     }
     if (vm_bits(nan)) { /* one NaN makes the sum and every channel NaN */
         for (uint32_t i = low; i < high; i++)
@@ -39,9 +40,11 @@ static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *s
         top[f] = vf_max(top[f], top[f + w]);
     float last[LANES];
     vf_store(last, top[0]);
+    UNROLL
     for (int w = LANES / 2; w > 0; w /= 2)
-        for (int i = 0; i < w; i++)
-            last[i] = kvc_max(last[i], last[i + w]);
+        UNROLL
+    for (int i = 0; i < w; i++)
+        last[i] = kvc_max(last[i], last[i + w]);
     exps_and_sums(s + from, to - from, last[0], NULL, lane);
     *sum = sum_lanes(lane);
     return last[0];

@@ -32,6 +32,10 @@ static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf vf_held(vf a) {
+    __asm__("" : "+x"(a));
+    return a;
+}
 static inline vf vf_mul_by(vf a, const float *x) { return vf_mul(a, vf_set(*x)); }
 static inline vi vf_bits(vf a) { return _mm256_castps_si256(a); }
 static inline vf vf_from_bits(vi a) { return _mm256_castsi256_ps(a); }

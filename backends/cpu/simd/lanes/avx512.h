@@ -36,6 +36,11 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
+/* a, which compilers would otherwise load from memory again for each of its uses. */
+static inline vf vf_held(vf a) {
+    __asm__("" : "+v"(a));
+    return a;
+}
 /* a * *x and a - *x. In assembly, because compilers prefer one broadcast to two operands: a broadcast instruction takes
  * a shuffle pipe, one within an operand is free. */
 static inline vf vf_mul_by(vf a, const float *x) {

@@ -32,6 +32,7 @@ static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
 static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
 static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); } /* vmaxq has other NaNs and zeros */
+static inline vf vf_held(vf a) { return a; }                                     /* no operand is memory */
 static inline vf vf_mul_by(vf a, const float *x) { return vf_mul(a, vf_set(*x)); }
 static inline vi vf_bits(vf a) { return vreinterpretq_s32_f32(a); }
 static inline vf vf_from_bits(vi a) { return vreinterpretq_f32_s32(a); }

@@ -131,8 +131,8 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, const s
         for (uint32_t j = 0; j < some * group; j++)
             work->in[j] = seen_in_tile(work->seen[i + j / group], tile->first);
         if (job->many)
-            many_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, job->scale,
-                        work->s);
+            many_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, true,
+                        job->scale, work->s);
         else if (!job->known)
             few_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size, some * group, d,
                        job->scale, work->wide, work->s);
