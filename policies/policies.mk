@@ -4,6 +4,9 @@ policy_files = \
 	policies/full.c \
 	policies/window.c \
 	policies/streaming.c \
+	policies/random.c \
+	policies/knorm.c \
+	policies/keydiff.c \
 	policies/h2o.c \
 	policies/scissorhands.c \
 	policies/keyformer.c \
@@ -11,6 +14,7 @@ policy_files = \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \
+	policies/lagkv.c \
 	policies/fastkv.c \
 	policies/lacache.c \
 	policies/duo.c \
@@ -28,6 +32,7 @@ policy_files = \
 libkvc_la_SOURCES += $(policy_files) \
 	policies/accumulated.c \
 	policies/budget.c \
+	policies/entry_scores.c \
 	policies/list.c \
 	policies/select_sizes.c \
 	policies/window_scores.c

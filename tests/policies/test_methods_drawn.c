@@ -37,6 +37,10 @@ static const struct {
                {"hsa", draw_hsa},
                {"rocketkv", draw_rocketkv},
                {"rocketkv-mt", draw_rocketkv_mt},
+               {"random", draw_random},
+               {"knorm", draw_knorm},
+               {"keydiff", draw_keydiff},
+               {"lagkv", draw_lagkv},
                {"full", NULL},  /* the reference of every run */
                {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
                {"take", NULL}}; /* test_methods_take.c */
