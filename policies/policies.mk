@@ -11,6 +11,8 @@ policy_files = \
 	policies/scissorhands.c \
 	policies/keyformer.c \
 	policies/snapkv.c \
+	policies/snapkv_decode.c \
+	policies/chunkkv.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \

@@ -21,7 +21,7 @@ const struct kvc_policy_class kvc_policy_random = {
         "Each entry draws a number when it comes, and the highest stay. What a method that looks at keys, values or "
         "attention gains over this is what its looking is worth. Every token that was ever seen has the same chance "
         "to be held, however long the answer is.",
-    .formula = "score_j = the upper 24 bits of the first word of Philox4x32-10 with counter (layer, KV head, position "
+    .formula = "score_j = the upper 24 bits of the first word of Philox4x32-10 with counter (layer, list, position "
                "of j, 1) and key `seed`; kept = top B; with recent=R the last R tokens, and the top of the others",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",

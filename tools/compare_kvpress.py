@@ -149,7 +149,59 @@ def lagkv(folder, kvcull, seed, result):
     result.note = "budgets that the partitions can share evenly: which one gets more they leave to top-k's ties"
 
 
-PRESSES = ("random", "knorm", "keydiff", "lagkv")
+def snapkv(folder, kvcull, seed, result):
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    for heads, kv_heads, window, kernel in ((8, 2, 32, 7), (4, 4, 16, 5)):
+        case = Case(seed, 2, heads, kv_heads, 32, 250, 250)
+        ours, _ = case.replay(kvcull, f"snapkv:budget=80,window={window},kernel={kernel},pooling=avg")
+        for l in range(case.layers):
+            held = Held(case, l)
+            held.compress(SnapKVPress(ratio(80, 250), window, kernel), held.attentions(range(250 - window, 250)))
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "average pooling"
+
+
+def snapkv_decode(folder, kvcull, seed, result):
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    for heads, kv_heads, window, every in ((8, 2, 8, 20), (4, 4, 16, 16)):
+        case = Case(seed, 2, heads, kv_heads, 32, 185, 120)
+        spec = f"snapkv-decode:budget=70,window={window},every={every},kernel=5,pooling=avg"
+        ours, _ = case.replay(kvcull, spec)
+        for l in range(case.layers):
+            held = Held(case, l)
+            for i, step in enumerate(ours["steps"]):
+                if i > 0:
+                    held.append(step["at"])
+                n = held.position.shape[2]
+                if i > 0 and i % every == 0:
+                    now = step["at"] + 1
+                    held.compress(SnapKVPress(ratio(70, n), window, 5), held.attentions(range(now - window, now)))
+                held.add_to(result, step["kept"])
+    result.note = "average pooling, 65 decode steps: what DecodingPress hands to the press, by its intervals"
+
+
+def chunkkv(folder, kvcull, seed, result):
+    ChunkKVPress = press(folder, "chunkkv_press", "ChunkKVPress")
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    scorers = {"knorm": press(folder, "knorm_press", "KnormPress"),
+               "keydiff": press(folder, "keydiff_press", "KeyDiffPress")}
+    for rows, chunk, chunks in ((300, 10, 9), (320, 20, 5), (301, 7, 20)):
+        case = Case(seed, 2, 4, 1, 32, rows, rows)
+        case.k += 0.5 * case.k[:, :1]
+        for name, Press in scorers.items():
+            spec = f"chunkkv:budget={chunks * chunk},window=0,chunk={chunk},scorer={name}"
+            compare(kvcull, case, spec, lambda held: ChunkKVPress(Press(ratio(chunks, rows // chunk)), chunk), result)
+        window = 2 * chunk
+        ours, _ = case.replay(kvcull, f"chunkkv:budget={chunks * chunk},window={window},chunk={chunk}")
+        for l in range(case.layers):
+            held = Held(case, l)
+            chosen = ChunkKVPress(SnapKVPress(ratio(chunks, rows // chunk), window, 1), chunk)
+            held.compress(chosen, held.attentions(range(rows - window, rows)))
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "one KV head (they add up the heads' scores), lengths and budgets of whole chunks"
+
+
+PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv")
 
 
 def main():

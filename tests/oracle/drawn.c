@@ -316,6 +316,26 @@ void draw_lagkv(struct drawn *d) {
     use_parts(d, &(struct parts){.prompt = oracle_lagkv, .prompt_plan = &d->entries});
 }
 
+void draw_chunkkv(struct drawn *d) {
+    static const char *const scorers[] = {"snapkv", "knorm", "keydiff", "random"};
+    d->entries.scorer = (enum scorer)drawn_below(4);
+    d->entries.window = between(d->entries.scorer == SCORE_WINDOW, 40);
+    d->entries.chunk = ONE_OF(1, 2, 10, 63, 1048576);
+    begin(d, "chunkkv", d->entries.window + 1);
+    drawn_say(d, ",window=%u,chunk=%u,scorer=%s", d->entries.window, d->entries.chunk, scorers[d->entries.scorer]);
+    use_parts(d, &(struct parts){.prompt = oracle_chunkkv, .prompt_plan = &d->entries});
+}
+
+void draw_snapkv_decode(struct drawn *d) {
+    d->entries.window = between(1, 40);
+    d->entries.every = ONE_OF(1, 2, 7, 30);
+    begin(d, "snapkv-decode", d->entries.window + 1);
+    drawn_say(d, ",window=%u,every=%u", d->entries.window, d->entries.every);
+    d->entries.kernel = draw_kernel(d, &d->entries.average);
+    const struct entries_plan *plan = &d->entries;
+    use_parts(d, &(struct parts){oracle_snapkv_decode_look, NULL, oracle_snapkv_decode, plan, NULL, plan});
+}
+
 void draw_topk(struct drawn *d) {
     begin(d, "topk", 1);
     d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};

@@ -180,3 +180,89 @@ void oracle_lagkv(const struct moment *m, const void *p) {
         free(kept);
     }
 }
+
+/* ---- chunkkv ---- */
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+void oracle_chunkkv(const struct moment *m, const void *p) {
+    const struct entries_plan *plan = p;
+    const uint32_t w = least(plan->window, m->turn), budget = budget_of(plan, m, plan->window + 1);
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
+        struct head *head = &m->heads[h];
+        const uint32_t n = head->count;
+        if (n <= budget)
+            continue;
+        float *score = plan->scorer == SCORE_WINDOW ? window_scores(m, h, w, 1, false) : calloc(n, sizeof *score);
+        bool *kept = calloc(n, sizeof *kept);
+        assert_true(score && kept);
+        if (plan->scorer != SCORE_WINDOW)
+            (plan->scorer == SCORE_NORM ? norms : plan->scorer == SCORE_APART ? apart : draws)(m, plan, h, score);
+        for (uint32_t first = 0; first < n - w && plan->chunk > 1; first += least(plan->chunk, n - w - first)) {
+            const uint32_t size = least(plan->chunk, n - w - first);
+            float sum = 0;
+            for (uint32_t i = 0; i < size; i++)
+                sum += score[first + i];
+            for (uint32_t i = 0; i < size; i++)
+                score[first + i] = sum / (float)size;
+        }
+        for (uint32_t j = n - w; j < n; j++)
+            kept[j] = true;
+        keep_best(head, score, kept, budget);
+        free(score);
+        free(kept);
+    }
+}
+
+/* ---- snapkv-decode ---- */
+
+/* What the query at `position` gives the entries of list h that it sees. */
+static void remember(const struct moment *m, uint32_t h, uint32_t position) {
+    struct head *head = &m->heads[h];
+    const uint32_t n = entries_up_to(head, position);
+    float *row = calloc(n + 1, sizeof *row);
+    assert_non_null(row);
+    if (!m->t->kept_rows || m->t->kept_rows[(size_t)m->layer * m->t->rows + position])
+        group_row(m->t, head, m->layer, h, position, n, false, row);
+    for (uint32_t j = 0; j < n; j++)
+        head->entries[j].probability[position] = row[j];
+    free(row);
+}
+
+void oracle_snapkv_decode_look(const struct moment *m, const void *p) {
+    const struct entries_plan *plan = p;
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++)
+        for (uint32_t i = 0; i < least(plan->window, m->turn); i++)
+            remember(m, h, m->now - 1 - i);
+}
+
+void oracle_snapkv_decode(const struct moment *m, const void *p) {
+    const struct entries_plan *plan = p;
+    const uint32_t w = plan->window, budget = budget_of(plan, m, w + 1), rows = least(w, m->now);
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
+        struct head *head = &m->heads[h];
+        remember(m, h, m->now - 1);
+        if (m->step % plan->every != 0 || head->count <= budget)
+            continue;
+        const uint32_t n = head->count, older = n - w, half = plan->kernel / 2;
+        float *mass = calloc(n, sizeof *mass), *pooled = calloc(n, sizeof *pooled);
+        bool *kept = calloc(n, sizeof *kept);
+        assert_true(mass && pooled && kept);
+        for (uint32_t j = 0; j < n; j++)
+            for (uint32_t i = m->now - rows; i < m->now; i++)
+                mass[j] += head->entries[j].probability[i];
+        for (uint32_t j = 0; j < n; j++) {
+            float best = -1, sum = 0;
+            kept[j] = j >= older;
+            for (uint32_t i = j > half ? j - half : 0; i <= j + half && i < older; i++) {
+                best = mass[i] > best ? mass[i] : best;
+                sum += mass[i];
+            }
+            pooled[j] = plan->kernel == 1 ? mass[j] : plan->average ? sum / (float)plan->kernel : best;
+        }
+        keep_best(head, pooled, kept, budget);
+        free(mass);
+        free(pooled);
+        free(kept);
+    }
+}
