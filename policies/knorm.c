@@ -14,7 +14,7 @@ const struct kvc_policy_class kvc_policy_knorm = {
     .paper = "A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression, arXiv:2406.11430",
     .idea = "In many models a key that gathers much attention is a short one. So the length of the key alone says what "
             "stays: no query is looked at, and nothing is remembered.",
-    .formula = "score_j = -dot32(k_j, k_j), minus the square of the length; kept = top B; with recent=R the last R "
+    .formula = "score_j = -|k_j|, minus the length; kept = top B; with recent=R the last R "
                "tokens, and the top of the others",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token, and their keys once more",

@@ -64,7 +64,8 @@ class Held:
         return (q @ k.transpose(2, 3) / math.sqrt(self.case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
 
     def compress(self, chosen, attentions=None):
-        """Lets the press score what is held, and then cut its positions in place of values."""
+        """Lets the press score what is held, and then cut its positions in place of values. What is left goes back into
+        its order, which presses lose: they leave it by score."""
         k, v = self.entries(self.case.k), self.entries(self.case.v)
         states = torch.zeros(1, k.shape[2], 1)
         scorer = getattr(chosen, "press", chosen)
@@ -72,7 +73,7 @@ class Held:
         positions = self.position[..., None].float().expand_as(v).contiguous()
         with mock.patch.object(type(scorer), "score", lambda *ignored: scores):
             _, left = chosen.compress(self.module, states, k, positions, None, {})
-        self.position = left[..., 0].long()
+        self.position = left[..., 0].long().sort(-1).values
 
     def add_to(self, result, kept):
         for h in range(self.case.kv_heads):
@@ -177,7 +178,7 @@ def snapkv_decode(folder, kvcull, seed, result):
                     now = step["at"] + 1
                     held.compress(SnapKVPress(ratio(70, n), window, 5), held.attentions(range(now - window, now)))
                 held.add_to(result, step["kept"])
-    result.note = "average pooling, 65 decode steps: what DecodingPress hands to the press, by its intervals"
+    result.note = "average pooling, 65 decode steps; what is kept is put back into its order, over which the votes are pooled"
 
 
 def chunkkv(folder, kvcull, seed, result):

@@ -29,17 +29,14 @@ KVC_GROUP_KERNEL(entry_scores)
         kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
         kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
         kvc_bytes key = here && kind != KVC_ENTRIES_DRAW ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
-        float score = kvc_part_sum(kvc_part_square_entry(entry_type, key, head_size), shared_sum);
+        float score = kvc_sqrt(kvc_part_sum(kvc_part_square_entry(entry_type, key, head_size), shared_sum));
         if (kind == KVC_ENTRIES_APART) {
             float dot =
                 kvc_part_sum(kvc_part_dot_entry(entry_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
-            score = kvc_sqrt(score);
             score = score == 0.0f ? 0.0f : -kvc_div(dot, score);
         }
         if (kind == KVC_ENTRIES_NORM)
             score = -score;
-        if (kind == KVC_ENTRIES_LENGTH)
-            score = kvc_sqrt(score);
         if (kind == KVC_ENTRIES_DRAW && here)
             score = (float)(kvc_philox4x32(layer, h, (kvc_u32)kvc_head_position(&head, slot), 1u, seed).word[0] >> 8);
         if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)

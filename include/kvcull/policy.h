@@ -123,7 +123,7 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
 /* What entries are worth by what they hold, or by chance, without a query; scores are per list. */
 enum kvc_entry_kind {
     KVC_ENTRY_DRAW, /* a number drawn for each entry of a list, from `seed`, the layer and the entry's position */
-    KVC_ENTRY_NORM, /* minus the square of the key's length */
+    KVC_ENTRY_NORM, /* minus the length of the key */
     KVC_ENTRY_APART /* minus the cosine between the key and the mean of all keys of the list, each divided by its
                        length; times a number that is the same for all */
 };

@@ -64,7 +64,7 @@ static void norms(const struct moment *m, const struct entries_plan *plan, uint3
     (void)plan;
     for (uint32_t j = 0; j < m->heads[h].count; j++) {
         const float *k = m->heads[h].entries[j].k;
-        score[j] = -oracle_dot(k, k, m->t->d);
+        score[j] = -sqrtf(oracle_dot(k, k, m->t->d));
     }
 }
 

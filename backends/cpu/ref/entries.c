@@ -50,8 +50,8 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
                 continue;
             }
             load_key(lists, h, rank, key);
-            const float square = kvc_ref_dot(key, key, d);
-            score[rank] = args->kind == KVC_ENTRY_NORM ? -square : kvc_sqrt(square);
+            const float length = kvc_sqrt(kvc_ref_dot(key, key, d));
+            score[rank] = args->kind == KVC_ENTRY_NORM ? -length : length;
         }
         if (args->kind != KVC_ENTRY_APART)
             continue;

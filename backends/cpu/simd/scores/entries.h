@@ -96,8 +96,8 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
             score[rank] = (float)(kvc_philox4x32(args->layer, h, position, 1u, args->seed).word[0] >> 8);
             continue;
         }
-        const float square = dot_row(type, slot_key(&head, slot), NULL, d);
-        score[rank] = args->kind == KVC_ENTRY_NORM ? -square : kvc_sqrt(square);
+        const float length = kvc_sqrt(dot_row(type, slot_key(&head, slot), NULL, d));
+        score[rank] = args->kind == KVC_ENTRY_NORM ? -length : length;
     }
     if (args->kind != KVC_ENTRY_APART)
         return;
