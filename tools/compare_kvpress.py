@@ -178,7 +178,7 @@ def snapkv_decode(folder, kvcull, seed, result):
                     now = step["at"] + 1
                     held.compress(SnapKVPress(ratio(70, n), window, 5), held.attentions(range(now - window, now)))
                 held.add_to(result, step["kept"])
-    result.note = "average pooling, 65 decode steps; what is kept is put back into its order, over which the votes are pooled"
+    result.note = "average pooling, 65 decode steps; what is kept goes back into its order, over which votes are pooled"
 
 
 def chunkkv(folder, kvcull, seed, result):
@@ -213,7 +213,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     found = glob.glob(os.path.join(options.kvpress, "kvpress-*.dist-info"))
-    print("kvpress " + (os.path.basename(found[0]).split("-")[1].removesuffix(".dist") if found else "of no known version"))
+    version = os.path.basename(found[0]).split("-")[1].removesuffix(".dist") if found else "of no known version"
+    print(f"kvpress {version}")
     failed = False
     print(f"{'method':<16}{'lists':>7}{'entries':>9}{'differ':>8}  what was compared")
     for name in options.only.split(","):
