@@ -54,6 +54,7 @@ libkvc_la_SOURCES += \
 	core/stage/policy_values.c \
 	core/stage/stage.c \
 	core/stage/stage_columns.c \
+	core/stage/stage_entries.c \
 	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.
@@ -78,6 +79,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_experts.c \
 	core/check/verify_int8.c \
 	core/check/verify_scores.c \
+	core/check/verify_entries.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
 	core/check/verify_select.c \

@@ -34,6 +34,8 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
     {"sinks", KVC_OPTION_INT, tokens, 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"}
 #define KVC_RECENT_OPTION \
     {"recent", KVC_OPTION_TEXT, "half", 0, 0, NULL, "newest tokens whose entries never go; half: of the budget"}
+#define KVC_NEWEST_OPTION \
+    {"recent", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest tokens whose entries never go"}
 #define KVC_WINDOW_OPTION(queries, most) \
     {"window", KVC_OPTION_INT, queries, 1, most, NULL, "last queries of the prompt that vote, and always stay"}
 #define KVC_KERNEL_OPTION(width) \
@@ -66,6 +68,13 @@ extern const struct kvc_forecast kvc_recent_forecast;
 uint32_t kvc_accumulated_columns(const struct kvc_values *values);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
                                       struct kvc_error *error);
+
+/* random, knorm and keydiff: what entries hold says which of those that are not recent go (KVC_NEWEST_OPTION), after the
+ * prompt and after every step. */
+enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error);
+extern const struct kvc_forecast kvc_newest_forecast;
+enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
+                                  uint64_t seed, struct kvc_error *error);
 
 /* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
  * the method acts in them; otherwise the rows before this turn's are of no use. */

@@ -4,13 +4,19 @@ policy_files = \
 	policies/full.c \
 	policies/window.c \
 	policies/streaming.c \
+	policies/random.c \
+	policies/knorm.c \
+	policies/keydiff.c \
 	policies/h2o.c \
 	policies/scissorhands.c \
 	policies/keyformer.c \
 	policies/snapkv.c \
+	policies/snapkv_decode.c \
+	policies/chunkkv.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \
+	policies/lagkv.c \
 	policies/fastkv.c \
 	policies/lacache.c \
 	policies/duo.c \
@@ -28,6 +34,7 @@ policy_files = \
 libkvc_la_SOURCES += $(policy_files) \
 	policies/accumulated.c \
 	policies/budget.c \
+	policies/entry_scores.c \
 	policies/list.c \
 	policies/select_sizes.c \
 	policies/window_scores.c

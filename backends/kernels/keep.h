@@ -20,12 +20,20 @@ KVC_DEVICE float16 kvc_div16(float16 a, float b) {
 /* Grid: runs of the fullest head's entries, rows: `rows` for each head of the lists. */
 KVC_KERNEL(pool)
 (KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, kvc_u64 tail,
- kvc_u32 kernel_size, kvc_u32 by_max) {
+ kvc_u32 kernel_size, kvc_u32 pooling) {
     kvc_u32 count = l_count[KVC_GROUP_ID(1) / rows], n = tail < count ? count - (kvc_u32)tail : 0;
     const float one = KVC_ONE(kernel_size);
+    const kvc_u32 by_max = pooling == KVC_POOLS_MAX;
     kvc_u64 side = kernel_size / 2, r = KVC_GLOBAL_ID() * KVC_RUN, end = r + KVC_RUN < count ? r + KVC_RUN : count;
     KVC_GLOBAL const float *x = in_buffer + in_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
     KVC_GLOBAL float *y = out_buffer + out_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
+    for (; r < end && r < n && pooling == KVC_POOLS_CHUNKS; r++) {
+        kvc_u64 first = r - r % kernel_size, last = first + kernel_size < n ? first + kernel_size : n;
+        float sum = 0.0f;
+        for (kvc_u64 i = first; i < last; i++)
+            sum = kvc_plus(sum, x[i], one);
+        y[r] = kvc_div(sum, (float)(last - first));
+    }
 #if KVC_WORKERS == 1
     for (; r >= side && r + 16 <= end && r + 16 + side <= n; r += 16) { /* whole windows, 16 at a time */
         float16 value = by_max ? vload16(0, x + r - side) : (float16)(0.0f);

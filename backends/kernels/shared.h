@@ -43,6 +43,16 @@
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
 
+/* enum kvc_pooling (kvcull/policy.h); the host checks that they agree. */
+#define KVC_POOLS_MAX 0u
+#define KVC_POOLS_CHUNKS 2u
+
+/* enum kvc_entry_kind (kvcull/policy.h), and the lengths of keys; the host checks that they agree. */
+#define KVC_ENTRIES_DRAW 0u
+#define KVC_ENTRIES_NORM 1u
+#define KVC_ENTRIES_APART 2u
+#define KVC_ENTRIES_LENGTH 3u
+
 /* enum kvc_score_kind (core/base/ops.h); the host checks that they agree. */
 #define KVC_UNITS_EXACT 0u
 #define KVC_UNITS_CHANNELS 1u

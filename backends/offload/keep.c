@@ -1,13 +1,16 @@
 /* keep.c - from scores to entries: pooling, group sums, the rules of struct kvc_keep, slots shared among heads. */
 #include "backends/offload/offload.h"
 
+_Static_assert(KVC_POOLS_MAX == KVC_POOL_MAX && KVC_POOLS_CHUNKS == KVC_POOL_CHUNKS,
+               "kernels number the kinds of pooling as the host does");
+
 static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
 void kvc_offload_pool(struct kvc_device *device, const struct kvc_pool *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pool);
     KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->tail, args->kernel,
-             args->pooling == KVC_POOL_MAX);
+             (uint32_t)args->pooling);
     kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), (uint64_t)lists->kv_heads * args->rows);
 }
 

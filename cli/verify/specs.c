@@ -163,6 +163,7 @@ static int fill(const struct cli_command *command, const struct verify_arguments
                                          "adakv:budget=%llu+scissorhands:budget=%llu",
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
                                          "morphkv:budget=%llu,every=3",
+                                         "chunkkv:budget=%llu+snapkv-decode:budget=%llu,every=5",
                                          "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",
                                          "take:budget=%llu,chunk=64,probe=8+pyramidkv:budget=%llu",
                                          "take:budget=%llu,chunk=64,probe=8+morphkv:budget=%llu",

@@ -19,7 +19,8 @@ enum kvc_further {
     KVC_FURTHER_clamped,
     KVC_FURTHER_sinks,
     KVC_FURTHER_heads,
-    KVC_FURTHER_sigmoid
+    KVC_FURTHER_sigmoid,
+    KVC_FURTHER_chunks
 };
 
 struct kvc_verify {

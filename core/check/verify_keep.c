@@ -36,6 +36,10 @@ KVC_CASE(pool, 60) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     uint32_t kernel = kvc_verify_pick(v, kernels), rows = kvc_verify_range(v, 0, 2) ? 1 : kvc_verify_group(v), stride;
     enum kvc_pooling pooling = kvc_verify_range(v, 0, 1) ? KVC_POOL_MAX : KVC_POOL_AVERAGE;
+    if (v->further) {
+        pooling = KVC_POOL_CHUNKS;
+        kernel += kvc_verify_range(v, 0, 1);
+    }
     uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1500);
     struct kvc_twin_lists lists;
     struct kvc_twin in, out;
@@ -60,6 +64,8 @@ KVC_CASE(pool, 60) {
             kvc_verify_compare(v, out, (size_t)i * stride, lists.count[i / rows], "scores");
     kvc_verify_lists_free(v, &lists);
 }
+
+KVC_FURTHER_CASES(pool, chunks, 30)
 
 /* A rule with some of its parts, so that heads keep none, some or all. */
 static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lists *lists) {

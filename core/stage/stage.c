@@ -228,9 +228,9 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     const enum kvc_status early = kvc_stage_check(stage, error);
     if (early != KVC_OK)
         return early;
-    if (kernel % 2 == 0)
+    if (kernel == 0 || (kernel % 2 == 0 && pooling != KVC_POOL_CHUNKS))
         return kvc_fail(error, KVC_USAGE, "policy: a pooling kernel of %u: must be odd", kernel);
-    if ((unsigned)pooling > KVC_POOL_AVERAGE)
+    if ((unsigned)pooling > KVC_POOL_CHUNKS)
         return kvc_fail(error, KVC_USAGE, "policy: pooling %u: must be a value of enum kvc_pooling", (unsigned)pooling);
     if (kernel == 1)
         return KVC_OK;

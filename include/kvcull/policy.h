@@ -107,13 +107,33 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
 enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
                                   struct kvc_scores *scores, float *dispersion, float *variance,
                                   struct kvc_error *error);
-enum kvc_pooling { KVC_POOL_MAX, KVC_POOL_AVERAGE };
+enum kvc_pooling {
+    KVC_POOL_MAX,
+    KVC_POOL_AVERAGE,
+    KVC_POOL_CHUNKS /* not by neighbours: each rank gets the mean of the `kernel` ranks of its chunk, which are counted
+                       from rank 0; the last chunk may have fewer. The kernel may be even */
+};
 /* 1-D pooling over each head's ranks below (its entries - tail); kernel is odd (rule 6 of docs/methods.md). */
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error);
 /* From scores per query head to scores per list: the sum over each group, divided by divisor. */
 enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
                                 struct kvc_scores *scores, struct kvc_error *error);
+
+/* What entries are worth by what they hold, or by chance, without a query; scores are per list. */
+enum kvc_entry_kind {
+    KVC_ENTRY_DRAW, /* a number drawn for each entry of a list, from `seed`, the layer and the entry's position */
+    KVC_ENTRY_NORM, /* minus the length of the key */
+    KVC_ENTRY_APART /* minus the cosine between the key and the mean of all keys of the list, each divided by its
+                       length; times a number that is the same for all */
+};
+enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
+                                       struct kvc_scores *scores, struct kvc_error *error);
+/* lagkv's (docs/methods/lagkv.md): how much a key and a value spread within the range of those in the next partition of
+ * `lag` entries, as the rank within its own partition, or (across) as the number itself. Ranks below `first` and those
+ * of the last partition and after it have `lag`, which is more than any other. */
+enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
+                                     struct kvc_scores *scores, struct kvc_error *error);
 
 /* For trials: one head's scores or positions as arrays on the host. Reading waits for the device. values, positions
  * [capacity]; *count is how many entries the head has. */

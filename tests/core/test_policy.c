@@ -135,6 +135,15 @@ static void test_ranges(void **state) {
     REFUSED("scissorhands:budget=64,recent=-1", "recent=-1");
     REFUSED("scissorhands:budget=10%,recent=all", "recent=all", "2147483647");
     REFUSED("scissorhands:budget=64,history=0", "history=0", "4096");
+    REFUSED("knorm:budget=8,recent=8", "budget=8", "recent=8");
+    REFUSED("lagkv:budget=259", "budget=259", "260", "sinks=4", "lag=128");
+    kvc_policy_free(accepted("lagkv:budget=260"));
+    REFUSED("lagkv:budget=300,scoring=all", "scoring=all", "within|across");
+    REFUSED("chunkkv:budget=32", "budget=32", "window=32");
+    REFUSED("chunkkv:budget=32,window=0", "window=0", "scorer=snapkv");
+    REFUSED("chunkkv:budget=64,scorer=h2o", "scorer=h2o", "knorm");
+    REFUSED("snapkv-decode:budget=64,kernel=2", "kernel=2", "odd");
+    REFUSED("snapkv-decode:budget=32", "budget=32", "window=32");
     REFUSED("lacache:budget=128", "budget=128", "sinks=128");
     REFUSED("lacache:budget=200,span=4,overlap=4", "overlap=4", "0 to 3");
     REFUSED("lacache:budget=200,span=0", "span=0");
@@ -213,6 +222,23 @@ static const struct {
     {"take", "alpha", "0", "-0.001", "1", "1.001", "budget=64", NULL},
     {"take", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
     {"tova", "budget", "2", "1", MOST, "2147483648", "", NULL},
+    {"random", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"random", "recent", "0", "-1", MOST, "2147483648", "budget=9", "-"},
+    {"random", "seed", "-1", "-2", HUGE_SEED, "9007199254740994", "budget=9", NULL},
+    {"knorm", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"knorm", "recent", "0", "-1", MOST, "2147483648", "budget=9", "-"},
+    {"keydiff", "budget", "1", "0", MOST, "2147483648", "", NULL},
+    {"keydiff", "recent", "0", "-1", MOST, "2147483648", "budget=9", "-"},
+    {"lagkv", "budget", "4", "3", MOST, "2147483648", "sinks=0,lag=2", NULL},
+    {"lagkv", "sinks", "0", "-1", MILLION, "1048577", "budget=1048580,lag=2", NULL},
+    {"lagkv", "lag", "2", "1", MILLION, "1048577", "budget=2097156", NULL},
+    {"chunkkv", "budget", "1", "0", MOST, "2147483648", "window=0,scorer=knorm", NULL},
+    {"chunkkv", "window", "0", "-1", MILLION, "1048577", "budget=1048577,scorer=knorm", NULL},
+    {"chunkkv", "chunk", "1", "0", MILLION, "1048577", "budget=64", NULL},
+    {"snapkv-decode", "budget", "2", "0", MOST, "2147483648", "window=1", NULL},
+    {"snapkv-decode", "window", "1", "0", "4096", "4097", "budget=5000", NULL},
+    {"snapkv-decode", "every", "1", "0", MILLION, "1048577", "budget=64", NULL},
+    {"snapkv-decode", "kernel", "1", "0", "1048575", "1048577", "budget=64", NULL},
     {"quest", "budget", "1", "0", MOST, "2147483648", "", NULL},
     {"sparq", "budget", "1", "0", MOST, "2147483648", "dims=1,topk=1", NULL},
     {"sparq", "dims", "1", "0", MILLION, "1048577", "topk=9", NULL},
@@ -346,13 +372,14 @@ static void test_stages(void **state) {
 
 /* ---- every pair of methods, against a table written from docs/methods.md, "Stages and composition" ---- */
 
-enum pair_kind { NONE, PROMPT, BOTH, PROPAGATE, CHUNK, SELECT, ROCKET, KINDS };
+enum pair_kind { NONE, PROMPT, BOTH, PROPAGATE, CHUNK, SELECT, ROCKET, DECODE, KINDS };
 static const unsigned kind_stages[KINDS] = {[PROMPT] = KVC_STAGE_PROMPT,
                                             [BOTH] = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
                                             [PROPAGATE] = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
                                             [CHUNK] = KVC_STAGE_CHUNK,
                                             [SELECT] = KVC_STAGE_SELECT,
-                                            [ROCKET] = KVC_STAGE_PROMPT | KVC_STAGE_SELECT};
+                                            [ROCKET] = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
+                                            [DECODE] = KVC_STAGE_DECODE};
 
 static enum pair_kind kind_of(const struct kvc_policy_class *policy) {
     for (int kind = 0; kind < KINDS; kind++)
@@ -365,13 +392,14 @@ static enum pair_kind kind_of(const struct kvc_policy_class *policy) {
 /* '+': may be joined; '-': refused with both names. Columns in the order of the rows. */
 /* clang-format off */
 static const char pair_table[KINDS][KINDS + 1] = {
-    [NONE]      = "+++++++",
-    [PROMPT]    = "+-++++-",
-    [BOTH]      = "++-++++",
-    [PROPAGATE] = "+++--++",
-    [CHUNK]     = "+++--++",
-    [SELECT]    = "+++++--",
-    [ROCKET]    = "+-+++--"};
+    [NONE]      = "++++++++",
+    [PROMPT]    = "+-++++-+",
+    [BOTH]      = "++-+++++",
+    [PROPAGATE] = "+++--+++",
+    [CHUNK]     = "+++--+++",
+    [SELECT]    = "+++++--+",
+    [ROCKET]    = "+-+++--+",
+    [DECODE]    = "+++++++-"};
 /* clang-format on */
 
 static void test_pairs(void **state) {

@@ -60,6 +60,8 @@ specs='full window:budget=4 streaming:budget=4,sinks=1 h2o:budget=4 scissorhands
     adakv:budget=4,window=2,kernel=3+sparq:budget=3 cake:budget=4,window=2,kernel=3+hsa:page=2,dims=3,topk=2
     dapq:budget=4,pseudo=3,head=1+topk:budget=3 fastkv:budget=4,window=2,kernel=3,tsp=4 lacache:budget=4,span=1,sinks=1
     duo:file=every-other,sinks=1,recent=2 take:budget=4,chunk=4,probe=2,kernel=3+quest:budget=3,page=2
+    random:budget=4 knorm:budget=4 keydiff:budget=4 lagkv:budget=4,sinks=0,lag=2
+    chunkkv:budget=4,window=2,chunk=2+snapkv-decode:budget=4,window=2,kernel=3,every=1
     rocketkv:budget=4,window=2,kernel=3 rocketkv-mt:budget=4,window=2,kernel=3'
 dump=$work/dump.safetensors
 "$build/tests/cli/make_dump" "$dump" 2 6 2 1 4 $(for l in 0 1; do

@@ -89,7 +89,9 @@ static void use_plan(struct drawn *d) {
 static void use_parts(struct drawn *d, const struct parts *parts) {
     d->scores.budget = d->mass.budget = d->share ? 0 : d->budget;
     d->scores.share = d->mass.share = d->share;
-    d->scores.left_out = d->mass.left_out = d->left_out;
+    d->scores.left_out = d->mass.left_out = d->entries.left_out = d->left_out;
+    d->entries.budget = d->budget;
+    d->entries.share = d->share;
     d->parts = *parts;
     d->side = (struct side){.prompt = parts_prompt, .step = parts_step, .plan = &d->parts};
 }
@@ -284,6 +286,54 @@ void draw_duo(struct drawn *d) {
 void draw_tova(struct drawn *d) {
     begin(d, "tova", 2);
     use_parts(d, &(struct parts){NULL, oracle_tova, oracle_tova, NULL, &d->scores, &d->scores});
+}
+
+static void draw_entries(struct drawn *d, const char *name, moment_fn *evict) {
+    const uint32_t recent = between(0, 20);
+    begin(d, name, recent + 1);
+    d->entries.recent = recent;
+    drawn_say(d, ",recent=%u", recent);
+    use_parts(d, &(struct parts){NULL, evict, evict, NULL, &d->entries, &d->entries});
+}
+
+void draw_random(struct drawn *d) {
+    static const uint64_t seeds[] = {0, 1, 77, 9007199254740992u};
+    draw_entries(d, "random", oracle_random);
+    d->entries.seed = seeds[drawn_below(4)];
+    drawn_say(d, ",seed=%llu", (unsigned long long)d->entries.seed);
+}
+
+void draw_knorm(struct drawn *d) { draw_entries(d, "knorm", oracle_knorm); }
+void draw_keydiff(struct drawn *d) { draw_entries(d, "keydiff", oracle_keydiff); }
+
+void draw_lagkv(struct drawn *d) {
+    d->entries.sinks = between(0, 9);
+    d->entries.lag = ONE_OF(2, 3, 16, 33);
+    d->entries.across = drawn_below(2);
+    begin(d, "lagkv", d->entries.sinks + 2 * d->entries.lag);
+    drawn_say(d, ",sinks=%u,lag=%u,scoring=%s", d->entries.sinks, d->entries.lag,
+              d->entries.across ? "across" : "within");
+    use_parts(d, &(struct parts){.prompt = oracle_lagkv, .prompt_plan = &d->entries});
+}
+
+void draw_chunkkv(struct drawn *d) {
+    static const char *const scorers[] = {"snapkv", "knorm", "keydiff", "random"};
+    d->entries.scorer = (enum scorer)drawn_below(4);
+    d->entries.window = between(d->entries.scorer == SCORE_WINDOW, 40);
+    d->entries.chunk = ONE_OF(1, 2, 10, 63, 1048576);
+    begin(d, "chunkkv", d->entries.window + 1);
+    drawn_say(d, ",window=%u,chunk=%u,scorer=%s", d->entries.window, d->entries.chunk, scorers[d->entries.scorer]);
+    use_parts(d, &(struct parts){.prompt = oracle_chunkkv, .prompt_plan = &d->entries});
+}
+
+void draw_snapkv_decode(struct drawn *d) {
+    d->entries.window = between(1, 40);
+    d->entries.every = ONE_OF(1, 2, 7, 30);
+    begin(d, "snapkv-decode", d->entries.window + 1);
+    drawn_say(d, ",window=%u,every=%u", d->entries.window, d->entries.every);
+    d->entries.kernel = draw_kernel(d, &d->entries.average);
+    const struct entries_plan *plan = &d->entries;
+    use_parts(d, &(struct parts){oracle_snapkv_decode_look, NULL, oracle_snapkv_decode, plan, NULL, plan});
 }
 
 void draw_topk(struct drawn *d) {

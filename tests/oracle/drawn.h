@@ -3,6 +3,7 @@
 #ifndef KVC_TESTS_ORACLE_DRAWN_H
 #define KVC_TESTS_ORACLE_DRAWN_H
 
+#include "tests/oracle/entries.h"
 #include "tests/oracle/mass.h"
 #include "tests/oracle/scores.h"
 #include "tests/oracle/select.h"
@@ -22,6 +23,7 @@ struct drawn {
     struct mass_plan mass;
     struct cake_seen seen;
     struct select_plan select;
+    struct entries_plan entries;
     struct parts parts;
     struct side side;
     float file[MOST_LAYERS * MOST_LISTS];
@@ -42,6 +44,7 @@ void drawn_run(struct drawn *d, uint32_t steps);
 typedef void draw_fn(struct drawn *d);
 draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
     draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,
-    draw_hsa, draw_rocketkv, draw_rocketkv_mt;
+    draw_hsa, draw_rocketkv, draw_rocketkv_mt, draw_random, draw_knorm, draw_keydiff, draw_lagkv, draw_chunkkv,
+    draw_snapkv_decode;
 
 #endif

@@ -37,6 +37,12 @@ static const struct {
                {"hsa", draw_hsa},
                {"rocketkv", draw_rocketkv},
                {"rocketkv-mt", draw_rocketkv_mt},
+               {"random", draw_random},
+               {"knorm", draw_knorm},
+               {"keydiff", draw_keydiff},
+               {"lagkv", draw_lagkv},
+               {"chunkkv", draw_chunkkv},
+               {"snapkv-decode", draw_snapkv_decode},
                {"full", NULL},  /* the reference of every run */
                {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
                {"take", NULL}}; /* test_methods_take.c */
@@ -151,7 +157,7 @@ static void test_joined(void **state) {
     (void)state;
     for (size_t m = 0; m < METHODS; m++) {
         const unsigned stages = methods[m].draw ? class_of(methods[m].name)->stages : 0;
-        if (stages == evicts)
+        if (stages == evicts || stages == KVC_STAGE_DECODE)
             follows[followers++] = methods[m].draw;
         else if (stages & KVC_STAGE_PROMPT)
             before[befores++] = methods[m].draw;

@@ -1,6 +1,7 @@
 /* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
 #include <stdlib.h>
 
+#include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(pool)(struct kvc_device *device, const struct kvc_pool *args) {
@@ -12,7 +13,14 @@ void KVC_REF(pool)(struct kvc_device *device, const struct kvc_pool *args) {
         const float *x = (const float *)kvc_span_data(args->in) + (size_t)h * args->stride;
         uint32_t count = kvc_list_count(lists, h / args->rows),
                  n = args->tail < count ? count - (uint32_t)args->tail : 0;
-        for (uint32_t r = 0; r < n; r++) {
+        for (uint32_t r = 0; r < n && args->pooling == KVC_POOL_CHUNKS; r++) {
+            const uint32_t first = r - r % args->kernel, size = kvc_min_u32(n - first, args->kernel);
+            float sum = 0.0f;
+            for (uint32_t i = 0; i < size; i++)
+                sum = sum + x[first + i];
+            y[r] = kvc_div(sum, (float)size);
+        }
+        for (uint32_t r = 0; r < n && args->pooling != KVC_POOL_CHUNKS; r++) {
             uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
             float value = args->pooling == KVC_POOL_MAX ? x[first] : 0.0f;
             for (uint32_t i = first; i <= last; i++)

@@ -27,6 +27,18 @@ static float pool_one(const float *x, uint32_t n, uint32_t r, uint32_t kernel, e
     return pooling == KVC_POOL_MAX ? value : kvc_div(value, (float)kernel);
 }
 
+static void pool_chunks(float *y, const float *x, uint32_t n, uint32_t kernel) {
+    for (uint32_t first = 0; first < n; first += kvc_min_u32(n - first, kernel)) {
+        const uint32_t end = first + kvc_min_u32(n - first, kernel);
+        float sum = 0.0f;
+        for (uint32_t r = first; r < end; r++)
+            sum = sum + x[r];
+        const float mean = kvc_div(sum, (float)(end - first));
+        for (uint32_t r = first; r < end; r++)
+            y[r] = mean;
+    }
+}
+
 static void pool_task(void *argument, size_t task, unsigned thread) {
     const struct pool_job *job = argument;
     const uint32_t count = ((const uint32_t *)job->lists->count->data)[task / job->rows], half = job->kernel / 2;
@@ -35,6 +47,10 @@ static void pool_task(void *argument, size_t task, unsigned thread) {
     float *y = job->out + task * job->stride;
     uint32_t r = 0;
     (void)thread;
+    if (job->pooling == KVC_POOL_CHUNKS) {
+        pool_chunks(y, x, n, job->kernel);
+        r = n;
+    }
     for (; r < n && (r < half || r + half >= n); r++)
         y[r] = pool_one(x, n, r, job->kernel, job->pooling);
     for (; (uint64_t)r + LANES + half <= n; r += LANES) {

@@ -1,0 +1,156 @@
+/* entries.c - scores that entries have of what they hold, without a query: by norm, by direction, by chance, and
+ * against those that came after them. */
+#include <string.h>
+
+#include "core/base/integers.h"
+#include "backends/cpu/ref/ref.h"
+
+static float *scores_of(struct kvc_span scores, uint32_t stride, uint32_t h) {
+    return (float *)kvc_span_data(scores) + (size_t)h * stride;
+}
+
+/* ---- entry_scores ---- */
+
+static void load_key(const struct kvc_lists *lists, uint32_t h, uint32_t rank, float *key) {
+    KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, kvc_list_slot(lists, h, rank)), key);
+}
+
+/* u [d] of a head; r [count] its keys' lengths; tile [d], key [d]: scratch. */
+static void add_directions(const struct kvc_lists *lists, uint32_t h, const float *r, float *u, float *tile,
+                           float *key) {
+    const uint32_t count = kvc_list_count(lists, h), d = lists->format.head_size;
+    memset(u, 0, d * sizeof *u);
+    for (uint32_t first = 0; first < count; first += KVC_TILE) {
+        memset(tile, 0, d * sizeof *tile);
+        for (uint32_t rank = first; rank < count && rank < first + KVC_TILE; rank++) {
+            if (r[rank] == 0.0f)
+                continue;
+            load_key(lists, h, rank, key);
+            for (uint32_t c = 0; c < d; c++)
+                tile[c] = tile[c] + kvc_div(key[c], r[rank]);
+        }
+        for (uint32_t c = 0; c < d; c++)
+            u[c] = u[c] + tile[c];
+    }
+}
+
+void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_scores *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size;
+    float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, 3 * (size_t)d * sizeof *key);
+    if (!key)
+        return;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        const uint32_t count = kvc_list_count(lists, h);
+        float *score = scores_of(args->scores, args->stride, h);
+        for (uint32_t rank = 0; rank < count; rank++) {
+            if (args->kind == KVC_ENTRY_DRAW) {
+                const int32_t position = kvc_list_position(lists, h, kvc_list_slot(lists, h, rank));
+                score[rank] = (float)(kvc_philox4x32(args->layer, h, (kvc_u32)position, 1u, args->seed).word[0] >> 8);
+                continue;
+            }
+            load_key(lists, h, rank, key);
+            const float length = kvc_sqrt(kvc_ref_dot(key, key, d));
+            score[rank] = args->kind == KVC_ENTRY_NORM ? -length : length;
+        }
+        if (args->kind != KVC_ENTRY_APART)
+            continue;
+        add_directions(lists, h, score, key + d, key + 2 * (size_t)d, key);
+        for (uint32_t rank = 0; rank < count; rank++) {
+            load_key(lists, h, rank, key);
+            score[rank] = score[rank] == 0.0f ? 0.0f : -kvc_div(kvc_ref_dot(key, key + d, d), score[rank]);
+        }
+    }
+}
+
+/* ---- lag_scores ---- */
+
+struct lag { /* one head, and scratch */
+    const struct kvc_lists *lists;
+    uint32_t h, lag, d;
+    float *low, *high, *x, *t, *ones; /* [d] each */
+    float *s, *raw;                   /* [lag] each */
+};
+
+static void load_side(const struct lag *w, uint32_t rank, bool values, float *x) {
+    const uint32_t slot = kvc_list_slot(w->lists, w->h, rank);
+    KVC_REF(load_entry)
+    (&w->lists->format, values ? kvc_list_value(w->lists, w->h, slot) : kvc_list_key(w->lists, w->h, slot), x);
+}
+
+/* s of one entry against low and high. */
+static float spread(const struct lag *w) {
+    for (uint32_t c = 0; c < w->d; c++)
+        w->t[c] = w->high[c] > w->low[c] ? kvc_div(w->x[c] - w->low[c], w->high[c] - w->low[c]) : 0.0f;
+    const float mean = kvc_div(kvc_ref_dot(w->t, w->ones, w->d), (float)w->d);
+    for (uint32_t c = 0; c < w->d; c++)
+        w->t[c] = w->t[c] - mean;
+    return w->d > 1 ? kvc_sqrt(kvc_div(kvc_ref_dot(w->t, w->t, w->d), (float)(w->d - 1))) : 0.0f;
+}
+
+/* a of the partition's entries, of the keys into raw, of the values added to it. */
+static void add_side(const struct lag *w, uint32_t first, bool values) {
+    float M = -kvc_infinity(), lane[KVC_LANES] = {0};
+    for (uint32_t i = 0; i < w->lag; i++) {
+        load_side(w, first + w->lag + i, values, w->x);
+        for (uint32_t c = 0; c < w->d; c++) {
+            w->low[c] = i == 0 || w->x[c] < w->low[c] ? w->x[c] : w->low[c];
+            w->high[c] = i == 0 || w->x[c] > w->high[c] ? w->x[c] : w->high[c];
+        }
+    }
+    for (uint32_t i = 0; i < w->lag; i++) {
+        load_side(w, first + i, values, w->x);
+        w->s[i] = spread(w);
+        M = kvc_max(M, w->s[i]);
+    }
+    for (uint32_t i = 0; i < w->lag; i++)
+        lane[i % KVC_LANES] = lane[i % KVC_LANES] + kvc_exp(w->s[i] - M);
+    KVC_TREE32(lane);
+    for (uint32_t i = 0; i < w->lag; i++) {
+        const float a = kvc_div(kvc_exp(w->s[i] - M), lane[0]);
+        w->raw[i] = values ? (w->raw[i] + a) * 0.5f : a;
+    }
+}
+
+/* How many of the partition stand below its i-th entry. */
+static uint32_t below(const struct lag *w, uint32_t i) {
+    const uint32_t key = kvc_score_key(w->raw[i]);
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < w->lag; j++) {
+        const uint32_t other = kvc_score_key(w->raw[j]);
+        n += other < key || (other == key && j > i);
+    }
+    return n;
+}
+
+void KVC_REF(lag_scores)(struct kvc_device *device, const struct kvc_lag_scores *args) {
+    const struct kvc_lists *lists = args->lists;
+    struct lag w = {.lists = lists, .lag = args->lag, .d = lists->format.head_size};
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++)
+        most = kvc_max_u32(kvc_list_count(lists, h), most);
+    if (args->lag > most) /* no list has two partitions */
+        w.lag = kvc_max_u32(most, 2);
+    float *scratch =
+        kvc_cpu_scratch((struct kvc_cpu *)device, 0, (5 * (size_t)w.d + 2 * (size_t)w.lag) * sizeof *scratch);
+    if (!scratch)
+        return;
+    w.low = scratch, w.high = w.low + w.d, w.x = w.high + w.d, w.t = w.x + w.d, w.ones = w.t + w.d;
+    w.s = w.ones + w.d, w.raw = w.s + w.lag;
+    for (uint32_t c = 0; c < w.d; c++)
+        w.ones[c] = 1.0f;
+    for (w.h = 0; w.h < lists->kv_heads; w.h++) {
+        const uint32_t count = kvc_list_count(lists, w.h);
+        const uint32_t parts = count > args->first ? (count - args->first) / args->lag : 0;
+        float *score = scores_of(args->scores, args->stride, w.h);
+        for (uint32_t rank = 0; rank < count; rank++)
+            score[rank] = (float)args->lag;
+        for (uint32_t p = 0; p + 1 < parts; p++) {
+            const uint32_t first = args->first + p * args->lag;
+            add_side(&w, first, false);
+            add_side(&w, first, true);
+            for (uint32_t i = 0; i < w.lag; i++)
+                score[first + i] = args->across ? w.raw[i] : (float)below(&w, i);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+/* entries.h - template: scores that entries have of what they hold, without a query: entry_scores, lag_scores. A task a
+ * head. */
+#ifndef KVC_SIMD_SCORES_ENTRIES_H
+#define KVC_SIMD_SCORES_ENTRIES_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/bump.h"
+#include "backends/cpu/simd/attention/few.h"
+
+/* n <= LANES channels of a row from c on, then +0. */
+INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
+    return c + LANES > d     ? entry_part_load(type, row, c, d - c)
+           : type == KVC_F32 ? entry_load(KVC_F32, row, c)
+           : type == KVC_F16 ? entry_load(KVC_F16, row, c)
+                             : entry_load(KVC_Q8_0, row, c);
+}
+
+/* dot32 of a row with y [padded], or (NULL) with itself. What lies beyond the row adds +0 to lanes that are never -0.
+ */
+INLINE float dot_row(enum kvc_type type, const unsigned char *row, const float *y, size_t d) {
+    vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (size_t c = 0; c < d; c += KVC_LANES) {
+        UNROLL
+        for (unsigned f = 0; f < FOLD; f++) {
+            const size_t at = c + f * LANES;
+            if (at >= d)
+                break;
+            const vf x = some_channels(type, row, at, d);
+            lane[f] = vf_fma(x, y ? vf_part_load(y + at, d - at) : x, lane[f]);
+        }
+    }
+    return sum_lanes(lane);
+}
+
+/* ---- entry_scores ---- */
+
+struct entry_scores_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_entry_scores *args;
+    uint32_t blocks_most;
+};
+
+struct entry_work {
+    const unsigned char **block;
+    float *u, *tile; /* [padded] */
+};
+
+static size_t lay_out_entry(const struct entry_scores_job *job, struct entry_work *work, unsigned char *base) {
+    struct bump at = {base, 0};
+    const size_t bytes = padded_size(job->args->lists->format.head_size) * sizeof(float);
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->u = bump_take(&at, bytes);
+    work->tile = bump_take(&at, bytes);
+    return at.used;
+}
+
+/* u of a head whose keys' lengths are r. */
+static void add_directions(enum kvc_type type, const struct head_entries *head, const float *r, size_t d,
+                           struct entry_work *work) {
+    memset(work->u, 0, padded_size(d) * sizeof *work->u);
+    for (uint32_t first = 0; first < head->count; first += KVC_TILE) {
+        const uint32_t end = kvc_min_u32(head->count, first + KVC_TILE);
+        memset(work->tile, 0, padded_size(d) * sizeof *work->tile);
+        for (uint32_t rank = first; rank < end; rank++) {
+            const unsigned char *key = slot_key(head, head_slot(head, rank));
+            const vf length = vf_set(r[rank]);
+            for (size_t c = 0; c < d && r[rank] != 0.0f; c += LANES)
+                vf_store(work->tile + c,
+                         vf_add(vf_load(work->tile + c), vf_div(some_channels(type, key, c, d), length)));
+        }
+        for (size_t c = 0; c < d; c += LANES)
+            vf_store(work->u + c, vf_add(vf_load(work->u + c), vf_load(work->tile + c)));
+    }
+}
+
+static void entry_scores_task(void *argument, size_t task, unsigned thread) {
+    const struct entry_scores_job *job = argument;
+    const struct kvc_entry_scores *args = job->args;
+    const enum kvc_type type = args->lists->format.type;
+    const size_t d = args->lists->format.head_size;
+    const uint32_t h = (uint32_t)task;
+    float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
+    struct entry_work work;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_entry(job, &work, NULL));
+    if (!scratch)
+        return;
+    lay_out_entry(job, &work, scratch);
+    const struct head_entries head = head_open(args->lists, NULL, h, work.block);
+    for (uint32_t rank = 0; rank < head.count; rank++) {
+        const uint32_t slot = head_slot(&head, rank);
+        if (args->kind == KVC_ENTRY_DRAW) {
+            const kvc_u32 position = (kvc_u32)slot_position(&head, slot);
+            score[rank] = (float)(kvc_philox4x32(args->layer, h, position, 1u, args->seed).word[0] >> 8);
+            continue;
+        }
+        const float length = kvc_sqrt(dot_row(type, slot_key(&head, slot), NULL, d));
+        score[rank] = args->kind == KVC_ENTRY_NORM ? -length : length;
+    }
+    if (args->kind != KVC_ENTRY_APART)
+        return;
+    add_directions(type, &head, score, d, &work);
+    for (uint32_t rank = 0; rank < head.count; rank++)
+        score[rank] = score[rank] == 0.0f
+                          ? 0.0f
+                          : -kvc_div(dot_row(type, slot_key(&head, head_slot(&head, rank)), work.u, d), score[rank]);
+}
+
+/* Heads' blocks at most, and the work in vector operations where an entry takes `each`. */
+static double entries_work(const struct kvc_lists *lists, double each, uint32_t *blocks_most) {
+    double work = 0.0;
+    *blocks_most = 0;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        *blocks_most = kvc_max_u32((uint32_t)head_block_count(lists, h), *blocks_most);
+        work += ((const uint32_t *)lists->count->data)[h] * each;
+    }
+    return work;
+}
+
+static void entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
+    struct entry_scores_job job = {(struct kvc_cpu *)device, args, 0};
+    const double each = args->lists->format.head_size * (args->kind == KVC_ENTRY_APART ? 8.0 : 2.0) / LANES + 16.0;
+    const double work = entries_work(args->lists, each, &job.blocks_most);
+    kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, entry_scores_task, &job);
+}
+
+/* ---- lag_scores ---- */
+
+struct lag_scores_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_lag_scores *args;
+    uint32_t blocks_most, lag; /* lag: of scratch, 0 where no head has two partitions */
+};
+
+struct lag_work {
+    const unsigned char **block;
+    float *low, *high, *t; /* [padded] */
+    float *s, *raw;        /* [lag] */
+    uint32_t *key;         /* [lag] */
+};
+
+static size_t lay_out_lag(const struct lag_scores_job *job, struct lag_work *work, unsigned char *base) {
+    struct bump at = {base, 0};
+    const size_t bytes = padded_size(job->args->lists->format.head_size) * sizeof(float);
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->low = bump_take(&at, bytes);
+    work->high = bump_take(&at, bytes);
+    work->t = bump_take(&at, bytes);
+    work->s = bump_take(&at, job->lag * sizeof *work->s);
+    work->raw = bump_take(&at, job->lag * sizeof *work->raw);
+    work->key = bump_take(&at, job->lag * sizeof *work->key);
+    return at.used;
+}
+
+/* The key or value of a rank. */
+INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t rank, bool values) {
+    return slot_key(head, head_slot(head, rank)) + (values ? (size_t)KVC_TILE * head->row_bytes : 0);
+}
+
+/* s of one row against low and high. */
+static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, const struct lag_work *work) {
+    vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (size_t c = 0; c < d; c += LANES) {
+        const vf low = vf_load(work->low + c), high = vf_load(work->high + c);
+        const vf scaled = vf_div(vf_sub(some_channels(type, row, c, d), low), vf_sub(high, low));
+        const vf t = vf_select(vf_less(low, high), scaled, vf_zero());
+        vf_store(work->t + c, t);
+        lane[c / LANES % FOLD] = vf_add(lane[c / LANES % FOLD], t);
+    }
+    const vf mean = vf_set(kvc_div(sum_lanes(lane), (float)d));
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (size_t c = 0; c < d; c += LANES) {
+        vf e = vf_sub(vf_load(work->t + c), mean);
+        if (c + LANES > d)
+            e = vf_select(vm_first(d - c), e, vf_zero());
+        lane[c / LANES % FOLD] = vf_fma(e, e, lane[c / LANES % FOLD]);
+    }
+    return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
+}
+
+/* a of the partition's entries, of the keys into raw, of the values added to it. */
+static void lag_side(enum kvc_type type, const struct head_entries *head, uint32_t first, uint32_t lag, bool values,
+                     size_t d, const struct lag_work *work) {
+    float M = -kvc_infinity(), lane[KVC_LANES] = {0};
+    for (uint32_t i = 0; i < lag; i++) {
+        const unsigned char *row = side_row(head, first + lag + i, values);
+        for (size_t c = 0; c < d; c += LANES) {
+            const vf x = some_channels(type, row, c, d);
+            const vf low = i ? vf_load(work->low + c) : x, high = i ? vf_load(work->high + c) : x;
+            vf_store(work->low + c, vf_select(vf_less(x, low), x, low));
+            vf_store(work->high + c, vf_select(vf_less(high, x), x, high));
+        }
+    }
+    for (uint32_t i = 0; i < lag; i++) {
+        work->s[i] = lag_spread(type, side_row(head, first + i, values), d, work);
+        M = kvc_max(M, work->s[i]);
+    }
+    for (uint32_t i = 0; i < lag; i++) {
+        work->s[i] = kvc_exp(work->s[i] - M);
+        lane[i % KVC_LANES] = lane[i % KVC_LANES] + work->s[i];
+    }
+    KVC_TREE32(lane);
+    for (uint32_t i = 0; i < lag; i++) {
+        const float a = kvc_div(work->s[i], lane[0]);
+        work->raw[i] = values ? (work->raw[i] + a) * 0.5f : a;
+    }
+}
+
+static void lag_scores_task(void *argument, size_t task, unsigned thread) {
+    const struct lag_scores_job *job = argument;
+    const struct kvc_lag_scores *args = job->args;
+    const uint32_t lag = args->lag;
+    float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
+    struct lag_work work;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_lag(job, &work, NULL));
+    if (!scratch)
+        return;
+    lay_out_lag(job, &work, scratch);
+    const struct head_entries head = head_open(args->lists, NULL, (uint32_t)task, work.block);
+    const uint32_t parts = head.count > args->first ? (head.count - args->first) / lag : 0;
+    for (uint32_t rank = 0; rank < head.count; rank++)
+        score[rank] = (float)lag;
+    for (uint32_t p = 0; p + 1 < parts; p++) {
+        const uint32_t first = args->first + p * lag;
+        for (int values = 0; values < 2; values++)
+            lag_side(args->lists->format.type, &head, first, lag, values, args->lists->format.head_size, &work);
+        for (uint32_t i = 0; i < lag; i++)
+            work.key[i] = kvc_score_key(work.raw[i]);
+        for (uint32_t i = 0; i < lag; i++) {
+            uint32_t below = 0;
+            for (uint32_t j = 0; j < lag && !args->across; j++)
+                below += work.key[j] < work.key[i] || (work.key[j] == work.key[i] && j > i);
+            score[first + i] = args->across ? work.raw[i] : (float)below;
+        }
+    }
+}
+
+static void lag_scores(struct kvc_device *device, const struct kvc_lag_scores *args) {
+    struct lag_scores_job job = {(struct kvc_cpu *)device, args, 0, 0};
+    const double each = args->lists->format.head_size * 24.0 / LANES + 40.0 + (args->across ? 0 : args->lag);
+    const double work = entries_work(args->lists, each, &job.blocks_most);
+    for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
+        const uint32_t count = ((const uint32_t *)args->lists->count->data)[h];
+        if (count / 2 >= args->lag)
+            job.lag = args->lag;
+    }
+    kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, lag_scores_task, &job);
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* entries.h - scores that entries have of what they hold, without a query: entry_scores, lag_scores. */
+
+/* The lanes of dot32(x, x), by a team; where the team has no entry (0), nothing is read. */
+KVC_DEVICE struct kvc_part kvc_part_square_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *x, kvc_u32 d) {
+    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, c = 0;
+    struct kvc_part sum = kvc_part_zero();
+    if (!x)
+        return sum;
+    for (; c + 32 <= d; c += 32) {
+        struct kvc_part p = kvc_part_entry(type, x, c, worker);
+        sum = kvc_part_fma(p, p, sum);
+    }
+    if (c < d) {
+        struct kvc_part p = kvc_part_entry_tail(type, x, c, worker, d - c);
+        sum = kvc_part_fma_tail(p, p, sum, d - c);
+    }
+    return sum;
+}
+
+/* Grid: tiles of the ranks of the fullest head, heads. kind: KVC_ENTRIES_*; u [H_kv, d] where it is asked for. */
+KVC_GROUP_KERNEL(entry_scores)
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u64 seed, KVC_GLOBAL const float *u, KVC_SPAN(float, scores),
+ kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    kvc_u32 h = KVC_GROUP_ID(1), first = KVC_GROUP_ID(0) * KVC_TILE;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
+        kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
+        kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_bytes key = here && kind != KVC_ENTRIES_DRAW ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
+        float score = kvc_sqrt(kvc_part_sum(kvc_part_square_entry(entry_type, key, head_size), shared_sum));
+        if (kind == KVC_ENTRIES_APART) {
+            float dot =
+                kvc_part_sum(kvc_part_dot_entry(entry_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
+            score = score == 0.0f ? 0.0f : -kvc_div(dot, score);
+        }
+        if (kind == KVC_ENTRIES_NORM)
+            score = -score;
+        if (kind == KVC_ENTRIES_DRAW && here)
+            score = (float)(kvc_philox4x32(layer, h, (kvc_u32)kvc_head_position(&head, slot), 1u, seed).word[0] >> 8);
+        if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
+            scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = score;
+    }
+}
+
+/* Grid: channels of tiles, heads. Each tile's sum of keys divided by their lengths, to sums [H_kv, tiles, d]. */
+KVC_KERNEL(entry_directions)
+(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, scores), kvc_u32 stride, KVC_SPAN(float, sums), kvc_u32 tiles) {
+    kvc_u64 id = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), first = (kvc_u32)(id / head_size) * KVC_TILE;
+    KVC_GLOBAL const float *length = scores_buffer + scores_offset + (kvc_u64)h * stride;
+    const float one = KVC_ONE(tiles);
+    float sum = 0.0f;
+    if (id >= (kvc_u64)tiles * head_size)
+        return;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    for (kvc_u32 rank = first; rank < head.count && rank < first + KVC_TILE; rank++)
+        if (length[rank] != 0.0f)
+            sum = kvc_plus(
+                sum,
+                kvc_div(kvc_entry_value(entry_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)), c),
+                        length[rank]),
+                one);
+    sums_buffer[sums_offset + (kvc_u64)h * tiles * head_size + id] = sum;
+}
+
+/* Grid: channels, heads. u [H_kv, d] from the sums of the tiles that a head has. */
+KVC_KERNEL(entry_direction)
+(KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, sums), kvc_u32 tiles, KVC_GLOBAL float *u, kvc_u32 d) {
+    kvc_u64 c = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), mine = (count[h] + KVC_TILE - 1) / KVC_TILE;
+    const float one = KVC_ONE(tiles);
+    float sum = 0.0f;
+    if (c >= d)
+        return;
+    for (kvc_u32 t = 0; t < mine; t++)
+        sum = kvc_plus(sum, sums_buffer[sums_offset + ((kvc_u64)h * tiles + t) * d + c], one);
+    u[(kvc_u64)h * d + c] = sum;
+}
+
+/* ---- lag_scores ---- */
+
+/* How many partitions a head has. */
+KVC_DEVICE kvc_u32 kvc_lag_parts(kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
+    return count > first ? (count - first) / lag : 0;
+}
+/* Whether a rank is in a partition that another follows. */
+KVC_DEVICE kvc_u32 kvc_lag_scored(kvc_u32 rank, kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
+    return rank >= first && (rank - first) / lag + 1 < kvc_lag_parts(count, first, lag);
+}
+
+/* Grid: channels of partitions, heads, keys and values. Bounds [2, H_kv, parts, low and high, d] of each partition but
+ * the first. */
+KVC_KERNEL(lag_bounds)
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL float *bounds, kvc_u32 parts, kvc_u32 heads) {
+    kvc_u64 id = KVC_GLOBAL_ID(), to;
+    kvc_u32 h = KVC_GROUP_ID(1), side = KVC_GROUP_ID(2), c = (kvc_u32)(id % head_size), p = (kvc_u32)(id / head_size);
+    float low = 0.0f, high = 0.0f;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    if (id >= (kvc_u64)parts * head_size || p == 0 || p >= kvc_lag_parts(head.count, first, lag))
+        return;
+    for (kvc_u32 i = 0; i < lag; i++) {
+        kvc_u32 slot = kvc_head_slot(&head, first + p * lag + i);
+        float x = kvc_entry_value(entry_type,
+                                  side ? kvc_head_value(&arena, &head, slot) : kvc_head_key(&arena, &head, slot), c);
+        low = i == 0 || x < low ? x : low;
+        high = i == 0 || x > high ? x : high;
+    }
+    to = (((kvc_u64)side * heads + h) * parts + p) * 2 * head_size + c;
+    bounds[to] = low;
+    bounds[to + head_size] = high;
+}
+
+KVC_DEVICE float kvc_lag_scaled(float x, float low, float high) {
+    return high > low ? kvc_div(x - low, high - low) : 0.0f;
+}
+
+/* Grid: ranks, heads, keys and values. s to spread [2, H_kv, stride]. */
+KVC_KERNEL(lag_spread)
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL const float *bounds, kvc_u32 parts, kvc_u32 heads,
+ KVC_SPAN(float, spread), kvc_u32 stride) {
+    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), side = KVC_GROUP_ID(2), slot, p;
+    kvc_bytes x;
+    KVC_GLOBAL const float *low;
+    float lane[32], mean, one = KVC_ONE(parts);
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    if (rank >= head.count || !kvc_lag_scored((kvc_u32)rank, head.count, first, lag))
+        return;
+    p = ((kvc_u32)rank - first) / lag + 1;
+    slot = kvc_head_slot(&head, (kvc_u32)rank);
+    x = side ? kvc_head_value(&arena, &head, slot) : kvc_head_key(&arena, &head, slot);
+    low = bounds + (((kvc_u64)side * heads + h) * parts + p) * 2 * head_size;
+    for (int i = 0; i < 32; i++)
+        lane[i] = 0.0f;
+    for (kvc_u32 c = 0; c < head_size; c++)
+        lane[c % 32] =
+            kvc_plus(lane[c % 32], kvc_lag_scaled(kvc_entry_value(entry_type, x, c), low[c], low[head_size + c]), one);
+    KVC_TREE32(lane);
+    mean = kvc_div(lane[0], (float)head_size);
+    for (int i = 0; i < 32; i++)
+        lane[i] = 0.0f;
+    for (kvc_u32 c = 0; c < head_size; c++) {
+        float e = kvc_lag_scaled(kvc_entry_value(entry_type, x, c), low[c], low[head_size + c]) - mean;
+        lane[c % 32] = kvc_fma(e, e, lane[c % 32]);
+    }
+    KVC_TREE32(lane);
+    spread_buffer[spread_offset + ((kvc_u64)side * heads + h) * stride + rank] =
+        head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
+}
+
+/* Grid: partitions, heads. raw replaces s of the keys. */
+KVC_KERNEL(lag_raw)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 heads, KVC_SPAN(float, spread), kvc_u32 stride) {
+    kvc_u64 p = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1);
+    float lane[32], M[2], L[2], one = KVC_ONE(lag);
+    KVC_OPEN(float, spread);
+    if (p + 1 >= kvc_lag_parts(count[h], first, lag))
+        return;
+    for (kvc_u32 side = 0; side < 2; side++) {
+        KVC_GLOBAL const float *s = spread + ((kvc_u64)side * heads + h) * stride + first + p * lag;
+        M[side] = -kvc_infinity();
+        for (int i = 0; i < 32; i++)
+            lane[i] = 0.0f;
+        for (kvc_u32 i = 0; i < lag; i++)
+            M[side] = kvc_max(M[side], s[i]);
+        for (kvc_u32 i = 0; i < lag; i++)
+            lane[i % 32] = kvc_plus(lane[i % 32], kvc_exp(s[i] - M[side]), one);
+        KVC_TREE32(lane);
+        L[side] = lane[0];
+    }
+    for (kvc_u32 i = 0; i < lag; i++) {
+        kvc_u64 key = (kvc_u64)h * stride + first + p * lag + i, value = key + (kvc_u64)heads * stride;
+        float a = kvc_div(kvc_exp(spread[key] - M[0]), L[0]), b = kvc_div(kvc_exp(spread[value] - M[1]), L[1]);
+        spread[key] = (a + b) * 0.5f;
+    }
+}
+
+/* Grid: ranks, heads. */
+KVC_KERNEL(lag_scores)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 across, KVC_SPAN(const float, raw),
+ KVC_SPAN(float, scores), kvc_u32 stride) {
+    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), below = 0, key, begin;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
+    KVC_GLOBAL const float *raw = raw_buffer + raw_offset + (kvc_u64)h * stride;
+    if (rank >= count[h])
+        return;
+    if (!kvc_lag_scored((kvc_u32)rank, count[h], first, lag)) {
+        score[rank] = (float)lag;
+        return;
+    }
+    key = kvc_score_key(raw[rank]);
+    begin = (kvc_u32)rank - ((kvc_u32)rank - first) % lag;
+    for (kvc_u32 j = begin; !across && j < begin + lag; j++) {
+        kvc_u32 other = kvc_score_key(raw[j]);
+        below += other < key || (other == key && j > rank);
+    }
+    score[rank] = across ? raw[rank] : (float)below;
+}

@@ -1,0 +1,45 @@
+/* stage_entries.c - scores that entries have of what they hold, without a query. */
+#include "core/stage/stage.h"
+
+static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_scores *scores,
+                                struct kvc_error *error) {
+    const enum kvc_status status = kvc_stage_check(stage, error);
+    if (status != KVC_OK || scores->heads == stage->info.kv_heads)
+        return status;
+    return kvc_fail(error, KVC_USAGE, "policy: what entries hold is scored per list of entries");
+}
+
+enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
+                                       struct kvc_scores *scores, struct kvc_error *error) {
+    const enum kvc_status status = per_list(stage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    if ((unsigned)kind > KVC_ENTRY_APART)
+        return kvc_fail(error, KVC_USAGE, "policy: scores of kind %u: must be a value of enum kvc_entry_kind",
+                        (unsigned)kind);
+    kvc_stage_device(stage)->ops->entry_scores(kvc_stage_device(stage),
+                                               &(struct kvc_entry_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                                                          .kind = kind,
+                                                                          .layer = stage->layer,
+                                                                          .seed = seed,
+                                                                          .scores = scores->span,
+                                                                          .stride = scores->stride});
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
+                                     struct kvc_scores *scores, struct kvc_error *error) {
+    const enum kvc_status status = per_list(stage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    if (lag < 2)
+        return kvc_fail(error, KVC_USAGE, "policy: partitions of %u entries: must be at least 2", lag);
+    kvc_stage_device(stage)->ops->lag_scores(kvc_stage_device(stage),
+                                             &(struct kvc_lag_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                                                      .first = first,
+                                                                      .lag = lag,
+                                                                      .across = across,
+                                                                      .scores = scores->span,
+                                                                      .stride = scores->stride});
+    return KVC_OK;
+}

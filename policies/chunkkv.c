@@ -1,0 +1,78 @@
+/* chunkkv.c - neighbours stay or go together, by another method's scores (docs/methods/chunkkv.md). */
+#include "policies/policies.h"
+
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head, window included"),
+    {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
+    {"chunk", KVC_OPTION_INT, "10", 1, 1 << 20, NULL, "entries of a chunk"},
+    {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|knorm|keydiff|random",
+     "whose scores are averaged; snapkv's are not pooled"},
+    KVC_OPTIONS_END};
+
+static bool scorer_is(const struct kvc_values *values, const char *name) {
+    return !strcmp(kvc_value_text(values, "scorer"), name);
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    if (scorer_is(values, "snapkv") && kvc_value_int(values, "window") == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: window=0: must be 1 to %d with scorer=snapkv", 1 << 20);
+    return kvc_check_above(values, "window", error);
+}
+
+/* Scores before they are averaged; rows: of the window. */
+static enum kvc_status score(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
+                             struct kvc_scores *scores, struct kvc_error *error) {
+    if (scorer_is(values, "snapkv"))
+        return kvc_stage_window_mass(stage, rows, scores, error);
+    const enum kvc_entry_kind kind = scorer_is(values, "knorm")     ? KVC_ENTRY_NORM
+                                     : scorer_is(values, "keydiff") ? KVC_ENTRY_APART
+                                                                    : KVC_ENTRY_DRAW;
+    return kvc_stage_entry_scores(stage, kind, kvc_stage_info(stage)->seed, scores, error);
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = kvc_window_rows(values, info);
+    const uint64_t budget = kvc_window_budget(values, info->held);
+    struct kvc_scores *scores;
+    if (info->entries <= budget)
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = score(stage, values, window, scores, error);
+    if (status == KVC_OK)
+        status =
+            kvc_stage_pool(stage, scores, window, (uint32_t)kvc_value_int(values, "chunk"), KVC_POOL_CHUNKS, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = kvc_window_rule(budget, window, scores);
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_chunkkv = {
+    .name = "chunkkv",
+    .summary = "neighbours stay or go together, by another method's scores",
+    .paper = "ChunkKV, arXiv:2502.00299",
+    .idea =
+        "A word is several tokens, a statement several words, and single entries out of them say little. The prompt is "
+        "cut into chunks of neighbours; a chunk is worth the mean of its entries' scores, and the best chunks stay "
+        "whole, with the window.",
+    .formula =
+        "s_j: snapkv's window mass, or the score of knorm, keydiff or random (`scorer`); chunks of `chunk` entries "
+        "from the first on, without the last w, the last one maybe shorter; score_j = the mean of s over j's "
+        "chunk; kept = top B - w, and the last w. Of the last chunk that is taken the first entries stay, as "
+        "many as B leaves room for",
+    .memory = "B entries after the prompt, one more per generated token",
+    .traffic = "B + generated entries per generated token",
+    .differences = "the budget is filled, where the authors' code keeps whole chunks only; each KV head chooses its "
+                   "chunks, where kvpress adds up the scores of all heads; layers do not share indices",
+    .second_turn = "chunks are cut anew over what is held and what is new; the last min(w, its tokens) queries vote",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .trial = "window=8,chunk=4",
+    .check = check,
+    .queries = kvc_window_queries,
+    .forecast = &kvc_window_forecast,
+    .prompt = prompt};

@@ -1,0 +1,76 @@
+/* lagkv.c - keys and values that stand out against those of the tokens after them (docs/methods/lagkv.md). */
+#include "policies/policies.h"
+
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head; at least sinks + 2 lag"),
+    {"sinks", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "first entries that always stay"},
+    {"lag", KVC_OPTION_INT, "128", 2, 1 << 20, NULL, "entries of a partition; the last one always stays"},
+    {"scoring", KVC_OPTION_CHOICE, "within", 0, 0, "within|across",
+     "ranks within each partition, or the scores across all"},
+    KVC_OPTIONS_END};
+
+/* What always stays: the first entries, the last partition and what does not fill another one. */
+static uint64_t fixed(const struct kvc_values *values) {
+    return (uint64_t)kvc_value_int(values, "sinks") + 2 * (uint64_t)kvc_value_int(values, "lag") - 1;
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    if (kvc_value_is_share(values, "budget") || (uint64_t)kvc_value_int(values, "budget") > fixed(values))
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE, "policy: budget=%lld: must be at least %llu, sinks=%lld and twice lag=%lld",
+                    (long long)kvc_value_int(values, "budget"), (unsigned long long)fixed(values) + 1,
+                    (long long)kvc_value_int(values, "sinks"), (long long)kvc_value_int(values, "lag"));
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, fixed(values)) + steps;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_budget(values, info->held, fixed(values));
+    struct kvc_scores *scores;
+    if (info->entries <= budget)
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_lag_scores(stage, (uint32_t)kvc_value_int(values, "sinks"),
+                                      (uint32_t)kvc_value_int(values, "lag"),
+                                      !strcmp(kvc_value_text(values, "scoring"), "across"), scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.top = budget, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_lagkv = {
+    .name = "lagkv",
+    .summary = "what stands out against the tokens after it",
+    .paper = "LagKV, arXiv:2504.04704",
+    .idea =
+        "The prompt is cut into partitions. Each channel of a key is put where it lies between the smallest and the "
+        "largest value that the next partition has there, and so is each channel of the value; entries whose channels "
+        "then differ most from each other carry what their followers do not. The first entries and the last partition "
+        "stay. No query is looked at.",
+    .formula =
+        "after the first `sinks` entries, partitions of `lag`; against partition p + 1 an entry of p has t = (x - low) "
+        "/ "
+        "(high - low) channel by channel, 0 where high is not above low, and s = the standard deviation of t over the "
+        "channels (d - 1); raw_j = (softmax over the partition of s of the key + softmax of s of the value) / 2; "
+        "score_j = "
+        "how many of its partition have less, of equal ones the higher indices (scoring=across: raw_j). The sinks, the "
+        "last whole partition and what follows it stay, and of the others the top, B in all",
+    .memory = "B entries after the prompt, one more per generated token",
+    .traffic = "B + generated entries per generated token",
+    .differences = "the paper keeps a share of each partition while the text comes; here, as in kvpress, the prompt is "
+                   "scored once and the partitions share B, lower ones first where it cannot be divided; channels in "
+                   "which the next partition is constant count 0, where the authors' code divides by 0",
+    .second_turn = "partitions run over what is held and what is new, in their order",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .trial = "sinks=2,lag=8",
+    .check = check,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
+    .prompt = prompt};

@@ -1,0 +1,35 @@
+/* random.c - entries drawn by lot, the floor of every comparison (docs/methods/random.md). */
+#include "policies/policies.h"
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head"),
+    KVC_NEWEST_OPTION,
+    {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "of the draws; -1: the session's"},
+    KVC_OPTIONS_END};
+
+static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const int64_t seed = kvc_value_int(values, "seed");
+    return kvc_entries_evict(stage, values, KVC_ENTRY_DRAW, seed < 0 ? kvc_stage_info(stage)->seed : (uint64_t)seed,
+                             error);
+}
+
+const struct kvc_policy_class kvc_policy_random = {
+    .name = "random",
+    .summary = "entries drawn by lot, the floor of every comparison",
+    .paper = "-",
+    .idea =
+        "Each entry draws a number when it comes, and the highest stay. What a method that looks at keys, values or "
+        "attention gains over this is what its looking is worth. Every token that was ever seen has the same chance "
+        "to be held, however long the answer is.",
+    .formula = "score_j = the upper 24 bits of the first word of Philox4x32-10 with counter (layer, list, position "
+               "of j, 1) and key `seed`; kept = top B; with recent=R the last R tokens, and the top of the others",
+    .memory = "B entries (B + 1 within a decode step)",
+    .traffic = "B + 1 entries per generated token",
+    .differences = "none; kvpress draws with torch's generator, so that the same seed keeps other entries",
+    .second_turn = "an entry's number stays what it was; of what is held and what is new the B highest stay",
+    .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
+    .options = options,
+    .check = kvc_check_newest,
+    .forecast = &kvc_newest_forecast,
+    .prompt = evict,
+    .decode = evict};

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Compares kvcull with kvpress, the library in which many methods of 2024 and later are published, on random tensors.
+
+    pip install --no-deps --target DIR kvpress
+    tools/compare_kvpress.py --kvcull build/kvcull --kvpress DIR [--only NAME,..] [--rounds N]
+
+Needs torch, transformers, numpy and safetensors; other packages that kvpress names are not used. As in
+compare_authors.py a case is one dump of random queries, keys and values: a press compresses it in float32, `kvcull
+replay` does the same, and the positions kept are compared as sets, head by head. What had to be set so that both agree
+is printed with the result.
+"""
+import argparse
+import glob
+import importlib
+import math
+import os
+import sys
+import types
+from unittest import mock
+
+import torch
+
+from compare_authors import Case, Result
+
+
+def press(folder, file, name):
+    """A press class, without kvpress's own __init__, which imports packages that no press here needs."""
+    for package in ("kvpress", "kvpress.presses"):
+        if package not in sys.modules:
+            module = sys.modules[package] = types.ModuleType(package)
+            module.__path__ = [os.path.join(folder, *package.split("."))]
+    for missing in ("cachetools", "datasets"):
+        if missing not in sys.modules:
+            sys.modules[missing] = mock.MagicMock(name=missing)
+    return getattr(importlib.import_module(f"kvpress.presses.{file}"), name)
+
+
+def ratio(keep, n):
+    """The compression ratio of which kvpress's int(n * (1 - ratio)) makes `keep`."""
+    return 1 - (keep + 0.5) / n
+
+
+class Held:
+    """What a press left of one layer: positions [1, H_kv, n]."""
+
+    def __init__(self, case, l):
+        self.case, self.l = case, l
+        self.position = torch.arange(case.prompt).expand(1, case.kv_heads, -1)
+        config = types.SimpleNamespace(num_attention_heads=case.heads, num_key_value_heads=case.kv_heads)
+        self.module = types.SimpleNamespace(config=config, head_dim=case.d)
+
+    def append(self, row):
+        self.position = torch.cat([self.position, torch.full((1, self.case.kv_heads, 1), row)], 2)
+
+    def entries(self, tensor):
+        """Keys or values [1, H_kv, n, d] of what is held."""
+        return torch.stack([tensor[self.l, self.position[0, h], h] for h in range(self.case.kv_heads)])[None]
+
+    def attentions(self, rows):
+        """What the queries of these rows give the entries held [1, H, rows, n], each over what it may see."""
+        k = self.entries(self.case.k).repeat_interleave(self.case.group, 1)
+        q = self.case.q[self.l, rows].transpose(0, 1)[None]
+        hidden = self.position.repeat_interleave(self.case.group, 1)[:, :, None] > torch.tensor(rows)[:, None]
+        return (q @ k.transpose(2, 3) / math.sqrt(self.case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
+
+    def compress(self, chosen, attentions=None):
+        """Lets the press score what is held, and then cut its positions in place of values. What is left goes back into
+        its order, which presses lose: they leave it by score."""
+        k, v = self.entries(self.case.k), self.entries(self.case.v)
+        states = torch.zeros(1, k.shape[2], 1)
+        scorer = getattr(chosen, "press", chosen)
+        scores = scorer.score(self.module, states, k, v, attentions, {})
+        positions = self.position[..., None].float().expand_as(v).contiguous()
+        with mock.patch.object(type(scorer), "score", lambda *ignored: scores):
+            _, left = chosen.compress(self.module, states, k, positions, None, {})
+        self.position = left[..., 0].long().sort(-1).values
+
+    def add_to(self, result, kept):
+        for h in range(self.case.kv_heads):
+            result.add(kept[self.l][h], self.position[0, h].tolist())
+
+
+def compare(kvcull, case, spec, make, result):
+    """The prompt, and the steps in which kvcull evicts; make(held) gives the press for what is held."""
+    ours, _ = case.replay(kvcull, spec)
+    for l in range(case.layers):
+        held = Held(case, l)
+        for step in ours["steps"]:
+            if step["at"] != "prompt":
+                held.append(step["at"])
+            held.compress(make(held))
+            held.add_to(result, step["kept"])
+
+
+def philox(counter, seed):
+    """The first word of Philox4x32-10."""
+    key, c = [seed & 0xFFFFFFFF, seed >> 32], list(counter)
+    for _ in range(10):
+        a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [b >> 32 ^ c[1] ^ key[0], b & 0xFFFFFFFF, a >> 32 ^ c[3] ^ key[1], a & 0xFFFFFFFF]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c[0]
+
+
+def random(folder, kvcull, seed, result):
+    RandomPress = press(folder, "random_press", "RandomPress")
+
+    def make(held):
+        draws = [[philox((held.l, h, p, 1), seed) >> 8 for p in held.position[0, h].tolist()]
+                 for h in range(held.case.kv_heads)]
+        made = RandomPress(ratio(60, held.position.shape[2]))
+        made.score = lambda *ignored: torch.tensor([draws], dtype=torch.float32)
+        return made
+    case = Case(seed, 2, 8, 2, 32, 206, 200)
+    original = RandomPress.score
+    compare(kvcull, case, f"random:budget=60,seed={seed}", make, result)
+    assert RandomPress.score is original
+    result.note = "their draws replaced by ours; the prompt and 6 decode steps"
+
+
+def by_entry(folder, kvcull, seed, result, file, name, method):
+    Press = press(folder, file, name)
+    for heads, kv_heads, d, budget in ((4, 4, 32, 60), (8, 2, 64, 130)):
+        case = Case(seed, 2, heads, kv_heads, d, 320, 300)
+        case.k += 0.5 * case.k[:, :1]  # a common direction, as real keys have
+        compare(kvcull, case, f"{method}:budget={budget}", lambda held: Press(ratio(budget, held.position.shape[2])),
+                result)
+    result.note = "the prompt and 20 decode steps, an eviction after each"
+
+
+def knorm(folder, kvcull, seed, result):
+    by_entry(folder, kvcull, seed, result, "knorm_press", "KnormPress", "knorm")
+
+
+def keydiff(folder, kvcull, seed, result):
+    by_entry(folder, kvcull, seed, result, "keydiff_press", "KeyDiffPress", "keydiff")
+
+
+def lagkv(folder, kvcull, seed, result):
+    LagKVPress = press(folder, "lagkv_press", "LagKVPress")
+    for rows, lag, sinks, each in ((300, 32, 4, 9), (411, 16, 0, 5), (529, 128, 7, 60)):
+        case = Case(seed, 2, 8, 2, 32, rows, rows)
+        parts = (rows - sinks) // lag
+        fixed = rows - (parts - 1) * lag
+        for scoring in "within", "across":
+            budget = max(fixed + (parts - 1) * each, sinks + 2 * lag)
+            budget += -(budget - fixed) % (parts - 1) if scoring == "within" else 0
+            make = lambda held: LagKVPress(ratio(budget, rows), sinks, lag, cross_scoring=scoring == "across")
+            compare(kvcull, case, f"lagkv:budget={budget},lag={lag},sinks={sinks},scoring={scoring}", make, result)
+    result.note = "budgets that the partitions can share evenly: which one gets more they leave to top-k's ties"
+
+
+def snapkv(folder, kvcull, seed, result):
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    for heads, kv_heads, window, kernel in ((8, 2, 32, 7), (4, 4, 16, 5)):
+        case = Case(seed, 2, heads, kv_heads, 32, 250, 250)
+        ours, _ = case.replay(kvcull, f"snapkv:budget=80,window={window},kernel={kernel},pooling=avg")
+        for l in range(case.layers):
+            held = Held(case, l)
+            held.compress(SnapKVPress(ratio(80, 250), window, kernel), held.attentions(range(250 - window, 250)))
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "average pooling"
+
+
+def snapkv_decode(folder, kvcull, seed, result):
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    for heads, kv_heads, window, every in ((8, 2, 8, 20), (4, 4, 16, 16)):
+        case = Case(seed, 2, heads, kv_heads, 32, 185, 120)
+        spec = f"snapkv-decode:budget=70,window={window},every={every},kernel=5,pooling=avg"
+        ours, _ = case.replay(kvcull, spec)
+        for l in range(case.layers):
+            held = Held(case, l)
+            for i, step in enumerate(ours["steps"]):
+                if i > 0:
+                    held.append(step["at"])
+                n = held.position.shape[2]
+                if i > 0 and i % every == 0:
+                    now = step["at"] + 1
+                    held.compress(SnapKVPress(ratio(70, n), window, 5), held.attentions(range(now - window, now)))
+                held.add_to(result, step["kept"])
+    result.note = "average pooling, 65 decode steps; what is kept goes back into its order, over which votes are pooled"
+
+
+def chunkkv(folder, kvcull, seed, result):
+    ChunkKVPress = press(folder, "chunkkv_press", "ChunkKVPress")
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    scorers = {"knorm": press(folder, "knorm_press", "KnormPress"),
+               "keydiff": press(folder, "keydiff_press", "KeyDiffPress")}
+    for rows, chunk, chunks in ((300, 10, 9), (320, 20, 5), (301, 7, 20)):
+        case = Case(seed, 2, 4, 1, 32, rows, rows)
+        case.k += 0.5 * case.k[:, :1]
+        for name, Press in scorers.items():
+            spec = f"chunkkv:budget={chunks * chunk},window=0,chunk={chunk},scorer={name}"
+            compare(kvcull, case, spec, lambda held: ChunkKVPress(Press(ratio(chunks, rows // chunk)), chunk), result)
+        window = 2 * chunk
+        ours, _ = case.replay(kvcull, f"chunkkv:budget={chunks * chunk},window={window},chunk={chunk}")
+        for l in range(case.layers):
+            held = Held(case, l)
+            chosen = ChunkKVPress(SnapKVPress(ratio(chunks, rows // chunk), window, 1), chunk)
+            held.compress(chosen, held.attentions(range(rows - window, rows)))
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "one KV head (they add up the heads' scores), lengths and budgets of whole chunks"
+
+
+PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kvcull", default="build/kvcull")
+    parser.add_argument("--kvpress", required=True, help="the folder that pip installed kvpress into")
+    parser.add_argument("--only", default=",".join(PRESSES))
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    found = glob.glob(os.path.join(options.kvpress, "kvpress-*.dist-info"))
+    version = os.path.basename(found[0]).split("-")[1].removesuffix(".dist") if found else "of no known version"
+    print(f"kvpress {version}")
+    failed = False
+    print(f"{'method':<16}{'lists':>7}{'entries':>9}{'differ':>8}  what was compared")
+    for name in options.only.split(","):
+        result = Result()
+        for seed in range(options.rounds):
+            globals()[name.replace("-", "_")](options.kvpress, options.kvcull, 1000 + seed, result)
+        failed |= result.differing > 0
+        print(f"{name:<16}{result.lists:>7}{result.entries:>9}{result.differing:>8}  {result.note}", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
