@@ -78,20 +78,18 @@ that 'another sample of each task' [ "$(lines "$work/part.jsonl")" = 18 ]
 fails 2 'part.jsonl: is there already; --resume' eval $tasks -m "$model" --raw --kv full --length 1400 \
     --out "$work/part.jsonl"
 
-# kill -9 in the middle, again and again
+# kill -9 in the middle, again and again: of the program itself, not of a shell that waits for it
 killed=0
 tries=0
 while [ $tries -lt 60 ]; do
     tries=$((tries + 1))
-    kv eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q \
+    "$program" eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q \
         --out "$work/killed.jsonl" --resume >/dev/null 2>&1 &
     pid=$!
     before=$(lines "$work/killed.jsonl" 2>/dev/null || echo 0)
-    turns=0
-    while kill -0 $pid 2>/dev/null && [ $turns -lt 600 ]; do
+    while kill -0 $pid 2>/dev/null; do
         [ -e "$work/killed.jsonl" ] && [ "$(lines "$work/killed.jsonl")" -gt $((${before:-0} + 2)) ] && break
         sleep 0.05
-        turns=$((turns + 1))
     done
     if kill -9 $pid 2>/dev/null; then killed=$((killed + 1)); fi
     wait $pid 2>/dev/null
