@@ -216,10 +216,6 @@ static enum kvc_status add_rope(struct kvc_plan *plan, const struct kvc_config *
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error) {
     *plan = (struct kvc_plan){0};
-    const enum kvc_status able = kvc_config_convertible(config, "convert", error);
-    if (able) {
-        return able;
-    }
     plan->tensors = calloc((size_t)config->layers * LAYER_TENSORS + 8, sizeof *plan->tensors);
     if (!plan->tensors) {
         return kvc_fail(error, KVC_RESOURCE, "no memory for the list of tensors");

@@ -141,7 +141,8 @@ enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *
     if (status) {
         return status;
     }
-    status = kvc_plan_build(&config, type, &plan, error);
+    status = kvc_config_convertible(&config, converter->from, error);
+    status = status ? status : kvc_plan_build(&config, type, &plan, error);
     if (!status) {
         status = kvc_safetensors_open(converter->from, &file, error);
         if (!status) {

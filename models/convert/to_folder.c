@@ -330,6 +330,10 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
 /* ---- the two sources ---- */
 
 static enum kvc_status convert(struct work *work, const char *to, enum kvc_type type) {
+    const enum kvc_status able = kvc_config_convertible(&work->config, work->converter->from, work->error);
+    if (able) {
+        return able;
+    }
     work->config.family = folder_family(&work->config);
     work->config.fused = work->config.family->fused; /* folders of Phi-2 have three tensors */
     enum kvc_status status = kvc_plan_build(&work->config, type, &work->plan, work->error);
