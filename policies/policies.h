@@ -69,8 +69,8 @@ uint32_t kvc_accumulated_columns(const struct kvc_values *values);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
                                       struct kvc_error *error);
 
-/* random, knorm and keydiff: what entries hold says which of those that are not recent go (KVC_NEWEST_OPTION), after the
- * prompt and after every step. */
+/* random, knorm and keydiff: what entries hold says which of those that are not recent go (KVC_NEWEST_OPTION), after
+ * the * prompt and after every step. */
 enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error);
 extern const struct kvc_forecast kvc_newest_forecast;
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
