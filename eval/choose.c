@@ -106,7 +106,7 @@ int eval_read_files(struct eval_run *run) {
         if (read_one(run, file, text, bytes, &error) != KVC_OK)
             status = cli_report(run->command, &error);
         snprintf(run->data_hash[file], sizeof run->data_hash[file], "%016llx",
-                 (unsigned long long)eval_hash(EVAL_HASH, text, bytes));
+                 (unsigned long long)eval_hash(0, text, bytes));
         free(text);
         const size_t questions = run->data.questions[file].count;
         if (status == KVC_OK && file != EVAL_ESSAYS && (uint64_t)run->samples > questions)

@@ -57,7 +57,7 @@ enum kvc_status eval_essays_read(const char *path, const char *text, size_t byte
         json_error_t where;
         json_t *document = json_loadb(text, bytes, 0, &where);
         json_t *member = json_object_get(document, "text");
-        if (json_is_string(member)) {
+        if (json_is_string(member) && !cli_json_lost()) {
             bytes = json_string_length(member);
             essays->text = malloc(bytes + 1);
             if (essays->text)

@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 static const char mark[] = "@@the-question@@"; /* where the question begins, in a message that the template takes */
 
-uint64_t eval_hash(uint64_t hash, const void *bytes, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    return hash;
-}
+uint64_t eval_hash(uint64_t before, const void *bytes, size_t count) { return XXH64(bytes, count, before); }
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
 
@@ -121,7 +120,7 @@ static enum kvc_status find_context(const struct eval_prompter *prompter, const 
     free(text);
     if (status == KVC_OK && prompt->context == 0)
         status = kvc_fail(error, KVC_INPUT, "the tokenizer makes one token of the text and the question");
-    prompt->hash = EVAL_HASH;
+    prompt->hash = 0;
     for (size_t i = 0; status == KVC_OK && i < prompt->count; i++) {
         const uint32_t token = (uint32_t)prompt->tokens[i];
         const unsigned char bytes[] = {(unsigned char)token, (unsigned char)(token >> 8), (unsigned char)(token >> 16),
@@ -136,7 +135,7 @@ static enum kvc_status find_context(const struct eval_prompter *prompter, const 
 static enum kvc_status try_size(const struct eval_request *request, uint64_t size, struct eval_sample *sample,
                                 struct eval_prompt *prompt, struct kvc_error *error) {
     const char *name = request->task->name;
-    uint64_t random = request->seed ^ eval_hash(EVAL_HASH, name, strlen(name));
+    uint64_t random = request->seed ^ eval_hash(0, name, strlen(name));
     random = cli_random(&random) ^ request->length;
     random = cli_random(&random) ^ request->index;
     struct eval_maker maker = {.task = request->task,

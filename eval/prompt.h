@@ -36,7 +36,6 @@ enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample 
                          struct kvc_error *error);
 /* Whether the smallest sample is short enough: KVC_USAGE otherwise. */
 enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error);
-uint64_t eval_hash(uint64_t hash, const void *bytes, size_t count); /* FNV-1a; begin with EVAL_HASH */
-#define EVAL_HASH 0xcbf29ce484222325u
+uint64_t eval_hash(uint64_t before, const void *bytes, size_t count); /* XXH64 seeded with the hash before; first 0 */
 
 #endif

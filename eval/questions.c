@@ -77,10 +77,10 @@ static enum kvc_status parse(struct reader *reader, const char *text, size_t byt
     json_error_t where;
     *reader->into = (struct eval_questions){0};
     reader->into->document = json_loadb(text, bytes, 0, &where);
+    if (cli_json_lost()) /* a text may have lost a character, which jansson does not tell */
+        return no_memory(reader);
     if (reader->into->document)
         return KVC_OK;
-    if (cli_json_lost())
-        return no_memory(reader);
     return kvc_fail(reader->error, KVC_INPUT, "--%s %s: line %d: is no JSON: %s", reader->option, reader->path,
                     where.line, where.text);
 }

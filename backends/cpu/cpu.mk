@@ -16,7 +16,8 @@ libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/
 	backends/cpu/simd/linear/gemv_few.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
 	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h backends/cpu/simd/linear/widen_fp8.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
-	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h backends/cpu/simd/int8/prepare.h \
+	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h \
+	backends/cpu/simd/int8/few_rows.h backends/cpu/simd/int8/prepare.h \
 	backends/cpu/simd/int8/many.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
 	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
 	backends/cpu/simd/int8/neon/few.h backends/cpu/simd/int8/neon/many.h backends/cpu/simd/int8/neon/four_outputs.h

@@ -23,16 +23,6 @@ static uint32_t vocab;
 static int32_t tokens[1000];
 static struct kvc_error error;
 
-static struct kvc_session *open_with(struct kvc_model *m, const char *policy, uint32_t chunk) {
-    struct kvc_session_options options;
-    struct kvc_session *session;
-    kvc_session_defaults(&options);
-    options.policy = policy;
-    options.chunk = chunk;
-    FINE(kvc_session_open(m, &options, &session, &error));
-    return session;
-}
-
 static int open_experts(void **state) {
     const char *folder = getenv("TMPDIR"), *source = getenv("top_srcdir");
     const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
@@ -63,7 +53,7 @@ static int close_experts(void **state) {
 /* A prompt, steps, a second turn, steps: the hash of their logits. */
 static uint64_t run(struct kvc_model *m, const char *spec, uint32_t chunk) {
     const struct turns turns = {tokens, {kvc_test_thinned() ? BUDGET + 20 : PROMPT, MORE}, STEPS, vocab, false};
-    return run_turns(&turns, open_with(m, spec, chunk));
+    return run_turns(&turns, open_chunked(m, spec, chunk));
 }
 
 /* Every method; the i-th gets one of the chunk sizes and one of the engines. */
@@ -113,7 +103,7 @@ static void batches(void **state) {
     (void)state;
     assert_true(together && one && kept);
     for (size_t i = 0; i < SESSIONS; i++) {
-        batch[i] = open_with(model, i % 2 ? "full" : "morphkv:budget=40", 0);
+        batch[i] = open_chunked(model, i % 2 ? "full" : "morphkv:budget=40", 0);
         FINE(kvc_session_prompt(batch[i], tokens, 45 + 3 * i, NULL, NULL, &error));
     }
     for (size_t step = 0; step < STEPS; step++) {
@@ -123,7 +113,7 @@ static void batches(void **state) {
         memcpy(kept + step * SESSIONS * vocab, together, SESSIONS * vocab * sizeof *kept);
     }
     for (size_t i = 0; i < SESSIONS; i++) {
-        alone = open_with(model, i % 2 ? "full" : "morphkv:budget=40", 0);
+        alone = open_chunked(model, i % 2 ? "full" : "morphkv:budget=40", 0);
         FINE(kvc_session_prompt(alone, tokens, 45 + 3 * i, NULL, NULL, &error));
         for (size_t step = 0; step < STEPS; step++) {
             FINE(kvc_decode(&alone, &tokens[500 + 31 * i + step], 1, one, NULL, &error));

@@ -24,16 +24,6 @@ static uint32_t vocab;
 static int32_t tokens[600];
 static struct kvc_error error;
 
-static struct kvc_session *open_with(struct kvc_model *m, const char *policy, uint32_t chunk) {
-    struct kvc_session_options options;
-    struct kvc_session *session;
-    kvc_session_defaults(&options);
-    options.policy = policy;
-    options.chunk = chunk;
-    FINE(kvc_session_open(m, &options, &session, &error));
-    return session;
-}
-
 static int open_model(void **state) {
     const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
     const char *source = getenv("top_srcdir");
@@ -56,14 +46,14 @@ static int close_model(void **state) {
 
 static uint64_t run(struct kvc_model *m, const char *spec, uint32_t chunk) {
     const struct turns turns = {tokens, {PROMPT, MORE}, STEPS, vocab, false};
-    return run_turns(&turns, open_with(m, spec, chunk));
+    return run_turns(&turns, open_chunked(m, spec, chunk));
 }
 
 /* A prompt at once is a prompt token by token, and that a decode step for each token. */
 static void one_by_one(void **state) {
     float *whole = malloc(vocab * sizeof *whole), *steps = malloc(vocab * sizeof *steps);
-    struct kvc_session *a = open_with(model, "full", 0), *b = open_with(model, "full", 1);
-    struct kvc_session *c = open_with(model, "full", 0);
+    struct kvc_session *a = open_chunked(model, "full", 0), *b = open_chunked(model, "full", 1);
+    struct kvc_session *c = open_chunked(model, "full", 0);
     (void)state;
     assert_true(whole && steps);
     FINE(kvc_session_prompt(a, tokens, PROMPT, NULL, whole, &error));
@@ -169,7 +159,7 @@ static void batches(void **state) {
     (void)state;
     assert_true(kept && one);
     for (size_t i = 0; i < SESSIONS; i++) {
-        batch[i] = open_with(model, i % 2 ? "full" : "morphkv:budget=40", 0);
+        batch[i] = open_chunked(model, i % 2 ? "full" : "morphkv:budget=40", 0);
         FINE(kvc_session_prompt(batch[i], tokens, 45 + 3 * i, NULL, NULL, &error));
     }
     for (size_t step = 0; step < STEPS; step++) {
@@ -178,7 +168,7 @@ static void batches(void **state) {
         FINE(kvc_decode(batch, next, SESSIONS, kept + step * SESSIONS * vocab, NULL, &error));
     }
     for (size_t i = 0; i < SESSIONS; i++) {
-        alone = open_with(model, i % 2 ? "full" : "morphkv:budget=40", 0);
+        alone = open_chunked(model, i % 2 ? "full" : "morphkv:budget=40", 0);
         FINE(kvc_session_prompt(alone, tokens, 45 + 3 * i, NULL, NULL, &error));
         for (size_t step = 0; step < STEPS; step++) {
             FINE(kvc_decode(&alone, &tokens[300 + 31 * i + step], 1, one, NULL, &error));
@@ -198,7 +188,7 @@ static void counted(void **state) {
     const uint64_t keys = 2 * 10, values = 6 * 8;
     struct kvc_session_stats stats;
     struct kvc_estimate estimate;
-    struct kvc_session *session = open_with(model, "full", 0);
+    struct kvc_session *session = open_chunked(model, "full", 0);
     struct kvc_session_options options;
     (void)state;
     assert_int_equal(info->layers, 3);

@@ -28,6 +28,18 @@ static int turns_add_row(void *user, uint64_t row, const float *logits) {
     return 0;
 }
 
+/* chunk 0: the default. */
+static inline struct kvc_session *open_chunked(struct kvc_model *model, const char *policy, uint32_t chunk) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    struct kvc_error error;
+    kvc_session_defaults(&options);
+    options.policy = policy;
+    options.chunk = chunk;
+    FINE(kvc_session_open(model, &options, &session, &error));
+    return session;
+}
+
 /* The session is closed at the end. */
 static uint64_t run_turns(const struct turns *turns, struct kvc_session *session) {
     struct kvc_error error;

@@ -130,28 +130,7 @@ INLINE __m256 first_lanes(int parts) {
                 call->y[(row + (size_t)r) * call->N + n] = call->bias ? sum + call->bias[n] : sum;                     \
             }                                                                                                          \
         }                                                                                                              \
-    }                                                                                                                  \
-    static void few_1_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {                \
-        few_of_##name(call, row, first, last, 1);                                                                      \
-    }                                                                                                                  \
-    static void few_2_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {                \
-        few_of_##name(call, row, first, last, 2);                                                                      \
-    }                                                                                                                  \
-    static void few_4_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {                \
-        few_of_##name(call, row, first, last, 4);                                                                      \
     }
 KVC_BLOCK_TYPES(FEW, )
 
-static const struct {
-    void (*rows[3])(const struct kvc_int8_call *call, size_t row, size_t first, size_t last); /* 1, 2, 4 */
-} few_by_type[KVC_TYPES] = {
-#define FEW_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = {{few_1_##name, few_2_##name, few_4_##name}},
-    KVC_BLOCK_TYPES(FEW_BY_TYPE, )};
-
-static void few_rows(const struct kvc_int8_call *call, size_t first, size_t last) {
-    for (size_t row = 0; row < call->rows;) {
-        const size_t left = call->rows - row, power = left >= 4 ? 2 : left >= 2;
-        few_by_type[call->type].rows[power](call, row, first, last);
-        row += (size_t)1 << power;
-    }
-}
+#include "backends/cpu/simd/int8/few_rows.h"
