@@ -88,7 +88,7 @@ static void prepare_task(void *argument, size_t task, unsigned thread) {
 static void panel_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t shared = thread == 0 ? job->prepared_bytes : 0;
-    const size_t part = task % job->parts, rows = job->kernels->tile_rows;
+    const size_t part = task % job->parts, rows = job->call.tile_rows;
     const size_t first = job->tiles * part / job->parts * rows, last = job->tiles * (part + 1) / job->parts * rows;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + job->panel_bytes);
     if (scratch && first < last)
@@ -101,6 +101,9 @@ static void run_many(struct job *job) {
     const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
     const size_t panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
     job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
+    job->call.tile_rows = job->kernels->tile_rows;
+    if (job->kernels->prepare) /* tiles of nearly the same height; eight rows are four and four, not six and two */
+        job->call.tile_rows = (job->call.rows + job->tiles - 1) / job->tiles;
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
     if (job->kernels->prepare) {
         job->prepared_bytes = (job->tiles * job->kernels->prepared_words(&job->call) * 4 + 63) / 64 * 64;

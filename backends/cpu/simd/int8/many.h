@@ -170,7 +170,7 @@ INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc
 INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
     fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
     const size_t groups = groups_of(call), blocks = call->K / 32;
-    const kvc_u32 *x = call->prepared + row / TILE_ROWS * prepared_words(call);
+    const kvc_u32 *x = call->prepared + row / call->tile_rows * prepared_words(call);
     for (size_t l = 0; l < KVC_INT8_LANES; l++) {
         fv f[TILE_ROWS][TILE_VECTORS];
         tile_lane(f, x + l * groups * (size_t)TILE_WORDS(kind) * TILE_ROWS,
@@ -182,16 +182,25 @@ INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row,
                 lanes[l][r][v] = f[r][v];
         }
     }
+    const size_t outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);
     for (int r = 0; r < rows; r++) {
-        float y[TILE_OUTPUTS];
-        float *to = call->y + (row + (size_t)r) * call->N + n0;
+        float part[TILE_OUTPUTS], *to = call->y + (row + (size_t)r) * call->N + n0, *y = to;
+        const float *bias = call->bias ? call->bias + n0 : NULL;
+        if (outputs < TILE_OUTPUTS) {
+            y = part;
+            for (size_t i = 0; bias && i < TILE_OUTPUTS; i++)
+                part[i] = i < outputs ? bias[i] : 0.0f;
+            bias = bias ? part : NULL;
+        }
+        UNROLL
         for (int v = 0; v < TILE_VECTORS; v++) {
             const fv a = fv_add(fv_add(lanes[0][r][v], lanes[4][r][v]), fv_add(lanes[2][r][v], lanes[6][r][v]));
             const fv b = fv_add(fv_add(lanes[1][r][v], lanes[5][r][v]), fv_add(lanes[3][r][v], lanes[7][r][v]));
-            fv_store(y + v * WIDTH, fv_add(a, b));
+            const fv sum = fv_add(a, b);
+            fv_store(y + v * WIDTH, bias ? fv_add(sum, fv_load(bias + v * WIDTH)) : sum);
         }
-        for (size_t i = 0; i < TILE_OUTPUTS && n0 + i < call->N; i++)
-            to[i] = call->bias ? y[i] + call->bias[n0 + i] : y[i];
+        for (size_t i = 0; y == part && i < outputs; i++)
+            to[i] = part[i];
     }
 }
 
@@ -241,6 +250,6 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
         for (size_t g = 0; g < groups; g++)
             pack_of[call->type](scratch, row, groups, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
     }
-    for (size_t i = first; i < last; i += TILE_ROWS)
-        tile_of[kvc_min_u64(TILE_ROWS, last - i)](call, scratch, i, n0);
+    for (size_t i = first; i < last; i += call->tile_rows)
+        tile_of[kvc_min_u64(call->tile_rows, last - i)](call, scratch, i, n0);
 }
