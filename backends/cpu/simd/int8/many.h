@@ -42,16 +42,24 @@ INLINE __m256i widened_half(__m256i x, int half) {
     return _mm256_cvtepi8_epi16(half ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x));
 }
 
-/* 256 weights, or a row's last ones, of eight outputs, whose first is number `place` of the panel. */
+INLINE void ask_for(const unsigned char *bytes, size_t count) {
+    UNROLL
+    for (size_t line = 0; line < count; line += 64)
+        _mm_prefetch((const char *)bytes + line, _MM_HINT_T0);
+}
+
+/* 256 weights, or a row's last ones, of eight outputs, whose first is number `place` of the panel; those that lie
+ * `ahead` bytes further are asked for. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
-    static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t groups, size_t group, int parts,      \
-                            size_t place) {                                                                            \
+    static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups, size_t group,   \
+                            int parts, size_t place) {                                                                 \
         const int pieces = 32 / KVC_INT8_WIDTH_##NAME, words = CODE_WORDS(WIDE(name) ? KIND_WIDE : KIND_START_32);     \
         const size_t block = (size_t)(words + pieces * (1 + KVC_INT8_HAS_MIN_##NAME)) * TILE_OUTPUTS;                  \
         struct unpacked u[8];                                                                                          \
         __m256i x[8];                                                                                                  \
         to += group * block + place;                                                                                   \
         for (int i = 0; i < 8; i++) {                                                                                  \
+            ask_for(row[i] + ahead + group * (256 / (elements) * (bytes)), 256 / (elements) * (bytes));                \
             if (parts == 8)                                                                                            \
                 unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), 8);                                \
             else                                                                                                       \
@@ -237,7 +245,8 @@ TILE_EVERY(TILE)
 static void (*const tile_of[TILE_ROWS + 1])(const struct kvc_int8_call *, const kvc_u32 *, size_t,
                                             size_t) = {TILE_EVERY(TILE_NAME)};
 
-static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *, size_t, size_t, int, size_t) = {
+static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *, size_t, size_t, size_t, int,
+                                        size_t) = {
 #define PACK_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = pack_##name,
     KVC_BLOCK_TYPES(PACK_BY_TYPE, )};
 
@@ -248,7 +257,8 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
         for (size_t i = 0; i < 8; i++)
             row[i] = call->w + kvc_min_u64(n0 + place + i, call->N - 1) * call->row_bytes;
         for (size_t g = 0; g < groups; g++)
-            pack_of[call->type](scratch, row, groups, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
+            pack_of[call->type](scratch, row, 8 * call->row_bytes, groups, g,
+                                (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
     }
     for (size_t i = first; i < last; i += call->tile_rows)
         tile_of[kvc_min_u64(call->tile_rows, last - i)](call, scratch, i, n0);
