@@ -261,9 +261,10 @@ def kvzip(folder, kvcull, seed, result):
     rows, budget = 150, 40
     for heads, kv_heads in ((8, 2), (4, 4)):
         case, again = (Case(seed + i, 2, heads, kv_heads, 32, rows, rows) for i in (0, 500))
-        again.q *= torch.linspace(0.3, 3, kv_heads).repeat_interleave(case.group)[:, None]  # heads that differ
+        again.q *= torch.linspace(1, 2, kv_heads).repeat_interleave(case.group)[:, None]  # heads that differ, none without entries
         for l in range(case.layers):
-            case.more |= {f"layers.{l}.pseudo_q": again.q[l].contiguous(), f"layers.{l}.pseudo_k": again.k[l].contiguous()}
+            case.more |= {f"layers.{l}.pseudo_q": again.q[l].contiguous(),
+                          f"layers.{l}.pseudo_k": again.k[l].contiguous()}
         ours, _ = case.replay(kvcull, f"kvzip:budget={budget}")
         pruned = kv_heads * (rows - budget)
         chosen = KVzipPress((pruned + 0.5) / (kv_heads * rows), layerwise=True, n_sink=0)
@@ -286,7 +287,7 @@ def kvzip(folder, kvcull, seed, result):
             for h in range(kv_heads):
                 gone = set(row[head == h].tolist())
                 result.add(ours["steps"][0]["kept"][l][h], [i for i in range(rows) if i not in gone])
-    result.note = "one chunk, no instruction, no sinks kept by force, budgets within a layer; random repeated queries and keys"
+    result.note = "one chunk, no instruction, no sinks by force, budgets within a layer, repeated rows at random"
 
 
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "expected",
