@@ -212,7 +212,7 @@ KVC_KERNEL(entry_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
  KVC_SPAN(float, keys), kvc_u32 ranks) {
     kvc_u64 id = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), rank = (kvc_u32)(id / head_size), half = rotary / 2;
+    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), rank = (kvc_u32)(id / head_size), pairs = rotary / 2;
     kvc_bytes key;
     float x;
     KVC_OPEN(const float, cosine);
@@ -223,10 +223,10 @@ KVC_KERNEL(entry_keys)
         return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, rank));
     x = kvc_entry_value(entry_type, key, c);
-    if (cosine_buffer && c < half)
-        x = kvc_fma(kvc_entry_value(entry_type, key, c + half), sine[c], x * cosine[c]);
-    else if (cosine_buffer && c < 2 * half)
-        x = kvc_fma(-kvc_entry_value(entry_type, key, c - half), sine[c - half], x * cosine[c - half]);
+    if (cosine_buffer && c < pairs)
+        x = kvc_fma(kvc_entry_value(entry_type, key, c + pairs), sine[c], x * cosine[c]);
+    else if (cosine_buffer && c < 2 * pairs)
+        x = kvc_fma(-kvc_entry_value(entry_type, key, c - pairs), sine[c - pairs], x * cosine[c - pairs]);
     keys_buffer[keys_offset + (kvc_u64)h * ranks * head_size + id] = x;
 }
 

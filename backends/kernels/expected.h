@@ -1,8 +1,8 @@
 /* expected.h - expected attention: query_moments, expected_scores. */
 
-/* Where rope finds channel c, of which the first 2 * half come in pairs (2i, 2i+1). */
-KVC_DEVICE kvc_u32 kvc_paired(kvc_u32 c, kvc_u32 half) {
-    return c < half ? 2 * c : c < 2 * half ? 2 * (c - half) + 1 : c;
+/* Where rope finds channel c, of which the first 2 * pairs come in pairs (2i, 2i+1). */
+KVC_DEVICE kvc_u32 kvc_paired(kvc_u32 c, kvc_u32 pairs) {
+    return c < pairs ? 2 * c : c < 2 * pairs ? 2 * (c - pairs) + 1 : c;
 }
 
 /* Grid: values of sums [H, 1 + d, d]. */
