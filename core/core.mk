@@ -55,6 +55,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage.c \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
+	core/stage/stage_queries.c \
 	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.
@@ -90,6 +91,7 @@ libkvc_la_SOURCES += \
 	core/measure/measure.c \
 	core/measure/measure_cache.c \
 	core/measure/measure_long.c \
+	core/measure/measure_entries.c \
 	core/measure/measure_policies.c \
 	core/measure/measure_delta.c \
 	core/measure/measure_experts.c \

@@ -1,16 +1,12 @@
 /* adakv.c - snapkv whose heads share out a layer's budget by their scores (docs/methods/adakv.md). */
 #include "policies/policies.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included: the mean over a layer's heads"),
     KVC_WINDOW_OPTION("32", 1 << 20),
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
-    {"floor", KVC_OPTION_REAL, "0.2", 0, 1, NULL, "the share of the budget that every head has whatever its scores"},
+    KVC_FLOOR_OPTION("0.2"),
     KVC_OPTIONS_END};
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -18,28 +14,12 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
     const uint64_t budget = kvc_window_budget(values, info->held);
     if (info->entries <= budget)
         return KVC_OK;
-    const uint32_t window = kvc_window_rows(values, info), heads = info->kv_heads;
-    const double mean = (double)(budget - window), least = kvc_value_real(values, "floor");
-    struct kvc_keep *keep = calloc(heads, sizeof *keep);
-    uint32_t *shares = calloc(heads, sizeof *shares);
+    const uint32_t window = kvc_window_rows(values, info);
     struct kvc_scores *scores;
-    enum kvc_status status = KVC_OK;
-    if (!keep || !shares)
-        status = kvc_fail(error, KVC_RESOURCE, "no memory for the budgets of %u heads", heads);
-    if (status == KVC_OK)
-        status = kvc_window_scores(stage, values, window, &scores, error);
-    if (status == KVC_OK)
-        status = kvc_stage_shares(stage, scores, window, heads * (budget - window), shares, error);
-    for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
-        keep[h] = (struct kvc_keep){.tail = window,
-                                    .top = (uint64_t)floor(least * mean + (1.0 - least) * shares[h] + 0.5),
-                                    .recent = INT64_MAX,
-                                    .scores = scores};
-    if (status == KVC_OK)
-        status = kvc_stage_keep_heads(stage, keep, error);
-    free(keep);
-    free(shares);
-    return status;
+    const enum kvc_status status = kvc_window_scores(stage, values, window, &scores, error);
+    return status == KVC_OK
+               ? kvc_keep_shares(stage, scores, budget - window, window, kvc_value_real(values, "floor"), error)
+               : status;
 }
 
 const struct kvc_policy_class kvc_policy_adakv = {

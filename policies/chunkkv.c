@@ -1,8 +1,6 @@
 /* chunkkv.c - neighbours stay or go together, by another method's scores (docs/methods/chunkkv.md). */
 #include "policies/policies.h"
 
-#include <string.h>
-
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included"),
     {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
@@ -10,27 +8,6 @@ static const struct kvc_option options[] = {
     {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|knorm|keydiff|random",
      "whose scores are averaged; snapkv's are not pooled"},
     KVC_OPTIONS_END};
-
-static bool scorer_is(const struct kvc_values *values, const char *name) {
-    return !strcmp(kvc_value_text(values, "scorer"), name);
-}
-
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
-    if (scorer_is(values, "snapkv") && kvc_value_int(values, "window") == 0)
-        return kvc_fail(error, KVC_USAGE, "policy: window=0: must be 1 to %d with scorer=snapkv", 1 << 20);
-    return kvc_check_above(values, "window", error);
-}
-
-/* Scores before they are averaged; rows: of the window. */
-static enum kvc_status score(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
-                             struct kvc_scores *scores, struct kvc_error *error) {
-    if (scorer_is(values, "snapkv"))
-        return kvc_stage_window_mass(stage, rows, scores, error);
-    const enum kvc_entry_kind kind = scorer_is(values, "knorm")     ? KVC_ENTRY_NORM
-                                     : scorer_is(values, "keydiff") ? KVC_ENTRY_APART
-                                                                    : KVC_ENTRY_DRAW;
-    return kvc_stage_entry_scores(stage, kind, kvc_stage_info(stage)->seed, scores, error);
-}
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -41,7 +18,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
         return KVC_OK;
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
-        status = score(stage, values, window, scores, error);
+        status = kvc_scorer_scores(stage, values, window, scores, error);
     if (status == KVC_OK)
         status =
             kvc_stage_pool(stage, scores, window, (uint32_t)kvc_value_int(values, "chunk"), KVC_POOL_CHUNKS, error);
@@ -72,7 +49,7 @@ const struct kvc_policy_class kvc_policy_chunkkv = {
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "window=8,chunk=4",
-    .check = check,
+    .check = kvc_check_scorer,
     .queries = kvc_window_queries,
     .forecast = &kvc_window_forecast,
     .prompt = prompt};

@@ -1,5 +1,8 @@
-/* entry_scores.c - evicting by what entries hold, without a query, for random, knorm and keydiff. */
+/* entry_scores.c - evicting by what entries hold, without a query, for random, knorm and keydiff; and scores by any of
+ * these or snapkv, for chunkkv and criticalkv. */
 #include "policies/policies.h"
+
+#include <string.h>
 
 enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error) {
     return kvc_check_above(values, "recent", error);
@@ -32,4 +35,26 @@ enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_valu
                                   .recent = (int64_t)info->now - kvc_value_int(values, "recent"),
                                   .scores = scores};
     return kvc_stage_keep(stage, &keep, error);
+}
+
+/* ---- scores by any of several methods ---- */
+
+bool kvc_scorer_is(const struct kvc_values *values, const char *name) {
+    return !strcmp(kvc_value_text(values, "scorer"), name);
+}
+
+enum kvc_status kvc_check_scorer(const struct kvc_values *values, struct kvc_error *error) {
+    if (kvc_scorer_is(values, "snapkv") && kvc_value_int(values, "window") == 0)
+        return kvc_fail(error, KVC_USAGE, "policy: window=0: must be 1 to %d with scorer=snapkv", 1 << 20);
+    return kvc_check_above(values, "window", error);
+}
+
+enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
+                                  struct kvc_scores *scores, struct kvc_error *error) {
+    if (kvc_scorer_is(values, "snapkv"))
+        return kvc_stage_window_mass(stage, rows, scores, error);
+    const enum kvc_entry_kind kind = kvc_scorer_is(values, "knorm")     ? KVC_ENTRY_NORM
+                                     : kvc_scorer_is(values, "keydiff") ? KVC_ENTRY_APART
+                                                                        : KVC_ENTRY_DRAW;
+    return kvc_stage_entry_scores(stage, kind, kvc_stage_info(stage)->seed, scores, error);
 }

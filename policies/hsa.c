@@ -12,6 +12,8 @@ static const struct kvc_option options[] = {
     {"page", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "neighbouring entries of a page, with dims and topk"},
     {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the pages that scores are guessed from"},
     {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
+    {"p", KVC_OPTION_REAL, "", 0.001, 1, NULL,
+     "only as many of these as have this share of all estimated weights; not given: all of them"},
     KVC_OPTIONS_END};
 
 static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
@@ -31,7 +33,7 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
 }
 
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
-    struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS};
+    struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS, .share = kvc_value_real(values, "p")};
     struct kvc_hsa_sizes sizes;
     if (kvc_value_given(values, "budget")) {
         const uint64_t t = kvc_budget(values, info->held, 0);
@@ -65,9 +67,11 @@ const struct kvc_policy_class kvc_policy_hsa = {
     .formula = "page = ceil(sqrt(c2)) if at most c2, else 1; dims = round(d page / c2); i1 = top dims channels by the "
                "group's sum of |q|; s1 = q[i1] . (max or min)[i1] / sqrt(d sum|q[i1]| / sum|q|); read = top topk "
                "entries by the group's sum of softmax(s1), a page's entries having its score; budget t: c2 = N / t, "
-               "topk = round(t / 2); ratio: c2, topk = round(n / (2 c2)), n the entries held after the prompt",
+               "topk = round(t / 2); ratio: c2, topk = round(n / (2 c2)), n the entries held after the prompt; p: of "
+               "these, from the highest on, as few as have p "
+               "of the sum of the group's softmax(s1) over all entries, in 2^-24ths rounded down",
     .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
-    .traffic = "ceil(n / page) times dims values, and topk entries, per generated token",
+    .traffic = "ceil(n / page) times dims values, and topk entries (with p maybe fewer), per generated token",
     .differences = "a group's sum of q that is 0 counts as positive (Algorithm 1); the authors' code has it negative",
     .second_turn = "the new prompt attends to all of the history; what budget and ratio say of page, dims and topk is "
                    "worked out anew from it",

@@ -38,10 +38,14 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
     {"recent", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest tokens whose entries never go"}
 #define KVC_WINDOW_OPTION(queries, most) \
     {"window", KVC_OPTION_INT, queries, 1, most, NULL, "last queries of the prompt that vote, and always stay"}
+#define KVC_EVERY_OPTION(steps) \
+    {"every", KVC_OPTION_INT, steps, 1, 1 << 20, NULL, "decode steps from one eviction to the next"}
 #define KVC_KERNEL_OPTION(width) \
     {"kernel", KVC_OPTION_INT, width, 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"}
 #define KVC_POOLING_OPTION(how) \
     {"pooling", KVC_OPTION_CHOICE, how, 0, 0, "max|avg", "how neighbours are pooled"}
+#define KVC_FLOOR_OPTION(share) \
+    {"floor", KVC_OPTION_REAL, share, 0, 1, NULL, "the share of the budget that every head has whatever its scores"}
 #define KVC_PER_HEAD_OPTION(help) {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head", help}
 #define KVC_PER_HEAD_LISTS \
     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"
@@ -76,6 +80,18 @@ extern const struct kvc_forecast kvc_newest_forecast;
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
                                   uint64_t seed, struct kvc_error *error);
 
+/* chunkkv and criticalkv take another method's scores, by the option `scorer`: is it this one; scores before they are
+ * pooled, rows: of the window. */
+bool kvc_scorer_is(const struct kvc_values *values, const char *name);
+enum kvc_status kvc_check_scorer(const struct kvc_values *values, struct kvc_error *error);
+enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
+                                  struct kvc_scores *scores, struct kvc_error *error);
+
+/* adakv and kvzip: a layer's slots, `each` in the mean, fall to the heads by scores, mixed with a share `least` that
+ * every head has; the last `tail` entries of each stay besides. */
+enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t each, uint64_t tail,
+                                double least, struct kvc_error *error);
+
 /* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
  * the method acts in them; otherwise the rows before this turn's are of no use. */
 static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {
@@ -100,5 +116,19 @@ enum kvc_status kvc_window_evict(struct kvc_stage *stage, const struct kvc_value
 /* Window mass of the last `rows` queries, pooled over what is older. */
 enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores **scores, struct kvc_error *error);
+
+/* ---- the same while decoding, every so many steps, from a ring: snapkv-decode and rkv ---- */
+
+uint32_t kvc_every(const struct kvc_values *values);
+extern const struct kvc_forecast kvc_every_forecast;
+/* The prompt's last rows, to the ring. */
+enum kvc_status kvc_every_observe(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_row_kind kind,
+                                  struct kvc_error *error);
+/* The step's row, to the ring; in a step that evicts the ring's sums, pooled over what is older than the window, and
+ * otherwise NULL. Rows of logits are softmaxes over what is older. */
+enum kvc_status kvc_every_scores(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_row_kind kind,
+                                 struct kvc_scores **scores, struct kvc_error *error);
+enum kvc_status kvc_every_keep(struct kvc_stage *stage, const struct kvc_values *values,
+                               const struct kvc_scores *scores, struct kvc_error *error);
 
 #endif

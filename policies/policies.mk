@@ -12,7 +12,10 @@ policy_files = \
 	policies/keyformer.c \
 	policies/snapkv.c \
 	policies/snapkv_decode.c \
+	policies/rkv.c \
+	policies/expected.c \
 	policies/chunkkv.c \
+	policies/criticalkv.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \
@@ -22,6 +25,7 @@ policy_files = \
 	policies/duo.c \
 	policies/morphkv.c \
 	policies/dapq.c \
+	policies/kvzip.c \
 	policies/take.c \
 	policies/tova.c \
 	policies/quest.c \
@@ -35,6 +39,8 @@ libkvc_la_SOURCES += $(policy_files) \
 	policies/accumulated.c \
 	policies/budget.c \
 	policies/entry_scores.c \
+	policies/every_steps.c \
+	policies/head_shares.c \
 	policies/list.c \
 	policies/select_sizes.c \
 	policies/window_scores.c

@@ -10,6 +10,8 @@ static const struct kvc_option options[] = {
         "entries that a step's traffic is worth per KV head: half of it for the bounds, half for the entries"),
     {"page", KVC_OPTION_TEXT, "16", 0, 0, NULL,
      "neighbouring entries of a page; auto: the prompt's length / budget, so that bounds cost half the budget"},
+    {"p", KVC_OPTION_REAL, "", 0.001, 1, NULL,
+     "only as many of the pages as have this share of all estimated weights; not given: all that the budget has"},
     KVC_OPTIONS_END};
 
 #define PAGE_MOST (1 << 20)
@@ -40,6 +42,7 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
     return (struct kvc_select){.kind = KVC_SELECT_PAGE_BOUND,
                                .page = (uint32_t)page,
                                .budget = budget,
+                               .share = kvc_value_real(values, "p"),
                                .top = kvc_max_u64(budget / (2 * page), 1)};
 }
 
@@ -50,13 +53,17 @@ const struct kvc_policy_class kvc_policy_quest = {
     .idea = "Entries lie in pages of neighbours, and of every page the smallest and the largest value of each channel "
             "of its keys is kept. They bound from above what any key of the page can score with the query, so the "
             "pages worth reading are found without reading their keys. Nothing is evicted.",
-    .formula = "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
-               "the top floor(B / (2 page)) pages, at least one",
+    .formula =
+        "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
+        "the top floor(B / (2 page)) pages, at least one; p: of these, from the highest on, as few as have p of the "
+        "sum over all pages of W times their places, W = exp((bound - the largest bound) / (G sqrt(d))), in "
+        "2^-24ths rounded down",
     .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
     .traffic = "at most ceil(n / page) times 2 d values (d where a group's heads agree on every sign), and the top "
-               "pages' entries, per generated token",
+               "pages' entries (with p maybe fewer), per generated token",
     .differences = "one choice per KV head, from the sum of its group's bounds; the budget counts the bounds as well; "
-                   "the first two layers are not left out (skip_layers=2 does that)",
+                   "the first two layers are not left out (skip_layers=2 does that); a share p, after Twilight "
+                   "(arXiv:2502.02770), is not the paper's",
     .second_turn = "the new prompt attends to all of the history; a share as budget and page=auto are worked out anew "
                    "from it",
     .stages = KVC_STAGE_SELECT,

@@ -35,6 +35,7 @@ REPOSITORIES = {
               "https://github.com/graphcore-research/llm-inference-research"),
     "rocketkv": ("NVlabs+RocketKV", "https://github.com/NVlabs/RocketKV"),
     "quest": ("mit-han-lab+Quest", "https://github.com/mit-han-lab/Quest"),
+    "rkv": ("Zefan-Cai+R-KV", "https://github.com/Zefan-Cai/R-KV"),
 }
 
 
@@ -94,13 +95,14 @@ class Case:
         self.q, self.k, self.v = draw(heads), draw(kv_heads), draw(kv_heads)
         self.layers, self.heads, self.kv_heads, self.d, self.rows, self.prompt = layers, heads, kv_heads, d, rows, prompt
         self.group = heads // kv_heads
+        self.more = {}  # further tensors of the dump
 
     def replay(self, kvcull, spec):
         """The JSON of kvcull replay, and the attention's outputs [L, T - N, H, d]."""
         with tempfile.TemporaryDirectory() as folder:
             dump, kept, out = (os.path.join(folder, name) for name in ("dump.safetensors", "kept.json", "out.safetensors"))
             save_file({f"layers.{l}.{n}": t[l].contiguous() for n, t in (("q", self.q), ("k", self.k), ("v", self.v))
-                       for l in range(self.layers)}, dump)
+                       for l in range(self.layers)} | self.more, dump)
             command = [kvcull, "replay", "-q", "--kv", spec, "--prompt", str(self.prompt), "--in", dump, "--out", kept]
             if self.rows > self.prompt:
                 command += ["--attn", out]
@@ -329,6 +331,31 @@ def quest(folder, kvcull, seed, result):
         for h in range(4):
             result.add(ours["steps"][1]["read"][0][h], mask[0, h, 0].nonzero().flatten().tolist())
     result.note = "their choice of pages, with 3 at least; their bound restated; their budget is the part that is read"
+
+
+def rkv(folder, kvcull, seed, result):
+    similarity = load(os.path.join(folder, "rkv", "utils.py"))
+    code = load(os.path.join(folder, "rkv", "compression", "r1_kv.py"), only=("R1KV",))
+    code.cal_similarity, code.compute_attention_scores = similarity.cal_similarity, similarity.compute_attention_scores
+    for heads, d, window, every in ((4, 32, 8, 20), (2, 64, 16, 16)):
+        case = Case(seed, 2, heads, heads, d, 185, 120)
+        case.k = case.k[:, torch.arange(185) % 45] + 0.5 * case.k  # keys that repeat others
+        spec = f"rkv:budget=70,window={window},every={every},kernel=5,scores=logits,lambda=0.3"
+        ours, _ = case.replay(kvcull, spec)
+        method = code.R1KV(budget=70, window_size=window, kernel_size=5, mix_lambda=0.3)
+        for l in range(case.layers):
+            position = torch.arange(case.prompt).expand(heads, -1)
+            for i, step in enumerate(ours["steps"]):
+                if i > 0:
+                    position = torch.cat([position, torch.full((heads, 1), step["at"])], 1)
+                if i > 0 and i % every == 0:
+                    k = torch.stack([case.k[l, position[h], h] for h in range(heads)])[None]
+                    q = case.q[l, step["at"] + 1 - window:step["at"] + 1].transpose(0, 1)[None]
+                    _, left = method.update_kv(k, q, position[None, ..., None].float().expand_as(k).contiguous())
+                    position = left[0, ..., 0].long().sort(-1).values
+                for h in range(heads):
+                    result.add(step["kept"][l][h], position[h].tolist())
+    result.note = "G = 1, scores=logits, 65 decode steps; what is kept goes back into its order, over which votes are pooled"
 
 
 def main():

@@ -46,8 +46,12 @@ class Held:
     def __init__(self, case, l):
         self.case, self.l = case, l
         self.position = torch.arange(case.prompt).expand(1, case.kv_heads, -1)
-        config = types.SimpleNamespace(num_attention_heads=case.heads, num_key_value_heads=case.kv_heads)
-        self.module = types.SimpleNamespace(config=config, head_dim=case.d)
+        hidden = case.heads * case.d
+        config = types.SimpleNamespace(num_attention_heads=case.heads, num_key_value_heads=case.kv_heads,
+                                       head_dim=case.d, hidden_size=hidden)
+        still = lambda x, at: (torch.ones(1, at.shape[1], case.d), torch.zeros(1, at.shape[1], case.d))
+        self.module = types.SimpleNamespace(config=config, head_dim=case.d, num_key_value_groups=case.group,
+                                            rotary_emb=still, o_proj=types.SimpleNamespace(weight=torch.eye(hidden)))
 
     def append(self, row):
         self.position = torch.cat([self.position, torch.full((1, self.case.kv_heads, 1), row)], 2)
@@ -67,8 +71,8 @@ class Held:
         """Lets the press score what is held, and then cut its positions in place of values. What is left goes back into
         its order, which presses lose: they leave it by score."""
         k, v = self.entries(self.case.k), self.entries(self.case.v)
-        states = torch.zeros(1, k.shape[2], 1)
-        scorer = getattr(chosen, "press", chosen)
+        states = torch.arange(k.shape[2], dtype=torch.float32).view(1, -1, 1)  # numbers of rows, see queries_of
+        scorer = chosen if hasattr(chosen, "score") else chosen.press
         scores = scorer.score(self.module, states, k, v, attentions, {})
         positions = self.position[..., None].float().expand_as(v).contiguous()
         with mock.patch.object(type(scorer), "score", lambda *ignored: scores):
@@ -90,6 +94,11 @@ def compare(kvcull, case, spec, make, result):
                 held.append(step["at"])
             held.compress(make(held))
             held.add_to(result, step["kept"])
+
+
+def queries_of(held):
+    """In place of kvpress's projection: the queries of the rows whose numbers the hidden states are."""
+    return lambda module, states: held.case.q[held.l, states[0, :, 0].long()].transpose(0, 1)[None]
 
 
 def philox(counter, seed):
@@ -202,7 +211,87 @@ def chunkkv(folder, kvcull, seed, result):
     result.note = "one KV head (they add up the heads' scores), lengths and budgets of whole chunks"
 
 
-PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv")
+def expected_press(folder, held, **options):
+    ExpectedAttentionPress = press(folder, "expected_attention_press", "ExpectedAttentionPress")
+    module = sys.modules["kvpress.presses.expected_attention_press"]
+    module.get_prerope_query_states = queries_of(held)
+    return ExpectedAttentionPress(n_future_positions=3, **options)
+
+
+def expected(folder, kvcull, seed, result):
+    for heads, kv_heads, d, sinks, options in ((8, 2, 32, 4, {}), (4, 4, 16, 0, {"use_covariance": False}),
+                                               (6, 2, 64, 7, {"use_vnorm": False}), (4, 1, 32, 4, {"epsilon": 0.01})):
+        case = Case(seed, 2, heads, kv_heads, d, 300, 300)
+        case.q += torch.randn(2, 1, heads, d, generator=torch.Generator().manual_seed(seed))  # a mean, as models have
+        spec = f"expected:budget=90,sinks={sinks}" + "".join(
+            {"use_covariance": ",covariance=off", "use_vnorm": ",values=off"}.get(k, f",{k}={v}")
+            for k, v in options.items())
+        compare(kvcull, case, spec,
+                lambda held: expected_press(folder, held, compression_ratio=ratio(90, 300), n_sink=sinks, **options),
+                result)
+    result.note = "queries that are not rotated"
+
+
+def criticalkv(folder, kvcull, seed, result):
+    CriticalKVPress = press(folder, "criticalkv_press", "CriticalKVPress")
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+    scorers = {"knorm": press(folder, "knorm_press", "KnormPress"),
+               "keydiff": press(folder, "keydiff_press", "KeyDiffPress")}
+    for heads, kv_heads, first in ((8, 2, 0.5), (4, 4, 0.25)):
+        case = Case(seed, 2, heads, kv_heads, 32, 300, 300)
+        case.k += 0.5 * case.k[:, :1]
+        for name, Press in scorers.items():
+            compare(kvcull, case, f"criticalkv:budget=90,window=0,scorer={name},first={first}",
+                    lambda held: CriticalKVPress(Press(ratio(90, 300)), first_stage_ratio=first), result)
+        compare(kvcull, case, f"criticalkv:budget=90,window=0,scorer=expected,first={first}",
+                lambda held: CriticalKVPress(expected_press(folder, held, compression_ratio=ratio(90, 300),
+                                                            use_vnorm=False), first_stage_ratio=first), result)
+        ours, _ = case.replay(kvcull, f"criticalkv:budget=90,window=16,kernel=5,pooling=avg,first={first}")
+        for l in range(case.layers):
+            held = Held(case, l)
+            held.compress(CriticalKVPress(SnapKVPress(ratio(90, 300), 16, 5), first_stage_ratio=first),
+                          held.attentions(range(300 - 16, 300)))
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "by snapkv, expected, knorm and keydiff, the identity as output projection"
+
+
+def kvzip(folder, kvcull, seed, result):
+    KVzipPress = press(folder, "kvzip_press", "KVzipPress")
+    module_of = sys.modules["kvpress.presses.kvzip_press"]
+    rows, budget = 150, 40
+    for heads, kv_heads in ((8, 2), (4, 4)):
+        case, again = (Case(seed + i, 2, heads, kv_heads, 32, rows, rows) for i in (0, 500))
+        again.q *= torch.linspace(1, 2, kv_heads).repeat_interleave(case.group)[:, None]  # heads that differ, none without entries
+        for l in range(case.layers):
+            case.more |= {f"layers.{l}.pseudo_q": again.q[l].contiguous(),
+                          f"layers.{l}.pseudo_k": again.k[l].contiguous()}
+        ours, _ = case.replay(kvcull, f"kvzip:budget={budget}")
+        pruned = kv_heads * (rows - budget)
+        chosen = KVzipPress((pruned + 0.5) / (kv_heads * rows), layerwise=True, n_sink=0)
+        chosen.context_length = chosen.end_idx = rows
+        chosen.score_val = torch.zeros(case.layers, 1, kv_heads, rows)
+        layers = []
+        for l in range(case.layers):
+            held, second = Held(case, l), Held(again, l)
+            held.module.layer_idx, held.module.config._attn_implementation = l, "sdpa"
+            module_of.get_prerope_query_states = queries_of(second)
+            keys, values = (torch.cat([held.entries(a), held.entries(b)], 2)
+                            for a, b in ((case.k, again.k), (case.v, case.v)))
+            states = torch.arange(rows, dtype=torch.float32).view(1, -1, 1)
+            still = torch.ones(1, rows, case.d), torch.zeros(1, rows, case.d)
+            chosen.score_kvzip(held.module, states, keys, values, None, {"position_embeddings": still})
+            layers.append(types.SimpleNamespace(self_attn=held.module))
+        chosen.compress_post(types.SimpleNamespace(model=types.SimpleNamespace(layers=layers)))
+        for l in range(case.layers):
+            _, head, row = layers[l].self_attn.masked_key_indices
+            for h in range(kv_heads):
+                gone = set(row[head == h].tolist())
+                result.add(ours["steps"][0]["kept"][l][h], [i for i in range(rows) if i not in gone])
+    result.note = "one chunk, no instruction, no sinks by force, budgets within a layer, repeated rows at random"
+
+
+PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "expected",
+           "criticalkv", "kvzip")
 
 
 def main():

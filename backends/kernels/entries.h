@@ -1,4 +1,5 @@
-/* entries.h - scores that entries have of what they hold, without a query: entry_scores, lag_scores. */
+/* entries.h - scores that entries have of what they hold, without a query: entry_scores, lag_scores, mix_redundancy,
+ * output_norms, weigh_scores. */
 
 /* The lanes of dot32(x, x), by a team; where the team has no entry (0), nothing is read. */
 KVC_DEVICE struct kvc_part kvc_part_square_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *x, kvc_u32 d) {
@@ -202,4 +203,174 @@ KVC_KERNEL(lag_scores)
         below += other < key || (other == key && j > rank);
     }
     score[rank] = across ? raw[rank] : (float)below;
+}
+
+/* ---- mix_redundancy; the first two kernels serve expected_scores, too ---- */
+
+/* Grid: channels of ranks, heads. keys [H_kv, ranks, d], rotated back where there is a cosine. */
+KVC_KERNEL(entry_keys)
+(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
+ KVC_SPAN(float, keys), kvc_u32 ranks) {
+    kvc_u64 id = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), rank = (kvc_u32)(id / head_size), pairs = rotary / 2;
+    kvc_bytes key;
+    float x;
+    KVC_OPEN(const float, cosine);
+    KVC_OPEN(const float, sine);
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    if (id / head_size >= head.count)
+        return;
+    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, rank));
+    x = kvc_entry_value(entry_type, key, c);
+    if (cosine_buffer && c < pairs)
+        x = kvc_fma(kvc_entry_value(entry_type, key, c + pairs), sine[c], x * cosine[c]);
+    else if (cosine_buffer && c < 2 * pairs)
+        x = kvc_fma(-kvc_entry_value(entry_type, key, c - pairs), sine[c - pairs], x * cosine[c - pairs]);
+    keys_buffer[keys_offset + (kvc_u64)h * ranks * head_size + id] = x;
+}
+
+/* Grid: rows of values [rows, stride], of which a head has `group`. Totals [rows, 2]: M and L of the ranks from `first`
+ * on. */
+KVC_KERNEL(rank_totals)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 rows, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, values),
+ kvc_u32 stride, KVC_SPAN(float, totals)) {
+    kvc_u64 row = KVC_GLOBAL_ID();
+    KVC_GLOBAL const float *value = values_buffer + values_offset + row * stride;
+    float M = -kvc_infinity(), L = 0.0f, one = KVC_ONE(rows);
+    kvc_u32 n;
+    if (row >= rows)
+        return;
+    n = count[row / group];
+    for (kvc_u32 r = first; r < n; r++)
+        M = kvc_max(M, value[r]);
+    for (kvc_u32 tile = 0; tile < n; tile += KVC_TILE) {
+        float lane[32];
+        for (int i = 0; i < 32; i++)
+            lane[i] = 0.0f;
+        for (kvc_u32 r = tile < first ? first : tile; r < n && r < tile + KVC_TILE; r++)
+            lane[r % 32] = kvc_plus(lane[r % 32], kvc_exp(value[r] - M), one);
+        KVC_TREE32(lane);
+        L = kvc_plus(L, lane[0], one);
+    }
+    totals_buffer[totals_offset + 2 * row] = M;
+    totals_buffer[totals_offset + 2 * row + 1] = L;
+}
+
+/* How alike two keys are. A team; all teams of the group call it together. */
+KVC_DEVICE float kvc_likeness(kvc_bytes a, kvc_bytes b, float lengths, kvc_u32 d, KVC_LOCAL float *shared_sum) {
+    float dot = kvc_part_sum(kvc_part_dot_entry(KVC_K_F32, (KVC_GLOBAL const float *)a, b, d), shared_sum);
+    return lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);
+}
+
+/* Grid: ranks, KVC_TEAMS a group; heads. last [H_kv, stride]: of each key the highest rank that it is much like. */
+KVC_GROUP_KERNEL(redundancy_last)
+(KVC_GLOBAL const kvc_u32 *count, float threshold, KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d,
+ KVC_SPAN(const float, length), KVC_SPAN(kvc_u32, last), kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    kvc_u32 h = KVC_GROUP_ID(1), n = count[h], found = 0;
+    kvc_u32 i = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, here = i < n;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * ranks * d;
+    KVC_GLOBAL const float *long_by = length_buffer + length_offset + (kvc_u64)h * stride;
+    for (kvc_u32 j = 0; j < n; j++) {
+        float c = kvc_likeness((kvc_bytes)(key + (kvc_u64)(here ? i : 0) * d),
+                               here ? (kvc_bytes)(key + (kvc_u64)j * d) : (kvc_bytes)0,
+                               here ? long_by[i] * long_by[j] : 0.0f, d, shared_sum);
+        found = j != i && c > threshold ? j : found;
+    }
+    if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
+        last_buffer[last_offset + (kvc_u64)h * stride + i] = found;
+}
+
+/* The same grid. mean [H_kv, stride]: how much each key is like the others, but those of which it is the last. */
+KVC_GROUP_KERNEL(redundancy_means)
+(KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d, KVC_SPAN(const float, length),
+ KVC_SPAN(const kvc_u32, last), KVC_SPAN(float, mean), kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    KVC_SHARED float lanes[KVC_TEAMS][32];
+    kvc_u32 h = KVC_GROUP_ID(1), n = count[h], team = KVC_LOCAL_ID() / KVC_WORKERS;
+    kvc_u32 j = KVC_GROUP_ID(0) * KVC_TEAMS + team, here = j < n, writes = here && KVC_LOCAL_ID() % KVC_WORKERS == 0;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * ranks * d;
+    KVC_GLOBAL const float *long_by = length_buffer + length_offset + (kvc_u64)h * stride;
+    KVC_GLOBAL const kvc_u32 *left_out = last_buffer + last_offset + (kvc_u64)h * stride;
+    float one = KVC_ONE(ranks);
+    for (int i = 0; writes && i < 32; i++)
+        lanes[team][i] = 0.0f;
+    for (kvc_u32 i = 0; i < n; i++) {
+        float c = kvc_likeness((kvc_bytes)(key + (kvc_u64)(here ? j : 0) * d),
+                               here ? (kvc_bytes)(key + (kvc_u64)i * d) : (kvc_bytes)0,
+                               here ? long_by[i] * long_by[j] : 0.0f, d, shared_sum);
+        if (writes && i != j && left_out[i] != j)
+            lanes[team][i % 32] = kvc_plus(lanes[team][i % 32], c, one);
+    }
+    if (writes) {
+        KVC_TREE32(lanes[team]);
+        mean_buffer[mean_offset + (kvc_u64)h * stride + j] = kvc_div(lanes[team][0], (float)n);
+    }
+}
+
+/* Grid: ranks, heads. */
+KVC_KERNEL(mix_redundancy)
+(KVC_GLOBAL const kvc_u32 *count, float share, float divisor, KVC_SPAN(const float, mean), KVC_SPAN(const float, totals),
+ KVC_SPAN(float, scores), kvc_u32 stride) {
+    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1);
+    KVC_GLOBAL const float *total = totals_buffer + totals_offset + 2 * (kvc_u64)h;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
+    float p;
+    if (rank >= count[h])
+        return;
+    p = kvc_div(kvc_exp(mean_buffer[mean_offset + (kvc_u64)h * stride + rank] - total[0]), total[1]);
+    *score = kvc_fma(share, kvc_div(*score, divisor), (share - 1.0f) * p);
+}
+
+/* ---- output_norms, weigh_scores ---- */
+
+/* Grid: ranks, KVC_TEAMS a group; query heads. */
+KVC_GROUP_KERNEL(output_norms)
+(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, w), kvc_u32 heads, kvc_u32 group, kvc_u32 outputs, kvc_u32 fresh,
+ KVC_SPAN(float, norms), kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    kvc_u32 g = KVC_GROUP_ID(1), rank = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, here;
+    KVC_GLOBAL const float *row = w_buffer + w_offset + (kvc_u64)g * head_size;
+    KVC_GLOBAL float *norm = norms_buffer + norms_offset + (kvc_u64)g * stride;
+    kvc_bytes value = 0;
+    float one = KVC_ONE(outputs), sum;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, g / group);
+    here = rank < head.count;
+    if (here)
+        value = kvc_head_value(&arena, &head, kvc_head_slot(&head, rank));
+    sum = here && !fresh ? norm[rank] : 0.0f;
+    KVC_BARRIER(); /* a team's first work-item writes what all of it have read */
+    for (kvc_u32 n = 0; n < outputs; n++, row += (kvc_u64)heads * head_size) {
+        float dot = kvc_part_sum(kvc_part_dot_entry(entry_type, row, value, head_size), shared_sum);
+        sum = kvc_plus(sum, kvc_from_bits(kvc_bits(dot) & 0x7fffffffu), one);
+    }
+    if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
+        norm[rank] = sum;
+}
+
+/* Grid: ranks, heads. */
+KVC_KERNEL(weigh_scores)
+(KVC_GLOBAL const kvc_u32 *count, KVC_READS, float epsilon, KVC_SPAN(const float, factor), KVC_SPAN(float, scores),
+ kvc_u32 stride) {
+    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1), low = 0, high;
+    KVC_GLOBAL const kvc_u32 *kept = read_rank + (kvc_u64)h * read_stride;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
+    if (rank >= count[h])
+        return;
+    high = read_count[h];
+    while (low < high) {
+        kvc_u32 middle = low + (high - low) / 2;
+        if (kept[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < read_count[h] && kept[low] == rank)
+        *score = kvc_infinity();
+    else
+        *score = (*score + epsilon) * factor_buffer[factor_offset + (kvc_u64)h * stride + rank];
 }

@@ -37,7 +37,7 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
 
 /* What the probabilities of one entry add up to. */
 struct kvc_totals {
-    float mass;                       /* KVC_MASS */
+    float mass;                       /* KVC_MASS, KVC_MAXIMA */
     float older, newer;               /* KVC_ACCUMULATE: of past tiles of positions, and of this one */
     float mean, variance, dispersion; /* KVC_MOMENTS: pass 1 has the variance from pass 0's mean */
 };
@@ -62,6 +62,8 @@ KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pas
         sum->newer = kvc_plus(sum->newer, value, one);
     if (mode == KVC_MASS && seen)
         sum->mass = kvc_plus(sum->mass, value, one);
+    if (mode == KVC_MAXIMA && seen)
+        sum->mass = kvc_max(sum->mass, value);
 }
 
 /* A ring's column of this position; of counts also how many of the ring are low, and its change. */
@@ -87,7 +89,8 @@ KVC_GROUP_KERNEL(probabilities)
     kvc_u32 group = heads / kv_heads, h = by_head ? KVC_GROUP_ID(1) / group : KVC_GROUP_ID(1);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, worker = KVC_LOCAL_ID() % KVC_WORKERS;
     kvc_u32 query_head = by_head ? KVC_GROUP_ID(1) : h * group, members = by_head ? 1 : group;
-    const kvc_u32 to_ring = mode != KVC_MASS && mode != KVC_ACCUMULATE && mode != KVC_MOMENTS;
+    const kvc_u32 to_scores = mode == KVC_MASS || mode == KVC_MAXIMA;
+    const kvc_u32 to_ring = !to_scores && mode != KVC_ACCUMULATE && mode != KVC_MOMENTS;
     const float one = KVC_ONE(heads);
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
@@ -125,7 +128,7 @@ KVC_GROUP_KERNEL(probabilities)
                         x = x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f;
                     if (mode == KVC_RING_COUNTS)
                         few = kvc_plus(few, x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f, one);
-                    value = kvc_plus(value, x, one);
+                    value = mode == KVC_MAXIMA ? kvc_max(value, x) : kvc_plus(value, x, one);
                 }
                 kvc_totals_add(&sum, mode, pass, value, seen, position, one);
                 if (to_ring && here && worker == 0)
@@ -136,7 +139,7 @@ KVC_GROUP_KERNEL(probabilities)
         }
         if (!here || worker != 0)
             continue;
-        if (mode == KVC_MASS)
+        if (to_scores)
             scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum.mass;
         if (mode == KVC_ACCUMULATE) {
             kvc_head_column(&head, first_column)[slot] = sum.older;

@@ -313,3 +313,103 @@ KVC_GROUP_KERNEL(select_reads)
         alpha_buffer[alpha_offset + own] = all_read ? 1.0f : lane[0];
     }
 }
+
+/* ---- cut_reads ---- */
+
+KVC_DEVICE kvc_u32 kvc_unit_weight(float score, float M, float factor) {
+    float w = factor != 0.0f ? kvc_exp((score - M) * factor) : score;
+    return w > 0.0f ? (kvc_u32)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0u;
+}
+
+/* The sum of x over the group, for all of it. */
+KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
+    kvc_u64 sum = 0;
+    shared_total[KVC_LOCAL_ID()] = x;
+    KVC_BARRIER();
+    for (kvc_u32 i = 0; i < KVC_GROUP; i++)
+        sum += shared_total[i];
+    KVC_BARRIER();
+    return sum;
+}
+
+/* The place of a rank: where there is a view, by search. */
+KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 places, kvc_u32 rank) {
+    kvc_u32 low = 0, high = places;
+    if (!ranks)
+        return rank;
+    while (low < high) {
+        kvc_u32 middle = low + (high - low) / 2;
+        if (ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A group a head. KVC_READS: the view; kept: what was chosen, in and out. */
+KVC_GROUP_KERNEL(cut_reads)
+(KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u64 budget, float factor, kvc_u32 share,
+ KVC_SPAN(const float, scores), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank,
+ kvc_u32 kept_stride) {
+    KVC_SHARED kvc_u64 shared_total[KVC_GROUP];
+    KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
+    kvc_u32 h = KVC_GROUP_ID(0), places = read_count ? read_count[h] : l_count[h], count = kept_count[h];
+    kvc_u32 units = (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size), least = 0, equal = 0, kept = 0, q = 0;
+    KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
+    KVC_GLOBAL const kvc_u32 *ranks = read_count ? read_rank + (kvc_u64)h * read_stride : 0;
+    KVC_GLOBAL kvc_u32 *read = kept_rank + (kvc_u64)h * kept_stride;
+    kvc_u64 total = 0, need, from = 0, few = 0;
+    float M = -kvc_infinity();
+    if (places <= budget)
+        return;
+    for (kvc_u32 u = 0; factor != 0.0f && u < units; u++)
+        M = kvc_max(M, score[u]);
+    for (kvc_u32 u = KVC_LOCAL_ID(); u < units; u += KVC_GROUP)
+        total += (kvc_u64)kvc_unit_weight(score[u], M, factor) *
+                 (places - u * page_size < page_size ? places - u * page_size : page_size);
+    total = kvc_group_total(total, shared_total);
+    need = (total * share + 65535) / 65536;
+    if (need == 0)
+        return;
+    /* bit 32: from all keys on; then the highest key from which on there is enough */
+    for (kvc_i32 bit = 32; bit >= 0; bit--) {
+        kvc_u32 tried = bit == 32 ? 0u : least | 1u << bit;
+        kvc_u64 sum = 0;
+        for (kvc_u32 i = KVC_LOCAL_ID(); i < count; i += KVC_GROUP) {
+            float s = score[kvc_place_of(ranks, places, read[i]) / page_size];
+            sum += kvc_score_key(s) >= tried ? kvc_unit_weight(s, M, factor) : 0u;
+        }
+        sum = kvc_group_total(sum, shared_total);
+        if (sum < need && bit == 32)
+            return;
+        if (sum >= need) {
+            least = tried;
+            from = sum;
+        }
+    }
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < count; i += KVC_GROUP)
+        equal += kvc_score_key(score[kvc_place_of(ranks, places, read[i]) / page_size]) == least;
+    equal = (kvc_u32)kvc_group_total(equal, shared_total);
+    for (kvc_u32 first = 0, same = 0; first < count; first += KVC_GROUP) {
+        kvc_u32 i = first + KVC_LOCAL_ID(), here = i < count, all, before, stays = 0, rank = here ? read[i] : 0;
+        float s = here ? score[kvc_place_of(ranks, places, rank) / page_size] : 0.0f;
+        kvc_u32 key = here ? kvc_score_key(s) : 0u, ties = here && key == least;
+        before = same + kvc_group_before(ties, &all, shared_sum);
+        same += all;
+        if (ties) {
+            q = kvc_unit_weight(s, M, factor);
+            few = (need - (from - (kvc_u64)equal * q) + q - 1) / q;
+            few = whole ? (few + page_size - 1) / page_size * page_size : few;
+        }
+        stays = here && (key > least || (ties && before < few));
+        before = kvc_group_before(stays, &all, shared_sum);
+        KVC_BARRIER(); /* ranks are written where others were read */
+        if (stays)
+            read[kept + before] = rank;
+        kept += all;
+        KVC_BARRIER();
+    }
+    if (KVC_LOCAL_ID() == 0)
+        kept_count[h] = kept;
+}

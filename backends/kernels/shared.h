@@ -41,6 +41,7 @@
 #define KVC_RING_LOW 3u    /* of how many probabilities are below 1 / n, which `low` holds [queries, kv_heads], */
 #define KVC_RING_COUNTS 6u /* or of probabilities, then of such counts, and minus the sum of these */
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
+#define KVC_MAXIMA 7u      /* column maxima into scores */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
 
 /* enum kvc_pooling (kvcull/policy.h); the host checks that they agree. */

@@ -63,3 +63,64 @@ void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scor
     KVC_PUSH(&order, lists->count, args->first, args->lag, args->across, to, args->scores, args->stride);
     kvc_launch_items(of(device), &order, most, heads, 1);
 }
+
+/* Of each rank of `rows` rows, of which a head has `group`, its part in the row's softmax: M and L to totals. */
+void kvc_offload_rank_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group, uint32_t first,
+                             struct kvc_span values, uint32_t stride, struct kvc_span totals) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_rank_totals);
+    const uint32_t rows = lists->kv_heads * group;
+    KVC_PUSH(&launch, lists->count, rows, group, first, values, stride, totals);
+    kvc_launch_items(offload, &launch, rows, 1, 1);
+}
+
+void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span cosine,
+                            struct kvc_span sine, uint32_t rotary, struct kvc_span keys) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entry_keys);
+    const uint32_t most = kvc_offload_most_slots(lists);
+    KVC_PUSH(&launch, lists, lists->arena, cosine, sine, rotary, keys, most);
+    kvc_launch_items(offload, &launch, (uint64_t)most * lists->format.head_size, lists->kv_heads, 1);
+}
+
+/* The workspace: lengths, means and last ones [H_kv, stride], totals [H_kv, 2], keys [H_kv, most, d]. */
+void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_redundancy *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
+    const uint32_t teams = of(device)->group / of(device)->workers;
+    const uint64_t one = (uint64_t)heads * args->stride;
+    struct kvc_launch last = kvc_launch_of(KVC_KERNEL_redundancy_last);
+    struct kvc_launch means = kvc_launch_of(KVC_KERNEL_redundancy_means);
+    struct kvc_launch mix = kvc_launch_of(KVC_KERNEL_mix_redundancy);
+    struct kvc_buffer *workspace =
+        kvc_offload_workspace(of(device), (3 * one + 2ull * heads + (uint64_t)heads * most * d) * sizeof(float));
+    if (!workspace)
+        return;
+    const struct kvc_span length = {workspace, 0}, mean = {workspace, (size_t)one * 4};
+    const struct kvc_span found = {workspace, (size_t)one * 8}, totals = {workspace, (size_t)one * 12};
+    const struct kvc_span keys = {workspace, (size_t)(one * 12 + 8ull * heads)}, none = {NULL, 0};
+    const struct kvc_entry_scores lengths = {.lists = lists, .scores = length, .stride = args->stride};
+    score_entries(of(device), &lengths, KVC_ENTRIES_LENGTH, NULL);
+    kvc_offload_entry_keys(of(device), lists, none, none, 0, keys);
+    KVC_PUSH(&last, lists->count, args->threshold, keys, most, d, length, found, args->stride);
+    kvc_launch_groups(of(device), &last, (most + teams - 1) / teams, heads, 1);
+    KVC_PUSH(&means, lists->count, keys, most, d, length, found, mean, args->stride);
+    kvc_launch_groups(of(device), &means, (most + teams - 1) / teams, heads, 1);
+    kvc_offload_rank_totals(of(device), lists, 1, 0, mean, args->stride, totals);
+    KVC_PUSH(&mix, lists->count, args->share, args->divisor, mean, totals, args->scores, args->stride);
+    kvc_launch_items(of(device), &mix, most, heads, 1);
+}
+
+void kvc_offload_output_norms(struct kvc_device *device, const struct kvc_output_norms *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t teams = of(device)->group / of(device)->workers, group = args->heads / lists->kv_heads;
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_output_norms);
+    KVC_PUSH(&launch, lists, lists->arena, args->w, args->heads, group, args->outputs, args->first, args->norms,
+             args->stride);
+    kvc_launch_groups(of(device), &launch, (kvc_offload_most_slots(lists) + teams - 1) / teams, args->heads, 1);
+}
+
+void kvc_offload_weigh_scores(struct kvc_device *device, const struct kvc_weigh_scores *args) {
+    const struct kvc_lists *lists = args->lists;
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_weigh_scores);
+    KVC_PUSH(&launch, lists->count, args->kept, args->epsilon, args->factor, args->scores, args->stride);
+    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
+}

@@ -37,8 +37,10 @@ static void probabilities(struct kvc_offload *offload, const struct kvc_probabil
 
 void kvc_offload_window_mass(struct kvc_device *device, const struct kvc_window_mass *args) {
     const struct kvc_probabilities *w = args->probabilities;
-    const struct extras more = {
-        .mode = KVC_MASS, .scores = args->scores, .stride = args->stride, .by_head = args->by_head};
+    const struct extras more = {.mode = args->maxima ? KVC_MAXIMA : KVC_MASS,
+                                .scores = args->scores,
+                                .stride = args->stride,
+                                .by_head = args->by_head};
     probabilities(of(device), w, w->maximum, w->sum, 1, NULL, &more);
 }
 

@@ -120,3 +120,10 @@ void kvc_offload_select_reads(struct kvc_device *device, const struct kvc_select
              ((struct kvc_span){workspace, (size_t)(taken + chosen) * 4}));
     kvc_launch_groups(offload, &launch, s->lists->kv_heads, 1, 1);
 }
+
+void kvc_offload_cut_reads(struct kvc_device *device, const struct kvc_cut_reads *args) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_cut_reads);
+    KVC_PUSH(&launch, args->lists, args->view, args->page, args->whole, args->budget, args->factor, args->share,
+             args->scores, args->stride, args->reads);
+    kvc_launch_groups(of(device), &launch, args->lists->kv_heads, 1, 1);
+}

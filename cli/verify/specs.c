@@ -164,6 +164,7 @@ static int fill(const struct cli_command *command, const struct verify_arguments
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
                                          "morphkv:budget=%llu,every=3",
                                          "chunkkv:budget=%llu+snapkv-decode:budget=%llu,every=5",
+                                         "expected:budget=%llu+rkv:budget=%llu,every=5",
                                          "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",
                                          "take:budget=%llu,chunk=64,probe=8+pyramidkv:budget=%llu",
                                          "take:budget=%llu,chunk=64,probe=8+morphkv:budget=%llu",

@@ -88,6 +88,7 @@ struct kvc_step_shape {
     const struct kvc_lists *lists;
     uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */
     bool rotates;                            /* keys are rotated to cache positions */
+    bool compares;                           /* keys are compared with each other (mix_redundancy) */
 };
 
 struct kvc_ops {

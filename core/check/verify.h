@@ -20,7 +20,8 @@ enum kvc_further {
     KVC_FURTHER_sinks,
     KVC_FURTHER_heads,
     KVC_FURTHER_sigmoid,
-    KVC_FURTHER_chunks
+    KVC_FURTHER_chunks,
+    KVC_FURTHER_maxima
 };
 
 struct kvc_verify {

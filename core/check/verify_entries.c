@@ -1,4 +1,6 @@
-/* verify_entries.c - cases of the operations that score entries by what they hold: entry_scores, lag_scores. */
+/* verify_entries.c - cases of the operations that score entries by what they hold: entry_scores, lag_scores,
+ * mix_redundancy, and with the moments of queries. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -58,6 +60,142 @@ KVC_CASE(lag_scores, 30) {
                                                                   .across = across,
                                                                   .scores = kvc_verify_span(c.scores, side),
                                                                   .stride = c.stride});
+    if (v->status == KVC_OK)
+        kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+/* Keys of plain values are seldom alike: thresholds are low. */
+KVC_INJECT(mix_redundancy, kvc_mix_redundancy, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(mix_redundancy, 20) {
+    static const float thresholds[] = {-1.0f, 0.0f, 0.2f, 0.5f, 1.0f}, divisors[] = {1.0f, 3.0f, 64.0f};
+    const float threshold = kvc_verify_pick(v, thresholds), divisor = kvc_verify_pick(v, divisors);
+    const uint32_t tenths = kvc_verify_range(v, 0, 10);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 2, &c);
+    c.scores = kvc_verify_twin_values(v, (size_t)c.lists.lists[1].kv_heads * c.stride, flavour);
+    kvc_verify_describe(v, ", share %u/10", tenths, 0);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->mix_redundancy(v->device[side],
+                                             &(struct kvc_mix_redundancy){.lists = &c.lists.lists[side],
+                                                                          .threshold = threshold,
+                                                                          .share = (float)tenths / 10.0f,
+                                                                          .divisor = divisor,
+                                                                          .scores = kvc_verify_span(c.scores, side),
+                                                                          .stride = c.stride});
+    if (v->status == KVC_OK)
+        kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+KVC_INJECT(output_norms, kvc_output_norms,
+           kvc_flip_score(device, args->lists, args->norms, args->stride, args->heads / args->lists->kv_heads))
+KVC_CASE(output_norms, 20) {
+    const uint32_t group = kvc_verify_group(v), outputs = kvc_verify_range(v, 1, v->small ? 3 : 40);
+    const bool first = kvc_verify_range(v, 0, 1);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 2, &c);
+    const uint32_t heads = c.lists.lists[1].kv_heads * group, d = c.lists.lists[1].format.head_size;
+    const struct kvc_twin w = kvc_verify_twin_values(v, (size_t)outputs * heads * d, flavour);
+    const struct kvc_twin norms = kvc_verify_twin_values(v, (size_t)heads * c.stride, KVC_PLAIN);
+    const uint32_t *count = c.lists.count;
+    kvc_verify_describe(v, ", group %u, %u outputs", group, outputs);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->output_norms(v->device[side],
+                                           &(struct kvc_output_norms){.lists = &c.lists.lists[side],
+                                                                      .w = kvc_verify_span(w, side),
+                                                                      .heads = heads,
+                                                                      .outputs = outputs,
+                                                                      .first = first,
+                                                                      .norms = kvc_verify_span(norms, side),
+                                                                      .stride = c.stride});
+    for (uint32_t g = 0; g < heads && v->status == KVC_OK; g++)
+        kvc_verify_compare(v, norms, (size_t)g * c.stride, count[g / group], "norm");
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+KVC_INJECT(weigh_scores, kvc_weigh_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(weigh_scores, 20) {
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct kvc_read_list kept[2];
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 2, &c);
+    const size_t values = (size_t)c.lists.lists[1].kv_heads * c.stride;
+    const struct kvc_twin factor = kvc_verify_twin_values(v, values, flavour);
+    c.scores = kvc_verify_twin_values(v, values, flavour);
+    kvc_verify_read_lists(v, &c.lists, kept);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->weigh_scores(v->device[side],
+                                           &(struct kvc_weigh_scores){.lists = &c.lists.lists[side],
+                                                                      .kept = &kept[side],
+                                                                      .epsilon = 0.0625f,
+                                                                      .factor = kvc_verify_span(factor, side),
+                                                                      .scores = kvc_verify_span(c.scores, side),
+                                                                      .stride = c.stride});
+    if (v->status == KVC_OK)
+        kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+/* ---- expected attention ---- */
+
+KVC_INJECT(query_moments, kvc_query_moments, kvc_flip(device, args->sums, 0))
+KVC_CASE(query_moments, 30) {
+    static const uint32_t sizes[] = {1, 7, 32, 33, 64, 96}, few[] = {1, 7, 32, 33};
+    const uint32_t d = v->small ? kvc_verify_pick(v, few) : kvc_verify_pick(v, sizes);
+    const uint32_t heads = kvc_verify_range(v, 1, v->small ? 2 : 8), rows = kvc_verify_range(v, 1, v->small ? 4 : 40);
+    const bool first = kvc_verify_range(v, 0, 1);
+    const uint32_t pairs = kvc_verify_range(v, 0, 1) ? kvc_verify_range(v, 0, d / 2) : 0;
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    const size_t sums = (size_t)heads * (d + 1) * d;
+    const struct kvc_twin q = kvc_verify_twin_values(v, (size_t)rows * heads * d, flavour);
+    const struct kvc_twin to = kvc_verify_twin_values(v, sums, flavour);
+    snprintf(v->shape, sizeof v->shape, "%u rows, %u heads of %u%s", rows, heads, d, first ? ", first" : "");
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->query_moments(v->device[side],
+                                            &(struct kvc_query_moments){.q = kvc_verify_span(q, side),
+                                                                        .sums = kvc_verify_span(to, side),
+                                                                        .rows = rows,
+                                                                        .heads = heads,
+                                                                        .head_size = d,
+                                                                        .interleaved = 2 * pairs,
+                                                                        .first = first});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, to, 0, sums, "sum");
+}
+
+KVC_INJECT(expected_scores, kvc_expected_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(expected_scores, 20) {
+    const uint32_t group = kvc_verify_group(v), queries = kvc_verify_range(v, 1, 9);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    const uint32_t options = kvc_verify_range(v, 0, 7);
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 2, &c);
+    const uint32_t d = c.lists.lists[1].format.head_size, heads = c.lists.lists[1].kv_heads * group;
+    const uint32_t first = kvc_verify_range(v, 0, 5), half = kvc_verify_range(v, 0, d / 2);
+    const struct kvc_twin sums = kvc_verify_twin_values(v, (size_t)heads * (d + 1) * d, flavour);
+    const struct kvc_twin cosine = kvc_verify_twin_values(v, half + 1, KVC_PLAIN);
+    const struct kvc_twin sine = kvc_verify_twin_values(v, half + 1, KVC_PLAIN);
+    const struct kvc_span none = {NULL, 0};
+    kvc_verify_describe(v, ", %u queries, options %u", queries, options);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->expected_scores(
+            v->device[side], &(struct kvc_expected_scores){.lists = &c.lists.lists[side],
+                                                           .heads = heads,
+                                                           .queries = queries,
+                                                           .first = first,
+                                                           .sums = kvc_verify_span(sums, side),
+                                                           .cosine = half ? kvc_verify_span(cosine, side) : none,
+                                                           .sine = half ? kvc_verify_span(sine, side) : none,
+                                                           .rotary = 2 * half,
+                                                           .scale = 0.125f,
+                                                           .epsilon = options & 4 ? 0.01f : 0.0f,
+                                                           .covariance = options & 1,
+                                                           .values = options & 2,
+                                                           .scores = kvc_verify_span(c.scores, side),
+                                                           .stride = c.stride});
     if (v->status == KVC_OK)
         kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);

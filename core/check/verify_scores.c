@@ -126,7 +126,8 @@ KVC_CASE(window_mass, 20) {
                                               &(struct kvc_window_mass){.probabilities = &c.rows[side],
                                                                         .scores = kvc_verify_span(scores, side),
                                                                         .stride = stride,
-                                                                        .by_head = by_head});
+                                                                        .by_head = by_head,
+                                                                        .maxima = v->further == KVC_FURTHER_maxima});
         for (uint32_t h = 0; h < rows && v->status == KVC_OK; h++)
             kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / rows],
                                "scores");
@@ -135,6 +136,7 @@ KVC_CASE(window_mass, 20) {
 }
 
 KVC_FURTHER_CASES(window_mass, scoring, 10)
+KVC_FURTHER_CASES(window_mass, maxima, 20)
 
 KVC_INJECT(window_moments, kvc_window_moments,
            kvc_flip_score(device, args->probabilities->lists, args->scores, args->stride,

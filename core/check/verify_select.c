@@ -175,3 +175,31 @@ KVC_CASE(select_scores_reads, 40) {
 }
 KVC_FURTHER_CASES(select_scores_reads, scoring, 30)
 KVC_FURTHER_CASES(select_scores_reads, sinks, 30)
+
+KVC_INJECT(cut_reads, kvc_cut_reads, kvc_change_rank(device, args->lists, args->reads))
+KVC_CASE(cut_reads, 40) {
+    struct kvc_verify_places c;
+    const uint32_t share = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 1, 65536) : 65536;
+    const bool soft = kvc_verify_range(v, 0, 1);
+    if (kvc_verify_places(v, &c)) {
+        struct choice o;
+        make_choice(v, &c, true, &o);
+        for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
+            const struct kvc_select_reads call = reads_call(&c, &o, side);
+            v->device[side]->ops->select_reads(v->device[side], &call);
+            v->device[side]->ops->cut_reads(v->device[side],
+                                            &(struct kvc_cut_reads){.lists = call.lists,
+                                                                    .view = call.view,
+                                                                    .page = call.pages ? call.pages->page : 1,
+                                                                    .whole = call.whole,
+                                                                    .budget = call.budget,
+                                                                    .factor = soft ? 0.25f : 0.0f,
+                                                                    .share = share,
+                                                                    .scores = call.scores,
+                                                                    .stride = call.stride,
+                                                                    .reads = call.reads});
+        }
+        kvc_verify_compare_reads(v, o.counts, o.ranks, c.shape.kv_heads, o.stride);
+    }
+    kvc_verify_lists_free(v, &c.lists);
+}

@@ -82,6 +82,27 @@ static enum kvc_status keep_by(struct kvc_stage *stage, const struct kvc_keep *r
     return evict(stage, &kept, error);
 }
 
+enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *rule, float epsilon,
+                                const struct kvc_scores *factor, struct kvc_scores *scores, struct kvc_error *error) {
+    struct kvc_device *device = stage->session->runner->device;
+    struct kvc_read_list kept;
+    enum kvc_status status = check_keep(stage, rule, 1, error);
+    if (status == KVC_OK && (stage->evicted || scores->heads != factor->heads || scores->heads != stage->info.kv_heads))
+        status = kvc_fail(error, KVC_USAGE, "policy: scores are weighed per list, before an eviction");
+    if (status == KVC_OK)
+        status = kvc_evict_reserve(stage, &kept, error);
+    if (status != KVC_OK)
+        return status;
+    apply_rules(stage, rule, 1, &kept);
+    device->ops->weigh_scores(device, &(struct kvc_weigh_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                                                 .kept = &kept,
+                                                                 .epsilon = epsilon,
+                                                                 .factor = factor->span,
+                                                                 .scores = scores->span,
+                                                                 .stride = scores->stride});
+    return KVC_OK;
+}
+
 enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *rule, struct kvc_error *error) {
     return keep_by(stage, rule, 1, error);
 }

@@ -80,6 +80,7 @@ static void observe(struct kvc_session *session, uint32_t layer, const struct kv
     if (part->kind != KVC_ROWS_PROMPT || session->failure.status != KVC_OK)
         return;
     kvc_stage_look_at(&stage, &session->runner->prompt, 0, part->row, part->rows);
+    stage.row = session->prompt.chunk_from + part->row;
     session->failure.status = kvc_stage_call_attended(&stage, &session->failure);
 }
 
@@ -197,6 +198,8 @@ enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row
     const uint32_t rows = session->prompt.chunk_rows;
     const bool prompt_ends = session->prompt.last_chunk;
     enum kvc_status status = reserve(session, layer, error);
+    if (session->prompt.moment_rows && session->prompt.first_chunk)
+        session->prompt.moment_rows[layer] = 0;
     for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
         some = kvc_min_u32(rows - row, session->chunk);
         const struct kvc_part part = {row, some, some, KVC_ROWS_PROMPT};

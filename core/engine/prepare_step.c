@@ -39,11 +39,13 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
 static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
                                       struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
+    const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_DECODE);
     const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
                                          .heads = g->heads,
                                          .head_size = g->head_size,
                                          .places = places,
-                                         .rotates = kvc_policy_cache_positions(session->policy, layer) != NULL};
+                                         .rotates = kvc_policy_cache_positions(session->policy, layer) != NULL,
+                                         .compares = method && method->policy->compares_keys};
     return session->runner->device->ops->prepare(session->runner->device, &shape, error);
 }
 

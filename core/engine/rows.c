@@ -125,7 +125,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
 
 void kvc_prompt_end(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now};
+    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now, &session->prompt.moments};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
     session->tokens += session->turn;

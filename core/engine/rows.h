@@ -61,6 +61,8 @@ struct kvc_prompt {
     struct kvc_queries pseudo;    /* the pseudo rows */
     uint32_t pseudo_offset;       /* positions between the prompt's last row and them */
     int32_t *pseudo_tokens;       /* [pseudo.rows], NULL in a replay */
+    struct kvc_growable moments;  /* float32 [sets, H, 1 + d, d]: sums over its queries before their rotation */
+    uint64_t *moment_rows;        /* [layers]: how many queries; NULL: no method asks */
     uint32_t probes;
     struct kvc_growable probe;     /* float32 [layers, probes, H, d]: the accumulated probe */
     struct kvc_growable probe_now; /* float32 [layers, probes, H, d]: this chunk's probe queries */

@@ -70,6 +70,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     kvc_delta_set_kinds(&made->delta);
     struct kvc_stage_scratch *stage = &made->stage;
     stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
+    stage->rows.kind = stage->numbers.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
         stage->scores[i].kind = KVC_MEMORY_SCRATCH;
     kvc_batch_set_kinds(&made->prompt);
@@ -87,9 +88,14 @@ void kvc_runner_close(struct kvc_runner *runner) {
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
         kvc_growable_free(runner->device, buffers[i]);
-    struct kvc_growable *others[] = {
-        &runner->last,        &runner->logits, &runner->counts, &runner->stage.kept_rank, &runner->stage.kept_count,
-        &runner->stage.totals};
+    struct kvc_growable *others[] = {&runner->last,
+                                     &runner->logits,
+                                     &runner->counts,
+                                     &runner->stage.kept_rank,
+                                     &runner->stage.kept_count,
+                                     &runner->stage.rows,
+                                     &runner->stage.numbers,
+                                     &runner->stage.totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)

@@ -23,6 +23,8 @@ struct kvc_stage_scratch {
     struct kvc_growable kept_rank;                /* uint32 [lists, kept_stride]: what the last eviction kept */
     struct kvc_growable kept_count;               /* uint32 [lists] */
     struct kvc_growable totals;                   /* a few numbers on their way to the host */
+    struct kvc_growable rows;                     /* float32 [some outputs, H*d] of an output projection */
+    struct kvc_growable numbers;                  /* int32 [some outputs]: which */
     uint32_t kept_stride;
 };
 

@@ -2,6 +2,7 @@
  * choosing reads. */
 #include "core/engine/select.h"
 
+#include "core/base/canon.h"
 #include "core/base/fused.h"
 #include "core/base/integers.h"
 #include "core/stage/stage.h"
@@ -200,6 +201,11 @@ static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_sel
         return kvc_fail(error, KVC_USAGE, "policy: entries to read are chosen in a decode step only");
     if (select->top == 0 || (paged && select->page == 0))
         return kvc_fail(error, KVC_USAGE, "policy: none of %s are to be read", paged ? "the pages" : "the entries");
+    if (select->share < 0 || select->share > 1 || (select->share > 0 && !paged) ||
+        (select->share > 0 && select->share * 65536 < 0.5))
+        return kvc_fail(error, KVC_USAGE,
+                        "policy: a share of %g of the weights: must be 0, or from 1/65536 to 1 with pages",
+                        select->share);
     if (channels && (select->dims == 0 || select->dims > stage->info.head_size))
         return kvc_fail(error, KVC_USAGE, "policy: %u channels are to be looked at: must be 1 to %u", select->dims,
                         stage->info.head_size);
@@ -319,7 +325,24 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
                                                select->mean_value ? kvc_growable_at(&session->select.alpha, 0) : none,
                                            .stride = stride,
                                            .reads = &session->select.chosen};
-    kvc_run_select(device, &(struct kvc_select_scores_reads){.scores = &job, .reads = &reads});
+    if (select->share > 0) {
+        const float scale = kvc_score_scale(job.scoring.scale, job.head_size);
+        device->ops->select_scores(device, &job); /* which are still wanted */
+        device->ops->select_reads(device, &reads);
+        device->ops->cut_reads(
+            device, &(struct kvc_cut_reads){.lists = lists,
+                                            .view = view,
+                                            .page = select->page,
+                                            .whole = reads.whole,
+                                            .budget = select->budget,
+                                            .factor = reads.whole ? scale / (float)(job.heads / lists->kv_heads) : 0.0f,
+                                            .share = (uint32_t)(select->share * 65536 + 0.5),
+                                            .scores = scores,
+                                            .stride = stride,
+                                            .reads = &session->select.chosen});
+    } else {
+        kvc_run_select(device, &(struct kvc_select_scores_reads){.scores = &job, .reads = &reads});
+    }
     if (select->mean_value)
         session->sums.select_bytes += sum_bytes(session, stage->layer);
     stage->chosen = &session->select.chosen;

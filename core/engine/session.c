@@ -16,11 +16,11 @@ void kvc_session_defaults(struct kvc_session_options *options) {
 /* Everything a session makes when it is needed, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->prompt.window, &session->prompt.pseudo, &session->prompt.probing};
-    struct kvc_growable *buffers[] = {&session->select.read_rank,       &session->select.read_count,
-                                      &session->select.scores,          &session->select.probabilities,
-                                      &session->select.alpha,           &session->select.rest,
-                                      &session->prompt.probe,           &session->prompt.probe_now,
-                                      &session->cache_positions.cosine, &session->cache_positions.sine};
+    struct kvc_growable *buffers[] = {
+        &session->select.read_rank,       &session->select.read_count,   &session->select.scores,
+        &session->select.probabilities,   &session->select.alpha,        &session->select.rest,
+        &session->prompt.probe,           &session->prompt.probe_now,    &session->prompt.moments,
+        &session->cache_positions.cosine, &session->cache_positions.sine};
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         queries[i]->q.kind = queries[i]->maximum.kind = queries[i]->sum.kind = KVC_MEMORY_SCRATCH;
         queries[i]->positions.kind = queries[i]->causal_offset.kind = KVC_MEMORY_SCRATCH;
@@ -145,7 +145,7 @@ void kvc_session_close(struct kvc_session *session) {
     if (!session)
         return;
     struct kvc_device *device = session->runner->device;
-    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now,
+    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now, &session->prompt.moments,
                                       &session->cache_positions.cosine, &session->cache_positions.sine};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
@@ -168,6 +168,7 @@ void kvc_session_close(struct kvc_session *session) {
     kvc_record_close(session);
     free(session->prompt.window_positions);
     free(session->prompt.pseudo_tokens);
+    free(session->prompt.moment_rows);
     free(session->prompt.kept_rows);
     free(session->prompt.next_kept_rows);
     free(session->held);

@@ -154,32 +154,6 @@ KVC_MEASURE(scores_column, 1, variant) {
             m->device, &(struct kvc_scores_column){.lists = lists, .column = 0, .scores = scores, .stride = STRIDE});
 }
 
-KVC_MEASURE(entry_scores, 3, kind) {
-    static const char *const said[] = {"draws", "norms", "directions"};
-    struct kvc_lists *lists = make_lists(m, 0);
-    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
-    const unsigned passes = kind == KVC_ENTRY_APART ? 3 : kind == KVC_ENTRY_NORM;
-    kvc_measure_counts(m, passes * key_bytes() + ALL * 4ull, 2ull * passes * ALL * D, "%s", said[kind]);
-    while (kvc_measure_again(m))
-        m->ops->entry_scores(m->device, &(struct kvc_entry_scores){.lists = lists,
-                                                                   .kind = (enum kvc_entry_kind)kind,
-                                                                   .layer = 1,
-                                                                   .seed = 1,
-                                                                   .scores = scores,
-                                                                   .stride = STRIDE});
-}
-
-KVC_MEASURE(lag_scores, 1, variant) {
-    enum { LAG = 128 };
-    struct kvc_lists *lists = make_lists(m, 0);
-    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
-    (void)variant;
-    kvc_measure_counts(m, 4 * key_bytes() + ALL * 4ull, 20ull * ALL * D, "lag %d", LAG);
-    while (kvc_measure_again(m))
-        m->ops->lag_scores(m->device, &(struct kvc_lag_scores){
-                                          .lists = lists, .first = 4, .lag = LAG, .scores = scores, .stride = STRIDE});
-}
-
 KVC_MEASURE(pool, 2, pooling) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span in = kvc_measure_values(m, (size_t)HK * STRIDE);
@@ -366,6 +340,28 @@ KVC_MEASURE(select_reads, CASES, variant) {
     kvc_measure_counts(m, (uint64_t)ALL / kvc_max_u32(c->page, 1) * 4 + ALL / 4 * 4, 0, "%s, a quarter", c->name);
     while (kvc_measure_again(m))
         m->ops->select_reads(m->device, &s.reads);
+}
+
+KVC_MEASURE(cut_reads, 1, variant) {
+    const struct select_case *c = &cases[CASES - 1];
+    struct selection s;
+    make_selection(m, c, &s);
+    (void)variant;
+    if (m->status == KVC_OK)
+        m->ops->select_scores(m->device, &s.scores);
+    kvc_measure_counts(m, ALL / PAGE * 4ull + ALL / 4 * 4ull, (uint64_t)ALL / PAGE * MEASURE_EXP, "%s, all of it",
+                       c->name);
+    while (kvc_measure_again(m)) {
+        m->ops->select_reads(m->device, &s.reads);
+        m->ops->cut_reads(m->device, &(struct kvc_cut_reads){.lists = s.reads.lists,
+                                                             .page = PAGE,
+                                                             .whole = true,
+                                                             .factor = 0.03f,
+                                                             .share = 60000,
+                                                             .scores = s.scores.scores,
+                                                             .stride = STRIDE,
+                                                             .reads = s.reads.reads});
+    }
 }
 
 /* As a decode step calls them: together where the backend has that. */

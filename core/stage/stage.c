@@ -105,7 +105,8 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
     return KVC_OK;
 }
 
-enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
+static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struct kvc_scores *scores,
+                                     struct kvc_error *error) {
     const struct kvc_queries *pseudo = &stage->session->prompt.pseudo;
     const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
@@ -124,8 +125,17 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
         kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,
                                                            .scores = scores->span,
                                                            .stride = scores->stride,
-                                                           .by_head = scores->heads != stage->info.kv_heads});
+                                                           .by_head = scores->heads != stage->info.kv_heads,
+                                                           .maxima = maxima});
     return KVC_OK;
+}
+
+enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
+    return pseudo_scores(stage, false, scores, error);
+}
+
+enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
+    return pseudo_scores(stage, true, scores, error);
 }
 
 /* This chunk's probe queries in the stage's layer; in the last chunk the prompt's own last queries. */

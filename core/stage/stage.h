@@ -20,6 +20,7 @@ struct kvc_stage {
     /* The queries it may look at, oldest first. causal_offset counts from the lists as they are before any eviction,
      * and has no buffer where visibility goes by position. */
     uint32_t queries;
+    uint32_t row;                      /* in `attended`: of the rows of the prompt that are kept, the first query's */
     struct kvc_span q;                 /* float32 [queries, H, d], rotated */
     struct kvc_span maximum;           /* float32 [queries, H]: M of their attention */
     struct kvc_span sum;               /* float32 [queries, H]: L */

@@ -43,3 +43,18 @@ enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, ui
                                                                       .stride = scores->stride});
     return KVC_OK;
 }
+
+enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshold, float share, float divisor,
+                                         struct kvc_scores *scores, struct kvc_error *error) {
+    const enum kvc_status status = per_list(stage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    kvc_stage_device(stage)->ops->mix_redundancy(kvc_stage_device(stage),
+                                                 &(struct kvc_mix_redundancy){.lists = &kvc_stage_lists(stage)->lists,
+                                                                              .threshold = threshold,
+                                                                              .share = share,
+                                                                              .divisor = divisor,
+                                                                              .scores = scores->span,
+                                                                              .stride = scores->stride});
+    return KVC_OK;
+}

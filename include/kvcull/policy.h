@@ -88,6 +88,7 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
  * unless the comment says so. */
 
 struct kvc_scores;
+struct kvc_keep;
 /* Buffers for scores of every list of entries, and of every query head. */
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
@@ -95,8 +96,10 @@ enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores
  * class's `queries` asked for. Where the scores are per query head, each head has its own. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
-/* The same of the rows that the class's `pseudo` added. */
+/* The same of the rows that the class's `pseudo` added; and the most that any of them, in any of the group's heads, gave
+ * an entry. */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
+enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /* take's scores, in a chunk stage. The layer's rotated probe queries Q go into the accumulated probe: A = Q in the
  * first chunk, A = alpha*A + (1-alpha)*Q in later ones. scores = the mean over the probe's tokens of softmax(A K^T /
  * sqrt(d)), over all entries; NULL: none are made. */
@@ -134,6 +137,34 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
  * of the last partition and after it have `lag`, which is more than any other. */
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
                                      struct kvc_scores *scores, struct kvc_error *error);
+
+/* rkv's (docs/methods/rkv.md): scores become share * scores / divisor - (1 - share) * how much a list's key repeats the
+ * others, a softmax over all of its entries. Keys whose cosine is above `threshold` repeat each other. */
+enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshold, float share, float divisor,
+                                         struct kvc_scores *scores, struct kvc_error *error);
+
+/* criticalkv's (docs/methods/criticalkv.md). norms, per query head: the sum over the outputs of the layer's output
+ * projection of how much, either way, the head's part of it makes of an entry's value; in a replay of the value's
+ * channels themselves. */
+enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_scores *norms, struct kvc_error *error);
+/* scores, per list, become (scores + epsilon) * factor; of entries that `rule` keeps, whose scores may be these, more
+ * than any other. */
+enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *rule, float epsilon,
+                                const struct kvc_scores *factor, struct kvc_scores *scores, struct kvc_error *error);
+
+/* Of a class's `attended`: counts the rows at hand, those at positions below `from` left out, into the mean and the
+ * covariance of the prompt's queries before their rotation. */
+enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, struct kvc_error *error);
+/* In the prompt stage: the attention that queries of this mean and covariance give on average from the next `future`
+ * positions (docs/methods/expected.md), over ranks from `first` on; scores are per list. */
+struct kvc_expectation {
+    uint64_t first;
+    uint32_t future;
+    bool covariance, values; /* values: times the length of the value, after `epsilon` is added */
+    float epsilon;
+};
+enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
+                                          struct kvc_scores *scores, struct kvc_error *error);
 
 /* For trials: one head's scores or positions as arrays on the host. Reading waits for the device. values, positions
  * [capacity]; *count is how many entries the head has. */
@@ -251,6 +282,9 @@ struct kvc_select {
     uint32_t dims;   /* channels */
     uint64_t budget; /* a head (or its view) with no more entries than this reads them all */
     uint64_t top, local;
+    double share;    /* with pages: 0, or what share of all estimated weights is enough; fewer are read then. Weights are
+                        the scores of entries, or (KVC_SELECT_PAGE_BOUND) exponentials of a page's bound, by the
+                        group's mean */
     bool mean_value; /* with KVC_SELECT_CHANNELS: the probability of what is not read goes to the mean of all values */
 };
 /* Select stage: what the step's query reads of every head, or of its view. */
@@ -351,6 +385,7 @@ struct kvc_policy_class {
     uint32_t (*columns)(const struct kvc_values *values); /* float32 of state per entry, at most 65535 */
     uint32_t (*surplus)(const struct kvc_values *values); /* entries above the budget that a head holds between two
                                                              evictions of its decode stage; NULL: 1 */
+    bool compares_keys; /* whether its decode stage calls kvc_stage_mix_redundancy, which wants memory before the step */
     bool (*per_head)(const struct kvc_values *values);    /* whether every query head has a list of entries */
     bool (*cache_positions)(const struct kvc_values *values); /* whether keys stand at cache positions */
     const struct kvc_forecast *forecast;                      /* NULL: heads hold all that comes */

@@ -148,9 +148,108 @@ static void chunks(void **state) {
     OPS->arena_free(device, arena);
 }
 
+/* Two keys alike, one apart, one without a direction: what is much like the last of them counts but once. */
+static void redundancy(void **state) {
+    enum { ROWS = 7 };
+    struct kvc_arena *arena;
+    struct kvc_span k, v, scores = buffer(HEADS * SLOTS * 4);
+    struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
+    (void)state;
+    k = values((size_t)ROWS * HEADS * D), v = values((size_t)ROWS * HEADS * D);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        memcpy(floats(k) + (5 * HEADS + h) * D, row_of(k, 2, h), D * sizeof(float)); /* entry 5 repeats entry 2 */
+        memset(floats(k) + (3 * HEADS + h) * D, 0, D * sizeof(float));
+        for (uint32_t r = 0; r < ROWS; r++)
+            floats(scores)[h * SLOTS + r] = (float)r;
+    }
+    append(&lists, ROWS, 0, k, v);
+    OPS->mix_redundancy(
+        device,
+        &(struct kvc_mix_redundancy){
+            .lists = &lists, .threshold = 0.9f, .share = 0.25f, .divisor = 2.0f, .scores = scores, .stride = SLOTS});
+    for (uint32_t h = 0; h < HEADS; h++) {
+        double cosine[ROWS][ROWS] = {{0}}, mean[ROWS] = {0}, all = 0;
+        for (uint32_t i = 0; i < ROWS; i++) {
+            uint32_t last = 0;
+            for (uint32_t j = 0; j < ROWS; j++) {
+                double dot = 0, a = 0, b = 0;
+                for (uint32_t c = 0; c < D; c++) {
+                    dot += (double)row_of(k, i, h)[c] * (double)row_of(k, j, h)[c];
+                    a += (double)row_of(k, i, h)[c] * (double)row_of(k, i, h)[c];
+                    b += (double)row_of(k, j, h)[c] * (double)row_of(k, j, h)[c];
+                }
+                cosine[i][j] = i != j && a * b > 0 ? dot / sqrt(a * b) : 0;
+                last = cosine[i][j] > 0.9 ? j : last;
+            }
+            for (uint32_t j = 0; j < ROWS; j++)
+                mean[j] += j == last ? 0 : cosine[i][j] / ROWS;
+        }
+        for (uint32_t j = 0; j < ROWS; j++)
+            all += exp(mean[j]);
+        for (uint32_t j = 0; j < ROWS; j++)
+            assert_near((double)floats(scores)[h * SLOTS + j], 0.25 * j / 2 - 0.75 * exp(mean[j]) / all, 1e-4);
+    }
+    OPS->arena_free(device, arena);
+}
+
+/* A projection whose outputs are sums and differences of channels. */
+static void projected_norms(void **state) {
+    enum { ROWS = 5, GROUP = 2, OUTPUTS = 3 };
+    struct kvc_arena *arena;
+    struct kvc_span k, v;
+    const struct kvc_lists lists = filled(ROWS, &k, &v, &arena);
+    const struct kvc_span w = values((size_t)OUTPUTS * HEADS * GROUP * D);
+    const struct kvc_span norms = values((size_t)HEADS * GROUP * SLOTS);
+    (void)state;
+    for (uint32_t part = 0; part < 2; part++) { /* one output, then the others */
+        const struct kvc_span from = {w.buffer, part * (size_t)HEADS * GROUP * D * sizeof(float)};
+        OPS->output_norms(device, &(struct kvc_output_norms){.lists = &lists,
+                                                             .w = from,
+                                                             .heads = HEADS * GROUP,
+                                                             .outputs = part ? OUTPUTS - 1 : 1,
+                                                             .first = part == 0,
+                                                             .norms = norms,
+                                                             .stride = SLOTS});
+    }
+    for (uint32_t g = 0; g < HEADS * GROUP; g++)
+        for (uint32_t r = 0; r < ROWS; r++) {
+            double sum = 0;
+            for (uint32_t n = 0; n < OUTPUTS; n++) {
+                double dot = 0;
+                for (uint32_t c = 0; c < D; c++)
+                    dot += (double)row_of(v, r, g / GROUP)[c] * (double)floats(w)[(n * HEADS * GROUP + g) * D + c];
+                sum += fabs(dot);
+            }
+            assert_near((double)floats(norms)[g * SLOTS + r], sum, 1e-4);
+        }
+    OPS->arena_free(device, arena);
+}
+
+static void weighed(void **state) {
+    static const float x[] = {1, -2, 3, 0}, factors[] = {2, 4, 1, 8}, right[] = {3, -6, INFINITY, 4};
+    const uint32_t one[HEADS] = {1, 1}, ranks[HEADS * 4] = {2, 0, 0, 0, 2, 0, 0, 0};
+    struct kvc_arena *arena;
+    struct kvc_span k, v, scores = buffer(HEADS * SLOTS * 4), factor = buffer(HEADS * SLOTS * 4);
+    const struct kvc_lists lists = filled(4, &k, &v, &arena);
+    struct kvc_read_list kept = {holding(one, sizeof one).buffer, holding(ranks, sizeof ranks).buffer, 4};
+    (void)state;
+    for (uint32_t h = 0; h < HEADS; h++) {
+        memcpy(floats(scores) + (size_t)h * SLOTS, x, sizeof x);
+        memcpy(floats(factor) + (size_t)h * SLOTS, factors, sizeof factors);
+    }
+    OPS->weigh_scores(
+        device,
+        &(struct kvc_weigh_scores){
+            .lists = &lists, .kept = &kept, .epsilon = 0.5f, .factor = factor, .scores = scores, .stride = SLOTS});
+    for (uint32_t h = 0; h < HEADS; h++)
+        assert_memory_equal(floats(scores) + (size_t)h * SLOTS, right, sizeof right);
+    OPS->arena_free(device, arena);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(norms_and_directions), TEST(no_direction), TEST(draws), TEST(lags),
-                                       TEST(chunks)};
+    const struct CMUnitTest tests[] = {
+        TEST(norms_and_directions), TEST(no_direction),    TEST(draws),  TEST(lags), TEST(chunks),
+        TEST(redundancy),           TEST(projected_norms), TEST(weighed)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

@@ -62,16 +62,22 @@ specs='full window:budget=4 streaming:budget=4,sinks=1 h2o:budget=4 scissorhands
     duo:file=every-other,sinks=1,recent=2 take:budget=4,chunk=4,probe=2,kernel=3+quest:budget=3,page=2
     random:budget=4 knorm:budget=4 keydiff:budget=4 lagkv:budget=4,sinks=0,lag=2
     chunkkv:budget=4,window=2,chunk=2+snapkv-decode:budget=4,window=2,kernel=3,every=1
-    rocketkv:budget=4,window=2,kernel=3 rocketkv-mt:budget=4,window=2,kernel=3'
+    criticalkv:budget=4,window=2 expected:budget=4,sinks=1+rkv:budget=4,window=2,kernel=3,every=1
+    rocketkv:budget=4,window=2,kernel=3 rocketkv-mt:budget=4,window=2,kernel=3 kvzip:budget=4'
 dump=$work/dump.safetensors
 "$build/tests/cli/make_dump" "$dump" 2 6 2 1 4 $(for l in 0 1; do
     echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
+done) || exit 4
+again=$work/again.safetensors # pseudo rows that are as many as the prompt's
+"$build/tests/cli/make_dump" "$again" 2 6 2 1 4 $(for l in 0 1; do
+    echo "layers.$l.pseudo_q:5:2:4 layers.$l.pseudo_k:5:1:4"
 done) || exit 4
 
 method() { # SPEC
     at=$work/$1
     mkdir "$at"
-    run="replay --kv $1 --prompt 5 --in $dump -q"
+    case $1 in kvzip*) from=$again ;; *) from=$dump ;; esac
+    run="replay --kv $1 --prompt 5 --in $from -q"
     "$kvcull" $run --backend ref --out "$at/ref.json" --attn "$at/ref.out" >"$at/out" 2>&1 ||
         { echo "not ok method $1: ref: $(tail -n 1 "$at/out")"; return; }
     simulated "$at/log" narrow none $run --backend opencl --out "$at/json" --attn "$at/tensors" >"$at/out" 2>&1

@@ -77,7 +77,7 @@ void rows_compare(const struct kvc_session *session, const struct tensors *t, co
 struct row_lists rows_lists(const struct tensors *t) {
     const size_t n = (size_t)t->layers * t->lists, capacity = t->rows + 64;
     struct row_lists lists = {calloc(n, sizeof(struct head)), calloc(n * capacity, sizeof(struct entry)),
-                              malloc(n * capacity * sizeof(float *)), 0, n * capacity};
+                              malloc(2 * n * capacity * sizeof(float *)), 0, 2 * n * capacity}; /* pseudo rows, too */
     assert_true(lists.heads && lists.entries && lists.made);
     for (size_t i = 0; i < n; i++)
         lists.heads[i].entries = lists.entries + i * capacity;

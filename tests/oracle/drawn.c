@@ -336,10 +336,60 @@ void draw_snapkv_decode(struct drawn *d) {
     use_parts(d, &(struct parts){oracle_snapkv_decode_look, NULL, oracle_snapkv_decode, plan, NULL, plan});
 }
 
+void draw_rkv(struct drawn *d) {
+    static const float lambdas[] = {0, 0.07f, 0.5f, 1}, thresholds[] = {-1, 0, 0.5f, 1};
+    d->entries.window = between(1, 40);
+    d->entries.every = ONE_OF(1, 2, 7, 30);
+    d->entries.lambda = lambdas[drawn_below(4)];
+    d->entries.threshold = thresholds[drawn_below(4)];
+    d->entries.logits = drawn_below(2);
+    begin(d, "rkv", d->entries.window + 1);
+    drawn_say(d, ",window=%u,every=%u,lambda=%g,threshold=%g,scores=%s", d->entries.window, d->entries.every,
+              (double)d->entries.lambda, (double)d->entries.threshold, d->entries.logits ? "logits" : "weights");
+    d->entries.kernel = draw_kernel(d, &d->entries.average);
+    const struct entries_plan *plan = &d->entries;
+    use_parts(d, &(struct parts){oracle_rkv_look, NULL, oracle_rkv, plan, NULL, plan});
+}
+
+void draw_expected(struct drawn *d) {
+    static const float epsilons[] = {0, 0.02f, 1};
+    d->entries.sinks = between(0, 9);
+    d->entries.no_covariance = drawn_below(3) == 0;
+    d->entries.no_values = drawn_below(3) == 0;
+    d->entries.epsilon = epsilons[drawn_below(3)];
+    begin(d, "expected", d->entries.sinks + 1);
+    drawn_say(d, ",sinks=%u,covariance=%s,values=%s,epsilon=%g", d->entries.sinks,
+              d->entries.no_covariance ? "off" : "on", d->entries.no_values ? "off" : "on", (double)d->entries.epsilon);
+    use_parts(d, &(struct parts){.prompt = oracle_expected, .prompt_plan = &d->entries});
+}
+
+void draw_criticalkv(struct drawn *d) {
+    static const char *const scorers[] = {"snapkv", "knorm", "keydiff", "random", "expected"};
+    static const double firsts[] = {0, 0.25, 0.5, 1};
+    static const float epsilons[] = {0, 0.0001f, 1};
+    d->entries.scorer = (enum scorer)drawn_below(5);
+    d->entries.window = between(d->entries.scorer == SCORE_WINDOW, 40);
+    d->entries.first = firsts[drawn_below(4)];
+    d->entries.epsilon = epsilons[drawn_below(3)];
+    begin(d, "criticalkv", d->entries.window + 1 + (d->entries.scorer == SCORE_EXPECTED ? 4 : 0));
+    drawn_say(d, ",window=%u,scorer=%s,first=%g,epsilon=%g", d->entries.window, scorers[d->entries.scorer],
+              d->entries.first, (double)d->entries.epsilon);
+    d->entries.kernel = draw_kernel(d, &d->entries.average);
+    use_parts(d, &(struct parts){.prompt = oracle_criticalkv, .prompt_plan = &d->entries});
+}
+
 void draw_topk(struct drawn *d) {
     begin(d, "topk", 1);
     d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
     use_select(d, TOPK);
+}
+
+static void draw_p(struct drawn *d) {
+    static const double shares[] = {0.001, 0.3, 0.9, 1};
+    if (drawn_below(2))
+        return;
+    d->select.p = shares[drawn_below(4)];
+    drawn_say(d, ",p=%g", d->select.p);
 }
 
 void draw_quest(struct drawn *d) {
@@ -350,6 +400,7 @@ void draw_quest(struct drawn *d) {
         drawn_say(d, ",page=%u", d->select.page);
     else
         drawn_say(d, ",page=auto");
+    draw_p(d);
     use_select(d, QUEST);
 }
 
@@ -375,6 +426,7 @@ void draw_hsa(struct drawn *d) {
     if (which == 0) {
         begin(d, "hsa", 1);
         d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};
+        draw_p(d);
         use_select(d, HSA);
         return;
     }
@@ -389,6 +441,7 @@ void draw_hsa(struct drawn *d) {
         drawn_say(d, "hsa:page=%u,dims=%u,topk=%u", d->select.page, d->select.dims, d->select.topk);
     }
     draw_layers(d, 1);
+    draw_p(d);
     use_select(d, HSA);
 }
 

@@ -11,13 +11,12 @@
 
 #include <cmocka.h>
 
-static uint32_t budget_of(const struct entries_plan *plan, const struct moment *m, uint32_t at_least) {
+uint32_t entries_budget(const struct entries_plan *plan, const struct moment *m, uint32_t at_least) {
     const uint32_t shared = (m->heads[0].held * plan->share + 50) / 100;
     return !plan->share ? plan->budget : shared > at_least ? shared : at_least;
 }
 
-/* Keeps what is forced and then the highest scores, until there are `many`; NaN never wins. */
-static void keep_best(struct head *head, const float *score, bool *kept, uint32_t many) {
+void keep_best(struct head *head, const float *score, bool *kept, uint32_t many) {
     uint32_t n = 0;
     for (uint32_t j = 0; j < head->count; j++)
         n += kept[j];
@@ -36,7 +35,7 @@ static void keep_best(struct head *head, const float *score, bool *kept, uint32_
 typedef void score_fn(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score);
 
 static void evict(const struct moment *m, const struct entries_plan *plan, score_fn *score_head) {
-    const uint32_t budget = budget_of(plan, m, plan->recent + 1);
+    const uint32_t budget = entries_budget(plan, m, plan->recent + 1);
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         if (head->count <= budget)
@@ -160,7 +159,7 @@ static void score_partition(const struct entry *part, const struct entries_plan 
 
 void oracle_lagkv(const struct moment *m, const void *p) {
     const struct entries_plan *plan = p;
-    const uint32_t budget = budget_of(plan, m, plan->sinks + 2 * plan->lag);
+    const uint32_t budget = entries_budget(plan, m, plan->sinks + 2 * plan->lag);
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         if (head->count <= budget)
@@ -183,11 +182,15 @@ void oracle_lagkv(const struct moment *m, const void *p) {
 
 /* ---- chunkkv ---- */
 
+void score_entries(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score) {
+    (plan->scorer == SCORE_NORM ? norms : plan->scorer == SCORE_APART ? apart : draws)(m, plan, h, score);
+}
+
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 void oracle_chunkkv(const struct moment *m, const void *p) {
     const struct entries_plan *plan = p;
-    const uint32_t w = least(plan->window, m->turn), budget = budget_of(plan, m, plan->window + 1);
+    const uint32_t w = least(plan->window, m->turn), budget = entries_budget(plan, m, plan->window + 1);
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         const uint32_t n = head->count;
@@ -197,7 +200,7 @@ void oracle_chunkkv(const struct moment *m, const void *p) {
         bool *kept = calloc(n, sizeof *kept);
         assert_true(score && kept);
         if (plan->scorer != SCORE_WINDOW)
-            (plan->scorer == SCORE_NORM ? norms : plan->scorer == SCORE_APART ? apart : draws)(m, plan, h, score);
+            score_entries(m, plan, h, score);
         for (uint32_t first = 0; first < n - w && plan->chunk > 1; first += least(plan->chunk, n - w - first)) {
             const uint32_t size = least(plan->chunk, n - w - first);
             float sum = 0;
@@ -215,6 +218,23 @@ void oracle_chunkkv(const struct moment *m, const void *p) {
 }
 
 /* ---- snapkv-decode ---- */
+
+void pool_older(float *score, uint32_t older, const struct entries_plan *plan) {
+    const uint32_t half = plan->kernel / 2;
+    float *pooled = calloc(older + 1, sizeof *pooled);
+    assert_non_null(pooled);
+    for (uint32_t j = 0; j < older; j++) {
+        float best = -1, sum = 0;
+        for (uint32_t i = j > half ? j - half : 0; i <= j + half && i < older; i++) {
+            best = score[i] > best ? score[i] : best;
+            sum += score[i];
+        }
+        pooled[j] = plan->average ? sum / (float)plan->kernel : best;
+    }
+    for (uint32_t j = 0; j < older && plan->kernel > 1; j++)
+        score[j] = pooled[j];
+    free(pooled);
+}
 
 /* What the query at `position` gives the entries of list h that it sees. */
 static void remember(const struct moment *m, uint32_t h, uint32_t position) {
@@ -238,31 +258,24 @@ void oracle_snapkv_decode_look(const struct moment *m, const void *p) {
 
 void oracle_snapkv_decode(const struct moment *m, const void *p) {
     const struct entries_plan *plan = p;
-    const uint32_t w = plan->window, budget = budget_of(plan, m, w + 1), rows = least(w, m->now);
+    const uint32_t w = plan->window, budget = entries_budget(plan, m, w + 1), rows = least(w, m->now);
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         remember(m, h, m->now - 1);
         if (m->step % plan->every != 0 || head->count <= budget)
             continue;
-        const uint32_t n = head->count, older = n - w, half = plan->kernel / 2;
-        float *mass = calloc(n, sizeof *mass), *pooled = calloc(n, sizeof *pooled);
+        const uint32_t n = head->count;
+        float *mass = calloc(n, sizeof *mass);
         bool *kept = calloc(n, sizeof *kept);
-        assert_true(mass && pooled && kept);
-        for (uint32_t j = 0; j < n; j++)
+        assert_true(mass && kept);
+        for (uint32_t j = 0; j < n; j++) {
+            kept[j] = j >= n - w;
             for (uint32_t i = m->now - rows; i < m->now; i++)
                 mass[j] += head->entries[j].probability[i];
-        for (uint32_t j = 0; j < n; j++) {
-            float best = -1, sum = 0;
-            kept[j] = j >= older;
-            for (uint32_t i = j > half ? j - half : 0; i <= j + half && i < older; i++) {
-                best = mass[i] > best ? mass[i] : best;
-                sum += mass[i];
-            }
-            pooled[j] = plan->kernel == 1 ? mass[j] : plan->average ? sum / (float)plan->kernel : best;
         }
-        keep_best(head, pooled, kept, budget);
+        pool_older(mass, n - w, plan);
+        keep_best(head, mass, kept, budget);
         free(mass);
-        free(pooled);
         free(kept);
     }
 }

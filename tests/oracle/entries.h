@@ -1,5 +1,5 @@
-/* entries.h - oracles of random, knorm, keydiff and lagkv, which look at no query, of chunkkv, which takes scores of
- * these or of snapkv, and of snapkv-decode. */
+/* entries.h - oracles of random, knorm, keydiff and lagkv, which look at no query, of chunkkv and criticalkv, which
+ * take scores of these or of snapkv, of snapkv-decode and rkv, and of expected. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 
@@ -15,10 +15,23 @@ struct entries_plan { /* one method, as its options say */
     bool across;                           /* lagkv */
     uint32_t window, chunk, kernel, every; /* chunkkv, snapkv-decode */
     bool average;
-    enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW } scorer; /* chunkkv */
+    bool logits;                                                                              /* rkv */
+    float lambda, threshold;                                                                  /* rkv */
+    bool no_covariance, no_values;                                                            /* expected */
+    float epsilon;                                                                            /* expected, criticalkv */
+    double first;                                                                             /* criticalkv */
+    enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW, SCORE_EXPECTED } scorer; /* chunkkv, criticalkv */
 };
 
 moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_lagkv, oracle_chunkkv;
 moment_fn oracle_snapkv_decode_look, oracle_snapkv_decode;
+moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv;
+
+/* What they share: the budget; scores by what entries hold; keeping what is marked and then the highest scores, until
+ * there are `many`, where NaN never wins; pooling of the first `older` scores. */
+uint32_t entries_budget(const struct entries_plan *plan, const struct moment *m, uint32_t at_least);
+void score_entries(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score);
+void keep_best(struct head *head, const float *score, bool *kept, uint32_t many);
+void pool_older(float *score, uint32_t older, const struct entries_plan *plan);
 
 #endif

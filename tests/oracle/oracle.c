@@ -350,6 +350,28 @@ static void write_ring(const struct tensors *t, struct head *head, uint32_t l, u
 }
 
 /* seen: queries whose rows are in the ring, the newest at now - 1. */
+/* Logits become exp(s - M) / L, tile by tile as attention does; minus infinity, of what was not seen, becomes 0. */
+void oracle_softmax_logits(float *row, uint32_t n) {
+    float m[64], l[64], M = 0, L = 0;
+    for (uint32_t first = 0; first < n; first += 256) {
+        const uint32_t t = first / 256, end = first + 256 < n ? first + 256 : n;
+        float lane[32] = {0};
+        for (uint32_t j = first; j < end; j++)
+            m[t] = j == first || row[j] > m[t] ? row[j] : m[t];
+        for (uint32_t j = first; j < end && m[t] != -INFINITY; j++)
+            lane[(j - first) % 32] += kvc_exp(row[j] - m[t]);
+        for (uint32_t w = 16; w > 0; w /= 2)
+            for (uint32_t i = 0; i < w; i++)
+                lane[i] += lane[i + w];
+        l[t] = lane[0];
+        M = t == 0 || m[t] > M ? m[t] : M;
+    }
+    for (uint32_t t = 0; t < (n + 255) / 256; t++)
+        L = m[t] == -INFINITY ? L : fmaf(kvc_exp(m[t] - M), l[t], L);
+    for (uint32_t j = 0; j < n; j++)
+        row[j] = row[j] == -INFINITY ? 0 : kvc_exp(row[j] - M) / L;
+}
+
 static void morphkv(struct head *head, const struct plan *plan, uint32_t budget, uint32_t window, uint32_t now,
                     uint32_t seen) {
     const uint32_t n = head->count, rows = seen < window ? seen : window;
@@ -367,26 +389,8 @@ static void morphkv(struct head *head, const struct plan *plan, uint32_t budget,
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t j = 0; j < n; j++)
             row[j] = head->entries[j].ring[(now - rows + r) % window];
-        if (plan->logits && older > 0) { /* softmax over the older entries, which come first */
-            float m[64], l[64], M = 0, L = 0;
-            for (uint32_t first = 0; first < older; first += 256) {
-                const uint32_t t = first / 256, end = first + 256 < older ? first + 256 : older;
-                float lane[32] = {0};
-                for (uint32_t j = first; j < end; j++)
-                    m[t] = j == first || row[j] > m[t] ? row[j] : m[t];
-                for (uint32_t j = first; j < end && m[t] != -INFINITY; j++)
-                    lane[(j - first) % 32] += kvc_exp(row[j] - m[t]);
-                for (uint32_t w = 16; w > 0; w /= 2)
-                    for (uint32_t i = 0; i < w; i++)
-                        lane[i] += lane[i + w];
-                l[t] = lane[0];
-                M = t == 0 || m[t] > M ? m[t] : M;
-            }
-            for (uint32_t t = 0; t < (older + 255) / 256; t++)
-                L = m[t] == -INFINITY ? L : fmaf(kvc_exp(m[t] - M), l[t], L);
-            for (uint32_t j = 0; j < older; j++)
-                row[j] = row[j] == -INFINITY ? 0 : kvc_exp(row[j] - M) / L;
-        }
+        if (plan->logits && older > 0) /* these come first */
+            oracle_softmax_logits(row, older);
         for (uint32_t j = 0; j < n; j++) {
             if (r == 0)
                 fused[j] = row[j];

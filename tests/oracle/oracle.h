@@ -84,6 +84,8 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
 /* The group's summed probabilities, or logits, of the query at `position` over entries 0..n-1 of list h. */
 void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position, uint32_t n,
                bool logits, float *row);
+/* Logits of one query become probabilities, minus infinity 0. */
+void oracle_softmax_logits(float *row, uint32_t n);
 /* The scores of snapkv, the last w entries left out. The caller frees them. */
 float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t kernel, bool average);
 /* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */

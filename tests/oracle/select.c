@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -170,6 +171,44 @@ static void bound_scores(struct places *p, const float *q, uint32_t group, uint3
         }
 }
 
+/* What a unit's places weigh: 24 bits behind the point. */
+static uint32_t weight_of(const struct places *p, uint32_t unit, enum choice method, float factor) {
+    float most = -INFINITY, w = p->score[unit];
+    for (uint32_t i = 0; i < p->units; i++)
+        most = most > p->score[i] ? most : p->score[i];
+    if (method == QUEST)
+        w = kvc_exp((w - most) * factor);
+    return w > 0 ? (uint32_t)((w < 255 ? w : 255) * 16777216) : 0;
+}
+
+/* Of the places read the best stay until they weigh enough; of quest's, whole pages. */
+static void cut(const struct places *p, const struct select_plan *plan, float factor, bool *best) {
+    uint64_t all = 0, sum = 0;
+    bool stays[512] = {false};
+    for (uint32_t j = 0; j < p->count; j++)
+        all += weight_of(p, j / p->page, plan->method, factor);
+    const uint64_t need = (all * (uint64_t)floor(plan->p * 65536 + 0.5) + 65535) / 65536;
+    if (need == 0)
+        return;
+    while (sum < need) {
+        uint32_t first = p->count;
+        for (uint32_t j = 0; j < p->count; j++) {
+            const float a = p->score[j / p->page], b = first < p->count ? p->score[first / p->page] : 0;
+            if (best[j] && !stays[j] && (first == p->count || a > b || (isnan(b) && !isnan(a))))
+                first = j;
+        }
+        if (first == p->count)
+            return; /* there is no more: all stay */
+        sum += weight_of(p, first / p->page, plan->method, factor);
+        stays[first] = true;
+    }
+    for (uint32_t j = 0; j < p->count; j++)
+        for (uint32_t i = j / p->page * p->page; plan->method == QUEST && i < p->count && i / p->page == j / p->page;
+             i++)
+            stays[j] = stays[j] || (stays[i] && best[j]);
+    memcpy(best, stays, p->count * sizeof *best);
+}
+
 bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha, const void *given) {
     const struct select_plan *plan = given;
     const struct head *head = &m->heads[h];
@@ -212,8 +251,13 @@ bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha,
         for (uint32_t i = 0; i < p->units; i++)
             candidate[i] = true;
         mark_top(p->score, candidate, p->units, sizes.top, best);
+        bool places[512];
         for (uint32_t j = 0; j < p->count; j++)
-            read[at[j]] = best[j / p->page];
+            places[j] = best[j / p->page];
+        if (plan->p > 0)
+            cut(p, plan, (float)(1.0 / sqrt((double)d)) / (float)group, places);
+        for (uint32_t j = 0; j < p->count; j++)
+            read[at[j]] = places[j];
     } else {
         float score[512];
         bool candidate[512], best[512] = {false};
@@ -223,6 +267,8 @@ bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha,
             best[j] = !candidate[j];
         }
         mark_top(score, candidate, p->count, sizes.top - plan->local, best);
+        if (plan->p > 0)
+            cut(p, plan, 0, best);
         for (uint32_t j = 0; j < p->count; j++)
             read[at[j]] = best[j];
     }

@@ -57,6 +57,7 @@ static void test_leaves_nothing(void **state) {
                                            "dapq:budget=50,content=tail,offset=9",
                                            "dapq:budget=50,content=middle,pseudo=7",
                                            "dapq:budget=50,content=random,seed=3",
+                                           "kvzip:budget=50,floor=1",
                                            "dapq:budget=50,pseudo=1,head=0",
                                            "dapq:budget=50+hsa:budget=20"};
     const size_t bytes = kvc_model_info(model)->vocab * sizeof(float);
@@ -64,7 +65,7 @@ static void test_leaves_nothing(void **state) {
     (void)state;
     assert_true(full && logits);
     kvc_session_close(read_prompt("full", 0, full));
-    for (size_t p = 0; p < sizeof policies / sizeof *policies; p += kvc_test_thinned() ? 5 : 1)
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p += kvc_test_thinned() ? 4 : 1)
         for (uint32_t chunk = 0; chunk <= (kvc_test_thinned() ? 0 : 7); chunk += 7) {
             struct kvc_session *session = read_prompt(policies[p], chunk, logits);
             assert_memory_equal(logits, full, bytes); /* the first token is the full cache's */

@@ -43,8 +43,12 @@ static const struct {
                {"lagkv", draw_lagkv},
                {"chunkkv", draw_chunkkv},
                {"snapkv-decode", draw_snapkv_decode},
+               {"rkv", draw_rkv},
+               {"expected", draw_expected},
+               {"criticalkv", draw_criticalkv},
                {"full", NULL},  /* the reference of every run */
                {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
+               {"kvzip", NULL}, /* test_methods_rows.c */
                {"take", NULL}}; /* test_methods_take.c */
 enum { METHODS = sizeof methods / sizeof *methods };
 

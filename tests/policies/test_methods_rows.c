@@ -1,10 +1,11 @@
-/* test_methods_rows.c - dapq, which adds pseudo rows to a prompt, beside its oracle, alone and with morphkv after
- * it; and tova. */
+/* test_methods_rows.c - dapq and kvzip, which add pseudo rows to a prompt, beside their oracles, alone and with morphkv
+ * after them; and tova. */
 #include "tests/oracle/added_rows.h"
 #include "tests/check.h"
 #include "tests/oracle/scores.h"
 #include "tests/oracle/side_by_side.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,6 +22,8 @@ struct dapq {
     bool average;
     uint32_t share;    /* percent of what is held, instead of the budget; 0: none */
     uint32_t left_out; /* a bit for each layer that stays full */
+    bool zip;          /* kvzip, whose pseudo rows are as many as the turn's */
+    double floor;
 };
 
 /* What dapq does with a list that has `held` entries when its layer's fullest has `most`. */
@@ -39,6 +42,61 @@ static void dapq_list(const struct tensors *t, const struct tensors *extra, cons
     if (most > budget)
         rows_keep_top(head, score, budget);
     free(score);
+}
+
+/* score[j] becomes the largest probability that the query q, in any head of the group, gives entry j < counted. */
+static void most_probabilities(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
+                               uint32_t counted, float *score) {
+    const uint32_t group = t->heads / t->lists;
+    float *s = malloc(n * sizeof *s), *a = malloc(n * sizeof *a);
+    assert_true(s && a);
+    for (uint32_t g = 0; g < group; g++) {
+        attend(head->entries, n, q + (size_t)(h * group + g) * t->d, t->d, s, a, NULL);
+        for (uint32_t j = 0; j < counted; j++)
+            score[j] = a[j] > score[j] ? a[j] : score[j];
+    }
+    free(s);
+    free(a);
+}
+
+/* What kvzip does with a layer after a turn of `rows` rows. */
+static void zip_layer(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
+                      struct row_lists *lists, uint32_t l, uint32_t most, uint32_t rows) {
+    const uint32_t budget = plan->share ? rows_share(most, plan->share) : plan->budget;
+    float *score[64];
+    bool *taken[64];
+    uint32_t share[64] = {0};
+    if (most <= budget)
+        return;
+    for (uint32_t h = 0; h < t->lists; h++) {
+        struct head *head = &lists->heads[l * t->lists + h];
+        const uint32_t n = head->count;
+        score[h] = calloc(n, sizeof *score[h]);
+        taken[h] = calloc(n, sizeof *taken[h]);
+        assert_true(score[h] && taken[h]);
+        for (uint32_t i = 0; i < rows; i++) {
+            rows_append(lists, extra, type, l, h, i);
+            most_probabilities(t, head, h, q_row(extra, l, i), n + i + 1, n, score[h]);
+        }
+        head->count = n;
+    }
+    for (uint32_t slot = 0; slot < t->lists * budget; slot++) { /* to the best that is left */
+        uint32_t best = t->lists, best_j = 0;
+        for (uint32_t h = 0; h < t->lists; h++)
+            for (uint32_t j = 0; j < lists->heads[l * t->lists + h].count; j++)
+                if (!taken[h][j] && (best == t->lists || score[h][j] > score[best][best_j]))
+                    best = h, best_j = j;
+        if (best == t->lists)
+            break;
+        taken[best][best_j] = true;
+        share[best]++;
+    }
+    for (uint32_t h = 0; h < t->lists; h++) {
+        const double mine = floor(plan->floor * budget + (1 - plan->floor) * share[h] + 0.5);
+        rows_keep_top(&lists->heads[l * t->lists + h], score[h], mine > 1 ? (uint32_t)mine : 1);
+        free(score[h]);
+        free(taken[h]);
+    }
 }
 
 /* The last row's output of each group's first head: the prompt's own rows never see a pseudo entry. */
@@ -65,6 +123,9 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
     snprintf(spec, sizeof spec, "dapq:budget=%u%s,pseudo=%u,content=random,kernel=%u,pooling=%s",
              plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->pseudo, plan->kernel,
              plan->average ? "avg" : "max");
+    if (plan->zip)
+        snprintf(spec, sizeof spec, "kvzip:budget=%u%s,floor=%g", plan->share ? plan->share : plan->budget,
+                 plan->share ? "%" : "", plan->floor);
     rows_add_layers(spec, sizeof spec, plan->left_out, t->layers);
     rows_add_decode(spec, sizeof spec, steps->decode);
     if (steps->select)
@@ -75,8 +136,8 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
         const uint32_t rows = turns[k].prompt, from = now;
         now += rows;
         for (uint32_t l = 0; l < t->layers; l++)
-            SPEC_FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0), plan->pseudo,
-                                        &error));
+            SPEC_FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0),
+                                        plan->zip ? rows : plan->pseudo, &error));
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t at = kv_at(t, l, from, 0);
             SPEC_FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
@@ -88,7 +149,9 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
             }
             rows_observe(t, &lists, l, now, rows, steps->decode);
             const uint32_t most = rows_fullest(t, &lists, l);
-            for (uint32_t h = 0; h < t->lists && oracle_acts(plan->left_out, l); h++)
+            if (plan->zip && oracle_acts(plan->left_out, l))
+                zip_layer(t, extra, plan, type, &lists, l, most, rows);
+            for (uint32_t h = 0; h < t->lists && !plan->zip && oracle_acts(plan->left_out, l); h++)
                 dapq_list(t, extra, plan, type, &lists, l, h, most);
         }
         rows_note_after(t, &lists);
@@ -102,10 +165,10 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
 }
 
 static void test_dapq(void **state) {
-    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0, 0}, {40, 39, 32, 3, true, 0, 0},
-                                        {40, 40, 5, 1, false, 0, 0}, {41, 1, 1, 5, false, 0, 0},
-                                        {300, 64, 8, 7, true, 0, 0}, {1, 1, 3, 1, false, 0, 0},
-                                        {40, 10, 4, 1, false, 0, 1}, {40, 10, 4, 1, false, 0, 2}};
+    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0, 0, false, 0}, {40, 39, 32, 3, true, 0, 0, false, 0},
+                                        {40, 40, 5, 1, false, 0, 0, false, 0}, {41, 1, 1, 5, false, 0, 0, false, 0},
+                                        {300, 64, 8, 7, true, 0, 0, false, 0}, {1, 1, 3, 1, false, 0, 0, false, 0},
+                                        {40, 10, 4, 1, false, 0, 1, false, 0}, {40, 10, 4, 1, false, 0, 2, false, 0}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
@@ -127,7 +190,7 @@ static void test_dapq(void **state) {
 
 /* 300 steps after it. */
 static void test_dapq_steps(void **state) {
-    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0};
+    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0, false, 0};
     const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;
     (void)state;
     for (size_t i = 0; i < ROWS_DECODES; i++) {
@@ -161,6 +224,28 @@ static void test_dapq_turns(void **state) {
         }
 }
 
+/* ---- kvzip ---- */
+
+static void test_kvzip(void **state) {
+    static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
+    static const struct dapq plans[] = {{.budget = 20, .zip = true},
+                                        {.budget = 49, .floor = 0.25, .zip = true},
+                                        {.share = 30, .floor = 1, .zip = true},
+                                        {.budget = 1, .zip = true, .left_out = 1}};
+    static const struct select_plan hsa = {HSA, .page = 2, .dims = 4, .topk = 9};
+    (void)state;
+    for (size_t i = 0; i < ROWS_SHAPES; i += kvc_test_thinned() ? 4 : 1)
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+            struct tensors t =
+                make_tensors((enum kind)((i + p) % KINDS), 23 + i, 2, rows_shapes[i][0], rows_shapes[i][1], 8, 119);
+            struct tensors extra = make_tensors((enum kind)((i + p) % KINDS), 5 + i, 2, t.heads, t.kv_heads, t.d, 50);
+            const struct row_steps steps = {&rows_decodes[p == 2 ? 1 : 0], i % 2 ? &hsa : NULL};
+            run_dapq(&t, &extra, &plans[p], turns, 4, &steps, rows_types[(i + p) % 3], p % 2 ? 7 : 512);
+            free_tensors(&t);
+            free_tensors(&extra);
+        }
+}
+
 /* ---- tova ---- */
 
 static void test_tova(void **state) {
@@ -180,6 +265,7 @@ static void test_tova(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq), cmocka_unit_test(test_dapq_steps),
-                                       cmocka_unit_test(test_dapq_turns), cmocka_unit_test(test_tova)};
+                                       cmocka_unit_test(test_dapq_turns), cmocka_unit_test(test_kvzip),
+                                       cmocka_unit_test(test_tova)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

@@ -1,5 +1,5 @@
-/* entries.c - scores that entries have of what they hold, without a query: by norm, by direction, by chance, and
- * against those that came after them. */
+/* entries.c - scores that entries have of what they hold, without a query: by norm, by direction, by chance, against
+ * those that came after them, and by how much their keys repeat each other. */
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -152,5 +152,103 @@ void KVC_REF(lag_scores)(struct kvc_device *device, const struct kvc_lag_scores 
             for (uint32_t i = 0; i < w.lag; i++)
                 score[first + i] = args->across ? w.raw[i] : (float)below(&w, i);
         }
+    }
+}
+
+/* ---- mix_redundancy ---- */
+
+struct redundancy { /* one head, and scratch */
+    uint32_t d, count;
+    float *keys;   /* [count, d] */
+    float *length; /* [count] */
+    float *cosine; /* [count]: of one key to all */
+    float *lane;   /* [KVC_LANES, count] */
+};
+
+/* How alike key i is to each, but to itself and to the last one that it is much like. */
+static void add_likeness(const struct redundancy *w, uint32_t i, float threshold) {
+    float *lane = w->lane + (size_t)(i % KVC_LANES) * w->count;
+    uint32_t last = 0;
+    for (uint32_t j = 0; j < w->count; j++) {
+        const float lengths = w->length[i] * w->length[j];
+        const float dot = kvc_ref_dot(w->keys + (size_t)i * w->d, w->keys + (size_t)j * w->d, w->d);
+        w->cosine[j] = j == i || lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);
+        last = w->cosine[j] > threshold ? j : last;
+    }
+    for (uint32_t j = 0; j < w->count; j++)
+        if (j != last)
+            lane[j] = lane[j] + w->cosine[j];
+}
+
+/* The lanes' trees, divided, to the first lane. */
+static void close_lanes(const struct redundancy *w) {
+    for (uint32_t j = 0; j < w->count; j++) {
+        float lane[KVC_LANES];
+        for (uint32_t i = 0; i < KVC_LANES; i++)
+            lane[i] = w->lane[(size_t)i * w->count + j];
+        KVC_TREE32(lane);
+        w->lane[j] = kvc_div(lane[0], (float)w->count);
+    }
+}
+
+void KVC_REF(mix_redundancy)(struct kvc_device *device, const struct kvc_mix_redundancy *args) {
+    const struct kvc_lists *lists = args->lists;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        struct redundancy w = {.d = lists->format.head_size, .count = kvc_list_count(lists, h)};
+        float *score = scores_of(args->scores, args->stride, h);
+        const size_t floats = w.count * ((size_t)w.d + 2 + KVC_LANES);
+        w.keys = kvc_cpu_scratch((struct kvc_cpu *)device, 0, floats * sizeof *w.keys + 1);
+        if (!w.keys)
+            return;
+        w.length = w.keys + (size_t)w.count * w.d, w.cosine = w.length + w.count, w.lane = w.cosine + w.count;
+        memset(w.lane, 0, (size_t)KVC_LANES * w.count * sizeof *w.lane);
+        for (uint32_t r = 0; r < w.count; r++) {
+            float *key = w.keys + (size_t)r * w.d;
+            load_key(lists, h, r, key);
+            w.length[r] = kvc_sqrt(kvc_ref_dot(key, key, w.d));
+        }
+        for (uint32_t i = 0; i < w.count; i++)
+            add_likeness(&w, i, args->threshold);
+        close_lanes(&w);
+        KVC_REF(softmax_ranks)(w.lane, 0, w.count);
+        for (uint32_t r = 0; r < w.count; r++)
+            score[r] = kvc_fma(args->share, kvc_div(score[r], args->divisor), (args->share - 1.0f) * w.lane[r]);
+    }
+}
+
+/* ---- output_norms, weigh_scores ---- */
+
+void KVC_REF(output_norms)(struct kvc_device *device, const struct kvc_output_norms *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size, group = args->heads / lists->kv_heads;
+    const size_t width = (size_t)args->heads * d;
+    float *value = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *value);
+    if (!value)
+        return;
+    for (uint32_t g = 0; g < args->heads; g++) {
+        const uint32_t h = g / group, count = kvc_list_count(lists, h);
+        const float *w = (const float *)kvc_span_data(args->w) + (size_t)g * d;
+        float *norm = scores_of(args->norms, args->stride, g);
+        for (uint32_t rank = 0; rank < count; rank++) {
+            float sum = args->first ? 0.0f : norm[rank];
+            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, kvc_list_slot(lists, h, rank)), value);
+            for (uint32_t n = 0; n < args->outputs; n++)
+                sum = sum + kvc_from_bits(kvc_bits(kvc_ref_dot(value, w + n * width, d)) & 0x7fffffffu);
+            norm[rank] = sum;
+        }
+    }
+}
+
+void KVC_REF(weigh_scores)(struct kvc_device *device, const struct kvc_weigh_scores *args) {
+    (void)device;
+    for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
+        const uint32_t *rank = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const uint32_t kept = ((const uint32_t *)args->kept->count->data)[h];
+        const float *factor = scores_of(args->factor, args->stride, h);
+        float *score = scores_of(args->scores, args->stride, h);
+        for (uint32_t r = 0; r < kvc_list_count(args->lists, h); r++)
+            score[r] = (score[r] + args->epsilon) * factor[r];
+        for (uint32_t i = 0; i < kept; i++)
+            score[rank[i]] = kvc_infinity();
     }
 }

@@ -36,6 +36,9 @@ uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned ch
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
                           uint32_t channel, uint32_t page);
 
+/* Scores p [count], of ranks from `first` on, become probabilities: as expected_scores has them. */
+void KVC_REF(softmax_ranks)(float *p, uint32_t first, uint32_t count);
+
 /* The 32-lane dot product. */
 static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
     float lane[KVC_LANES] = {0};

@@ -102,6 +102,13 @@ static float row_sum(const struct row *row, uint32_t from, uint32_t to, uint32_t
     return sum;
 }
 
+static float row_most(const struct row *row, uint32_t from, uint32_t to, uint32_t j) {
+    float most = 0.0f;
+    for (uint32_t g = from; g < to; g++)
+        most = kvc_max(most, row->a[(size_t)g * row->view.places + j]);
+    return most;
+}
+
 static uint32_t place_rank(const struct row *row, uint32_t j) { return row->view.ranks ? row->view.ranks[j] : j; }
 
 void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mass *args) {
@@ -121,7 +128,8 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mas
             for (uint32_t j = 0; j < row.view.places; j++)
                 for (uint32_t i = 0; i < rows && row.slot[j] != UINT32_MAX; i++) {
                     float *to = column + (size_t)i * args->stride + place_rank(&row, j);
-                    *to = *to + row_sum(&row, i * each, (i + 1) * each, j);
+                    *to = args->maxima ? kvc_max(*to, row_most(&row, i * each, (i + 1) * each, j))
+                                       : *to + row_sum(&row, i * each, (i + 1) * each, j);
                 }
         }
     }

@@ -262,3 +262,80 @@ void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_re
         }
     }
 }
+
+/* ---- cut_reads ---- */
+
+struct cut {            /* one head */
+    const float *score; /* [units] */
+    uint32_t page, places, units;
+    float M, factor;
+};
+
+static uint32_t unit_weight(const struct cut *c, uint32_t unit) {
+    const float w = c->factor != 0.0f ? kvc_exp((c->score[unit] - c->M) * c->factor) : c->score[unit];
+    return w > 0.0f ? (uint32_t)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0;
+}
+
+/* The place of a rank that is read: places ascend. */
+static uint32_t next_place(const uint32_t *ranks, uint32_t place, uint32_t rank) {
+    while (ranks && ranks[place] != rank)
+        place++;
+    return ranks ? place : rank;
+}
+
+/* The sum of q over the places read whose keys are `least` or more, and how many there are with that key. */
+static uint64_t weight_from(const struct cut *c, const uint32_t *ranks, const uint32_t *read, uint32_t count,
+                            uint32_t least, uint32_t *equal) {
+    uint64_t sum = 0;
+    uint32_t place = 0;
+    *equal = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        place = next_place(ranks, place, read[i]);
+        const uint32_t key = kvc_score_key(c->score[place / c->page]);
+        *equal += key == least;
+        sum += key >= least ? unit_weight(c, place / c->page) : 0;
+    }
+    return sum;
+}
+
+void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *args) {
+    (void)device;
+    for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
+        const struct kvc_view view = kvc_view_of(args->lists, args->view, h, 0, 0, 0);
+        struct cut c = {.score = (const float *)kvc_span_data(args->scores) + (size_t)h * args->stride,
+                        .page = args->page,
+                        .places = view.places,
+                        .units = (uint32_t)(((uint64_t)view.places + args->page - 1) / args->page),
+                        .M = -kvc_infinity(),
+                        .factor = args->factor};
+        uint32_t *read = (uint32_t *)args->reads->rank->data + (size_t)h * args->reads->stride;
+        uint32_t *count = (uint32_t *)args->reads->count->data + h, least = 0, equal, kept = 0, place = 0;
+        uint64_t total = 0, above, need;
+        if (view.places <= args->budget)
+            continue;
+        for (uint32_t u = 0; u < c.units; u++)
+            c.M = kvc_max(c.M, c.score[u]);
+        for (uint32_t u = 0; u < c.units; u++) {
+            const uint32_t left = c.places - u * c.page;
+            total += (uint64_t)unit_weight(&c, u) * (left < c.page ? left : c.page);
+        }
+        need = (total * args->share + 65535) / 65536;
+        if (need == 0 || weight_from(&c, view.ranks, read, *count, 0, &equal) < need)
+            continue;
+        for (uint32_t bit = 0x80000000u; bit; bit >>= 1) /* the highest key from which on there is enough */
+            if (weight_from(&c, view.ranks, read, *count, least | bit, &equal) >= need)
+                least |= bit;
+        const uint64_t from = weight_from(&c, view.ranks, read, *count, least, &equal);
+        for (uint32_t i = 0, same = 0; i < *count; i++) {
+            place = next_place(view.ranks, place, read[i]);
+            const uint32_t unit = place / c.page, key = kvc_score_key(c.score[unit]), q = unit_weight(&c, unit);
+            above = from - (uint64_t)equal * q; /* where the key is `least`: what weighs more */
+            uint64_t few = key == least ? (need - above + q - 1) / q : 0;
+            if (args->whole)
+                few = (few + c.page - 1) / c.page * c.page;
+            if (key > least || (key == least && same++ < few))
+                read[kept++] = read[i];
+        }
+        *count = kept;
+    }
+}

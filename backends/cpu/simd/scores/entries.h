@@ -1,5 +1,5 @@
-/* entries.h - template: scores that entries have of what they hold, without a query: entry_scores, lag_scores. A task a
- * head. */
+/* entries.h - template: scores that entries have of what they hold, without a query: entry_scores, lag_scores,
+ * mix_redundancy, and what values weigh. A task a head. */
 #ifndef KVC_SIMD_SCORES_ENTRIES_H
 #define KVC_SIMD_SCORES_ENTRIES_H
 
@@ -252,6 +252,179 @@ static void lag_scores(struct kvc_device *device, const struct kvc_lag_scores *a
             job.lag = args->lag;
     }
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, lag_scores_task, &job);
+}
+
+/* ---- mix_redundancy ---- */
+
+/* p [count], of ranks from `first` on, become probabilities, as ref's softmax_ranks. */
+static void softmax_ranks(float *p, uint32_t first, uint32_t count) {
+    float M = -kvc_infinity(), L = 0.0f;
+    for (uint32_t r = first; r < count; r++)
+        M = kvc_max(M, p[r]);
+    for (uint32_t tile = 0; tile < count; tile += KVC_TILE) {
+        float lane[KVC_LANES] = {0};
+        for (uint32_t r = kvc_max_u32(tile, first); r < count && r < tile + KVC_TILE; r++) {
+            p[r] = kvc_exp(p[r] - M);
+            lane[r % KVC_LANES] = lane[r % KVC_LANES] + p[r];
+        }
+        KVC_TREE32(lane);
+        L = L + lane[0];
+    }
+    for (uint32_t r = first; r < count; r++)
+        p[r] = kvc_div(p[r], L);
+}
+
+struct redundancy_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_mix_redundancy *args;
+    uint32_t blocks_most;
+};
+
+struct redundancy_work {
+    const unsigned char **block;
+    float *keys;            /* [count, padded] */
+    float *length, *cosine; /* [count] */
+    float *lane;            /* [KVC_LANES, count] */
+};
+
+static size_t lay_out_redundancy(const struct redundancy_job *job, size_t count, struct redundancy_work *work,
+                                 unsigned char *base) {
+    struct bump at = {base, 0};
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->keys = bump_take(&at, count * padded_size(job->args->lists->format.head_size) * sizeof(float));
+    work->length = bump_take(&at, count * sizeof(float));
+    work->cosine = bump_take(&at, count * sizeof(float));
+    work->lane = bump_take(&at, KVC_LANES * count * sizeof(float));
+    return at.used;
+}
+
+/* How alike key i is to each, but to itself and to the last one that it is much like, onto its lane. */
+static void add_likeness(const struct redundancy_work *work, uint32_t i, uint32_t count, size_t d, float threshold) {
+    const size_t padded = padded_size(d);
+    const float *key = work->keys + i * padded;
+    float *cosine = work->cosine, *lane = work->lane + (size_t)(i % KVC_LANES) * count;
+    uint32_t last = count - 1;
+    for (uint32_t j = 0; j < count; j++)
+        cosine[j] = dot_row(KVC_F32, (const unsigned char *)(work->keys + j * padded), key, d);
+    for (uint32_t j = 0; j < count; j++) {
+        const float lengths = work->length[i] * work->length[j];
+        cosine[j] = lengths == 0.0f ? 0.0f : kvc_div(cosine[j], lengths);
+    }
+    cosine[i] = 0.0f;
+    while (last > 0 && !(cosine[last] > threshold))
+        last--;
+    cosine[last] = 0.0f; /* as if it was left out: no lane is -0 */
+    for (uint32_t j = 0; j < count; j++)
+        lane[j] = lane[j] + cosine[j];
+}
+
+static void mix_redundancy_task(void *argument, size_t task, unsigned thread) {
+    const struct redundancy_job *job = argument;
+    const struct kvc_mix_redundancy *args = job->args;
+    const size_t d = args->lists->format.head_size, padded = padded_size(d);
+    const uint32_t count = ((const uint32_t *)args->lists->count->data)[task];
+    float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
+    struct redundancy_work work;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_redundancy(job, count, &work, NULL));
+    if (!scratch)
+        return;
+    lay_out_redundancy(job, count, &work, scratch);
+    const struct head_entries head = head_open(args->lists, NULL, (uint32_t)task, work.block);
+    memset(work.lane, 0, (size_t)KVC_LANES * count * sizeof *work.lane);
+    for (uint32_t r = 0; r < count; r++) {
+        const unsigned char *key = slot_key(&head, head_slot(&head, r));
+        for (size_t c = 0; c < d; c += LANES)
+            vf_store(work.keys + r * padded + c, some_channels(args->lists->format.type, key, c, d));
+        work.length[r] = kvc_sqrt(dot_row(args->lists->format.type, key, NULL, d));
+    }
+    for (uint32_t i = 0; i < count; i++)
+        add_likeness(&work, i, count, d, args->threshold);
+    for (size_t half = KVC_LANES / 2; half > 0; half /= 2)
+        for (size_t i = 0; i < half * count; i++)
+            work.lane[i] = work.lane[i] + work.lane[i + half * count];
+    for (uint32_t r = 0; r < count; r++)
+        work.lane[r] = kvc_div(work.lane[r], (float)count);
+    softmax_ranks(work.lane, 0, count);
+    for (uint32_t r = 0; r < count; r++)
+        score[r] = kvc_fma(args->share, kvc_div(score[r], args->divisor), (args->share - 1.0f) * work.lane[r]);
+}
+
+static void mix_redundancy(struct kvc_device *device, const struct kvc_mix_redundancy *args) {
+    struct redundancy_job job = {(struct kvc_cpu *)device, args, 0};
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < args->lists->kv_heads; h++)
+        most = kvc_max_u32(((const uint32_t *)args->lists->count->data)[h], most);
+    const double each = (args->lists->format.head_size * 2.0 / LANES + 8.0) * most;
+    const double work = entries_work(args->lists, each, &job.blocks_most);
+    kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, mix_redundancy_task, &job);
+}
+
+/* ---- output_norms, weigh_scores ---- */
+
+struct norms_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_output_norms *args;
+    uint32_t blocks_most;
+};
+
+/* A task a query head and some ranks. */
+static void output_norms_task(void *argument, size_t task, unsigned thread) {
+    const struct norms_job *job = argument;
+    const struct kvc_output_norms *args = job->args;
+    const size_t d = args->lists->format.head_size, width = args->heads * d, g = task % args->heads;
+    const uint32_t h = (uint32_t)g / (args->heads / args->lists->kv_heads),
+                   first = (uint32_t)(task / args->heads) * KVC_TILE;
+    const uint32_t count = ((const uint32_t *)args->lists->count->data)[h];
+    const float *w = (const float *)kvc_span_data(args->w) + g * d;
+    float *norm = (float *)kvc_span_data(args->norms) + g * args->stride, *value;
+    const unsigned char **block;
+    struct bump at = {kvc_cpu_scratch(job->cpu, thread,
+                                      job->blocks_most * sizeof *block + (padded_size(d) + 16) * sizeof *value + 128),
+                      0};
+    if (!at.base)
+        return;
+    block = bump_take(&at, job->blocks_most * sizeof *block);
+    value = bump_take(&at, padded_size(d) * sizeof *value);
+    const struct head_entries head = head_open(args->lists, NULL, h, block);
+    for (uint32_t r = first; r < count && r < first + KVC_TILE; r++) {
+        float sum = args->first ? 0.0f : norm[r];
+        for (size_t c = 0; c < d; c += LANES)
+            vf_store(value + c, some_channels(args->lists->format.type, side_row(&head, r, true), c, d));
+        for (uint32_t n = 0; n < args->outputs; n++) {
+            const float dot = dot_row(KVC_F32, (const unsigned char *)(w + n * width), value, d);
+            sum = sum + kvc_from_bits(kvc_bits(dot) & 0x7fffffffu);
+        }
+        norm[r] = sum;
+    }
+}
+
+static void output_norms(struct kvc_device *device, const struct kvc_output_norms *args) {
+    struct norms_job job = {(struct kvc_cpu *)device, args, 0};
+    const double group = (double)args->heads / args->lists->kv_heads;
+    const double each = group * args->outputs * (args->lists->format.head_size * 2.0 / LANES + 6.0);
+    const double work = entries_work(args->lists, each, &job.blocks_most);
+    kvc_threads_run(threads_for(job.cpu, work), (size_t)job.blocks_most * args->heads, output_norms_task, &job);
+}
+
+static void weigh_scores_task(void *argument, size_t task, unsigned thread) {
+    const struct kvc_weigh_scores *args = argument;
+    const uint32_t *rank = (const uint32_t *)args->kept->rank->data + task * args->kept->stride;
+    const uint32_t kept = ((const uint32_t *)args->kept->count->data)[task];
+    const uint32_t count = ((const uint32_t *)args->lists->count->data)[task];
+    const float *factor = (const float *)kvc_span_data(args->factor) + task * args->stride;
+    float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
+    (void)thread;
+    for (uint32_t r = 0; r < count; r++)
+        score[r] = (score[r] + args->epsilon) * factor[r];
+    for (uint32_t i = 0; i < kept; i++)
+        score[rank[i]] = kvc_infinity();
+}
+
+static void weigh_scores(struct kvc_device *device, const struct kvc_weigh_scores *args) {
+    struct kvc_weigh_scores copy = *args;
+    (void)device;
+    for (uint32_t h = 0; h < args->lists->kv_heads; h++)
+        weigh_scores_task(&copy, h, 0);
 }
 
 #endif

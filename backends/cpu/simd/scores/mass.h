@@ -14,6 +14,7 @@ struct mass_job {
     float *scores;                /* window_mass: [H_kv * parts, stride]; NULL: they go to a state column */
     uint32_t stride, column;
     bool fold;                      /* column += column + 1 first */
+    bool maxima;                    /* in place of sums */
     const float *maximum, *sum;     /* [queries, H] */
     const struct kvc_noise *noise;  /* NULL: scores are as they are */
     float *known;                   /* NULL, or the lists' noise (noise_table.h) */
@@ -209,6 +210,24 @@ static void add_probabilities(float *to, const float *s, size_t s_stride, uint32
     }
 }
 
+/* The same with the largest of the heads' in place of their sum, and to[e] the larger of the two. */
+static void most_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
+                               const float *maximum, const float *sum) {
+    for (uint32_t e = low; e < high; e += LANES) {
+        const bool whole = e + LANES <= high;
+        vf most = vf_zero();
+        for (uint32_t g = 0; g < heads; g++) {
+            const float *from = s + g * s_stride + e;
+            const vf x = whole ? vf_load(from) : vf_part_load(from, high - e);
+            most = vf_max(most, vf_div(exp_any(vf_sub(x, vf_set(maximum[g]))), vf_set(sum[g])));
+        }
+        if (whole)
+            vf_store(to + e, vf_max(vf_load(to + e), most));
+        else
+            vf_part_store(to + e, vf_max(vf_part_load(to + e, high - e), most), high - e);
+    }
+}
+
 /* Adds the query's probabilities, from its group's scores s, M and L. */
 static void add_query(const struct probabilities_tile *tile, struct seen_range in, const float *s, size_t s_stride,
                       const float *maximum, const float *sum) {
@@ -220,10 +239,11 @@ static void add_query(const struct probabilities_tile *tile, struct seen_range i
         float *sums = mass_sums(tile, i), *to = mass_target(tile, i);
         if (one)
             memset(sums + in.low, 0, (in.high - in.low) * sizeof *sums);
-        add_probabilities(sums, s + g * s_stride, s_stride, in.low, in.high, each, maximum + g, sum + g);
+        (mass->maxima ? most_probabilities : add_probabilities)(sums, s + g * s_stride, s_stride, in.low, in.high, each,
+                                                                maximum + g, sum + g);
         for (uint32_t e = in.low; one && e < in.high; e++) {
             const uint32_t at = order ? order[e] : mass_index(tile, e);
-            to[at] = to[at] + sums[e];
+            to[at] = mass->maxima ? kvc_max(to[at], sums[e]) : to[at] + sums[e];
         }
     }
 }
@@ -247,6 +267,7 @@ static void window_mass(struct kvc_device *device, const struct kvc_window_mass 
     struct mass_job mass = {.parts = args->by_head ? rows->heads / rows->kv_heads : 1,
                             .scores = kvc_span_data(args->scores),
                             .stride = args->stride,
+                            .maxima = args->maxima,
                             .maximum = kvc_span_data(rows->maximum),
                             .sum = kvc_span_data(rows->sum)};
     mass.job = (struct probabilities_job){.cpu = (struct kvc_cpu *)device,

@@ -1,0 +1,119 @@
+/* measure_entries.c - calls of the operations that score entries by what they hold, 8 KV heads of 4096 entries. */
+#include "core/base/canon.h"
+#include "core/measure/measure.h"
+
+enum {
+    N = MEASURE_ENTRIES,
+    H = MEASURE_HEADS,
+    HK = MEASURE_KV_HEADS,
+    D = MEASURE_HEAD_SIZE,
+    STRIDE = MEASURE_STRIDE,
+    ALL = N * HK
+};
+
+static struct kvc_lists *make_lists(struct kvc_measure *m) { return kvc_measure_lists(m, KVC_F16, N, N, 0, true); }
+
+static uint64_t key_bytes(void) { return (uint64_t)ALL * D * 2; }
+
+KVC_MEASURE(entry_scores, 3, kind) {
+    static const char *const said[] = {"draws", "norms", "directions"};
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    const unsigned passes = kind == KVC_ENTRY_APART ? 3 : kind == KVC_ENTRY_NORM;
+    kvc_measure_counts(m, passes * key_bytes() + ALL * 4ull, 2ull * passes * ALL * D, "%s", said[kind]);
+    while (kvc_measure_again(m))
+        m->ops->entry_scores(m->device, &(struct kvc_entry_scores){.lists = lists,
+                                                                   .kind = (enum kvc_entry_kind)kind,
+                                                                   .layer = 1,
+                                                                   .seed = 1,
+                                                                   .scores = scores,
+                                                                   .stride = STRIDE});
+}
+
+KVC_MEASURE(lag_scores, 1, variant) {
+    enum { LAG = 128 };
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, 4 * key_bytes() + ALL * 4ull, 20ull * ALL * D, "lag %d", LAG);
+    while (kvc_measure_again(m))
+        m->ops->lag_scores(m->device, &(struct kvc_lag_scores){
+                                          .lists = lists, .first = 4, .lag = LAG, .scores = scores, .stride = STRIDE});
+}
+
+KVC_MEASURE(mix_redundancy, 1, variant) {
+    enum { HELD = 1024 };
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, N, HELD, 0, true);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, (uint64_t)HELD * HK * (D * 2 + 8), 2ull * HELD * HELD * HK * D, "%d entries", HELD);
+    while (kvc_measure_again(m))
+        m->ops->mix_redundancy(m->device, &(struct kvc_mix_redundancy){.lists = lists,
+                                                                       .threshold = 0.5f,
+                                                                       .share = 0.07f,
+                                                                       .divisor = 1.0f,
+                                                                       .scores = scores,
+                                                                       .stride = STRIDE});
+}
+
+KVC_MEASURE(output_norms, 1, variant) {
+    enum { OUTPUTS = 64 };
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span w = kvc_measure_values(m, (size_t)OUTPUTS * H * D);
+    const struct kvc_span norms = kvc_measure_space(m, (size_t)H * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, key_bytes() + 4ull * H * N, 2ull * OUTPUTS * H * N * D, "%d outputs", OUTPUTS);
+    while (kvc_measure_again(m))
+        m->ops->output_norms(m->device, &(struct kvc_output_norms){.lists = lists,
+                                                                   .w = w,
+                                                                   .heads = H,
+                                                                   .outputs = OUTPUTS,
+                                                                   .first = true,
+                                                                   .norms = norms,
+                                                                   .stride = STRIDE});
+}
+
+KVC_MEASURE(weigh_scores, 1, variant) {
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_read_list kept = kvc_measure_reads(m, N / 8, N);
+    const struct kvc_span factor = kvc_measure_values(m, (size_t)HK * STRIDE);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, ALL * 12ull, 2ull * ALL, "%d kept", N / 8);
+    while (kvc_measure_again(m))
+        m->ops->weigh_scores(
+            m->device,
+            &(struct kvc_weigh_scores){
+                .lists = lists, .kept = &kept, .epsilon = 0.1f, .factor = factor, .scores = scores, .stride = STRIDE});
+}
+
+KVC_MEASURE(query_moments, 1, variant) {
+    enum { ROWS = MEASURE_ROWS };
+    const struct kvc_span q = kvc_measure_values(m, (size_t)ROWS * H * D);
+    const struct kvc_span sums = kvc_measure_space(m, (size_t)H * (D + 1) * D * 4);
+    (void)variant;
+    kvc_measure_counts(m, (uint64_t)ROWS * H * D * 4, 2ull * ROWS * H * D * D, "%d rows", ROWS);
+    while (kvc_measure_again(m))
+        m->ops->query_moments(
+            m->device,
+            &(struct kvc_query_moments){.q = q, .sums = sums, .rows = ROWS, .heads = H, .head_size = D, .first = true});
+}
+
+KVC_MEASURE(expected_scores, 2, mean_only) {
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span sums = kvc_measure_values(m, (size_t)H * (D + 1) * D);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    kvc_measure_counts(m, 2 * key_bytes() + ALL * 4ull, 2ull * N * H * D * (mean_only ? 1 : D), "%s",
+                       mean_only ? "means" : "covariances");
+    while (kvc_measure_again(m))
+        m->ops->expected_scores(m->device, &(struct kvc_expected_scores){.lists = lists,
+                                                                         .heads = H,
+                                                                         .queries = 100,
+                                                                         .first = 4,
+                                                                         .sums = sums,
+                                                                         .scale = 0.125f,
+                                                                         .covariance = !mean_only,
+                                                                         .values = true,
+                                                                         .scores = scores,
+                                                                         .stride = STRIDE});
+}

@@ -1,0 +1,198 @@
+/* stage_queries.c - scores from what is known of all of a prompt's queries together, their mean and covariance; and
+ * from the layer's output projection. */
+#include "core/stage/stage.h"
+
+#include "core/base/canon.h"
+#include "core/base/integers.h"
+
+#include <stdlib.h>
+
+static size_t moments_bytes(const struct kvc_stage *stage) {
+    const struct kvc_geometry *g = &stage->session->runner->geometry;
+    return (size_t)g->heads * (g->head_size + 1) * g->head_size * sizeof(float);
+}
+
+static struct kvc_span moments_of(const struct kvc_stage *stage) {
+    return kvc_growable_at(&stage->session->prompt.moments,
+                           kvc_session_query_set(stage->session, stage->layer) * moments_bytes(stage));
+}
+
+/* Memory for them: one set, or one for every layer where chunks come one after another. */
+static enum kvc_status reserve(const struct kvc_stage *stage, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_prompt *prompt = &session->prompt;
+    const size_t sets = prompt->chunking.chunk ? session->cache.layers : 1;
+    if (!prompt->moment_rows)
+        prompt->moment_rows = calloc(session->cache.layers, sizeof *prompt->moment_rows);
+    if (!prompt->moment_rows)
+        return kvc_fail(error, KVC_RESOURCE, "no memory for %u layers", session->cache.layers);
+    return kvc_growable_reserve(kvc_stage_device(stage), &prompt->moments, sets * moments_bytes(stage), error);
+}
+
+enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_runner *runner = session->runner;
+    const struct kvc_network *network = runner->network;
+    const struct kvc_geometry *g = &runner->geometry;
+    const struct kvc_rope *rope = network ? &network->rope[network->layer[stage->layer].rope] : NULL;
+    uint32_t skip = 0;
+    while (skip < stage->queries && session->tokens + kvc_session_row(session, stage->row + skip) < from)
+        skip++;
+    enum kvc_status status = kvc_stage_check(stage, error);
+    if (status == KVC_OK)
+        status = reserve(stage, error);
+    if (status != KVC_OK || skip == stage->queries)
+        return status;
+    uint64_t *rows = &session->prompt.moment_rows[stage->layer];
+    const size_t at = (size_t)skip * g->heads * g->head_size * sizeof(float);
+    kvc_stage_device(stage)->ops->query_moments(
+        kvc_stage_device(stage),
+        &(struct kvc_query_moments){.q = kvc_growable_at(network ? &runner->q_raw : &runner->q, at),
+                                    .sums = moments_of(stage),
+                                    .rows = stage->queries - skip,
+                                    .heads = g->heads,
+                                    .head_size = g->head_size,
+                                    .interleaved = rope && rope->interleaved ? rope->rotary : 0,
+                                    .first = *rows == 0});
+    *rows += stage->queries - skip;
+    return KVC_OK;
+}
+
+/* The mean of the rows of cosine and sine of the positions that come next, to angles [2, rotary/2] on the device. */
+static enum kvc_status mean_rotation(struct kvc_stage *stage, const struct kvc_rope *rope, uint32_t future,
+                                     struct kvc_span *angles, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    const uint32_t half = rope->rotary / 2;
+    float *row = malloc((half + 1) * sizeof *row), *mean = malloc((2 * half + 1) * sizeof *mean);
+    double *sum = calloc(2 * half + 1, sizeof *sum);
+    enum kvc_status status =
+        row && mean && sum ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for %u angles", half);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(runner->device, &runner->stage.totals, (2 * half + 1) * sizeof *mean, error);
+    for (uint32_t i = 0; i < future && status == KVC_OK; i++) {
+        const int32_t position = (int32_t)kvc_min_u64(stage->info.now + i, INT32_MAX);
+        for (uint32_t side = 0; side < 2; side++) {
+            kvc_rope_rows(rope, &position, &stage->session->long_rope, 1, side == 1, row);
+            for (uint32_t c = 0; c < half; c++)
+                sum[side * half + c] += (double)row[c];
+        }
+    }
+    for (uint32_t c = 0; c < 2 * half && status == KVC_OK; c++)
+        mean[c] = (float)(sum[c] / future);
+    if (status == KVC_OK) {
+        *angles = kvc_growable_at(&runner->stage.totals, 0);
+        runner->device->ops->upload(runner->device, *angles, mean, 2 * half * sizeof *mean);
+    }
+    free(row);
+    free(mean);
+    free(sum);
+    return status;
+}
+
+enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
+                                          struct kvc_scores *scores, struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_runner *runner = session->runner;
+    const struct kvc_network *network = runner->network;
+    const struct kvc_geometry *g = &runner->geometry;
+    const struct kvc_rope *rope = network ? &network->rope[network->layer[stage->layer].rope] : NULL;
+    struct kvc_span cosine = {NULL, 0}, sine = {NULL, 0};
+    enum kvc_status status = kvc_stage_check(stage, error);
+    if (status == KVC_OK && scores->heads != stage->info.kv_heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: expected attention is scored per list of entries");
+    if (status == KVC_OK && expected->future == 0)
+        status = kvc_fail(error, KVC_USAGE, "policy: queries are expected at none of the positions to come");
+    if (status == KVC_OK)
+        status = reserve(stage, error);
+    if (status == KVC_OK && rope && rope->rotary)
+        status = mean_rotation(stage, rope, expected->future, &cosine, error);
+    if (status != KVC_OK)
+        return status;
+    if (cosine.buffer) {
+        sine = cosine;
+        sine.offset += rope->rotary / 2 * sizeof(float);
+    }
+    if (session->prompt.moment_rows[stage->layer] == 0) /* all queries are 0 */
+        runner->device->ops->zero(runner->device, moments_of(stage), moments_bytes(stage));
+    runner->device->ops->expected_scores(
+        runner->device,
+        &(struct kvc_expected_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                      .heads = g->heads,
+                                      .queries = (uint32_t)kvc_max_u64(session->prompt.moment_rows[stage->layer], 1),
+                                      .first = (uint32_t)kvc_min_u64(expected->first, UINT32_MAX),
+                                      .sums = moments_of(stage),
+                                      .cosine = cosine,
+                                      .sine = sine,
+                                      .rotary = rope ? rope->rotary : 0,
+                                      .scale = kvc_score_scale(kvc_runner_scoring(runner).scale, g->head_size),
+                                      .epsilon = expected->epsilon,
+                                      .covariance = expected->covariance,
+                                      .values = expected->values,
+                                      .scores = scores->span,
+                                      .stride = scores->stride});
+    return KVC_OK;
+}
+
+/* ---- what values weigh once they are projected ---- */
+
+#define OUTPUTS_AT_ONCE 64u
+
+/* Outputs first .. first+count-1 of the layer's projection, to the runner's stage.rows [count, H*d]. */
+static void widen_outputs(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
+    struct kvc_device *device = runner->device;
+    int32_t number[OUTPUTS_AT_ONCE];
+    for (uint32_t i = 0; i < count; i++)
+        number[i] = (int32_t)(first + i);
+    device->ops->upload(device, kvc_growable_at(&runner->stage.numbers, 0), number, count * sizeof *number);
+    device->ops->embed(device, &(struct kvc_embed){.out = kvc_growable_at(&runner->stage.rows, 0),
+                                                   .table = runner->network->layer[layer].output,
+                                                   .tokens = kvc_growable_at(&runner->stage.numbers, 0),
+                                                   .rows = count});
+}
+
+/* In a replay each head's channels are the outputs. */
+static enum kvc_status make_outputs(struct kvc_runner *runner, struct kvc_error *error) {
+    const struct kvc_geometry *g = &runner->geometry;
+    const size_t d = g->head_size, width = g->heads * d;
+    float *rows = calloc(d * width, sizeof *rows);
+    if (!rows)
+        return kvc_fail(error, KVC_RESOURCE, "replay: no memory for %zu outputs", d);
+    for (size_t c = 0; c < d; c++)
+        for (size_t h = 0; h < g->heads; h++)
+            rows[c * width + h * d + c] = 1.0f;
+    runner->device->ops->upload(runner->device, kvc_growable_at(&runner->stage.rows, 0), rows,
+                                d * width * sizeof *rows);
+    free(rows);
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_scores *norms, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    struct kvc_device *device = runner->device;
+    const struct kvc_geometry *g = &runner->geometry;
+    const uint32_t outputs = runner->network ? runner->network->hidden : g->head_size;
+    const uint32_t at_once = runner->network ? kvc_min_u32(outputs, OUTPUTS_AT_ONCE) : outputs;
+    enum kvc_status status = kvc_stage_check(stage, error);
+    if (status == KVC_OK && norms->heads != g->heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: norms of projected values go into scores per query head");
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &runner->stage.rows,
+                                      (size_t)at_once * g->heads * g->head_size * sizeof(float), error);
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &runner->stage.numbers, at_once * sizeof(int32_t), error);
+    if (status == KVC_OK && !runner->network)
+        status = make_outputs(runner, error);
+    for (uint32_t first = 0, count; first < outputs && status == KVC_OK; first += count) {
+        count = kvc_min_u32(outputs - first, at_once);
+        if (runner->network)
+            widen_outputs(runner, stage->layer, first, count);
+        device->ops->output_norms(device, &(struct kvc_output_norms){.lists = &kvc_stage_lists(stage)->lists,
+                                                                     .w = kvc_growable_at(&runner->stage.rows, 0),
+                                                                     .heads = g->heads,
+                                                                     .outputs = count,
+                                                                     .first = first == 0,
+                                                                     .norms = norms->span,
+                                                                     .stride = norms->stride});
+    }
+    return status;
+}

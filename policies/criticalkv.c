@@ -1,0 +1,122 @@
+/* criticalkv.c - half of the budget by another method's scores, half by them times what the value makes of the layer's
+ * output (docs/methods/criticalkv.md). */
+#include "policies/policies.h"
+
+#include <math.h>
+
+#define SINKS 4u /* with scorer=expected */
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head, window included"),
+    {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
+    {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|expected|knorm|keydiff|random", "whose scores are taken"},
+    {"first", KVC_OPTION_REAL, "0.5", 0, 1, NULL, "share of the budget that goes by these scores alone"},
+    {"epsilon", KVC_OPTION_REAL, "0.0001", 0, 1, NULL, "what is added to them before they are weighed"},
+    KVC_KERNEL_OPTION("7"),
+    KVC_POOLING_OPTION("max"),
+    KVC_OPTIONS_END};
+
+static uint32_t sinks(const struct kvc_values *values) { return kvc_scorer_is(values, "expected") ? SINKS : 0; }
+
+/* What always stays. */
+static uint64_t fixed(const struct kvc_values *values) {
+    return (uint64_t)kvc_value_int(values, "window") + sinks(values);
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    const int64_t budget = kvc_value_is_share(values, "budget") ? INT64_MAX : kvc_value_int(values, "budget");
+    const enum kvc_status status = kvc_check_kernel(values, error);
+    if (status == KVC_OK && budget > kvc_value_int(values, "window") && budget <= (int64_t)fixed(values))
+        return kvc_fail(error, KVC_USAGE, "policy: budget=%lld: must be above %llu, window=%lld and %u first entries",
+                        (long long)budget, (unsigned long long)fixed(values),
+                        (long long)kvc_value_int(values, "window"), SINKS);
+    return status == KVC_OK ? kvc_check_scorer(values, error) : status;
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, fixed(values)) + steps;
+}
+
+static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_scorer_is(values, "expected") ? kvc_stage_query_moments(stage, SINKS, error) : KVC_OK;
+}
+
+static enum kvc_status score(struct kvc_stage *stage, const struct kvc_values *values, uint32_t window,
+                             struct kvc_scores *scores, struct kvc_error *error) {
+    static const struct kvc_expectation expected = {.first = SINKS, .future = 512, .covariance = true};
+    if (kvc_scorer_is(values, "expected"))
+        return kvc_stage_expected_scores(stage, &expected, scores, error);
+    enum kvc_status status = kvc_scorer_scores(stage, values, window, scores, error);
+    if (status != KVC_OK || !kvc_scorer_is(values, "snapkv"))
+        return status;
+    status =
+        kvc_stage_pool(stage, scores, window, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
+    const struct kvc_stage_info *info = kvc_stage_info(stage); /* from sums to means */
+    return status == KVC_OK
+               ? kvc_stage_group(stage, scores, (float)(window * (info->heads / info->kv_heads)), scores, error)
+               : status;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t window = kvc_window_rows(values, info), first = sinks(values);
+    const uint64_t budget = kvc_budget(values, info->held, fixed(values));
+    const uint64_t alone = (uint64_t)floor(kvc_value_real(values, "first") * (double)budget), forced = window + first;
+    struct kvc_scores *scores, *norms, *factor;
+    if (info->entries <= budget)
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_head_scores(stage, &norms, error);
+    if (status == KVC_OK)
+        status = kvc_stage_scores(stage, &factor, error);
+    if (status == KVC_OK)
+        status = score(stage, values, window, scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_output_norms(stage, norms, error);
+    if (status == KVC_OK)
+        status = kvc_stage_group(stage, norms, (float)(info->heads / info->kv_heads), factor, error);
+    if (status != KVC_OK)
+        return status;
+    struct kvc_keep keep = {.first = first,
+                            .tail = window,
+                            .top = alone > forced ? alone - forced : 0,
+                            .recent = INT64_MAX,
+                            .scores = scores};
+    status = kvc_stage_weigh(stage, &keep, (float)kvc_value_real(values, "epsilon"), factor, scores, error);
+    if (status != KVC_OK)
+        return status;
+    keep.top = budget - forced;
+    keep.limit = budget;
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_criticalkv = {
+    .name = "criticalkv",
+    .summary = "half by another method's scores, half by them times what values make of the output",
+    .paper = "CriticalKV, arXiv:2502.03805",
+    .idea =
+        "What an entry matters is how much the layer's output changes without it: its attention times the length of "
+        "its "
+        "value once that went through the output projection. Another method's scores stand for the attention that is "
+        "to come. As they may be wrong, a first part of the budget goes by them alone, and the rest by the product.",
+    .formula =
+        "s_j: snapkv's pooled window mass divided by w and by the group's heads, or the score of knorm, keydiff, "
+        "random, or of expected with sinks=4 and "
+        "values=off (`scorer`); N_j = mean over the group's heads of |W_o v_j|_1, W_o the head's columns of the output "
+        "projection; S: the top floor(first B) by s, of which the last w entries are, and with scorer=expected the "
+        "first 4; kept = S, and of the others the top by (s_j + epsilon) N_j, B in all",
+    .memory = "B entries after the prompt, one more per generated token",
+    .traffic = "B + generated entries per generated token",
+    .differences =
+        "the window is part of S whatever its scores, where kvpress gives it the highest; in a replay, which "
+        "has no output projection, N_j = |v_j|_1",
+    .second_turn = "scores are of what is held and what is new; the last min(w, its tokens) queries vote",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .trial = "window=8",
+    .check = check,
+    .queries = kvc_window_queries,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
+    .attended = attended,
+    .prompt = prompt};

@@ -1,0 +1,84 @@
+/* expected.c - what queries yet to come will attend to, from those of the prompt (docs/methods/expected.md). */
+#include "policies/policies.h"
+
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head, sinks included"),
+    {"sinks", KVC_OPTION_INT, "4", 0, 1 << 20, NULL,
+     "first entries that always stay; their tokens' queries do not count"},
+    {"future", KVC_OPTION_INT, "512", 1, 65536, NULL, "positions after the prompt from which queries are expected"},
+    {"covariance", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "whether queries vary about their mean"},
+    {"values", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "times the length of the value"},
+    {"epsilon", KVC_OPTION_REAL, "0", 0, 1, NULL, "what is added before that"},
+    KVC_OPTIONS_END};
+
+static uint64_t sinks(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "sinks"); }
+
+static bool is_on(const struct kvc_values *values, const char *name) {
+    return !strcmp(kvc_value_text(values, name), "on");
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_check_above(values, "sinks", error);
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, sinks(values)) + steps;
+}
+
+static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_stage_query_moments(stage, sinks(values), error);
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_budget(values, info->held, sinks(values));
+    const struct kvc_expectation expected = {.first = sinks(values),
+                                          .future = (uint32_t)kvc_value_int(values, "future"),
+                                          .covariance = is_on(values, "covariance"),
+                                          .values = is_on(values, "values"),
+                                          .epsilon = (float)kvc_value_real(values, "epsilon")};
+    struct kvc_scores *scores;
+    if (info->entries <= budget)
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_expected_scores(stage, &expected, scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {
+        .first = sinks(values), .top = budget - sinks(values), .limit = budget, .recent = INT64_MAX, .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_expected = {
+    .name = "expected",
+    .summary = "what queries yet to come will attend to, from the mean and covariance of the prompt's",
+    .paper = "Expected Attention, arXiv:2510.00636",
+    .idea =
+        "The queries that will look for an entry have not come yet, but those of a prompt are spread much as they will "
+        "be. From their mean and covariance before the rotation, turned by the mean of the rotations of the next "
+        "`future` positions, follows what attention they will give each key on average if they are normally "
+        "distributed. That, times the length of the value, is what the output would miss.",
+    .formula =
+        "mu, C: mean and covariance of the prompt's queries at positions from `sinks` on, before RoPE; R: the mean of "
+        "RoPE's rotations at positions n .. n + future - 1; of each query head s_j = (k_j . R mu) / sqrt(d) + k_j . (R "
+        "C R^T) k_j / (2 d); p = softmax of s over the entries after the first `sinks`; score_j = (mean over the "
+        "group's heads of p_j + epsilon) |v_j|; covariance=off: without the second term; values=off: the mean alone. "
+        "The first `sinks` entries stay, and of the others the top, B in all",
+    .memory = "B entries after the prompt, one more per generated token; within the prompt (d + 1) d float32 per query "
+              "head",
+    .traffic = "B + generated entries per generated token",
+    .differences =
+        "the covariance is the mean of the products less the product of the means, in float32; a soft cap of "
+        "the model's scores is left out, as in the authors' code; the paper's budgets for each head are not "
+        "there (in the authors' code another press has them)",
+    .second_turn = "the mean and covariance are those of its own prompt's queries; scores are of what is held and what "
+                   "is new",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .check = check,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
+    .attended = attended,
+    .prompt = prompt};

@@ -1,0 +1,68 @@
+/* kvzip.c - what is needed to say the prompt again (docs/methods/kvzip.md). */
+#include "policies/policies.h"
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head: the mean over a layer's heads"), KVC_FLOOR_OPTION("0"),
+    KVC_OPTIONS_END};
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
+
+static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+                       int32_t *tokens) {
+    *offset = 0;
+    if (turn->held <= budget_of(values, turn->held))
+        return 0;
+    for (uint64_t i = 0; tokens && i < turn->count; i++)
+        tokens[i] = turn->tokens[i];
+    return (uint32_t)turn->count;
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return budget_of(values, prompt) + steps;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = budget_of(values, info->held);
+    struct kvc_scores *scores;
+    if (info->entries <= budget)
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_pseudo_most(stage, scores, error);
+    return status == KVC_OK ? kvc_keep_shares(stage, scores, budget, 0, kvc_value_real(values, "floor"), error)
+                            : status;
+}
+
+const struct kvc_policy_class kvc_policy_kvzip = {
+    .name = "kvzip",
+    .summary = "what is needed to say the prompt again, whatever will be asked",
+    .paper = "KVzip, arXiv:2505.23416",
+    .idea =
+        "A cache that will be asked anything must let the model say its text again. So the prompt's tokens are run a "
+        "second time, behind the first; an entry is worth the most that any of these queries, in any head of its "
+        "group, "
+        "gave it. All the slots of a layer go to the highest scores over its heads, so that heads hold different "
+        "numbers of entries. The repeated entries go at once, and the answer begins as if they had never been.",
+    .formula =
+        "pseudo token i: the prompt's token i at position n + i; score_j = the largest a_ij over pseudo queries i "
+        "and the group's heads; share_g = how many of the layer's H_kv B highest scores lie in head g (of equal "
+        "ones those of the lower head, then of the lower index); head g keeps its top round(floor B + (1 - "
+        "floor) share_g), at least one",
+    .memory =
+        "B entries after the prompt in the mean over a layer's heads, one more per generated token; n more for one "
+        "layer during prefill, whose rows are computed at once: scratch for n rows instead of a chunk's",
+    .traffic = "B + generated entries per generated token in the mean over a layer's heads",
+    .differences =
+        "no words ask for the repetition, where the authors' code puts an instruction before it; all of the prompt is "
+        "repeated at once and its probabilities are over all of it, where that code goes by chunks of 2048 whose "
+        "softmax sees the chunk, the first 4 entries and the repetition; the first 4 entries are not kept by force; "
+        "slots are dealt out within a layer, where that code does so over all layers unless told otherwise",
+    .second_turn =
+        "repeats the turn's tokens, after its prompt, and chooses among what is held and what is new; nothing "
+        "is repeated while N is at most B",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .ragged = KVC_RAGGED_HEADS},
+    .pseudo = pseudo,
+    .prompt = prompt};

@@ -1,0 +1,78 @@
+/* rkv.c - every so many decode steps, what the last queries attended to and what no other key repeats
+ * (docs/methods/rkv.md). */
+#include "policies/policies.h"
+
+#include <string.h>
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head, window included"),
+    {"window", KVC_OPTION_INT, "8", 1, 4096, NULL, "newest tokens, whose queries vote and whose entries always stay"},
+    KVC_EVERY_OPTION("128"),
+    KVC_KERNEL_OPTION("7"),
+    KVC_POOLING_OPTION("max"),
+    {"lambda", KVC_OPTION_REAL, "0.07", 0, 1, NULL, "share of the importance; the rest is the redundancy's"},
+    {"threshold", KVC_OPTION_REAL, "0.5", -1, 1, NULL, "keys whose cosine is above it repeat each other"},
+    {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
+     "importance: from attention probabilities, or from a softmax over the entries older than the window"},
+    KVC_OPTIONS_END};
+
+static enum kvc_row_kind kind(const struct kvc_values *values) {
+    return strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_PROBABILITIES : KVC_ROW_LOGITS;
+}
+
+/* The prompt's last queries vote in a step that comes before there are `window` others. */
+static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_every_observe(stage, values, kind(values), error);
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint32_t group = info->heads / info->kv_heads;
+    const uint32_t rows = kvc_ring_filled(info, kvc_window_queries(values));
+    struct kvc_scores *scores;
+    enum kvc_status status = kvc_every_scores(stage, values, kind(values), &scores, error);
+    if (status != KVC_OK || !scores)
+        return status;
+    status = kvc_stage_mix_redundancy(stage, (float)kvc_value_real(values, "threshold"),
+                                      (float)kvc_value_real(values, "lambda"),
+                                      (float)(kind(values) == KVC_ROW_LOGITS ? rows : rows * group), scores, error);
+    return status == KVC_OK ? kvc_every_keep(stage, values, scores, error) : status;
+}
+
+const struct kvc_policy_class kvc_policy_rkv = {
+    .name = "rkv",
+    .summary = "every so many decode steps, what recent queries attended to and no other key repeats",
+    .paper = "R-KV, arXiv:2505.24133",
+    .idea =
+        "A long chain of thought says the same thing again and again, and its repetitions attend to each other, so "
+        "that "
+        "attention alone keeps them all. Every `every` decode steps entries are scored by what the last queries gave "
+        "them, less how much their keys are like those of others: of several alike few stay. What an entry is much "
+        "like last, of all that come after, does not count against that one, so that the newest of them stays.",
+    .formula =
+        "in the n-th, 2n-th, ... decode step (n = every): I_j = pool(mean over the last w queries i and the group's "
+        "heads of a_ij), over all but the last w entries; scores=logits: of softmax over these entries of the group's "
+        "summed s_ij in place of a_ij; c_ij = cosine of k_i and k_j, 0 for i = j; z_i the highest j with c_ij > "
+        "threshold, 0 where there is none; m_j = mean over i of c_ij, 0 where j = z_i; score_j = lambda I_j - (1 - "
+        "lambda) softmax over all entries of m; kept = top B - w, and the last w",
+    .memory = "B entries after an eviction, up to every - 1 more before the next, and w float32 per entry and KV head "
+              "for the rows of the last queries",
+    .traffic = "B + (every + 1) / 2 entries per generated token in the mean; in each eviction all keys with all keys",
+    .differences =
+        "the prompt is left to another method, where the authors' code scores it once, too; a group's probabilities "
+        "are averaged, where it takes the largest logit of the group before the softmax (for G = 1 scores=logits is "
+        "its formula); rows hold what the attention computed then, where it computes them again over what is held; a "
+        "key of length 0 is like none, where it adds 1e-8 to lengths",
+    .second_turn = "evicts nothing in its prompt, whose last queries vote as the first turn's do; steps count from its "
+                   "end",
+    .stages = KVC_STAGE_DECODE,
+    .options = options,
+    .trial = "window=8,every=4",
+    .check = kvc_check_window,
+    .queries = kvc_window_queries,
+    .columns = kvc_window_queries,
+    .surplus = kvc_every,
+    .compares_keys = true,
+    .forecast = &kvc_every_forecast,
+    .observe_prompt = observe,
+    .decode = decode};
