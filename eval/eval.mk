@@ -4,10 +4,23 @@ libkvcli_la_SOURCES += \
 	eval/answer.c \
 	eval/answer.h \
 	eval/choose.c \
+	eval/codes.c \
+	eval/codes.h \
 	eval/essays.c \
 	eval/eval.h \
 	eval/fidelity.c \
 	eval/merge.c \
+	eval/metrics.h \
+	eval/metrics_choice.c \
+	eval/metrics_code.c \
+	eval/metrics_helmet.c \
+	eval/metrics_infinite.c \
+	eval/metrics_long.c \
+	eval/metrics_process.c \
+	eval/metrics_rouge.c \
+	eval/metrics_stem.c \
+	eval/metrics_table.c \
+	eval/metrics_words.c \
 	eval/needle.c \
 	eval/needle.h \
 	eval/needle_results.c \
@@ -36,4 +49,4 @@ libkvcli_la_SOURCES += \
 demodir = $(pkgdatadir)/demo
 dist_demo_DATA = data/demo/config.json data/demo/model.safetensors data/demo/tokenizer.json \
 	data/demo/tokenizer_config.json data/demo/words.json data/demo/README.md
-EXTRA_DIST += tools/train_needle.py tools/demo.sh
+EXTRA_DIST += tools/golden_metrics.py tools/train_needle.py tools/demo.sh
