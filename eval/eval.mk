@@ -4,15 +4,23 @@ libkvcli_la_SOURCES += \
 	eval/answer.c \
 	eval/answer.h \
 	eval/choose.c \
+	eval/converse.c \
 	eval/essays.c \
 	eval/eval.h \
 	eval/fidelity.c \
+	eval/fidelity.h \
+	eval/fidelity_run.c \
+	eval/fit.c \
+	eval/grids.c \
+	eval/list.c \
 	eval/merge.c \
 	eval/needle.c \
 	eval/needle.h \
+	eval/needle_demo.c \
 	eval/needle_results.c \
 	eval/needle_text.c \
 	eval/needle_text.h \
+	eval/pairs.c \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
@@ -24,12 +32,17 @@ libkvcli_la_SOURCES += \
 	eval/ruler_words.c \
 	eval/samples.c \
 	eval/score.c \
+	eval/shared.c \
+	eval/singly.c \
+	eval/singly.h \
 	eval/standard.c \
 	eval/standard.h \
 	eval/tables.c \
 	eval/task.h \
 	eval/tasks.c \
 	eval/text.c \
+	eval/windows.c \
+	eval/windows.h \
 	eval/words.c \
 	eval/write.c
 
