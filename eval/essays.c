@@ -1,4 +1,5 @@
 /* essays.c - a text that needles are hidden in: plain, or RULER's JSON with its member "text". */
+#include "eval/needle_text.h"
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -94,6 +95,10 @@ static void free_questions(struct eval_questions *questions) {
 void eval_data_free(struct eval_data *data) {
     free(data->essays.text);
     free(data->essays.words);
+    free(data->text);
+    if (data->words)
+        needle_words_close(data->words);
+    free(data->words);
     for (int file = 0; file < EVAL_FILES; file++)
         free_questions(&data->questions[file]);
     *data = (struct eval_data){0};

@@ -6,9 +6,15 @@ libkvcli_la_SOURCES += \
 	eval/choose.c \
 	eval/codes.c \
 	eval/codes.h \
+	eval/converse.c \
 	eval/essays.c \
 	eval/eval.h \
 	eval/fidelity.c \
+	eval/fidelity.h \
+	eval/fidelity_run.c \
+	eval/fit.c \
+	eval/grids.c \
+	eval/list.c \
 	eval/merge.c \
 	eval/metrics.h \
 	eval/metrics_choice.c \
@@ -23,9 +29,11 @@ libkvcli_la_SOURCES += \
 	eval/metrics_words.c \
 	eval/needle.c \
 	eval/needle.h \
+	eval/needle_demo.c \
 	eval/needle_results.c \
 	eval/needle_text.c \
 	eval/needle_text.h \
+	eval/pairs.c \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
@@ -37,12 +45,17 @@ libkvcli_la_SOURCES += \
 	eval/ruler_words.c \
 	eval/samples.c \
 	eval/score.c \
+	eval/shared.c \
+	eval/singly.c \
+	eval/singly.h \
 	eval/standard.c \
 	eval/standard.h \
 	eval/tables.c \
 	eval/task.h \
 	eval/tasks.c \
 	eval/text.c \
+	eval/windows.c \
+	eval/windows.h \
 	eval/words.c \
 	eval/write.c
 
