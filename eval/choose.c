@@ -40,7 +40,8 @@ static void add_task(struct eval_run *run, const struct eval_task *task) {
             return;
     }
     if (task->file >= 0 && !task->optional && !run->files[task->file]) {
-        cli_warn(run->command, "%s is left out: it needs --%s FILE", task->name, eval_file_options[task->file]);
+        cli_warn(run->command, "%s is left out: it needs --%s %s", task->name, eval_file_options[task->file],
+                 eval_is_folder(task->file) ? "FOLDER" : "FILE");
         return;
     }
     run->tasks[run->task_count++] = task;
@@ -135,7 +136,7 @@ static int check_questions(const struct eval_run *run, int file) {
 
 int eval_read_files(struct eval_run *run) {
     int status = KVC_OK;
-    for (int file = 0; file < EVAL_FILES && status == KVC_OK; file++) {
+    for (int file = 0; file < EVAL_FOLDERS && status == KVC_OK; file++) {
         struct kvc_error error;
         char *text;
         size_t bytes;
@@ -161,5 +162,5 @@ int eval_read_files(struct eval_run *run) {
         if (status == KVC_OK && (file == EVAL_SQUAD || file == EVAL_HOTPOTQA))
             status = check_questions(run, file);
     }
-    return status;
+    return status == KVC_OK ? eval_open_sets(run) : status;
 }

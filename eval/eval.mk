@@ -12,9 +12,15 @@ libkvcli_la_SOURCES += \
 	eval/fidelity.c \
 	eval/fidelity.h \
 	eval/fidelity_run.c \
+	eval/fields.c \
+	eval/file_tasks.def \
 	eval/fit.c \
 	eval/grids.c \
+	eval/helmet.c \
+	eval/infinitebench.c \
 	eval/list.c \
+	eval/longbench.c \
+	eval/longwriting.c \
 	eval/merge.c \
 	eval/metrics.h \
 	eval/metrics_choice.c \
@@ -33,10 +39,13 @@ libkvcli_la_SOURCES += \
 	eval/needle_results.c \
 	eval/needle_text.c \
 	eval/needle_text.h \
+	eval/open_sets.c \
 	eval/pairs.c \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
+	eval/records.c \
+	eval/records.h \
 	eval/results.c \
 	eval/results.h \
 	eval/ruler_niah.c \
@@ -45,6 +54,8 @@ libkvcli_la_SOURCES += \
 	eval/ruler_words.c \
 	eval/samples.c \
 	eval/score.c \
+	eval/sets.c \
+	eval/sets.h \
 	eval/shared.c \
 	eval/singly.c \
 	eval/singly.h \

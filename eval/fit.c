@@ -233,7 +233,21 @@ static enum kvc_status fit_made(const struct eval_request *request, struct eval_
     return KVC_OK;
 }
 
-enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error) {
+/* Tasks that are asked without the template in any case. */
+static struct eval_request as_asked(const struct eval_request *request, struct eval_prompter *plain) {
+    struct eval_request asked = *request;
+    if (request->task->plain) {
+        *plain = *request->prompter;
+        plain->raw = true;
+        plain->flags = KVC_TOKENIZE_BOS;
+        asked.prompter = plain;
+    }
+    return asked;
+}
+
+enum kvc_status eval_fits(const struct eval_request *given, struct kvc_error *error) {
+    struct eval_prompter plain;
+    const struct eval_request asked = as_asked(given, &plain), *request = &asked;
     struct eval_sample sample;
     struct eval_prompt prompt;
     const enum kvc_status status = request->task->fixed ? fit_fixed(request, &sample, &prompt, error)
@@ -243,8 +257,10 @@ enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *
     return status;
 }
 
-enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
+enum kvc_status eval_fit(const struct eval_request *given, struct eval_sample *sample, struct eval_prompt *prompt,
                          struct kvc_error *error) {
+    struct eval_prompter plain;
+    const struct eval_request asked = as_asked(given, &plain), *request = &asked;
     const enum kvc_status status =
         request->task->fixed ? fit_fixed(request, sample, prompt, error) : fit_made(request, sample, prompt, error);
     return status == KVC_OK ? eval_prompt_cut(request->prompter, sample, request->task->manner, prompt, error) : status;

@@ -237,8 +237,11 @@ static bool write_all(int file, const char *bytes, size_t count) {
     return true;
 }
 
+/* A score that memory was not enough for is below zero. */
+static bool is_scored(const json_t *record) { return json_number_value(json_object_get(record, "score")) >= 0; }
+
 int eval_results_add(struct eval_results *results, json_t *record) {
-    int status = cli_json_lost() || !record ? cli_no_memory(results->command) : KVC_OK;
+    int status = cli_json_lost() || !record || !is_scored(record) ? cli_no_memory(results->command) : KVC_OK;
     char *line = NULL, *text = NULL;
     if (status == KVC_OK && results->file >= 0) {
         struct eval_text whole = {0};

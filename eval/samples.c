@@ -42,7 +42,7 @@ static json_t *record_of(const struct eval_run *run, const struct eval_task *tas
              run->variables ? " " : "", run->variables ? run->variables : "", run->date ? " " : "",
              run->date ? run->date : "");
     cli_json_set(record, "prompt", text_json(text));
-    cli_json_set(record, "data", text_json(task->file >= 0 ? run->data_hash[task->file] : ""));
+    cli_json_set(record, "data", text_json(eval_data_hash(run, task, length)));
     cli_json_set(record, "task", text_json(task->name));
     cli_json_set(record, "length", json_integer((json_int_t)length));
     cli_json_set(record, "seed", json_integer((json_int_t)run->seed));
@@ -175,8 +175,9 @@ static int each_unit(struct eval_run *run, int (*do_unit)(struct eval_run *, con
     uint64_t number = 0;
     for (size_t l = 0; l < run->lengths.count; l++) {
         for (size_t t = 0; t < run->task_count; t++) {
-            for (int64_t i = 0; i < run->samples; i++) {
-                const struct unit unit = {run->tasks[t], run->lengths.items[l], (uint64_t)i};
+            const uint64_t count = eval_samples_of(run, run->tasks[t], run->lengths.items[l]);
+            for (uint64_t i = 0; i < count; i++) {
+                const struct unit unit = {run->tasks[t], run->lengths.items[l], i};
                 if (number++ % run->shards != run->shard_index)
                     continue;
                 const int status = do_unit(run, &unit, work);

@@ -1,5 +1,6 @@
 /* standard.c - `kvcull eval TASK...`: standard tasks, every policy, every sample's result in a file. */
 #include "eval/eval.h"
+#include "eval/sets.h"
 #include "eval/standard.h"
 
 #include <stdlib.h>
@@ -68,17 +69,20 @@ static void add_answer_cell(struct cli_table *table, const struct eval_task *tas
         cli_cell(table, "%u", (unsigned)task->answer);
 }
 
-static int list(const struct cli_command *command, const struct cli_common *common) {
+static int list(const struct eval_run *run) {
+    const struct cli_command *command = run->command;
+    const struct cli_common *common = &run->common;
     struct cli_table *table = cli_table_open("<task|<group|answer|<needs|<");
     json_t *tasks = json_array(), *root = json_object();
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
         const char *needs = task->file >= 0 ? eval_file_options[task->file] : "";
         json_t *one = json_object();
         cli_cell(table, "%s", task->name);
-        cli_cell(table, "%s", task->group ? task->group : "");
+        cli_cell(table, "%s", task->group && !strchr(task->name, '/') ? task->group : "");
         add_answer_cell(table, task);
-        cli_cell(table, "%s%s%s%s", task->optional ? "[" : "", task->file >= 0 ? "--" : "", needs,
-                 task->optional ? "]" : "");
+        const char *found = eval_whether_there(run, task);
+        cli_cell(table, "%s%s%s%s%s%s", task->optional ? "[" : "", task->file >= 0 ? "--" : "", needs,
+                 task->optional ? "]" : "", found[0] ? ": " : "", found);
         cli_cell(table, "%s%s%s%s", task->summary, task->way ? " (`" : "", task->way ? task->way : "",
                  task->way ? "`)" : "");
         cli_json_set(one, "name", json_string(task->name));
@@ -88,6 +92,7 @@ static int list(const struct cli_command *command, const struct cli_common *comm
         cli_json_set(one, "questions", json_integer(task->measure || task->way ? 0 : eval_task_questions(task)));
         cli_json_set(one, "unit", json_string(eval_units[task->unit]));
         cli_json_set(one, "needs", json_string(task->optional ? "" : needs));
+        cli_json_set(one, "found", json_string(found));
         json_array_append_new(tasks, one);
     }
     cli_json_set(root, "tasks", tasks);
@@ -197,6 +202,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          &run.depths, 2, 101, NULL},
         {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
          1000000, NULL},
+        EVAL_FOLDER_OPTIONS(run.files),
         {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &run.raw, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "another chat template than the model's; `kvcull info templates` lists them",
@@ -221,7 +227,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
     else
         status = cli_parse(command, options, argc, argv, &names);
     if (status == CLI_GO && run.list) {
-        status = list(command, &run.common);
+        status = list(&run);
     } else if (status == CLI_GO) {
         status = run_tasks(&run, &names);
         if (status == KVC_OK)

@@ -39,6 +39,14 @@ struct eval_run {
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names);
 int eval_choose_shard(struct eval_run *run);
 int eval_read_files(struct eval_run *run);
+/* Benchmarks' folders (open_sets.c): the sets of the tasks, whose record i is sample i; a run takes no more samples
+ * than a set has. The hash of the data that a task needs. */
+bool eval_is_folder(int file);
+int eval_open_sets(struct eval_run *run);
+uint64_t eval_samples_of(const struct eval_run *run, const struct eval_task *task, uint64_t length);
+const char *eval_data_hash(const struct eval_run *run, const struct eval_task *task, uint64_t length);
+/* "there", "missing"; "" where no file or folder was given, or none is needed. */
+const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task);
 /* A record with its key fields; side 0: the question seen. What the first samples are, for a person. */
 json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
                     const char *spec, size_t side);

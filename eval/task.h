@@ -54,11 +54,30 @@ struct eval_questions { /* texts belong to the JSON document and to `made` */
     size_t count; /* 0: none were given */
 };
 
-enum { EVAL_ESSAYS, EVAL_SQUAD, EVAL_HOTPOTQA, EVAL_TEXT, EVAL_WORDS, EVAL_FILES }; /* what tasks may need */
-extern const char *const eval_file_options[EVAL_FILES];                             /* "essays", ... */
+/* What tasks may need: files, and folders of benchmarks (file_tasks.def). */
+enum {
+    EVAL_ESSAYS,
+    EVAL_SQUAD,
+    EVAL_HOTPOTQA,
+    EVAL_TEXT,
+    EVAL_WORDS,
+    EVAL_LONGBENCH,
+    EVAL_LONGBENCH2,
+    EVAL_INFINITEBENCH,
+    EVAL_HELMET,
+    EVAL_LONGWRITER,
+    EVAL_LONGGENBENCH,
+    EVAL_LONGPROC,
+    EVAL_FILES,
+    EVAL_FOLDERS = EVAL_LONGBENCH
+};
+extern const char *const eval_file_options[EVAL_FILES]; /* "essays", ... */
 struct needle_words;
+struct eval_set;
 struct eval_data {
     struct eval_essays essays;
+    struct eval_set *sets; /* of the tasks that need folders (sets.h) */
+    size_t set_count;
     struct eval_questions questions[EVAL_FILES]; /* of EVAL_SQUAD and EVAL_HOTPOTQA */
     char *text;                                  /* of EVAL_TEXT, as it is */
     size_t text_bytes;
@@ -128,6 +147,7 @@ struct eval_task {
     bool optional;     /* it does without the file, too */
     bool fixed;      /* the text is the file's: it is cut in the middle where it is too long, and `least` is its size */
     bool depths;     /* sample i has what it asks for at depth i modulo --depths */
+    bool plain;      /* asked without the chat template in any case */
     bool memory;     /* what is held is told at some points of the answer */
     uint32_t answer; /* tokens of an answer at most; 0: three quarters of the length */
     uint64_t least;  /* size of the smallest text */

@@ -1,12 +1,14 @@
 /* tasks.c - the table of tasks, from which lists, help and manual are made, and the commands of those that have options
  * of their own. Adding a task: its generator and a row here. */
 #include "eval/eval.h"
-#include "eval/task.h"
+#include "eval/sets.h"
 #include "eval/windows.h"
 
 #include <string.h>
 
-const char *const eval_file_options[EVAL_FILES] = {"essays", "squad", "hotpotqa", "text", "words"};
+const char *const eval_file_options[EVAL_FILES] = {"essays", "squad",      "hotpotqa",     "text",
+                                                   "words",  "longbench",  "longbench2",   "infinitebench",
+                                                   "helmet", "longwriter", "longgenbench", "longproc"};
 const char *const eval_units[EVAL_UNITS] = {"share", "nats/token"};
 
 /* ---- forms of the generators ---- */
@@ -86,6 +88,7 @@ const struct eval_task eval_tasks[] = {
      .unit = EVAL_NATS, .measure = eval_measure_perplexity},
     {"fidelity_recall", "how much of what the full cache attends to a policy holds, on windows of a text",
      ALONE(EVAL_TEXT, 1, 1), .measure = eval_measure_fidelity},
+#include "eval/file_tasks.def"
     {"needle", "facts at several depths of texts in the bundled model's words", .way = "kvcull eval needle",
      .file = -1},
     {"fidelity", "how near a policy stays to the full cache on any text", .way = "kvcull eval fidelity", .file = -1},

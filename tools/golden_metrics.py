@@ -3,8 +3,8 @@
 
     python3 tools/golden_metrics.py REPOSITORIES >tests/data/metrics.json
 
-REPOSITORIES is a folder with the official repositories as LongBench, HELMET, InfiniteBench, LongWriter, LongGenBench and
-LongProc (github.com/THUDM/LongBench, princeton-nlp/HELMET, OpenBMB/InfiniteBench, THUDM/LongWriter,
+REPOSITORIES is a folder with the official repositories as LongBench, HELMET, InfiniteBench, LongWriter, LongGenBench
+and LongProc (github.com/THUDM/LongBench, princeton-nlp/HELMET, OpenBMB/InfiniteBench, THUDM/LongWriter,
 mozhu621/LongGenBench, princeton-pli/LongProc). Only their functions are run, none of their programs. Needs the packages
 rouge, rouge_score, fuzzywuzzy, pytrec_eval (or pytrec_eval-terrier), numpy and pandas.
 
@@ -36,16 +36,17 @@ TEXTS = [
     "first line of words\nsecond line, with other words\nthird line of the same words",
     "second line with words\n\nfirst line of other words\nof the same third line",
     "\u0130stanbul \u03a3\u03a3\u0391\u03a3 Stra\u00dfe na\u00efve l\u2019a\u00e9ro caf\u00e9\u00a0cr\u00e8me\u3000end",
-    "i\u0307stanbul \u03c3\u03c3\u03b1\u03c2 STRASSE naive l'aero cafe creme end", "\u216b \u00bd x\u00b2 _a_ __ 3\u0663",
+    "i\u0307stanbul \u03c3\u03c3\u03b1\u03c2 STRASSE naive l'aero cafe creme end",
+    "\u216b \u00bd x\u00b2 _a_ __ 3\u0663",
     "\u4eca\u5929\u5929\u6c14\u5f88\u597d\uff0c\u6211\u4eec\u53bb\u6e2f\u53e3\u770b\u8239\u3002",
     "\u5929\u6c14\u597d\u3002 \u6211\u4eec\u5728 harbour 12 \u53f7\u770b\u300a\u8239\u300b!",
     "\u6bb5\u843d12\uff0c\u6bb5\u843d 3", "Paragraph 12, or paragraph 3?", "12", "3 12 12 4",
     "def add(a, b):", "\n\n# a note\n    return a + b // 2\n    return a + b", "return a + b",
     LONG, LONG.replace("ship", "boat")[200:900], CODE, CODE.replace("table", "cable")[::-1][60:],
 ]
-STEMS = """caresses ponies ties dies died ied cats feed agreed plastered bled motoring sing conflated troubled sized hopping
-tanned falling hissing fizzed failing filing happy sky skies dying lying tying news inning innings outing cannings howe
-proceed exceed succeed say by enjoy enjoyed relational conditional rational valenci hesitanci digitizer conformabli
+STEMS = """caresses ponies ties dies died ied cats feed agreed plastered bled motoring sing conflated troubled sized
+hopping tanned falling hissing fizzed failing filing happy sky skies dying lying tying news inning innings outing cannings
+howe proceed exceed succeed say by enjoy enjoyed relational conditional rational valenci hesitanci digitizer conformabli
 radicalli differentli vileli analogousli vietnamization predication operator feudalism decisiveness hopefulness
 callousness formaliti sensitiviti sensibiliti triplicate formative formalize electriciti electrical hopeful goodness
 revival allowance inference airliner gyroscopic adjustable defensible irritant replacement adjustment dependent adoption
@@ -144,7 +145,8 @@ CLASS_ANSWERS = ["Food", "Food and drink", "drink", "Drink", "Drink made of food
                  "", "\u98df\u54c1 Food", "Drink made of food"]
 CHOICES = ["The correct answer is (B)", "The correct answer is B", "**The correct answer is (C)**", "B", "",
            "The correct answer is B, no: The correct answer is (C).", "the correct answer is (B)",
-           "The correct answer is (E) The correct answer is D", "The correct answer is (B", "The correct answer is  (B)",
+           "The correct answer is (E) The correct answer is D", "The correct answer is (B",
+           "The correct answer is  (B)",
            "The correct answer is The correct answer is (B)", "The correct answer is *(*B*)*"]
 RETRIEVALS = [("Paragraph 12", "Paragraph 12"), ("It is paragraph 12, not 13", "Paragraph 12"), ("", "Paragraph 12"),
               ("12 12 3", "x Paragraph x Paragraph 12 Paragraph 3"), ("012", "Paragraph 12"),
@@ -153,9 +155,11 @@ RETRIEVALS = [("Paragraph 12", "Paragraph 12"), ("It is paragraph 12, not 13", "
 OPTIONS = ["A", "A. north", "north", " north pier ", "B north", "The answer is: B", "The answer is: A. x", "answer:",
            "answer is", "I think option is  A", "It is neither A nor B", "It is AB", "", "\n", "The answer is north",
            "answer: north pier", "\"A\"", "D", "(A)", "is: north", "ABCD", "answer is:\nA"]
-BUGS = ["A.", "A: x", "A", " A. f", "The correct option is: A", "answer is: fix_all", "is:A", "is: B", "Option A is:  A",
+BUGS = ["A.", "A: x", "A", " A. f", "The correct option is: A", "answer is: fix_all", "is:A", "is: B",
+        "Option A is:  A",
         "is:", "The answer: `fix_all`", "answer:", "OptionA. correct option is:-A", "", "is: fix_al"]
-RUNS = ["12", "-12", "the value is 12.", "12 apples", "", "`12`", "x: -0", "1_2", "+12", "1__2", "\u00bd", "'-12'", "12."]
+RUNS = ["12", "-12", "the value is 12.", "12 apples", "", "`12`", "x: -0", "1_2", "+12", "1__2", "\u00bd", "'-12'",
+        "12."]
 FINDS = ["12", "the 12.0", "x12.5y", ".5", "", "-12", "12.", "12.5.6", "0012"]
 STEPS = ["[1, 2, 3]", "1 2 x 4", "1, 02, 3, 4", "", "2 1", "1-2-3-4-5", "1 2 -3"]
 RANKINGS = ["3 > 1 > 2", "Ranking: [ID: 3] > [ID: 1]>[ID: 2]", "ID3 > ID1 > ID2 > ID3 > ID9", "", "none", "2",
@@ -165,13 +169,15 @@ GAINS = {"1": 3, "2": 0, "3": 1, "4": 2, "5": 0, "6": 1, "7": 0, "8": 3, "9": 2,
 LENGTHS = [("", 10), ("one two three", 3), ("one two three", 9), ("one two three four", 3), ("a " * 50, 10),
            ("\u6e2f\u53e3 two x2 _y caf\u00e9 d'or", 4), ("word\u6e2f", 1), ("3.5 or 4", 2), ("x " * 30, 20)]
 PIECES = [("#*# Week 1 x #*# Week 2 y", "Week", 3), ("#*# Week 1 Week 2 #*# Week 2", "Week", 2), ("", "Week", 2),
-          ("Week 3 before #*# week 1 #*# Week  2 #*# Week 1st", "Week", 4), ("#*#Floor 10#*#Floor 11#*#Floor 0", "Floor", 10),
+          ("Week 3 before #*# week 1 #*# Week  2 #*# Week 1st", "Week", 4),
+          ("#*#Floor 10#*#Floor 11#*#Floor 0", "Floor", 10),
           ("#*# Week x Week 2 #*#*# Week 4 #*# Week 02", "Week", 4)]
 ROUTE = "From Ada, take a bus to Bel.\nFrom Bel, take a train to Cor.\nFrom Cor, take a ferry to Dun."
 ROUTES = [f"<Route>\n{ROUTE}\n</Route>", ROUTE, "", "<Route></Route>", "</Route> <Route>", "<Route>" + ROUTE,
           f"<Route>{ROUTE.replace('train', 'bus')}</Route>", f"<Route>{ROUTE[:40]}</Route>",
           f"text <Route>\n {ROUTE}\nFrom Dun, take a bus to Eel.\n</Route> text </Route>"]
-BELIEF = "On Ann's belief:\n- Step 0: (start) {Ann location: hall; cup location: shelf}\n- Step 1: {Ann location: None}\n- Step 2: x"
+BELIEF = "On Ann's belief:\n- Step 0: (start) {Ann location: hall; cup location: shelf}\n" \
+         "- Step 1: {Ann location: None}\n- Step 2: x"
 BELIEFS = [BELIEF, BELIEF.lower(), "", "- ", "-Step 0 start Ann hall cup shelf", BELIEF + "\n- more", BELIEF[:-9],
            BELIEF.replace("None", "hall"), "  " + BELIEF[17:].replace("\n", "\n  "), BELIEF.replace("\n", "\r\n"),
            BELIEF.replace("'", "\u2019"), BELIEF.replace("- Step 1", " - Step 1"), "-\n" + BELIEF]
@@ -188,11 +194,13 @@ SUMS = ["<Solution>\n21 + 16 = 37\n26 - 17 = 9\n37 + 9 = 46\n</Solution>", "21 +
         "<Solution>46 = 46\n26-17=9\n37+9=46</Solution>", "<Solution>21+16=37=37\n26-17=9\n37+9=46</Solution>",
         "<Solution>21 * 16 = 336\n336 / 26 = 12\n12 + 17 = 29</Solution>", "</Solution><Solution>"]
 PLAN = "**Day 1-3:** Arriving in Oslo and visit Oslo for 3 days.\n**Day 3:** Fly from Oslo to Bergen.\n" \
-       "**Day 3-7:** Visit Bergen for 5 days.\n**Day 7:** Fly from Bergen to Tromso.\n**Day 7-8:** Visit Tromso for 2 days."
+       "**Day 3-7:** Visit Bergen for 5 days.\n**Day 7:** Fly from Bergen to Tromso.\n" \
+       "**Day 7-8:** Visit Tromso for 2 days."
 PLANS = [f"<Plan>\n{PLAN}\n</Plan>", PLAN, "<Plan></Plan>", f"<Plan>{PLAN.replace('Tromso', 'Narvik')}</Plan>",
          f"<Plan>{PLAN.replace('7-8', '7-9')}</Plan>", f"<Plan>{PLAN}\n**Day 8:** Fly from Tromso to Oslo.</Plan>",
          f"<Plan>Visit European cities for 8 days\n{PLAN}\n**Day 8-9:** x</Plan>", f"<Plan>{PLAN[:60]}</Plan>",
-         f"<Plan>{PLAN.replace('Day 3:', 'Day 2, Day 3:')}</Plan>", f"<Plan>{PLAN.replace('Oslo to', 'x to y from Oslo to')}</Plan>"]
+         f"<Plan>{PLAN.replace('Day 3:', 'Day 2, Day 3:')}</Plan>",
+         f"<Plan>{PLAN.replace('Oslo to', 'x to y from Oslo to')}</Plan>"]
 
 
 def single(scripts):
@@ -216,7 +224,8 @@ def single(scripts):
         add("infinite_option", answer, ["north pier", "A"],
             infinite["get_score_one_longbook_choice_eng"](answer, ["north pier", "A"], ""))
     for answer in BUGS:
-        add("infinite_bug", answer, ["fix_all", "A"], infinite["get_score_one_code_debug"](answer, ["fix_all", "A"], ""))
+        add("infinite_bug", answer, ["fix_all", "A"],
+            infinite["get_score_one_code_debug"](answer, ["fix_all", "A"], ""))
     for answer in RUNS:
         for truth in (12, -12, 0):
             add("infinite_run", answer, [str(truth)], infinite["get_score_one_code_run"](answer, [truth], ""))
@@ -228,7 +237,8 @@ def single(scripts):
         add("infinite_steps", answer, ["1", "2", "3", "4"],
             infinite["get_score_one_math_calc"](answer, [1, 2, 3, 4], ""))
     for answer in RANKINGS:
-        scores = helmet["calculate_retrieval_metrics"]({"q": helmet["parse_rankings"](answer)}, {"q": GAINS}, [1, 5, 10])
+        ranked = {"q": helmet["parse_rankings"](answer)}
+        scores = helmet["calculate_retrieval_metrics"](ranked, {"q": GAINS}, [1, 5, 10])
         add("ndcg", answer, list(GAINS), scores["NDCG@10"], gains=list(GAINS.values()))
     for answer, wanted in LENGTHS:
         count = scripts["length"]["count_words"](answer)
