@@ -60,18 +60,18 @@ has '^scb_mf of 1200 tokens: score of each turn$'
 has '^policy  *question  *1  *2  *3  *4  *5$'
 has '^full  *unseen  *[01]\.[0-9]'
 narrow
-run scb_vt scb_niah scb_kv scb_kv_requests --length 2600 --samples 1 --question unseen --out "$work/more.jsonl"
+run scb_vt scb_niah scb_kv scb_kv_requests --length 3600 --samples 1 --question unseen --out "$work/more.jsonl"
 that 'four, four, five and five questions' [ "$(lines "$work/more.jsonl")" = 36 ]
 ok eval scb_mf -m "$model" --template chatml --kv full --length 1400 --samples 1 --show 1 --question seen
 that 'every question is shown' [ "$(grep -c '^---- question' "$work/err")" = 5 ]
 
 # ---- a long answer
-run list --length 400 --samples 1 --out "$work/list.jsonl" --json
+run list --length 1700 --samples 1 --out "$work/list.jsonl" --json
 that 'what is held while it grows' [ "$(grep -c '"answer_peak_bytes":[0-9]*,"memory":\[\[0,[0-9]*\],\[' "$work/list.jsonl")" = 4 ]
 that 'as far as it grew' [ "$(json memory.0.tokens | cut -d. -f1)" = 0 ]
 that 'full grows' awk "BEGIN { exit !($(json memory.1.bytes) >= $(json memory.0.bytes)) }"
-run list --length 400 --samples 1 --question seen
-has '^list of 400 tokens: bytes of cache and state'
+run list --length 1700 --samples 1 --question seen
+has '^list of 1700 tokens: bytes of cache and state'
 narrow
 
 # ---- windows of a text
