@@ -205,8 +205,9 @@ char *cli_number(uint64_t number, char *text); /* 1,048,576 */
 double cli_seconds(void);                      /* a monotonic clock */
 static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t cli_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-uint64_t cli_random(uint64_t *state);            /* splitmix64, for made-up tokens */
-double cli_median(double *values, size_t count); /* reorders; 0 of none */
+uint64_t cli_random(uint64_t *state);                                /* splitmix64, for made-up tokens */
+double cli_median(double *values, size_t count);                     /* reorders; 0 of none */
+double cli_loss(const float *logits, uint32_t vocab, int32_t token); /* -log of the softmax at the token */
 
 /* ---- tables --------------------------------------------------------------------------------------------------- */
 

@@ -56,4 +56,4 @@ hashes: kvcull
 
 bin_PROGRAMS += kvcull
 kvcull_SOURCES = cli/main.c
-kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS)
+kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS)

@@ -34,8 +34,8 @@ const struct cli_command cli_commands[] = {
      kvc_cli_chat},
     {"eval", "TASK... -m MODEL --kv SPEC [--kv SPEC...] [options]", "tests how well policies keep what matters",
      "Runs standard tasks with every policy given and prints tables that compare them. ruler stands for the thirteen "
-     "tasks of RULER; those that need a file of yours are left out without it, with a line that says so. Other tasks "
-     "have options of their own.\n\n"
+     "tasks of RULER, scb for those that ask several questions about one text; tasks that need a file of yours are "
+     "left out without it, with a line that says so. needle and fidelity have options of their own.\n\n"
      "Samples are made from the seed and the number of the sample, of as many tokens of the model at hand as --length "
      "asks for, the answer's included; all policies get the same ones. Answers are greedy, in the model's chat "
      "template, until the end of the turn or the task's length.\n\n"
@@ -44,7 +44,11 @@ const struct cli_command cli_commands[] = {
      "first and the question comes as the next turn. Both prompts are the same tokens.\n\n"
      "The tables show the mean score of the samples, seen and unseen, each with its confidence interval (Wilson's, of "
      "95 %), the number of samples, the bytes of cache and state held after the prompt, the bytes of cache read per "
-     "generated token, the time to the first token and the time of each further one.\n\n"
+     "generated token, the time to the first token and the time of each further one. Where a task puts what it asks "
+     "for "
+     "at several depths, a table for each policy has the scores by depth and length; where it asks several questions, "
+     "one has the scores of each turn; where an answer is long, one has the bytes held while it grows. A conversation "
+     "counts as one sample. perplexity asks nothing: its mean has the normal interval.\n\n"
      "--out appends every answer to a file, a line of JSON each. After an end of any kind --resume goes on with it: a "
      "torn last line is dropped, and what is there is not computed again. --shard lets several processes, each with a "
      "file of its own, share the samples; `kvcull eval merge` prints the tables of all files.",

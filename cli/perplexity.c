@@ -26,16 +26,20 @@ struct rows { /* prompt rows of a window, as they come */
     struct score *score;
 };
 
-/* -log of the softmax at the token, in double. */
-static void add_score(struct score *score, const float *logits, uint32_t vocab, int32_t token) {
-    double most = (double)logits[0], sum = 0, loss;
+double cli_loss(const float *logits, uint32_t vocab, int32_t token) {
+    double most = (double)logits[0], sum = 0;
 
     for (uint32_t i = 1; i < vocab; i++)
         if ((double)logits[i] > most)
             most = (double)logits[i];
     for (uint32_t i = 0; i < vocab; i++)
         sum += exp((double)logits[i] - most);
-    loss = log(sum) + most - (double)logits[token];
+    return log(sum) + most - (double)logits[token];
+}
+
+static void add_score(struct score *score, const float *logits, uint32_t vocab, int32_t token) {
+    const double loss = cli_loss(logits, vocab, token);
+
     score->loss += loss;
     score->square += loss * loss;
     score->scored++;

@@ -1,20 +1,34 @@
 /* choose.c - which tasks and which share of the samples `kvcull eval` is asked for, and the files that they need. */
+#include "eval/needle_text.h"
 #include "eval/standard.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char group[] = "ruler"; /* all tasks that have no options of their own */
-
-/* The task nearest to a mistyped name, or none. */
-static int unknown(const struct eval_run *run, const char *name) {
-    const char *names[64];
+static size_t count_tasks(void) {
     size_t count = 0;
-    names[count++] = group;
-    for (const struct eval_task *task = eval_tasks; task->name && count < 63; task++)
+    while (eval_tasks[count].name)
+        count++;
+    return count;
+}
+
+static bool is_group(const struct eval_task *task, const char *name) {
+    return task->group && strcmp(task->group, name) == 0;
+}
+
+/* The task or group nearest to a mistyped name, or none. */
+static int unknown(const struct eval_run *run, const char *name) {
+    const char **names = calloc(2 * count_tasks() + 1, sizeof *names);
+    size_t count = 0;
+    if (!names)
+        return cli_no_memory(run->command);
+    for (const struct eval_task *task = eval_tasks; task->name; task++) {
         names[count++] = task->name;
-    names[count] = NULL;
+        if (task->group)
+            names[count++] = task->group;
+    }
     const char *near = cli_nearest(name, names);
+    free(names);
     if (near)
         return cli_error(run->command, KVC_USAGE, "%s: no such task; did you mean %s?", name, near);
     return cli_error(run->command, KVC_USAGE, "%s: no such task; `kvcull eval --list` lists them", name);
@@ -25,36 +39,38 @@ static void add_task(struct eval_run *run, const struct eval_task *task) {
         if (run->tasks[i] == task)
             return;
     }
-    if (task->file >= 0 && !run->files[task->file]) {
-        cli_warn(run->command, "%s is left out: it needs --%s FILE", task->name, eval_file_options[task->file]);
+    if (task->file >= 0 && !task->optional && !run->files[task->file]) {
+        cli_warn(run->command, "%s is left out: it needs --%s %s", task->name, eval_file_options[task->file],
+                 eval_is_folder(task->file) ? "FOLDER" : "FILE");
         return;
     }
     run->tasks[run->task_count++] = task;
 }
 
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names) {
-    size_t all = 0;
-    while (eval_tasks[all].name)
-        all++;
     if (names->count == 0)
         return cli_error(run->command, KVC_USAGE, "no task; `kvcull eval --list` lists them");
-    run->tasks = calloc(all, sizeof *run->tasks);
+    run->tasks = calloc(count_tasks(), sizeof *run->tasks);
     if (!run->tasks)
         return cli_no_memory(run->command);
+    if (!run->files[EVAL_TEXT])
+        run->files[EVAL_TEXT] = run->files[EVAL_ESSAYS];
     for (size_t i = 0; i < names->count; i++) {
         const struct eval_task *task = eval_task_find(names->items[i]);
-        const bool whole = strcmp(names->items[i], group) == 0;
-        if (!task && !whole)
-            return unknown(run, names->items[i]);
+        bool known = task != NULL;
         if (task && task->way)
             return cli_error(run->command, KVC_USAGE, "%s has options of its own and goes alone: %s", task->name,
                              task->way);
         if (task)
             add_task(run, task);
-        for (task = eval_tasks; whole && task->name; task++) {
-            if (!task->way)
+        for (task = eval_tasks; task->name; task++) {
+            if (is_group(task, names->items[i])) {
+                known = true;
                 add_task(run, task);
+            }
         }
+        if (!known)
+            return unknown(run, names->items[i]);
     }
     if (run->task_count == 0)
         return cli_error(run->command, KVC_USAGE, "no task is left that has the file it needs");
@@ -86,19 +102,52 @@ static enum kvc_status read_one(struct eval_run *run, int file, const char *text
         return eval_essays_read(path, text, bytes, &run->data.essays, error);
     if (file == EVAL_SQUAD)
         return eval_squad_read(path, text, bytes, &run->data.questions[file], error);
-    return eval_hotpotqa_read(path, text, bytes, &run->data.questions[file], error);
+    if (file == EVAL_HOTPOTQA)
+        return eval_hotpotqa_read(path, text, bytes, &run->data.questions[file], error);
+    if (file == EVAL_WORDS) { /* told by itself */
+        run->data.words = calloc(1, sizeof *run->data.words);
+        return run->data.words ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory left");
+    }
+    run->data.text = malloc(bytes + 1);
+    if (!run->data.text)
+        return kvc_fail(error, KVC_RESOURCE, "no memory left");
+    memcpy(run->data.text, text, bytes);
+    run->data.text_bytes = bytes;
+    return KVC_OK;
+}
+
+/* As many questions as the samples of each task ask. */
+static int check_questions(const struct eval_run *run, int file) {
+    const size_t questions = run->data.questions[file].count;
+    for (size_t i = 0; i < run->task_count; i++) {
+        const struct eval_task *task = run->tasks[i];
+        const uint64_t each = eval_task_questions(task);
+        if (task->file != file || (uint64_t)run->samples <= questions / each)
+            continue;
+        if (each == 1)
+            return cli_error(run->command, KVC_USAGE, "--samples %lld: --%s %s has %zu questions",
+                             (long long)run->samples, eval_file_options[file], run->files[file], questions);
+        return cli_error(
+            run->command, KVC_USAGE, "--samples %lld: --%s %s has %zu questions, and a sample of %s asks %u",
+            (long long)run->samples, eval_file_options[file], run->files[file], questions, task->name, (unsigned)each);
+    }
+    return KVC_OK;
 }
 
 int eval_read_files(struct eval_run *run) {
     int status = KVC_OK;
-    for (int file = 0; file < EVAL_FILES && status == KVC_OK; file++) {
+    for (int file = 0; file < EVAL_FOLDERS && status == KVC_OK; file++) {
         struct kvc_error error;
         char *text;
         size_t bytes;
-        bool needed = false;
+        bool wanted = false;
         for (size_t i = 0; i < run->task_count; i++)
-            needed = needed || run->tasks[i]->file == file;
-        if (!needed)
+            wanted = wanted || run->tasks[i]->file == file;
+        if (file == EVAL_WORDS && wanted && !run->files[file] && run->model_path) {
+            status = needle_words_path(run->command, run->model_path, &run->words_path);
+            run->files[file] = run->words_path;
+        }
+        if (status != KVC_OK || !wanted || !run->files[file])
             continue;
         status = cli_read_file(run->command, run->files[file], &text, &bytes);
         if (status != KVC_OK)
@@ -108,10 +157,10 @@ int eval_read_files(struct eval_run *run) {
         snprintf(run->data_hash[file], sizeof run->data_hash[file], "%016llx",
                  (unsigned long long)eval_hash(0, text, bytes));
         free(text);
-        const size_t questions = run->data.questions[file].count;
-        if (status == KVC_OK && file != EVAL_ESSAYS && (uint64_t)run->samples > questions)
-            status = cli_error(run->command, KVC_USAGE, "--samples %lld: --%s %s has %zu questions",
-                               (long long)run->samples, eval_file_options[file], run->files[file], questions);
+        if (status == KVC_OK && file == EVAL_WORDS)
+            status = needle_words_open(run->command, run->files[file], run->data.words);
+        if (status == KVC_OK && (file == EVAL_SQUAD || file == EVAL_HOTPOTQA))
+            status = check_questions(run, file);
     }
-    return status;
+    return status == KVC_OK ? eval_open_sets(run) : status;
 }

@@ -1,5 +1,6 @@
 /* essays.c - a text that needles are hidden in: plain, or RULER's JSON with its member "text". */
-#include "eval/task.h"
+#include "eval/needle_text.h"
+#include "eval/sets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,14 @@ static void free_questions(struct eval_questions *questions) {
 void eval_data_free(struct eval_data *data) {
     free(data->essays.text);
     free(data->essays.words);
+    free(data->text);
+    if (data->words)
+        needle_words_close(data->words);
+    free(data->words);
     for (int file = 0; file < EVAL_FILES; file++)
         free_questions(&data->questions[file]);
+    for (size_t i = 0; i < data->set_count; i++)
+        eval_set_close(&data->sets[i]);
+    free(data->sets);
     *data = (struct eval_data){0};
 }

@@ -4,18 +4,48 @@ libkvcli_la_SOURCES += \
 	eval/answer.c \
 	eval/answer.h \
 	eval/choose.c \
+	eval/codes.c \
+	eval/codes.h \
+	eval/converse.c \
 	eval/essays.c \
 	eval/eval.h \
 	eval/fidelity.c \
+	eval/fidelity.h \
+	eval/fidelity_run.c \
+	eval/fields.c \
+	eval/file_tasks.def \
+	eval/fit.c \
+	eval/grids.c \
+	eval/helmet.c \
+	eval/infinitebench.c \
+	eval/list.c \
+	eval/longbench.c \
+	eval/longwriting.c \
 	eval/merge.c \
+	eval/metrics.h \
+	eval/metrics_choice.c \
+	eval/metrics_code.c \
+	eval/metrics_helmet.c \
+	eval/metrics_infinite.c \
+	eval/metrics_long.c \
+	eval/metrics_process.c \
+	eval/metrics_rouge.c \
+	eval/metrics_stem.c \
+	eval/metrics_table.c \
+	eval/metrics_words.c \
 	eval/needle.c \
 	eval/needle.h \
+	eval/needle_demo.c \
 	eval/needle_results.c \
 	eval/needle_text.c \
 	eval/needle_text.h \
+	eval/open_sets.c \
+	eval/pairs.c \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
+	eval/records.c \
+	eval/records.h \
 	eval/results.c \
 	eval/results.h \
 	eval/ruler_niah.c \
@@ -24,16 +54,23 @@ libkvcli_la_SOURCES += \
 	eval/ruler_words.c \
 	eval/samples.c \
 	eval/score.c \
+	eval/sets.c \
+	eval/sets.h \
+	eval/shared.c \
+	eval/singly.c \
+	eval/singly.h \
 	eval/standard.c \
 	eval/standard.h \
 	eval/tables.c \
 	eval/task.h \
 	eval/tasks.c \
 	eval/text.c \
+	eval/windows.c \
+	eval/windows.h \
 	eval/words.c \
 	eval/write.c
 
 demodir = $(pkgdatadir)/demo
 dist_demo_DATA = data/demo/config.json data/demo/model.safetensors data/demo/tokenizer.json \
 	data/demo/tokenizer_config.json data/demo/words.json data/demo/README.md
-EXTRA_DIST += tools/train_needle.py tools/demo.sh
+EXTRA_DIST += tools/golden_metrics.py tools/train_needle.py tools/demo.sh

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define ANSWER_TOKENS 12u
 
@@ -243,33 +242,11 @@ static int run_texts(struct needle_task *task) {
     return status;
 }
 
-/* words.json beside the model, or the bundled model's. */
 static int open_words(struct needle_task *task) {
     char *path = NULL;
     if (task->words_path)
         return needle_words_open(task->command, task->words_path, &task->words);
-    const size_t capacity = strlen(task->model_path) + 16;
-    path = malloc(capacity);
-    if (!path)
-        return cli_no_memory(task->command);
-    snprintf(path, capacity, "%s/words.json", task->model_path);
-    struct stat found;
-    int status = KVC_OK;
-    if (stat(path, &found)) {
-        char *folder;
-        free(path);
-        path = NULL;
-        status = cli_data_path(task->command, "demo", &folder);
-        if (status != KVC_OK)
-            return status;
-        const size_t length = strlen(folder) + 16;
-        path = malloc(length);
-        if (path)
-            snprintf(path, length, "%s/words.json", folder);
-        else
-            status = cli_no_memory(task->command);
-        free(folder);
-    }
+    int status = needle_words_path(task->command, task->model_path, &path);
     if (status == KVC_OK)
         status = needle_words_open(task->command, path, &task->words);
     free(path);

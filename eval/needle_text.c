@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DRAWS_MOST 10000u /* of a key that is not taken yet */
 
@@ -55,6 +56,29 @@ int needle_words_open(const struct cli_command *command, const char *path, struc
     if (status != KVC_OK)
         needle_words_close(words);
     return status;
+}
+
+int needle_words_path(const struct cli_command *command, const char *model_path, char **path) {
+    const size_t capacity = strlen(model_path) + 16;
+    struct stat found;
+    char *folder;
+    *path = malloc(capacity);
+    if (!*path)
+        return cli_no_memory(command);
+    snprintf(*path, capacity, "%s/words.json", model_path);
+    if (stat(*path, &found) == 0)
+        return KVC_OK;
+    free(*path);
+    *path = NULL;
+    const int status = cli_data_path(command, "demo", &folder);
+    if (status != KVC_OK)
+        return status;
+    const size_t length = strlen(folder) + 16;
+    *path = malloc(length);
+    if (*path)
+        snprintf(*path, length, "%s/words.json", folder);
+    free(folder);
+    return *path ? KVC_OK : cli_no_memory(command);
 }
 
 void needle_words_close(struct needle_words *words) {
@@ -157,20 +181,21 @@ static int count_tokens(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Different keys, one for each depth. */
-static int choose_facts(const struct cli_command *command, const struct needle_words *words, const double *depths,
-                        size_t count, uint64_t *random, struct needle_text *text) {
+/* Different keys, one for each depth. KVC_INPUT: there are too few. */
+static enum kvc_status choose_facts(const struct needle_words *words, const double *depths, size_t count,
+                                    uint64_t *random, struct needle_text *text) {
+    if (count > words->keys.count)
+        return KVC_INPUT;
     text->facts = calloc(count, sizeof *text->facts);
     if (!text->facts)
-        return cli_no_memory(command);
+        return KVC_RESOURCE;
     text->fact_count = count;
     for (size_t i = 0; i < count; i++) {
         struct needle_fact *fact = &text->facts[i];
         bool taken = true;
         for (uint32_t draws = 0; taken; draws++) {
             if (draws == DRAWS_MOST)
-                return cli_error(command, KVC_INPUT, "'keys': hardly %zu different words among %zu; more are needed",
-                                 count, words->keys.count);
+                return KVC_INPUT;
             fact->key = pick(&words->keys, random);
             taken = false;
             for (size_t j = 0; j < i; j++)
@@ -208,10 +233,16 @@ int needle_text_make(const struct cli_command *command, const struct kvc_model *
     uint64_t random = seed;
     struct sentences fillers = {NULL, 0, 0};
     memset(text, 0, sizeof *text);
-    int status = depth_count <= words->keys.count
-                     ? choose_facts(command, words, depths, depth_count, &random, text)
-                     : cli_error(command, KVC_USAGE, "%zu facts in a text: the words have %zu keys", depth_count,
-                                 words->keys.count);
+    int status = KVC_OK;
+    if (depth_count > words->keys.count)
+        status = cli_error(command, KVC_USAGE, "%zu facts in a text: the words have %zu keys", depth_count,
+                           words->keys.count);
+    const enum kvc_status chosen = status == KVC_OK ? choose_facts(words, depths, depth_count, &random, text) : KVC_OK;
+    if (chosen == KVC_RESOURCE)
+        status = cli_no_memory(command);
+    else if (chosen != KVC_OK)
+        status = cli_error(command, KVC_INPUT, "'keys': hardly %zu different words among %zu; more are needed",
+                           depth_count, words->keys.count);
     for (size_t i = 0; i < text->fact_count && status == KVC_OK; i++) {
         char *sentence = fact_sentence(&text->facts[i]);
         size_t count = 0;
@@ -246,6 +277,30 @@ int needle_text_make(const struct cli_command *command, const struct kvc_model *
     if (status != KVC_OK)
         needle_text_free(text);
     return status;
+}
+
+enum kvc_status needle_text_sentences(const struct needle_words *words, uint64_t count, const double *depths,
+                                      size_t depth_count, uint64_t *random, struct needle_text *text,
+                                      struct kvc_error *error) {
+    struct sentences fillers = {NULL, 0, 0};
+    memset(text, 0, sizeof *text);
+    enum kvc_status status = choose_facts(words, depths, depth_count, random, text);
+    for (uint64_t i = 0; i < count && status == KVC_OK; i++)
+        status = push(&fillers, filler(words, random)) ? KVC_OK : KVC_RESOURCE;
+    if (status == KVC_OK) {
+        text->text = interleave(&fillers, text);
+        status = text->text ? KVC_OK : KVC_RESOURCE;
+    }
+    for (size_t i = 0; i < fillers.count; i++)
+        free(fillers.items[i]);
+    free(fillers.items);
+    if (status == KVC_OK)
+        return KVC_OK;
+    needle_text_free(text);
+    return status == KVC_RESOURCE
+               ? kvc_fail(error, KVC_RESOURCE, "no memory left")
+               : kvc_fail(error, KVC_INPUT, "'keys': hardly %zu different words among %zu; more are needed",
+                          depth_count, words->keys.count);
 }
 
 void needle_text_free(struct needle_text *text) {

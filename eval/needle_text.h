@@ -28,12 +28,18 @@ struct needle_text {
 };
 
 int needle_words_open(const struct cli_command *command, const char *path, struct needle_words *words);
+/* words.json beside the model, or the bundled model's: a path, malloc'ed. */
+int needle_words_path(const struct cli_command *command, const char *model_path, char **path);
 void needle_words_close(struct needle_words *words);
 
 /* A text of about `tokens` tokens with one fact at each depth; the same seed gives the same text. */
 int needle_text_make(const struct cli_command *command, const struct kvc_model *model, const struct needle_words *words,
                      uint64_t tokens, const double *depths, size_t depth_count, uint64_t seed,
                      struct needle_text *text);
+/* The same of so many filler sentences, from a state of random numbers. KVC_INPUT: fewer keys than depths. */
+enum kvc_status needle_text_sentences(const struct needle_words *words, uint64_t count, const double *depths,
+                                      size_t depth_count, uint64_t *random, struct needle_text *text,
+                                      struct kvc_error *error);
 void needle_text_free(struct needle_text *text);
 
 /* "question : the magic number for KEY"; malloc'ed, NULL: no memory. */

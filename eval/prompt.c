@@ -65,51 +65,117 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
     return status;
 }
 
-static enum kvc_status prompt_text(const struct eval_prompter *prompter, const struct eval_sample *sample, char **text,
-                                   size_t *question_at, struct kvc_error *error) {
+/* The text of a conversation's prompt, the answer's opening included: what stands before the question, and from it on.
+ */
+static enum kvc_status prompt_text(const struct eval_prompter *prompter, const struct eval_sample *sample, size_t which,
+                                   char **text, size_t *question_at, struct kvc_error *error) {
+    const struct eval_asked *asked = &sample->asked[which];
     struct eval_text whole = {0};
     char *chat = NULL;
     if (prompter->raw) {
         *question_at = strlen(sample->context);
-        eval_add(&whole, "%s%s%s%s", sample->context, sample->question, sample->opening[0] ? " " : "", sample->opening);
+        eval_add(&whole, "%s%s%s%s", sample->context, asked->question, asked->opening[0] ? " " : "", asked->opening);
     } else {
-        const enum kvc_status status =
-            chat_text(prompter, sample->context, sample->question, &chat, question_at, error);
+        const enum kvc_status status = chat_text(prompter, sample->context, asked->question, &chat, question_at, error);
         if (status != KVC_OK)
             return status;
-        eval_add(&whole, "%s%s", chat, sample->opening);
+        eval_add(&whole, "%s%s", chat, asked->opening);
         free(chat);
     }
     *text = eval_text_take(&whole);
     return *text ? KVC_OK : no_memory(error);
 }
 
-enum kvc_status eval_prompt_make(const struct eval_prompter *prompter, const struct eval_sample *sample,
-                                 struct eval_prompt *prompt, struct kvc_error *error) {
+/* The text of a later turn: from the end of the answer before to the opening of its own. */
+static enum kvc_status turn_text(const struct eval_prompter *prompter, const struct eval_asked *asked, char **text,
+                                 struct kvc_error *error) {
+    const struct kvc_message messages[] = {{"user", "hello"}, {"assistant", mark}, {"user", asked->question}};
+    struct eval_text turn = {0};
+    char *chat = NULL, *place = NULL;
+    if (prompter->raw) {
+        eval_add(&turn, "\n%s%s%s", asked->question, asked->opening[0] ? " " : "", asked->opening);
+    } else {
+        const enum kvc_status status = kvc_chat_text_with(prompter->model, &prompter->chat, messages, 3, &chat, error);
+        if (status != KVC_OK)
+            return status;
+        for (char *at = chat; (at = strstr(at, mark)) != NULL; at++)
+            place = at;
+        if (place)
+            eval_add(&turn, "%s%s", place + strlen(mark), asked->opening);
+        free(chat);
+        if (!place)
+            return kvc_fail(
+                error, KVC_INPUT,
+                "the chat template leaves out earlier answers; --raw asks without one, --template NAME with "
+                "another");
+    }
+    *text = eval_text_take(&turn);
+    return *text ? KVC_OK : no_memory(error);
+}
+
+static enum kvc_status make_part(const struct eval_prompter *prompter, const struct eval_sample *sample,
+                                 enum eval_manner manner, size_t which, struct eval_part *part,
+                                 struct kvc_error *error) {
+    const bool turn = which > 0 && manner == EVAL_TURNS;
+    const unsigned flags = turn ? prompter->flags & ~(unsigned)KVC_TOKENIZE_BOS : prompter->flags;
     char *text = NULL;
     size_t at;
-    *prompt = (struct eval_prompt){0};
-    enum kvc_status status = prompt_text(prompter, sample, &text, &at, error);
+    *part = (struct eval_part){0};
+    enum kvc_status status = turn ? turn_text(prompter, &sample->asked[which], &text, error)
+                                  : prompt_text(prompter, sample, which, &text, &at, error);
     if (status == KVC_OK)
-        status =
-            kvc_tokenize(prompter->model, text, strlen(text), prompter->flags, &prompt->tokens, &prompt->count, error);
+        status = kvc_tokenize(prompter->model, text, strlen(text), flags, &part->tokens, &part->count, error);
     free(text);
+    if (status == KVC_OK && part->count == 0)
+        status = kvc_fail(error, KVC_INPUT, "the model's tokenizer makes no tokens of a question");
+    return status;
+}
+
+enum kvc_status eval_prompt_make(const struct eval_prompter *prompter, const struct eval_sample *sample,
+                                 enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error) {
+    struct eval_part first;
+    *prompt = (struct eval_prompt){0};
+    enum kvc_status status = make_part(prompter, sample, manner, 0, &first, error);
+    prompt->tokens = first.tokens;
+    prompt->count = first.count;
+    if (status != KVC_OK || sample->count <= 1)
+        return status;
+    prompt->later = calloc(sample->count - 1, sizeof *prompt->later);
+    if (!prompt->later)
+        return no_memory(error);
+    while (prompt->later_count + 1 < sample->count && status == KVC_OK) {
+        struct eval_part *part = &prompt->later[prompt->later_count++];
+        status = make_part(prompter, sample, manner, prompt->later_count, part, error);
+    }
     return status;
 }
 
 void eval_prompt_free(struct eval_prompt *prompt) {
+    for (size_t i = 0; i < prompt->later_count; i++)
+        free(prompt->later[i].tokens);
+    free(prompt->later);
     free(prompt->tokens);
     *prompt = (struct eval_prompt){0};
 }
 
+uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t token = (uint32_t)tokens[i];
+        const unsigned char bytes[] = {(unsigned char)token, (unsigned char)(token >> 8), (unsigned char)(token >> 16),
+                                       (unsigned char)(token >> 24)};
+        before = eval_hash(before, bytes, sizeof bytes);
+    }
+    return before;
+}
+
 /* Where the prompt is cut: as many of its tokens as the text in front of the question begins with, too. A token that
  * has bytes of both belongs to the question. */
-static enum kvc_status find_context(const struct eval_prompter *prompter, const struct eval_sample *sample,
-                                    struct eval_prompt *prompt, struct kvc_error *error) {
+enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,
+                                enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error) {
     char *text = NULL;
     int32_t *tokens = NULL;
     size_t at, count = 0;
-    enum kvc_status status = prompt_text(prompter, sample, &text, &at, error);
+    enum kvc_status status = prompt_text(prompter, sample, 0, &text, &at, error);
     if (status == KVC_OK)
         status = kvc_tokenize(prompter->model, text, at, prompter->flags, &tokens, &count, error);
     prompt->context = 0;
@@ -118,126 +184,24 @@ static enum kvc_status find_context(const struct eval_prompter *prompter, const 
         prompt->context++;
     free(tokens);
     free(text);
+    for (size_t i = 0; manner == EVAL_REQUESTS && i < prompt->later_count; i++) { /* what all prompts begin with */
+        const struct eval_part *part = &prompt->later[i];
+        size_t same = 0;
+        while (same < prompt->context && same + 1 < part->count && part->tokens[same] == prompt->tokens[same])
+            same++;
+        prompt->context = same;
+    }
     if (status == KVC_OK && prompt->context == 0)
         status = kvc_fail(error, KVC_INPUT, "the tokenizer makes one token of the text and the question");
-    prompt->hash = 0;
-    for (size_t i = 0; status == KVC_OK && i < prompt->count; i++) {
-        const uint32_t token = (uint32_t)prompt->tokens[i];
-        const unsigned char bytes[] = {(unsigned char)token, (unsigned char)(token >> 8), (unsigned char)(token >> 16),
-                                       (unsigned char)(token >> 24)};
-        prompt->hash = eval_hash(prompt->hash, bytes, sizeof bytes);
-    }
-    return status;
-}
-
-/* ---- as long as was asked for ---- */
-
-static enum kvc_status try_size(const struct eval_request *request, uint64_t size, struct eval_sample *sample,
-                                struct eval_prompt *prompt, struct kvc_error *error) {
-    const char *name = request->task->name;
-    uint64_t random = request->seed ^ eval_hash(0, name, strlen(name));
-    random = cli_random(&random) ^ request->length;
-    random = cli_random(&random) ^ request->index;
-    struct eval_maker maker = {.task = request->task,
-                               .data = request->data,
-                               .index = request->index,
-                               .size = size,
-                               .length = request->length,
-                               .random = random};
-    *sample = (struct eval_sample){0};
-    *prompt = (struct eval_prompt){0};
-    enum kvc_status status = request->task->make(&maker, sample, error);
-    if (status == KVC_OK)
-        status = eval_prompt_make(request->prompter, sample, prompt, error);
-    return status;
-}
-
-struct search { /* sizes and their tokens; high 0: none is known that is too large */
-    uint64_t low, low_tokens, high, high_tokens;
-};
-
-/* The next size to try: where a straight line through what is known meets the room, or every third time the middle. */
-static uint64_t next_size(const struct search *search, uint64_t before, uint64_t before_tokens, uint64_t room,
-                          unsigned tries) {
-    const double left = (double)(room - search->low_tokens);
-    double step;
-    if (!search->high) {
-        const double grown = (double)search->low_tokens - (double)before_tokens;
-        if (grown <= 0)
-            return 2 * search->low + 8;
-        step = left * (double)(search->low - before) / grown + 1;
-        return search->low + (uint64_t)cli_min(cli_max(1, (uint64_t)step), 16 * search->low + 64);
-    }
-    const uint64_t wide = search->high - search->low;
-    if (tries % 3 == 2)
-        return search->low + wide / 2;
-    step = left * (double)wide / ((double)search->high_tokens - (double)search->low_tokens);
-    return search->low + cli_min(cli_max(1, (uint64_t)step), wide - 1);
-}
-
-/* The smallest sample. */
-static enum kvc_status fit_least(const struct eval_request *request, struct eval_sample *sample,
-                                 struct eval_prompt *prompt, struct kvc_error *error) {
-    const uint64_t answer = request->task->answer, length = request->length;
-    const enum kvc_status status = try_size(request, request->task->least, sample, prompt, error);
-    if (status != KVC_OK || prompt->count + answer <= length)
-        return status;
-    /* Another length makes another sample, whose words may be a little longer. */
-    return kvc_fail(error, KVC_USAGE,
-                    "--length %llu: the shortest prompt of %s has %zu tokens, its answer up to %llu; give at least "
-                    "%llu",
-                    (unsigned long long)length, request->task->name, prompt->count, (unsigned long long)answer,
-                    (unsigned long long)(prompt->count + answer + (prompt->count + answer) / 8));
-}
-
-enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error) {
-    struct eval_sample sample;
-    struct eval_prompt prompt;
-    const enum kvc_status status = fit_least(request, &sample, &prompt, error);
-    eval_sample_free(&sample);
-    eval_prompt_free(&prompt);
-    return status;
-}
-
-enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
-                         struct kvc_error *error) {
-    enum { TRIES = 48 };
-    enum kvc_status status = fit_least(request, sample, prompt, error);
-    if (status != KVC_OK)
-        return status;
-    const uint64_t length = request->length, room = length - request->task->answer;
-    struct search search = {.low = request->task->least, .low_tokens = prompt->count};
-    uint64_t before = search.low, before_tokens = search.low_tokens;
-    for (unsigned tries = 0; tries < TRIES; tries++) {
-        struct eval_sample other;
-        struct eval_prompt tokens;
-        if ((search.high && search.high - search.low <= 1) || room - search.low_tokens <= room / 256)
-            break;
-        /* A line, word or document is a token at least. */
-        const uint64_t size =
-            cli_min(next_size(&search, before, before_tokens, room, tries), request->task->least + length);
-        if (size <= search.low)
-            break;
-        status = try_size(request, size, &other, &tokens, error);
-        if (status == KVC_OK && tokens.count <= room) {
-            struct eval_sample last = *sample;
-            struct eval_prompt last_prompt = *prompt;
-            before = search.low;
-            before_tokens = search.low_tokens;
-            search.low = size;
-            search.low_tokens = tokens.count;
-            *sample = other;
-            *prompt = tokens;
-            other = last;
-            tokens = last_prompt;
-        } else if (status == KVC_OK) {
-            search.high = size;
-            search.high_tokens = tokens.count;
+    prompt->hash = status == KVC_OK ? eval_hash_tokens(0, prompt->tokens, prompt->count) : 0;
+    for (size_t i = 0; status == KVC_OK && i < prompt->later_count; i++) {
+        struct eval_part *part = &prompt->later[i];
+        const uint64_t before = i ? part[-1].hash : prompt->hash;
+        part->hash = eval_hash_tokens(manner == EVAL_TURNS ? before : 0, part->tokens, part->count);
+        if (manner == EVAL_REQUESTS) {
+            part->count -= prompt->context;
+            memmove(part->tokens, part->tokens + prompt->context, part->count * sizeof *part->tokens);
         }
-        eval_sample_free(&other);
-        eval_prompt_free(&tokens);
-        if (status != KVC_OK)
-            return status;
     }
-    return find_context(request->prompter, sample, prompt, error);
+    return status;
 }

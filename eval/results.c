@@ -14,36 +14,91 @@
 static const struct field {
     const char *name;
     json_type type; /* JSON_REAL: any number from 0 to 1; integers are not negative */
-    bool key;
-} fields[] = {{"model", JSON_STRING, true},        {"weights", JSON_STRING, true},
-              {"arithmetic", JSON_STRING, true},   {"cache_type", JSON_STRING, true},
-              {"prompt", JSON_STRING, true},       {"data", JSON_STRING, true},
-              {"task", JSON_STRING, true},         {"length", JSON_INTEGER, true},
-              {"seed", JSON_INTEGER, true},        {"sample", JSON_INTEGER, true},
-              {"kv", JSON_STRING, true},           {"question", JSON_STRING, true},
-              {"prompt_hash", JSON_STRING, false}, {"prompt_tokens", JSON_INTEGER, false},
-              {"answer", JSON_STRING, false},      {"answer_tokens", JSON_INTEGER, false},
-              {"score", JSON_REAL, false},         {"entries", JSON_INTEGER, false},
-              {"held_bytes", JSON_INTEGER, false}, {"peak_bytes", JSON_INTEGER, false},
-              {"read_bytes", JSON_INTEGER, false}, {"steps", JSON_INTEGER, false},
-              {"prompt_us", JSON_INTEGER, false},  {"answer_us", JSON_INTEGER, false}};
+    bool key, optional;
+} fields[] = {{"model", JSON_STRING, true, false},
+              {"weights", JSON_STRING, true, false},
+              {"arithmetic", JSON_STRING, true, false},
+              {"cache_type", JSON_STRING, true, false},
+              {"prompt", JSON_STRING, true, false},
+              {"data", JSON_STRING, true, false},
+              {"task", JSON_STRING, true, false},
+              {"length", JSON_INTEGER, true, false},
+              {"seed", JSON_INTEGER, true, false},
+              {"sample", JSON_INTEGER, true, false},
+              {"kv", JSON_STRING, true, false},
+              {"question", JSON_STRING, true, false},
+              {"depth", JSON_REAL, true, true},
+              {"turn", JSON_INTEGER, true, true},
+              {"turns", JSON_INTEGER, false, true},
+              {"prompt_hash", JSON_STRING, false, false},
+              {"prompt_tokens", JSON_INTEGER, false, false},
+              {"answer", JSON_STRING, false, false},
+              {"answer_tokens", JSON_INTEGER, false, false},
+              {"unit", JSON_STRING, false, true},
+              {"entries", JSON_INTEGER, false, false},
+              {"held_bytes", JSON_INTEGER, false, false},
+              {"peak_bytes", JSON_INTEGER, false, false},
+              {"read_bytes", JSON_INTEGER, false, false},
+              {"steps", JSON_INTEGER, false, false},
+              {"prompt_us", JSON_INTEGER, false, false},
+              {"answer_us", JSON_INTEGER, false, false},
+              {"answer_peak_bytes", JSON_INTEGER, false, true},
+              {"values", JSON_OBJECT, false, true},
+              {"memory", JSON_ARRAY, false, true}};
 #define FIELDS (sizeof fields / sizeof *fields)
 
+static bool is_field(const struct field *field, const json_t *value) {
+    if (!value)
+        return field->optional;
+    if (field->type == JSON_REAL)
+        return json_is_number(value) && json_number_value(value) >= 0 && json_number_value(value) <= 1;
+    return json_typeof(value) == field->type && (field->type != JSON_INTEGER || json_integer_value(value) >= 0);
+}
+
+static bool is_one_of(const json_t *value, const char *const *words, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(json_string_value(value), words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether "values" has numbers alone, "memory" pairs of tokens and bytes. */
+static bool are_numbers(json_t *record) {
+    const char *name;
+    json_t *value;
+    size_t i;
+    json_object_foreach(json_object_get(record, "values"), name, value) {
+        if (!json_is_number(value) || strchr(name, '|')) /* which stands between a table's headings */
+            return false;
+    }
+    json_array_foreach(json_object_get(record, "memory"), i, value) {
+        if (json_array_size(value) != 2 || !json_is_integer(json_array_get(value, 0)) ||
+            !json_is_integer(json_array_get(value, 1)) || json_integer_value(json_array_get(value, 0)) < 0 ||
+            json_integer_value(json_array_get(value, 1)) < 0)
+            return false;
+    }
+    return true;
+}
+
 /* The name of the first field that is missing or wrong; NULL: none. */
-static const char *wrong_field(const json_t *record) {
+static const char *wrong_field(json_t *record) {
+    static const char *const questions[] = {"seen", "unseen", "none"};
+    const json_t *unit = json_object_get(record, "unit"), *score = json_object_get(record, "score");
+    const json_t *turn = json_object_get(record, "turn");
     for (size_t i = 0; i < FIELDS; i++) {
-        const json_t *value = json_object_get(record, fields[i].name);
-        const double number = json_number_value(value);
-        bool right = value && json_typeof(value) == fields[i].type;
-        if (fields[i].type == JSON_REAL)
-            right = json_is_number(value) && number >= 0 && number <= 1;
-        else if (fields[i].type == JSON_INTEGER)
-            right = right && json_integer_value(value) >= 0;
-        if (!right)
+        if (!is_field(&fields[i], json_object_get(record, fields[i].name)))
             return fields[i].name;
     }
-    const char *question = json_string_value(json_object_get(record, "question"));
-    return strcmp(question, "seen") && strcmp(question, "unseen") ? "question" : NULL;
+    if (!json_is_number(score) || (!unit && (json_number_value(score) < 0 || json_number_value(score) > 1)))
+        return "score";
+    if (unit && !is_one_of(unit, eval_units, EVAL_UNITS))
+        return "unit";
+    if (turn && json_integer_value(json_object_get(record, "turns")) < json_integer_value(turn))
+        return "turns";
+    if (!are_numbers(record))
+        return json_object_get(record, "memory") ? "values or memory" : "values";
+    return is_one_of(json_object_get(record, "question"), questions, 3) ? NULL : "question";
 }
 
 /* The key fields in one text, malloc'ed; NULL: no memory. Control characters are in none of the values' JSON. */
@@ -51,10 +106,12 @@ static char *key_of(const json_t *record) {
     struct eval_text key = {0};
     for (size_t i = 0; i < FIELDS; i++) {
         const json_t *value = json_object_get(record, fields[i].name);
-        if (!fields[i].key)
+        if (!fields[i].key || !value)
             continue;
         if (json_is_string(value))
             eval_add(&key, "%zu:%s ", json_string_length(value), json_string_value(value));
+        else if (fields[i].optional)
+            eval_add(&key, "%s %.9g ", fields[i].name, json_number_value(value));
         else
             eval_add(&key, "%lld ", (long long)json_integer_value(value));
     }
@@ -180,8 +237,11 @@ static bool write_all(int file, const char *bytes, size_t count) {
     return true;
 }
 
+/* A score that memory was not enough for is below zero. */
+static bool is_scored(const json_t *record) { return json_number_value(json_object_get(record, "score")) >= 0; }
+
 int eval_results_add(struct eval_results *results, json_t *record) {
-    int status = cli_json_lost() || !record ? cli_no_memory(results->command) : KVC_OK;
+    int status = cli_json_lost() || !record || !is_scored(record) ? cli_no_memory(results->command) : KVC_OK;
     char *line = NULL, *text = NULL;
     if (status == KVC_OK && results->file >= 0) {
         struct eval_text whole = {0};

@@ -25,8 +25,15 @@ bool eval_results_has(const struct eval_results *results, const json_t *record);
 /* Takes the reference; writes the line at once. */
 int eval_results_add(struct eval_results *results, json_t *record);
 
+/* Records of one group are of one model, in one arithmetic, cache type and template. */
+enum { EVAL_GROUP_FIELDS = 5 };
+extern const char *const eval_group_fields[EVAL_GROUP_FIELDS];
+
 /* Tables of all records: for every model and its settings, for every task and length. */
 int eval_tables_print(const struct eval_results *results);
 json_t *eval_tables_json(const struct eval_results *results);
+/* The tables that show scores by depth, by turn and the like; as further members of the JSON object. */
+int eval_grids_print(const struct eval_results *results);
+void eval_grids_json(const struct eval_results *results, json_t *root);
 
 #endif

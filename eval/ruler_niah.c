@@ -9,16 +9,9 @@ const char eval_noise[] = "The grass is green. The sky is blue. The sun is yello
 
 enum { KEY = 64, DEPTHS = 40, NEEDLES = 4 };
 
-static void random_uuid(uint64_t *random, char text[KEY]) {
-    const uint64_t high = cli_random(random), low = cli_random(random);
-    snprintf(text, KEY, "%08x-%04x-4%03x-%04x-%012llx", (unsigned)(high >> 32), (unsigned)(high >> 16 & 0xffff),
-             (unsigned)(high & 0xfff), (unsigned)(0x8000 | (low >> 48 & 0x3fff)),
-             (unsigned long long)(low & 0xffffffffffff));
-}
-
 static void random_key(const struct eval_niah *form, uint64_t *random, char text[KEY]) {
     if (form->uuid_keys) {
-        random_uuid(random, text);
+        eval_uuid(random, text);
     } else {
         const uint64_t adjective = eval_below(random, eval_adjectives), noun = eval_below(random, eval_nouns);
         snprintf(text, KEY, "%s-%s", eval_word(eval_nouns + (uint32_t)adjective), eval_word((uint32_t)noun));
@@ -27,7 +20,7 @@ static void random_key(const struct eval_niah *form, uint64_t *random, char text
 
 static void random_value(const struct eval_niah *form, uint64_t *random, char text[KEY]) {
     if (form->uuid_values)
-        random_uuid(random, text);
+        eval_uuid(random, text);
     else
         snprintf(text, KEY, "%u", 1000000 + (unsigned)eval_below(random, 9000000));
 }
@@ -38,9 +31,10 @@ static const char *kind(const struct eval_niah *form, bool several) {
 
 struct needles {
     char keys[NEEDLES][KEY];
-    char values[NEEDLES][NEEDLES][KEY]; /* of each key */
-    uint32_t key_count, count;          /* of needles: keys times values */
-    uint32_t order[NEEDLES * NEEDLES];  /* in which they come in the text */
+    char values[NEEDLES][NEEDLES][KEY];        /* of each key */
+    uint32_t key_count, count;                 /* of needles: keys times values */
+    uint32_t order[NEEDLES * NEEDLES];         /* in which they come in the text */
+    struct eval_span spans[NEEDLES * NEEDLES]; /* where each stands */
 };
 
 static bool is_key(const struct needles *needles, uint32_t count, const char *key) {
@@ -70,18 +64,23 @@ static void add_needle(const struct eval_niah *form, const char *key, const char
     eval_add(text, "One of the special magic %s for %s is: %s.", kind(form, true), key, value);
 }
 
-static void add_one(const struct eval_niah *form, const struct needles *needles, uint32_t i, struct eval_text *text) {
+static void add_one(const struct eval_niah *form, struct needles *needles, uint32_t i, struct eval_text *text) {
     const uint32_t needle = needles->order[i], key = needle / form->values;
+    const size_t start = text->count;
     add_needle(form, needles->keys[key], needles->values[key][needle % form->values], text);
+    needles->spans[needle] = (struct eval_span){start, text->count - start};
 }
 
-/* Lines of noise or of other needles, and the needles in front of some of them. */
-static bool add_lines(const struct eval_niah *form, const struct needles *needles, uint32_t lines, uint64_t *random,
-                      struct eval_text *text) {
+/* Lines of noise or of other needles, and the needles in front of some of them: at depth `depth` the only one, or
+ * (below 0) anywhere. */
+static bool add_lines(const struct eval_niah *form, struct needles *needles, uint32_t lines, double depth,
+                      uint64_t *random, struct eval_text *text) {
     uint32_t *places = eval_draw(random, lines, needles->count), next = 0;
     if (!places)
         return false;
     eval_sort(places, needles->count);
+    if (depth >= 0)
+        places[0] = (uint32_t)(depth * lines + 0.5);
     for (uint32_t line = 0; line < lines; line++) {
         char key[KEY], value[KEY];
         if (next < needles->count && places[next] == line) {
@@ -91,7 +90,7 @@ static bool add_lines(const struct eval_niah *form, const struct needles *needle
         } else if (line) {
             eval_add(text, "\n");
         }
-        if (form->hay == EVAL_NOISE) {
+        if (form->hay != EVAL_NEEDLES) {
             eval_add(text, "%s", eval_noise);
         } else {
             do {
@@ -100,6 +99,10 @@ static bool add_lines(const struct eval_niah *form, const struct needles *needle
             random_value(form, random, value);
             add_needle(form, key, value, text);
         }
+    }
+    for (; next < needles->count; next++) {
+        eval_add(text, "\n");
+        add_one(form, needles, next, text);
     }
     free(places);
     return true;
@@ -112,10 +115,15 @@ static bool ends_sentence(const char *word, size_t bytes) {
     return bytes > 0 && strchr(".!?", word[bytes - 1]) != NULL;
 }
 
-/* The first words of the essays, again from the start where they are too few; the needles stand between sentences, at
- * as many different depths of 40 evenly spaced ones. */
-static bool add_essay(const struct eval_niah *form, const struct needles *needles, const struct eval_essays *essays,
-                      uint64_t words, uint64_t *random, struct eval_text *text) {
+/* Before which sentence a needle stands. */
+static uint64_t place_of(uint64_t sentences, uint32_t drawn, double depth) {
+    return depth >= 0 ? (uint64_t)(depth * (double)sentences + 0.5) : sentences * drawn / (DEPTHS - 1);
+}
+
+/* The first words of the essays, again from the start where they are too few; the needles stand between sentences: the
+ * only one at depth `depth`, or (below 0) at as many different depths of 40 evenly spaced ones. */
+static bool add_essay(const struct eval_niah *form, struct needles *needles, const struct eval_essays *essays,
+                      uint64_t words, double depth, uint64_t *random, struct eval_text *text) {
     uint64_t sentences = 0, sentence = 0;
     uint32_t *depths = eval_draw(random, DEPTHS, needles->count), next = 0;
     if (!depths)
@@ -128,7 +136,7 @@ static bool add_essay(const struct eval_niah *form, const struct needles *needle
     bool begins = true;
     for (uint64_t w = 0; w < words; w++) {
         const struct eval_span *word = &essays->words[w % essays->count];
-        for (; begins && next < needles->count && sentences * depths[next] / (DEPTHS - 1) <= sentence; next++) {
+        for (; begins && next < needles->count && place_of(sentences, depths[next], depth) <= sentence; next++) {
             eval_add(text, "%s", w || next ? " " : "");
             add_one(form, needles, next, text);
         }
@@ -144,30 +152,22 @@ static bool add_essay(const struct eval_niah *form, const struct needles *needle
     return true;
 }
 
-enum kvc_status eval_make_niah(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
-    const struct eval_niah *form = maker->task->form;
+/* The question for `form->queries` keys, queries[...] among the needles. */
+static bool ask(const struct eval_niah *form, const struct needles *needles, const uint32_t *queries,
+                struct eval_sample *sample) {
     const bool several = form->queries * form->values > 1;
-    uint64_t *random = &maker->random;
-    struct needles needles;
-    struct eval_text context = {0}, question = {0}, opening = {0}, asked = {0};
-    uint32_t *queries;
-    bool fine;
-
-    make_needles(form, random, &needles);
-    queries = eval_draw(random, needles.key_count, form->queries);
-    eval_add(&context,
-             "%s special magic %s %s hidden in the text below. Memorize %s: you will be asked after the text.\n",
-             several ? "Some" : "A", kind(form, several), several ? "are" : "is", several ? "them" : "it");
-    fine = queries &&
-           (form->hay == EVAL_ESSAY ? add_essay(form, &needles, &maker->data->essays, maker->size, random, &context)
-                                    : add_lines(form, &needles, (uint32_t)maker->size, random, &context));
+    struct eval_asked *asked = eval_sample_ask(sample);
+    struct eval_text question = {0}, opening = {0}, wanted = {0};
+    bool fine = asked != NULL;
     for (uint32_t q = 0; fine && q < form->queries; q++) {
-        eval_add(&asked, "%s%s", q == 0 ? "" : q + 1 < form->queries ? ", " : ", and ", needles.keys[queries[q]]);
-        for (uint32_t v = 0; v < form->values; v++)
-            fine = fine && eval_sample_answer(sample, needles.values[queries[q]][v]);
+        eval_add(&wanted, "%s%s", q == 0 ? "" : q + 1 < form->queries ? ", " : ", and ", needles->keys[queries[q]]);
+        for (uint32_t v = 0; v < form->values && fine; v++) {
+            const struct eval_span *span = &needles->spans[queries[q] * form->values + v];
+            fine = eval_asked_answer(asked, needles->values[queries[q]][v]) &&
+                   eval_asked_span(asked, span->start, span->bytes);
+        }
     }
-    free(queries);
-    char *keys = eval_text_take(&asked);
+    char *keys = eval_text_take(&wanted);
     if (fine && keys) {
         eval_add(&question, "\nWhat %s the special magic %s for %s that the text above gives?",
                  several ? "are all" : "is", kind(form, several), keys);
@@ -176,10 +176,29 @@ enum kvc_status eval_make_niah(struct eval_maker *maker, struct eval_sample *sam
     }
     fine = fine && keys;
     free(keys);
-    sample->context = eval_text_take(&context);
-    sample->question = eval_text_take(&question);
-    sample->opening = eval_text_take(&opening);
-    if (!fine || !sample->context || !sample->question || !sample->opening)
-        return kvc_fail(error, KVC_RESOURCE, "no memory left");
-    return KVC_OK;
+    return eval_asked_end(asked, &question, &opening) && fine;
+}
+
+enum kvc_status eval_make_niah(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
+    const struct eval_niah *form = maker->task->form;
+    const struct eval_essays *essays = &maker->data->essays;
+    const uint32_t questions = eval_task_questions(maker->task);
+    const bool several = form->queries * form->values * questions > 1;
+    const bool essay = form->hay == EVAL_ESSAY || (form->hay == EVAL_ANY && essays->count > 0);
+    const double depth = maker->task->depths ? maker->depth : -1;
+    uint64_t *random = &maker->random;
+    struct needles needles;
+    struct eval_text context = {0};
+
+    make_needles(form, random, &needles);
+    uint32_t *queries = eval_draw(random, needles.key_count, form->queries * questions);
+    eval_add(&context,
+             "%s special magic %s %s hidden in the text below. Memorize %s: you will be asked after the text.\n",
+             several ? "Some" : "A", kind(form, several), several ? "are" : "is", several ? "them" : "it");
+    bool fine = queries && (essay ? add_essay(form, &needles, essays, maker->size, depth, random, &context)
+                                  : add_lines(form, &needles, (uint32_t)maker->size, depth, random, &context));
+    for (uint32_t q = 0; q < questions && fine; q++)
+        fine = ask(form, &needles, queries + (size_t)q * form->queries, sample);
+    free(queries);
+    return eval_sample_end(sample, &context, fine, error);
 }

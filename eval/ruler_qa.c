@@ -36,12 +36,44 @@ static uint32_t *choose(const struct eval_questions *from, const struct eval_que
     return chosen;
 }
 
+/* Where the first of the answers that the document has stands in it; where its text begins in the context is `start`.
+ */
+static bool add_span(const struct eval_question *question, const char *document, size_t start,
+                     struct eval_asked *asked) {
+    for (size_t i = 0; i < question->answer_count; i++) {
+        const char *at = strstr(document, question->answers[i]);
+        if (at)
+            return eval_asked_span(asked, start + (size_t)(at - document), strlen(question->answers[i]));
+    }
+    return true;
+}
+
+static bool is_own(const struct eval_question *question, uint32_t document) {
+    for (size_t i = 0; i < question->document_count; i++) {
+        if (question->documents[i] == document)
+            return true;
+    }
+    return false;
+}
+
+/* Puts the question's document, the first of them, where the depth says among the others. */
+static void place_own(const struct eval_question *question, uint32_t *documents, uint32_t count, double depth) {
+    const uint32_t place = (uint32_t)(depth * (count - 1) + 0.5);
+    uint32_t at = 0;
+    while (at + 1 < count && !is_own(question, documents[at]))
+        at++;
+    const uint32_t own = documents[at];
+    documents[at] = documents[place];
+    documents[place] = own;
+}
+
 static const char instruction[] = "Answer the question from the documents given. Give the answer and no other words.";
 
 enum kvc_status eval_make_qa(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
     const int file = *(const int *)maker->task->form;
     const struct eval_questions *from = &maker->data->questions[file];
-    struct eval_text context = {0}, asked = {0};
+    struct eval_text context = {0}, asked = {0}, opening = {0};
+    struct eval_asked *mine = eval_sample_ask(sample);
     if (maker->index >= from->count)
         return kvc_fail(error, KVC_USAGE, "--%s: has %zu questions; --samples takes no more of %s",
                         eval_file_options[file], from->count, maker->task->name);
@@ -50,16 +82,96 @@ enum kvc_status eval_make_qa(struct eval_maker *maker, struct eval_sample *sampl
     uint32_t *documents = choose(from, question, count, &maker->random);
     bool fine = documents != NULL;
     eval_add(&context, "%s\n\nThese are the documents.\n\n", instruction);
-    for (uint32_t i = 0; i < count && documents; i++)
-        eval_add(&context, "Document %u:\n%s\n\n", (unsigned)i + 1, from->documents[documents[i]]);
+    if (documents && maker->task->depths)
+        place_own(question, documents, count, maker->depth);
+    for (uint32_t i = 0; i < count && documents; i++) {
+        eval_add(&context, "Document %u:\n", (unsigned)i + 1);
+        if (is_own(question, documents[i]))
+            fine = fine && mine && add_span(question, from->documents[documents[i]], context.count, mine);
+        eval_add(&context, "%s\n\n", from->documents[documents[i]]);
+    }
     free(documents);
     eval_add(&asked, "%s\n\nQuestion: %s", instruction, question->text);
     for (size_t i = 0; i < question->answer_count; i++)
-        fine = fine && eval_sample_answer(sample, question->answers[i]);
-    sample->context = eval_text_take(&context);
-    sample->question = eval_text_take(&asked);
-    sample->opening = strdup("Answer:");
-    if (!fine || !sample->context || !sample->question || !sample->opening)
-        return kvc_fail(error, KVC_RESOURCE, "no memory left");
-    return KVC_OK;
+        fine = fine && mine && eval_asked_answer(mine, question->answers[i]);
+    eval_add(&opening, "Answer:");
+    fine = eval_asked_end(mine, &asked, &opening) && fine;
+    return eval_sample_end(sample, &context, fine, error);
+}
+
+/* ---- several questions about the same documents ---- */
+
+static bool has_document(const struct eval_question *question, uint32_t document) {
+    for (size_t i = 0; i < question->document_count + question->near_count; i++) {
+        if (question->documents[i] == document)
+            return true;
+    }
+    return false;
+}
+
+/* One question with the documents of questions [count]; documents is malloc'ed, NULL: no memory. */
+static struct eval_question join(const struct eval_question *questions, size_t count) {
+    struct eval_question all = {0};
+    size_t most = 1;
+    for (size_t q = 0; q < count; q++)
+        most += questions[q].document_count + questions[q].near_count;
+    all.documents = malloc(most * sizeof *all.documents);
+    for (int near = 0; near < 2 && all.documents; near++) {
+        for (size_t q = 0; q < count; q++) {
+            const size_t from = near ? questions[q].document_count : 0;
+            const size_t to = questions[q].document_count + (near ? questions[q].near_count : 0);
+            for (size_t i = from; i < to; i++) {
+                if (has_document(&all, questions[q].documents[i]))
+                    continue;
+                all.documents[all.document_count + all.near_count] = questions[q].documents[i];
+                all.document_count += !near;
+                all.near_count += near != 0;
+            }
+        }
+    }
+    return all;
+}
+
+static bool ask(const struct eval_questions *from, const struct eval_question *question, const uint32_t *documents,
+                const size_t *starts, uint32_t count, struct eval_sample *sample) {
+    struct eval_text text = {0}, opening = {0};
+    struct eval_asked *asked = eval_sample_ask(sample);
+    eval_add(&text, "\n%s\n\nQuestion: %s", instruction, question->text);
+    eval_add(&opening, "Answer:");
+    bool fine = eval_asked_end(asked, &text, &opening);
+    for (size_t i = 0; i < question->answer_count && fine; i++)
+        fine = eval_asked_answer(asked, question->answers[i]);
+    for (uint32_t i = 0; i < count && fine; i++) {
+        if (is_own(question, documents[i]))
+            fine = add_span(question, from->documents[documents[i]], starts[i], asked);
+    }
+    return fine;
+}
+
+enum kvc_status eval_make_shared_qa(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
+    const int file = *(const int *)maker->task->form;
+    const struct eval_questions *from = &maker->data->questions[file];
+    const uint32_t asked = eval_task_questions(maker->task);
+    struct eval_text context = {0};
+    if (maker->index >= from->count / asked)
+        return kvc_fail(error, KVC_USAGE, "--%s: has %zu questions, %u for each sample of %s; --samples takes no more",
+                        eval_file_options[file], from->count, (unsigned)asked, maker->task->name);
+    const struct eval_question *questions = &from->questions[maker->index * asked];
+    struct eval_question all = join(questions, asked);
+    const uint32_t count = (uint32_t)cli_max(maker->size, all.document_count);
+    uint32_t *documents = all.documents ? choose(from, &all, count, &maker->random) : NULL;
+    size_t *starts = malloc(count * sizeof *starts + 1);
+    bool fine = documents && starts;
+    eval_add(&context, "Read these documents: you will be asked about them.\n\n");
+    for (uint32_t i = 0; i < count && fine; i++) {
+        eval_add(&context, "Document %u:\n", (unsigned)i + 1);
+        starts[i] = context.count;
+        eval_add(&context, "%s\n\n", from->documents[documents[i]]);
+    }
+    for (uint32_t q = 0; q < asked && fine; q++)
+        fine = ask(from, &questions[q], documents, starts, count, sample);
+    free(all.documents);
+    free(documents);
+    free(starts);
+    return eval_sample_end(sample, &context, fine, error);
 }

@@ -28,25 +28,30 @@ static void make_chain(uint64_t *random, size_t letters, struct chain *chain) {
     }
 }
 
-/* The lines with the chain's assignments in front of some of them, in their order. */
-static bool add_lines(const struct chain *chain, uint32_t lines, uint64_t *random, struct eval_text *text) {
+/* The lines with the chain's assignments in front of some of them, in their order. asked: what asks for them, or NULL.
+ */
+static bool add_lines(const struct chain *chain, uint32_t lines, uint64_t *random, struct eval_text *text,
+                      struct eval_asked *asked) {
     uint32_t *places = eval_draw(random, lines, CHAIN), next = 0;
+    bool fine = true;
     if (!places)
         return false;
     eval_sort(places, CHAIN);
     eval_add(text, "A chain of variable assignments is hidden in the text below. Memorize it and follow it.\n\n");
     for (uint32_t line = 0; line < lines; line++) {
         if (next < CHAIN && places[next] == line) {
+            const size_t start = text->count;
             if (next == 0)
                 eval_add(text, "VAR %s = %u\n", chain->names[0], chain->value);
             else
                 eval_add(text, "VAR %s = VAR %s\n", chain->names[next], chain->names[next - 1]);
+            fine = fine && (!asked || eval_asked_span(asked, start, text->count - start - 1));
             next++;
         }
         eval_add(text, "%s\n", eval_noise);
     }
     free(places);
-    return true;
+    return fine;
 }
 
 static void add_question(const struct chain *chain, struct eval_text *text) {
@@ -63,13 +68,14 @@ static void add_opening(const struct chain *chain, struct eval_text *text) {
 
 enum kvc_status eval_make_vt(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
     struct eval_text context = {0}, question = {0}, opening = {0};
+    struct eval_asked *asked = eval_sample_ask(sample);
     struct chain example, chain;
     uint64_t *random = &maker->random;
     /* Some 500 tokens at usual lengths, less where these would be much of the text. */
     const uint32_t lines = (uint32_t)cli_max(EXAMPLE_LINES, cli_min(LONGEST_EXAMPLE, maker->length / 320));
 
     make_chain(random, 3, &example);
-    bool fine = add_lines(&example, lines, random, &context);
+    bool fine = add_lines(&example, lines, random, &context, NULL);
     add_question(&example, &context);
     eval_add(&context, " ");
     add_opening(&example, &context);
@@ -77,15 +83,11 @@ enum kvc_status eval_make_vt(struct eval_maker *maker, struct eval_sample *sampl
         eval_add(&context, " %s", example.names[i]);
     eval_add(&context, "\n\n");
     make_chain(random, 5, &chain);
-    fine = fine && add_lines(&chain, (uint32_t)maker->size, random, &context);
+    fine = fine && add_lines(&chain, (uint32_t)maker->size, random, &context, asked);
     add_question(&chain, &question);
     add_opening(&chain, &opening);
     for (size_t i = 0; i < CHAIN; i++)
-        fine = fine && eval_sample_answer(sample, chain.names[i]);
-    sample->context = eval_text_take(&context);
-    sample->question = eval_text_take(&question);
-    sample->opening = eval_text_take(&opening);
-    if (!fine || !sample->context || !sample->question || !sample->opening)
-        return kvc_fail(error, KVC_RESOURCE, "no memory left");
-    return KVC_OK;
+        fine = fine && asked && eval_asked_answer(asked, chain.names[i]);
+    fine = eval_asked_end(asked, &question, &opening) && fine;
+    return eval_sample_end(sample, &context, fine, error);
 }

@@ -57,7 +57,8 @@ static const char common_opening[] = "Answer: The 10 words that come most often 
 
 enum kvc_status eval_make_cwe(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
     const bool big = maker->length >= LONG_LIST;
-    struct eval_text context = {0};
+    struct eval_text context = {0}, question = {0}, opening = {0};
+    struct eval_asked *asked = eval_sample_ask(sample);
     struct word_list example = {NULL, false}, list = {NULL, false};
     uint64_t *random = &maker->random;
     const uint32_t size = (uint32_t)cli_min(maker->size, eval_adjectives * eval_nouns); /* no more pairs are there */
@@ -78,17 +79,15 @@ enum kvc_status eval_make_cwe(struct eval_maker *maker, struct eval_sample *samp
         struct eval_text word = {0};
         add_word(&list, i, &word);
         char *answer = eval_text_take(&word);
-        fine = answer && eval_sample_answer(sample, answer);
+        fine = answer && asked && eval_asked_answer(asked, answer);
         free(answer);
     }
     free(example.drawn);
     free(list.drawn);
-    sample->context = eval_text_take(&context);
-    sample->question = strdup(common_question);
-    sample->opening = strdup(common_opening);
-    if (!fine || !sample->context || !sample->question || !sample->opening)
-        return kvc_fail(error, KVC_RESOURCE, "no memory left");
-    return KVC_OK;
+    eval_add(&question, "%s", common_question);
+    eval_add(&opening, "%s", common_opening);
+    fine = eval_asked_end(asked, &question, &opening) && fine;
+    return eval_sample_end(sample, &context, fine, error);
 }
 
 /* ---- frequent words ---- */
@@ -123,7 +122,8 @@ static char (*make_codes(uint32_t count, uint64_t *random))[CODED + 1] {
 enum kvc_status eval_make_fwe(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
     const uint32_t count = (uint32_t)cli_max(LEAST_WORDS, maker->length / 50);
     uint64_t *random = &maker->random, size = maker->size;
-    struct eval_text context = {0};
+    struct eval_text context = {0}, question = {0}, opening = {0};
+    struct eval_asked *asked = eval_sample_ask(sample);
     size_t places = 0, at = 0;
 
     while (size > 1 && frequency(size, ASKED + 1) == frequency(size, ASKED + 2))
@@ -145,14 +145,12 @@ enum kvc_status eval_make_fwe(struct eval_maker *maker, struct eval_sample *samp
             eval_add(&context, "%s%s", i ? " " : "", codes[words[i]]);
     }
     for (size_t i = 1; i <= ASKED && fine; i++)
-        fine = eval_sample_answer(sample, codes[i]);
+        fine = asked && eval_asked_answer(asked, codes[i]);
     free(codes);
     free(words);
-    sample->context = eval_text_take(&context);
-    sample->question = strdup("\nQuestion: Which three coded words come most often in the text above? Explain nothing, "
-                              "and leave out the dots '...'.");
-    sample->opening = strdup("Answer: The three words that come most often in the coded text above are:");
-    if (!fine || !sample->context || !sample->question || !sample->opening)
-        return kvc_fail(error, KVC_RESOURCE, "no memory left");
-    return KVC_OK;
+    eval_add(&question, "\nQuestion: Which three coded words come most often in the text above? Explain nothing, "
+                        "and leave out the dots '...'.");
+    eval_add(&opening, "Answer: The three words that come most often in the coded text above are:");
+    fine = eval_asked_end(asked, &question, &opening) && fine;
+    return eval_sample_end(sample, &context, fine, error);
 }

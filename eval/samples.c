@@ -1,7 +1,8 @@
 /* samples.c - runs samples one by one: makes the text, asks every policy with the question seen and not, keeps the
  * results. */
 #include "eval/answer.h"
-#include "eval/standard.h"
+#include "eval/singly.h"
+#include "eval/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +42,15 @@ static json_t *record_of(const struct eval_run *run, const struct eval_task *tas
              run->variables ? " " : "", run->variables ? run->variables : "", run->date ? " " : "",
              run->date ? run->date : "");
     cli_json_set(record, "prompt", text_json(text));
-    cli_json_set(record, "data", text_json(task->file >= 0 ? run->data_hash[task->file] : ""));
+    cli_json_set(record, "data", text_json(eval_data_hash(run, task, length)));
     cli_json_set(record, "task", text_json(task->name));
     cli_json_set(record, "length", json_integer((json_int_t)length));
     cli_json_set(record, "seed", json_integer((json_int_t)run->seed));
     cli_json_set(record, "sample", json_integer((json_int_t)sample));
     cli_json_set(record, "kv", text_json(spec));
     cli_json_set(record, "question", json_string(side ? "unseen" : "seen"));
+    if (task->depths)
+        cli_json_set(record, "depth", json_real(eval_depth((uint64_t)run->depths, sample)));
     return record;
 }
 
@@ -92,13 +95,15 @@ static int ask(struct eval_run *run, const struct unit *unit, const struct eval_
         return cli_error(run->command, error.status, "%s of %llu tokens, --kv %s: %s", unit->task->name,
                          (unsigned long long)unit->length, spec, error.text);
     }
-    add_answer(record, prompt, &answer, unit->task->score(sample, answer.text));
+    add_answer(record, prompt, &answer, unit->task->score(&sample->asked[0], answer.text));
     free(answer.text);
     return eval_results_add(&run->results, record);
 }
 
 /* How many answers of a unit there are still to be had. */
 static uint64_t missing(const struct eval_run *run, const struct unit *unit) {
+    if (eval_is_singly(unit->task))
+        return eval_singly_missing(run, unit->task, unit->length, unit->sample);
     uint64_t count = 0;
     for (size_t s = 0; s < 2 * run->specs.count; s++) {
         if (!run->sides[s % 2])
@@ -121,23 +126,28 @@ static void show(const struct unit *unit, const struct eval_sample *sample, cons
             (unsigned long long)unit->sample, (unsigned long long)unit->length, prompt->context,
             prompt->count - prompt->context);
     cli_write_text(stderr, sample->context, strlen(sample->context));
-    fprintf(stderr, "\n---- question\n");
-    cli_write_text(stderr, sample->question, strlen(sample->question));
-    fprintf(stderr, "\n---- the answer begins\n%s\n---- wanted\n", sample->opening);
-    for (size_t i = 0; i < sample->answer_count; i++) {
-        cli_write_text(stderr, sample->answers[i], strlen(sample->answers[i]));
-        fputc('\n', stderr);
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        fprintf(stderr, "\n---- question\n");
+        cli_write_text(stderr, asked->question, strlen(asked->question));
+        fprintf(stderr, "\n---- the answer begins\n%s\n---- wanted\n", asked->opening);
+        for (size_t i = 0; i < asked->answer_count; i++) {
+            cli_write_text(stderr, asked->answers[i], strlen(asked->answers[i]));
+            fputc('\n', stderr);
+        }
     }
 }
 
 static int run_unit(struct eval_run *run, const struct unit *unit, struct work *work) {
-    const struct eval_request request = {unit->task,          &run->data,   &run->prompter,
-                                         (uint64_t)run->seed, unit->sample, unit->length};
+    const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,
+                                         unit->sample, unit->length, (uint64_t)run->depths};
     struct eval_sample sample;
     struct eval_prompt prompt;
     struct kvc_error error;
     if (missing(run, unit) == 0)
         return cli_json_lost() ? cli_no_memory(run->command) : KVC_OK;
+    if (eval_is_singly(unit->task))
+        return eval_singly_run(run, unit->task, unit->length, unit->sample, &work->progress, &work->done, work->total);
     int status = eval_fit(&request, &sample, &prompt, &error) == KVC_OK ? KVC_OK : cli_report(run->command, &error);
     if (status == KVC_OK && unit->sample < (uint64_t)run->show)
         show(unit, &sample, &prompt);
@@ -165,8 +175,9 @@ static int each_unit(struct eval_run *run, int (*do_unit)(struct eval_run *, con
     uint64_t number = 0;
     for (size_t l = 0; l < run->lengths.count; l++) {
         for (size_t t = 0; t < run->task_count; t++) {
-            for (int64_t i = 0; i < run->samples; i++) {
-                const struct unit unit = {run->tasks[t], run->lengths.items[l], (uint64_t)i};
+            const uint64_t count = eval_samples_of(run, run->tasks[t], run->lengths.items[l]);
+            for (uint64_t i = 0; i < count; i++) {
+                const struct unit unit = {run->tasks[t], run->lengths.items[l], i};
                 if (number++ % run->shards != run->shard_index)
                     continue;
                 const int status = do_unit(run, &unit, work);
@@ -180,14 +191,15 @@ static int each_unit(struct eval_run *run, int (*do_unit)(struct eval_run *, con
 
 /* Counts what there is to do; a length that is too short for a task is told before anything is computed. */
 static int count_unit(struct eval_run *run, const struct unit *unit, struct work *work) {
-    const struct eval_request request = {unit->task,          &run->data,   &run->prompter,
-                                         (uint64_t)run->seed, unit->sample, unit->length};
+    const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,
+                                         unit->sample, unit->length, (uint64_t)run->depths};
     struct kvc_error error;
     const uint64_t count = missing(run, unit);
     work->total += count * unit->length;
     if (cli_json_lost())
         return cli_no_memory(run->command);
-    if (count > 0 && unit->sample / run->shards == 0 && eval_fits(&request, &error) != KVC_OK)
+    if (count > 0 && unit->sample / run->shards == 0 &&
+        (unit->task->measure ? eval_window_fits(run, &request, &error) : eval_fits(&request, &error)) != KVC_OK)
         return cli_report(run->command, &error);
     return KVC_OK;
 }
@@ -207,4 +219,15 @@ int eval_run_samples(struct eval_run *run) {
     status = each_unit(run, run_unit, &work);
     cli_progress_end(&work.progress);
     return status;
+}
+
+json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
+                    const char *spec, size_t side) {
+    return record_of(run, task, length, sample, spec, side);
+}
+
+void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,
+               const struct eval_prompt *prompt) {
+    const struct unit unit = {task, length, index};
+    show(&unit, sample, prompt);
 }

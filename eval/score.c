@@ -2,6 +2,7 @@
 #include "eval/task.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,15 +16,123 @@ static bool has(const char *text, const char *words) {
     return bytes == 0;
 }
 
-double eval_score_all(const struct eval_sample *sample, const char *answer) {
+double eval_score_all(const struct eval_asked *asked, const char *answer) {
     size_t found = 0;
-    for (size_t i = 0; i < sample->answer_count; i++)
-        found += has(answer, sample->answers[i]);
-    return sample->answer_count ? (double)found / (double)sample->answer_count : 0;
+    for (size_t i = 0; i < asked->answer_count; i++)
+        found += has(answer, asked->answers[i]);
+    return asked->answer_count ? (double)found / (double)asked->answer_count : 0;
 }
 
-double eval_score_any(const struct eval_sample *sample, const char *answer) {
-    return eval_score_all(sample, answer) > 0;
+double eval_score_any(const struct eval_asked *asked, const char *answer) { return eval_score_all(asked, answer) > 0; }
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+double eval_score_exact(const struct eval_asked *asked, const char *answer) {
+    size_t bytes;
+    while (is_blank(*answer))
+        answer++;
+    bytes = strlen(answer);
+    while (bytes > 0 && (is_blank(answer[bytes - 1]) || answer[bytes - 1] == '.'))
+        bytes--;
+    for (size_t i = 0; i < asked->answer_count; i++) {
+        if (strlen(asked->answers[i]) == bytes && strncasecmp(asked->answers[i], answer, bytes) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+double eval_score_begins(const struct eval_asked *asked, const char *answer) {
+    for (size_t i = 0; i < asked->answer_count; i++) {
+        const char *wanted = asked->answers[i], *at = answer;
+        bool same = true;
+        while (is_blank(*at))
+            at++;
+        while (*wanted && same) {
+            if (is_blank(*wanted)) { /* any blanks, or none */
+                while (is_blank(*wanted))
+                    wanted++;
+                while (is_blank(*at))
+                    at++;
+            } else {
+                same = *wanted++ == *at;
+                at += same;
+            }
+        }
+        if (same && !(*at >= '0' && *at <= '9'))
+            return 1;
+    }
+    return 0;
+}
+
+/* The number that begins at or after the text's first digit, with a minus in front and commas between its digits;
+ * false: there is none. */
+static bool first_number(const char *text, double *number) {
+    char digits[64];
+    size_t count = 0;
+    const char *at = text;
+    while (*at && !(*at >= '0' && *at <= '9'))
+        at++;
+    if (!*at)
+        return false;
+    if (at > text && at[-1] == '-')
+        digits[count++] = '-';
+    for (; count + 1 < sizeof digits; at++) {
+        const bool digit = at[0] >= '0' && at[0] <= '9', next = at[0] && at[1] >= '0' && at[1] <= '9';
+        if (digit || (at[0] == '.' && next))
+            digits[count++] = *at;
+        else if (at[0] != ',' || !next)
+            break;
+    }
+    digits[count] = '\0';
+    *number = strtod(digits, NULL);
+    return true;
+}
+
+double eval_score_number(const struct eval_asked *asked, const char *answer) {
+    double wanted, given;
+    return asked->answer_count > 0 && first_number(asked->answers[0], &wanted) && first_number(answer, &given) &&
+           wanted == given;
+}
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+/* Whether the line of so many bytes has the word, no letter beside it. */
+static bool has_word(const char *line, size_t bytes, const char *word) {
+    const size_t length = strlen(word);
+    for (size_t i = 0; i + length <= bytes; i++) {
+        if (strncasecmp(line + i, word, length) == 0 && (i == 0 || !is_letter(line[i - 1])) &&
+            (i + length == bytes || !is_letter(line[i + length])))
+            return true;
+    }
+    return false;
+}
+
+/* The number that a line begins with, blanks and Markdown's marks in front; 0: none, or above `most`. */
+static size_t line_number(const char *line, size_t bytes, size_t most) {
+    size_t at = 0, number = 0;
+    while (at < bytes && (is_blank(line[at]) || strchr("*#-", line[at])))
+        at++;
+    for (; at < bytes && line[at] >= '0' && line[at] <= '9' && number <= most; at++)
+        number = 10 * number + (size_t)(line[at] - '0');
+    return number <= most ? number : 0;
+}
+
+/* Whether the first line with the number has the word. */
+static bool line_has(const char *text, size_t number, size_t most, const char *word) {
+    size_t bytes;
+    for (const char *line = text; *line; line += bytes + (line[bytes] == '\n')) {
+        bytes = strcspn(line, "\n");
+        if (line_number(line, bytes, most) == number)
+            return has_word(line, bytes, word);
+    }
+    return false;
+}
+
+double eval_score_list(const struct eval_asked *asked, const char *answer) {
+    size_t right = 0;
+    for (size_t i = 0; i < asked->answer_count; i++)
+        right += line_has(answer, i + 1, asked->answer_count, asked->answers[i]);
+    return asked->answer_count ? (double)right / (double)asked->answer_count : 0;
 }
 
 void eval_wilson(double share, double count, double *low, double *high) {
@@ -36,4 +145,12 @@ void eval_wilson(double share, double count, double *low, double *high) {
     const double half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count));
     *low = fmax(0, (middle - half) / whole);
     *high = fmin(1, (middle + half) / whole);
+}
+
+void eval_normal(double sum, double squares, double count, double *low, double *high) {
+    const double z = 1.959963984540054, mean = count > 0 ? sum / count : 0;
+    const double variance = count > 1 ? fmax(0, (squares - count * mean * mean) / (count - 1)) : 0;
+    const double half = count > 1 ? z * sqrt(variance / count) : 0;
+    *low = mean - half;
+    *high = mean + half;
 }

@@ -1,5 +1,6 @@
 /* standard.c - `kvcull eval TASK...`: standard tasks, every policy, every sample's result in a file. */
 #include "eval/eval.h"
+#include "eval/sets.h"
 #include "eval/standard.h"
 
 #include <stdlib.h>
@@ -58,24 +59,40 @@ static int show(const struct eval_run *run) {
     return status == KVC_OK ? cli_flush(run->command) : status;
 }
 
-static int list(const struct cli_command *command, const struct cli_common *common) {
-    struct cli_table *table = cli_table_open("<task|answer|<needs|<");
+/* What an answer's cell says: its tokens at most, or what part of the length. */
+static void add_answer_cell(struct cli_table *table, const struct eval_task *task) {
+    if (task->way || task->measure)
+        cli_cell(table, "%s", "");
+    else if (task->answer == 0)
+        cli_cell(table, "3/4");
+    else
+        cli_cell(table, "%u", (unsigned)task->answer);
+}
+
+static int list(const struct eval_run *run) {
+    const struct cli_command *command = run->command;
+    const struct cli_common *common = &run->common;
+    struct cli_table *table = cli_table_open("<task|<group|answer|<needs|<");
     json_t *tasks = json_array(), *root = json_object();
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
         const char *needs = task->file >= 0 ? eval_file_options[task->file] : "";
         json_t *one = json_object();
         cli_cell(table, "%s", task->name);
-        if (task->way)
-            cli_cell(table, "%s", "");
-        else
-            cli_cell(table, "%u", (unsigned)task->answer);
-        cli_cell(table, "%s%s", task->file >= 0 ? "--" : "", needs);
+        cli_cell(table, "%s", task->group && !strchr(task->name, '/') ? task->group : "");
+        add_answer_cell(table, task);
+        const char *found = eval_whether_there(run, task);
+        cli_cell(table, "%s%s%s%s%s%s", task->optional ? "[" : "", task->file >= 0 ? "--" : "", needs,
+                 task->optional ? "]" : "", found[0] ? ": " : "", found);
         cli_cell(table, "%s%s%s%s", task->summary, task->way ? " (`" : "", task->way ? task->way : "",
                  task->way ? "`)" : "");
         cli_json_set(one, "name", json_string(task->name));
+        cli_json_set(one, "group", task->group ? json_string(task->group) : json_null());
         cli_json_set(one, "summary", json_string(task->summary));
         cli_json_set(one, "answer_tokens", json_integer(task->answer));
-        cli_json_set(one, "needs", json_string(needs));
+        cli_json_set(one, "questions", json_integer(task->measure || task->way ? 0 : eval_task_questions(task)));
+        cli_json_set(one, "unit", json_string(eval_units[task->unit]));
+        cli_json_set(one, "needs", json_string(task->optional ? "" : needs));
+        cli_json_set(one, "found", json_string(found));
         json_array_append_new(tasks, one);
     }
     cli_json_set(root, "tasks", tasks);
@@ -106,6 +123,23 @@ static int help(const struct cli_command *command, const struct cli_option *opti
     return cli_flush(command);
 }
 
+/* What the manual says of a task's answers and files. */
+static void add_needs(struct eval_text *text, const struct eval_task *task) {
+    if (task->way)
+        eval_add(text, "; it has options of its own: `%s`.", task->way);
+    else if (task->measure)
+        eval_add(text, "; it asks nothing");
+    else if (task->answer == 0)
+        eval_add(text, "; answers of three quarters of the length at most");
+    else
+        eval_add(text, "; answers of %u tokens at most", (unsigned)task->answer);
+    if (task->way)
+        return;
+    if (task->file >= 0)
+        eval_add(text, "; it %s --%s", task->optional ? "takes" : "needs", eval_file_options[task->file]);
+    eval_add(text, ".");
+}
+
 /* The manual's page has the tasks, too, a paragraph each. */
 static int manual(const struct cli_command *command, const struct cli_option *options) {
     struct eval_text text = {0};
@@ -113,13 +147,7 @@ static int manual(const struct cli_command *command, const struct cli_option *op
     eval_add(&text, "%s", command->description);
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
         eval_add(&text, "\n\n%s: %s", task->name, task->summary);
-        if (task->way)
-            eval_add(&text, "; it has options of its own: `%s`.", task->way);
-        else if (task->file >= 0)
-            eval_add(&text, "; answers of %u tokens at most; it needs --%s.", (unsigned)task->answer,
-                     eval_file_options[task->file]);
-        else
-            eval_add(&text, "; answers of %u tokens at most.", (unsigned)task->answer);
+        add_needs(&text, task);
     }
     char *description = eval_text_take(&text);
     if (!description)
@@ -144,6 +172,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
                            .question = "both",
                            .samples = 20,
                            .seed = 1,
+                           .depths = EVAL_DEPTHS,
                            .results = {.file = -1},
                            .lengths = {.items = {4096}, .count = 1}};
     struct cli_words names = {NULL, 0};
@@ -164,8 +193,16 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         {CLI_TEXT, 0, "squad", "FILE", "questions and documents, SQuAD's JSON", &run.files[EVAL_SQUAD], 0, 0, NULL},
         {CLI_TEXT, 0, "hotpotqa", "FILE", "questions and documents, HotpotQA's JSON", &run.files[EVAL_HOTPOTQA], 0, 0,
          NULL},
+        {CLI_TEXT, 0, "text", "FILE", "the text for tasks that measure windows of one; without it that of --essays",
+         &run.files[EVAL_TEXT], 0, 0, NULL},
+        {CLI_TEXT, 0, "words", "FILE",
+         "lists of words for needle_demo; without it those beside the model, or the bundled one's",
+         &run.files[EVAL_WORDS], 0, 0, NULL},
+        {CLI_INT, 0, "depths", "N", "how many depths tasks at depths have; sample i has the i-th, again from the first",
+         &run.depths, 2, 101, NULL},
         {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
          1000000, NULL},
+        EVAL_FOLDER_OPTIONS(run.files),
         {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &run.raw, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "another chat template than the model's; `kvcull info templates` lists them",
@@ -190,7 +227,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
     else
         status = cli_parse(command, options, argc, argv, &names);
     if (status == CLI_GO && run.list) {
-        status = list(command, &run.common);
+        status = list(&run);
     } else if (status == CLI_GO) {
         status = run_tasks(&run, &names);
         if (status == KVC_OK)
@@ -198,6 +235,8 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
     }
     free(run.tasks);
     free(run.logits);
+    free(run.text_tokens);
+    free(run.words_path);
     eval_results_close(&run.results);
     eval_data_free(&run.data);
     kvc_model_close(run.model);

@@ -2,6 +2,7 @@
 #ifndef KVC_EVAL_STANDARD_H
 #define KVC_EVAL_STANDARD_H
 
+#include "eval/fidelity.h"
 #include "eval/prompt.h"
 #include "eval/results.h"
 
@@ -11,9 +12,10 @@ struct eval_run {
     /* options */
     const char *model_path, *template_name, *variables, *date, *out, *question, *shard;
     const char *files[EVAL_FILES];
+    char *words_path; /* where none was given */
     struct cli_texts specs;
     struct cli_counts lengths;
-    int64_t samples, seed, show;
+    int64_t samples, seed, show, depths;
     bool raw, resume, list;
     /* what they come to */
     const struct eval_task **tasks; /* [task_count] */
@@ -27,12 +29,29 @@ struct eval_run {
     struct eval_prompter prompter;
     struct eval_results results;
     float *logits;
+    int32_t *text_tokens; /* [text_count]: of data.text, once they were asked for */
+    size_t text_count;
+    struct fidelity fidelity; /* of the window under way */
+    struct kvc_policy_class fidelity_class;
 };
 
 /* Tasks, shard and files, before anything slow. */
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names);
 int eval_choose_shard(struct eval_run *run);
 int eval_read_files(struct eval_run *run);
+/* Benchmarks' folders (open_sets.c): the sets of the tasks, whose record i is sample i; a run takes no more samples
+ * than a set has. The hash of the data that a task needs. */
+bool eval_is_folder(int file);
+int eval_open_sets(struct eval_run *run);
+uint64_t eval_samples_of(const struct eval_run *run, const struct eval_task *task, uint64_t length);
+const char *eval_data_hash(const struct eval_run *run, const struct eval_task *task, uint64_t length);
+/* "there", "missing"; "" where no file or folder was given, or none is needed. */
+const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task);
+/* A record with its key fields; side 0: the question seen. What the first samples are, for a person. */
+json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
+                    const char *spec, size_t side);
+void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,
+               const struct eval_prompt *prompt);
 /* Every sample of the shard that has no result yet. */
 int eval_run_samples(struct eval_run *run);
 

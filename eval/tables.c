@@ -1,17 +1,15 @@
 /* tables.c - tables of results: for each model with its settings, and each task and length, a row for every policy. */
 #include "eval/results.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Records of one group are of one model, in one arithmetic, cache type and template. */
-static const char *const group_fields[] = {"model", "weights", "arithmetic", "cache_type", "prompt"};
-#define GROUP_FIELDS (sizeof group_fields / sizeof *group_fields)
+const char *const eval_group_fields[EVAL_GROUP_FIELDS] = {"model", "weights", "arithmetic", "cache_type", "prompt"};
 static const char *const sides[] = {"seen", "unseen"};
 
 struct side {
-    double score;
-    uint64_t count;
+    double score, squares, count; /* a turn counts as a part: those of one conversation are not independent */
 };
 struct cell {
     const json_t *record;   /* the first: its group, task, length and policy are the cell's */
@@ -59,8 +57,8 @@ static size_t task_number(const char *name) {
 
 static struct cell *cell_of(struct cells *cells, const json_t *record) {
     struct eval_text group = {0}, whole = {0};
-    for (size_t i = 0; i < GROUP_FIELDS; i++)
-        eval_add(&group, "%s\n", text_of(record, group_fields[i]));
+    for (size_t i = 0; i < EVAL_GROUP_FIELDS; i++)
+        eval_add(&group, "%s\n", text_of(record, eval_group_fields[i]));
     char *group_text = eval_text_take(&group);
     eval_add(&whole, "%s%s\n%.0f\n%s", group_text ? group_text : "", text_of(record, "task"),
              number_of(record, "length"), text_of(record, "kv"));
@@ -104,10 +102,17 @@ static int in_order(const void *a, const void *b) {
     return names ? names : (x->kv > y->kv) - (x->kv < y->kv);
 }
 
+/* What is measured without a question has a unit, unless it is a share. */
+static const char *unit_of(const struct cell *cell) { return text_of(cell->record, "unit"); }
+static bool is_asked(const struct cell *cell) { return strcmp(text_of(cell->record, "question"), "none") != 0; }
+
 static void add_up(struct cell *cell, const json_t *record) {
     struct side *side = &cell->sides[strcmp(text_of(record, "question"), "unseen") == 0];
-    side->score += number_of(record, "score");
-    side->count++;
+    const double turns = number_of(record, "turns"), score = number_of(record, "score");
+    const double part = turns > 1 ? 1 / turns : 1;
+    side->score += part * score;
+    side->squares += part * score * score;
+    side->count += part;
     cell->count++;
     cell->entries += number_of(record, "entries");
     cell->held += number_of(record, "held_bytes");
@@ -121,6 +126,7 @@ static void add_up(struct cell *cell, const json_t *record) {
 static void add_cell(struct cell *sum, const struct cell *cell) {
     for (size_t s = 0; s < 2; s++) {
         sum->sides[s].score += cell->sides[s].score;
+        sum->sides[s].squares += cell->sides[s].squares;
         sum->sides[s].count += cell->sides[s].count;
     }
     sum->count += cell->count;
@@ -152,29 +158,48 @@ static bool collect(const struct eval_results *results, struct cells *cells) {
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+static void interval(const struct cell *cell, const struct side *side, double *low, double *high) {
+    if (unit_of(cell))
+        eval_normal(side->score, side->squares, side->count, low, high);
+    else
+        eval_wilson(ratio(side->score, side->count), side->count, low, high);
+}
+
 /* ---- as text ---- */
 
-static struct cli_table *open_table(void) {
-    return cli_table_open("<policy|seen|95 %|unseen|95 %|n|held|read|first|token");
+static struct cli_table *open_table(const struct cell *cell) {
+    struct eval_text heading = {0};
+    if (is_asked(cell))
+        return cli_table_open("<policy|seen|95 %|unseen|95 %|n|held|read|first|token");
+    if (unit_of(cell))
+        eval_add(&heading, "<policy|%s|95 %%|perplexity|n|held|read|first|token", unit_of(cell));
+    else
+        eval_add(&heading, "<policy|share|95 %%|n|held|read|first|token");
+    char *text = eval_text_take(&heading);
+    struct cli_table *table = text ? cli_table_open(text) : NULL;
+    free(text);
+    return table;
 }
 
 static void add_row(struct cli_table *table, const struct cell *cell) {
     char text[4][32];
     cli_cell(table, "%s", text_of(cell->record, "kv"));
-    for (size_t s = 0; s < 2; s++) {
-        const double count = (double)cell->sides[s].count, share = ratio(cell->sides[s].score, count);
+    for (size_t s = 0; s < (is_asked(cell) ? 2 : 1); s++) {
+        const struct side *side = &cell->sides[s];
         double low, high;
-        eval_wilson(share, count, &low, &high);
-        if (cell->sides[s].count > 0) {
-            cli_cell(table, "%.3f", share);
-            cli_cell(table, "%.2f-%.2f", low, high);
+        interval(cell, side, &low, &high);
+        if (side->count > 0) {
+            cli_cell(table, "%.3f", ratio(side->score, side->count));
+            cli_cell(table, unit_of(cell) ? "%.3f..%.3f" : "%.2f-%.2f", low, high);
         } else {
             cli_cell(table, "-");
             cli_cell(table, "-");
         }
     }
+    if (unit_of(cell))
+        cli_cell(table, "%.3f", exp(ratio(cell->sides[0].score, cell->sides[0].count)));
     const double count = (double)cell->count;
-    cli_cell(table, "%llu", (unsigned long long)cli_max(cell->sides[0].count, cell->sides[1].count));
+    cli_cell(table, "%.0f", fmax(cell->sides[0].count, cell->sides[1].count));
     cli_cell(table, "%s", cli_bytes((uint64_t)ratio(cell->held, count), text[0]));
     cli_cell(table, "%s", cli_bytes((uint64_t)ratio(cell->read, cell->steps), text[1]));
     cli_cell(table, "%s", cli_time(1e-6 * ratio(cell->prompt_us, count), text[2]));
@@ -190,24 +215,29 @@ static int print_table(const struct eval_results *results, struct cli_table *tab
 /* Cells [from, to) are of one group and length: a table of each task, and of all where there are several. */
 static int print_length(const struct eval_results *results, const struct cells *cells, size_t from, size_t to) {
     struct cell *sums = calloc(cells->policies, sizeof *sums);
-    struct cli_table *all = open_table();
+    struct cli_table *all = NULL;
     size_t tasks = 0;
     int status = sums ? KVC_OK : cli_no_memory(results->command);
     for (size_t i = from; i < to && status == KVC_OK;) {
         const char *task = text_of(cells->items[i].record, "task");
-        struct cli_table *table = open_table();
+        struct cli_table *table = open_table(&cells->items[i]);
+        const bool asked = is_asked(&cells->items[i]);
         printf("%s of %llu tokens\n\n", task, (unsigned long long)cells->items[i].length);
         for (; i < to && strcmp(text_of(cells->items[i].record, "task"), task) == 0; i++) {
             struct cell *sum = &sums[cells->items[i].kv];
-            sum->record = cells->items[i].record;
-            add_cell(sum, &cells->items[i]);
+            if (asked) {
+                sum->record = cells->items[i].record;
+                add_cell(sum, &cells->items[i]);
+            }
             add_row(table, &cells->items[i]);
         }
-        tasks++;
+        tasks += asked;
         status = print_table(results, table);
         printf("\n");
     }
     for (size_t kv = 0; kv < cells->policies && status == KVC_OK; kv++) {
+        if (sums[kv].record && !all)
+            all = open_table(&sums[kv]);
         if (sums[kv].record)
             add_row(all, &sums[kv]);
     }
@@ -244,7 +274,7 @@ int eval_tables_print(const struct eval_results *results) {
         i = end;
     }
     free(cells.items);
-    return status;
+    return status == KVC_OK ? eval_grids_print(results) : status;
 }
 
 /* ---- as JSON ---- */
@@ -253,25 +283,25 @@ static json_t *cell_json(const struct cell *cell) {
     static const char *const copied[] = {"task", "length", "kv"};
     json_t *object = json_object();
     const double count = (double)cell->count;
-    for (size_t i = 0; i < GROUP_FIELDS; i++)
-        cli_json_set(object, group_fields[i], json_incref(json_object_get(cell->record, group_fields[i])));
+    for (size_t i = 0; i < EVAL_GROUP_FIELDS; i++)
+        cli_json_set(object, eval_group_fields[i], json_incref(json_object_get(cell->record, eval_group_fields[i])));
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
         cli_json_set(object, copied[i], json_incref(json_object_get(cell->record, copied[i])));
     for (size_t s = 0; s < 2; s++) {
-        const double samples = (double)cell->sides[s].count, share = ratio(cell->sides[s].score, samples);
-        json_t *side = json_object();
+        const struct side *side = &cell->sides[s];
         double low, high;
-        if (cell->sides[s].count == 0) {
-            json_decref(side);
+        if (side->count <= 0)
             continue;
-        }
-        eval_wilson(share, samples, &low, &high);
-        cli_json_set(side, "samples", json_integer((json_int_t)cell->sides[s].count));
-        cli_json_set(side, "score", json_real(share));
-        cli_json_set(side, "low", json_real(low));
-        cli_json_set(side, "high", json_real(high));
-        cli_json_set(object, sides[s], side);
+        json_t *numbers = json_object();
+        interval(cell, side, &low, &high);
+        cli_json_set(numbers, "samples", json_integer((json_int_t)(side->count + 0.5)));
+        cli_json_set(numbers, "score", json_real(ratio(side->score, side->count)));
+        cli_json_set(numbers, "low", json_real(low));
+        cli_json_set(numbers, "high", json_real(high));
+        cli_json_set(object, is_asked(cell) ? sides[s] : "measured", numbers);
     }
+    if (unit_of(cell))
+        cli_json_set(object, "unit", json_string(unit_of(cell)));
     cli_json_set(object, "entries", json_real(ratio(cell->entries, count)));
     cli_json_set(object, "held_bytes", json_real(ratio(cell->held, count)));
     cli_json_set(object, "read_bytes_per_token", json_real(ratio(cell->read, cell->steps)));
@@ -287,6 +317,7 @@ json_t *eval_tables_json(const struct eval_results *results) {
         for (size_t i = 0; i < cells.count; i++)
             json_array_append_new(list, cell_json(&cells.items[i]));
         cli_json_set(root, "results", list);
+        eval_grids_json(results, root);
     } else {
         json_decref(list);
         cli_json_set(root, "results", NULL); /* the print then says that memory was lacking */

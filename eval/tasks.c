@@ -1,13 +1,17 @@
 /* tasks.c - the table of tasks, from which lists, help and manual are made, and the commands of those that have options
  * of their own. Adding a task: its generator and a row here. */
 #include "eval/eval.h"
-#include "eval/task.h"
+#include "eval/sets.h"
+#include "eval/windows.h"
 
 #include <string.h>
 
-const char *const eval_file_options[EVAL_FILES] = {"essays", "squad", "hotpotqa"};
+const char *const eval_file_options[EVAL_FILES] = {"essays", "squad",      "hotpotqa",     "text",
+                                                   "words",  "longbench",  "longbench2",   "infinitebench",
+                                                   "helmet", "longwriter", "longgenbench", "longproc"};
+const char *const eval_units[EVAL_UNITS] = {"share", "nats/token"};
 
-/* ---- RULER ---- */
+/* ---- forms of the generators ---- */
 
 static const struct eval_niah single_1 = {EVAL_NOISE, false, false, 1, 1, 1};
 static const struct eval_niah single_2 = {EVAL_ESSAY, false, false, 1, 1, 1};
@@ -17,34 +21,78 @@ static const struct eval_niah multikey_2 = {EVAL_NEEDLES, false, false, 1, 1, 1}
 static const struct eval_niah multikey_3 = {EVAL_NEEDLES, true, true, 1, 1, 1};
 static const struct eval_niah multivalue = {EVAL_ESSAY, false, false, 1, 4, 1};
 static const struct eval_niah multiquery = {EVAL_ESSAY, false, false, 1, 1, 4};
+static const struct eval_niah anywhere = {EVAL_ANY, false, false, 1, 1, 1};
+static const struct eval_niah several = {EVAL_ANY, false, false, 4, 1, 1};
 static const int squad = EVAL_SQUAD, hotpotqa = EVAL_HOTPOTQA;
 
-/* file, tokens of an answer, least size, form, generator, score; answers are as long as the paper's. */
-#define NIAH(form, file, least) NULL, file, 128, least, &form, eval_make_niah, eval_score_all
-#define QA(file) NULL, file, 32, 1, &file, eval_make_qa, eval_score_any
+/* Of RULER: what it needs, least size, tokens of an answer as in the paper. */
+#define RULER(needs, size, tokens) .group = "ruler", .file = needs, .least = size, .answer = tokens
+#define ALONE(needs, size, tokens) .file = needs, .least = size, .answer = tokens
+/* A shared text, `count` questions in turns, and the same as requests that are each the only one. */
+#define SCB(needs, size, tokens, count)                                                                                \
+    .group = "scb", .file = needs, .least = size, .answer = tokens, .questions = count
+#define NIAH(which) .form = &which, .make = eval_make_niah, .score = eval_score_all
+#define QA(which) .form = &which, .make = eval_make_qa, .score = eval_score_any
+#define MADE(generator, scored) .make = generator, .score = scored
 
 const struct eval_task eval_tasks[] = {
-    {"niah_single_1", "a number in lines of noise", NIAH(single_1, -1, 1)},
-    {"niah_single_2", "a number in essays", NIAH(single_2, EVAL_ESSAYS, 16)},
-    {"niah_single_3", "a UUID in essays", NIAH(single_3, EVAL_ESSAYS, 16)},
-    {"niah_multikey_1", "a number in essays, among three of other keys", NIAH(multikey_1, EVAL_ESSAYS, 16)},
-    {"niah_multikey_2", "a number in lines that are all of this kind", NIAH(multikey_2, -1, 1)},
-    {"niah_multikey_3", "a UUID in lines that are all of this kind, with UUIDs for keys", NIAH(multikey_3, -1, 1)},
-    {"niah_multivalue", "four numbers of one key in essays", NIAH(multivalue, EVAL_ESSAYS, 16)},
-    {"niah_multiquery", "the numbers of four keys in essays, asked for at once", NIAH(multiquery, EVAL_ESSAYS, 16)},
-    {"vt", "variable tracking: a chain of five assignments in lines of noise", NULL, -1, 30, 5, NULL, eval_make_vt,
-     eval_score_all},
-    {"cwe", "common words: the ten that a numbered list has most often", NULL, -1, 120, 11, NULL, eval_make_cwe,
-     eval_score_all},
-    {"fwe", "frequent words: the three most frequent of coded words", NULL, -1, 50, 27, NULL, eval_make_fwe,
-     eval_score_all},
-    {"qa_1", "questions of SQuAD, their documents among others", QA(squad)},
-    {"qa_2", "questions of HotpotQA, each about two documents among others", QA(hotpotqa)},
-    {"needle", "facts at several depths of texts in the bundled model's words", "kvcull eval needle", -1, 0, 0, NULL,
-     NULL, NULL},
-    {"fidelity", "how near a policy stays to the full cache on any text", "kvcull eval fidelity", -1, 0, 0, NULL, NULL,
-     NULL},
-    {NULL, NULL, NULL, -1, 0, 0, NULL, NULL, NULL}};
+    {"niah_single_1", "a number in lines of noise", RULER(-1, 1, 128), NIAH(single_1)},
+    {"niah_single_2", "a number in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(single_2)},
+    {"niah_single_3", "a UUID in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(single_3)},
+    {"niah_multikey_1", "a number in essays, among three of other keys", RULER(EVAL_ESSAYS, 16, 128), NIAH(multikey_1)},
+    {"niah_multikey_2", "a number in lines that are all of this kind", RULER(-1, 1, 128), NIAH(multikey_2)},
+    {"niah_multikey_3", "a UUID in lines that are all of this kind, with UUIDs for keys", RULER(-1, 1, 128),
+     NIAH(multikey_3)},
+    {"niah_multivalue", "four numbers of one key in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(multivalue)},
+    {"niah_multiquery", "the numbers of four keys in essays, asked for at once", RULER(EVAL_ESSAYS, 16, 128),
+     NIAH(multiquery)},
+    {"vt", "variable tracking: a chain of five assignments in lines of noise", RULER(-1, 5, 30),
+     MADE(eval_make_vt, eval_score_all)},
+    {"cwe", "common words: the ten that a numbered list has most often", RULER(-1, 11, 120),
+     MADE(eval_make_cwe, eval_score_all)},
+    {"fwe", "frequent words: the three most frequent of coded words", RULER(-1, 27, 50),
+     MADE(eval_make_fwe, eval_score_all)},
+    {"qa_1", "questions of SQuAD, their documents among others", RULER(EVAL_SQUAD, 1, 32), QA(squad)},
+    {"qa_2", "questions of HotpotQA, each about two documents among others", RULER(EVAL_HOTPOTQA, 1, 32), QA(hotpotqa)},
+    {"niah", "a number at each depth of essays, or of noise without: a heat map", ALONE(EVAL_ESSAYS, 1, 64),
+     .optional = true, .depths = true, NIAH(anywhere)},
+    {"kv_retrieval", "the value of a key at each depth of a list of UUIDs", ALONE(-1, 2, 64), .depths = true,
+     MADE(eval_make_pairs, eval_score_all)},
+    {"litm_qa", "lost in the middle: SQuAD's document at each depth among others", ALONE(EVAL_SQUAD, 2, 32),
+     .depths = true, QA(squad)},
+    {"scb_kv", "five keys of a list of UUIDs, in turns", SCB(-1, 8, 64, 5), MADE(eval_make_pairs, eval_score_all)},
+    {"scb_kv_requests", "the same, each question by itself after the same text", SCB(-1, 8, 64, 5),
+     .manner = EVAL_REQUESTS, MADE(eval_make_pairs, eval_score_all)},
+    {"scb_niah", "four numbers in essays, or in noise without, in turns", SCB(EVAL_ESSAYS, 4, 32, 4), .optional = true,
+     NIAH(several)},
+    {"scb_niah_requests", "the same, each question by itself after the same text", SCB(EVAL_ESSAYS, 4, 32, 4),
+     .optional = true, .manner = EVAL_REQUESTS, NIAH(several)},
+    {"scb_vt", "four chains of assignments in lines of noise, in turns", SCB(-1, 20, 30, 4),
+     MADE(eval_make_chains, eval_score_all)},
+    {"scb_vt_requests", "the same, each question by itself after the same text", SCB(-1, 20, 30, 4),
+     .manner = EVAL_REQUESTS, MADE(eval_make_chains, eval_score_all)},
+    {"scb_mf", "the largest, smallest, median number of a list and the like, in five turns", SCB(-1, 7, 16, 5),
+     MADE(eval_make_numbers, eval_score_number)},
+    {"scb_mf_requests", "the same, each question by itself after the same text", SCB(-1, 7, 16, 5),
+     .manner = EVAL_REQUESTS, MADE(eval_make_numbers, eval_score_number)},
+    {"scb_qa", "five questions of SQuAD about the same documents, in turns", SCB(EVAL_SQUAD, 1, 32, 5), .form = &squad,
+     MADE(eval_make_shared_qa, eval_score_any)},
+    {"scb_qa_requests", "the same, each question by itself after the same text", SCB(EVAL_SQUAD, 1, 32, 5),
+     .manner = EVAL_REQUESTS, .form = &squad, MADE(eval_make_shared_qa, eval_score_any)},
+    {"list", "a long answer: a numbered list with a given word in each line", ALONE(-1, 3, 0), .memory = true,
+     MADE(eval_make_list, eval_score_list)},
+    {"needle_demo", "facts at four depths of texts in the bundled model's words, each by itself",
+     ALONE(EVAL_WORDS, 4, 12), .optional = true, .questions = 4, .manner = EVAL_REQUESTS,
+     MADE(eval_make_needle_demo, eval_score_begins)},
+    {"perplexity", "how well the second half of windows of a text is predicted, token by token", ALONE(EVAL_TEXT, 1, 1),
+     .unit = EVAL_NATS, .measure = eval_measure_perplexity},
+    {"fidelity_recall", "how much of what the full cache attends to a policy holds, on windows of a text",
+     ALONE(EVAL_TEXT, 1, 1), .measure = eval_measure_fidelity},
+#include "eval/file_tasks.def"
+    {"needle", "facts at several depths of texts in the bundled model's words", .way = "kvcull eval needle",
+     .file = -1},
+    {"fidelity", "how near a policy stays to the full cache on any text", .way = "kvcull eval fidelity", .file = -1},
+    {NULL, NULL, .file = -1}};
 
 const struct eval_task *eval_task_find(const char *name) {
     for (const struct eval_task *task = eval_tasks; task->name; task++) {

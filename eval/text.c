@@ -79,24 +79,65 @@ void eval_shuffle(uint64_t *random, uint32_t *numbers, size_t count) {
     }
 }
 
-bool eval_sample_answer(struct eval_sample *sample, const char *answer) {
-    char **answers = realloc(sample->answers, (sample->answer_count + 1) * sizeof *answers);
+struct eval_asked *eval_sample_ask(struct eval_sample *sample) {
+    struct eval_asked *asked = realloc(sample->asked, (sample->count + 1) * sizeof *asked);
+    if (!asked)
+        return NULL;
+    sample->asked = asked;
+    asked[sample->count] = (struct eval_asked){0};
+    return &asked[sample->count++];
+}
+
+bool eval_asked_answer(struct eval_asked *asked, const char *answer) {
+    char **answers = realloc(asked->answers, (asked->answer_count + 1) * sizeof *answers);
     if (!answers)
         return false;
-    sample->answers = answers;
-    answers[sample->answer_count] = strdup(answer);
-    if (!answers[sample->answer_count])
+    asked->answers = answers;
+    answers[asked->answer_count] = strdup(answer);
+    if (!answers[asked->answer_count])
         return false;
-    sample->answer_count++;
+    asked->answer_count++;
     return true;
 }
 
+bool eval_asked_span(struct eval_asked *asked, size_t start, size_t bytes) {
+    struct eval_span *spans = realloc(asked->spans, (asked->span_count + 1) * sizeof *spans);
+    if (!spans)
+        return false;
+    asked->spans = spans;
+    spans[asked->span_count++] = (struct eval_span){start, bytes};
+    return true;
+}
+
+bool eval_asked_end(struct eval_asked *asked, struct eval_text *question, struct eval_text *opening) {
+    char *const texts[] = {eval_text_take(question), eval_text_take(opening)};
+    if (asked && texts[0] && texts[1]) {
+        asked->question = texts[0];
+        asked->opening = texts[1];
+        return true;
+    }
+    free(texts[0]);
+    free(texts[1]);
+    return false;
+}
+
+enum kvc_status eval_sample_end(struct eval_sample *sample, struct eval_text *context, bool fine,
+                                struct kvc_error *error) {
+    sample->context = eval_text_take(context);
+    return fine && sample->context ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory left");
+}
+
 void eval_sample_free(struct eval_sample *sample) {
-    for (size_t i = 0; i < sample->answer_count; i++)
-        free(sample->answers[i]);
-    free(sample->answers);
+    for (size_t q = 0; q < sample->count; q++) {
+        struct eval_asked *asked = &sample->asked[q];
+        for (size_t i = 0; i < asked->answer_count; i++)
+            free(asked->answers[i]);
+        free(asked->answers);
+        free(asked->spans);
+        free(asked->question);
+        free(asked->opening);
+    }
+    free(sample->asked);
     free(sample->context);
-    free(sample->question);
-    free(sample->opening);
     *sample = (struct eval_sample){0};
 }

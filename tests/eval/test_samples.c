@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "eval/needle_text.h"
 #include "eval/prompt.h"
 #include "tests/check.h"
 
@@ -34,6 +35,39 @@ static const char hotpotqa[] = "[{\"question\": \"Who is older?\", \"answer\": \
                                "\"context\": [[\"Italy\", [\"Rome is "
                                "there.\"]]]}]";
 
+/* The bundled model's words. */
+static void open_words(void) {
+    static const struct cli_command command = {.name = "eval"};
+    const char *source = getenv("top_srcdir");
+    char path[4096];
+    data.words = calloc(1, sizeof *data.words);
+    assert_non_null(data.words);
+    snprintf(path, sizeof path, "%s/data/demo/words.json", source ? source : ".");
+    assert_int_equal(needle_words_open(&command, path, data.words), KVC_OK);
+}
+
+static struct eval_data many; /* SQuAD's with 30 questions, ten articles of three documents */
+
+static void make_many(void) {
+    struct eval_text text = {0};
+    struct kvc_error error;
+    eval_add(&text, "{\"data\": [");
+    for (unsigned a = 0; a < 10; a++) {
+        eval_add(&text, "%s{\"paragraphs\": [", a ? ", " : "");
+        for (unsigned p = 0; p < 3; p++)
+            eval_add(&text,
+                     "%s{\"context\": \"In house %u%u lives an animal that is called %s.\", \"qas\": [{\"question\": "
+                     "\"Who lives in house %u%u?\", \"answers\": [{\"text\": \"%s\"}]}]}",
+                     p ? ", " : "", a, p, eval_word(3 * a + p), a, p, eval_word(3 * a + p));
+        eval_add(&text, "]}");
+    }
+    eval_add(&text, "]}");
+    char *json = eval_text_take(&text);
+    assert_non_null(json);
+    FINE(eval_squad_read("squad", json, strlen(json), &many.questions[EVAL_SQUAD], &error));
+    free(json);
+}
+
 static int open_model(void **state) {
     struct kvc_engine_options options = {.backend = "ref"};
     struct kvc_error error;
@@ -49,12 +83,15 @@ static int open_model(void **state) {
     FINE(eval_essays_read("essays", essays, strlen(essays), &data.essays, &error));
     FINE(eval_squad_read("squad", squad, strlen(squad), &data.questions[EVAL_SQUAD], &error));
     FINE(eval_hotpotqa_read("hotpotqa", hotpotqa, strlen(hotpotqa), &data.questions[EVAL_HOTPOTQA], &error));
+    make_many();
+    open_words();
     return 0;
 }
 
 static int close_model(void **state) {
     (void)state;
     eval_data_free(&data);
+    eval_data_free(&many);
     kvc_model_close(model);
     kvc_engine_close(engine);
     return 0;
@@ -102,17 +139,20 @@ static void check_niah(const struct eval_task *task, const struct eval_sample *s
     const struct eval_niah *form = task->form;
     const char *kind = form->uuid_values ? "uuids" : "numbers";
     char text[256];
-    assert_int_equal(sample->answer_count, form->values * form->queries);
-    for (size_t i = 0; i < sample->answer_count; i++) {
-        const char *at = strstr(sample->context, format(text, " is: %s.", sample->answers[i]));
-        assert_non_null(at);
-        assert_int_equal(times(sample->context, sample->answers[i]), 1);
-        assert_int_equal(strlen(sample->answers[i]), form->uuid_values ? 36 : 7);
-        const char *key = at; /* back to the key, which the question names */
-        while (key > sample->context && key[-1] != ' ')
-            key--;
-        assert_non_null(strstr(sample->question, format(text, "%.*s", (int)(at - key), key)));
-        assert_non_null(strstr(sample->opening, format(text, "%.*s", (int)(at - key), key)));
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        assert_int_equal(asked->answer_count, form->values * form->queries);
+        for (size_t i = 0; i < asked->answer_count; i++) {
+            const char *at = strstr(sample->context, format(text, " is: %s.", asked->answers[i]));
+            assert_non_null(at);
+            assert_int_equal(times(sample->context, asked->answers[i]), 1);
+            assert_int_equal(strlen(asked->answers[i]), form->uuid_values ? 36 : 7);
+            const char *key = at; /* back to the key, which the question names */
+            while (key > sample->context && key[-1] != ' ')
+                key--;
+            assert_non_null(strstr(asked->question, format(text, "%.*s", (int)(at - key), key)));
+            assert_non_null(strstr(asked->opening, format(text, "%.*s", (int)(at - key), key)));
+        }
     }
     const size_t needles = times(sample->context, format(text, "One of the special magic %s for ", kind));
     if (form->hay == EVAL_NEEDLES)
@@ -123,13 +163,14 @@ static void check_niah(const struct eval_task *task, const struct eval_sample *s
 
 static void check_vt(const struct eval_sample *sample) {
     char line[256], value[16] = "";
-    assert_int_equal(sample->answer_count, 5);
-    const char *at = strstr(sample->context, format(line, "VAR %s = ", sample->answers[0]));
+    assert_int_equal(sample->asked[0].answer_count, 5);
+    const char *at = strstr(sample->context, format(line, "VAR %s = ", sample->asked[0].answers[0]));
     assert_non_null(at);
     assert_int_equal(sscanf(at + strlen(line), "%15[0-9]", value), 1);
-    assert_non_null(strstr(sample->question, value));
+    assert_non_null(strstr(sample->asked[0].question, value));
     for (size_t i = 1; i < 5; i++) { /* each after the one before */
-        at = strstr(at, format(line, "\nVAR %s = VAR %s\n", sample->answers[i], sample->answers[i - 1]));
+        at = strstr(at,
+                    format(line, "\nVAR %s = VAR %s\n", sample->asked[0].answers[i], sample->asked[0].answers[i - 1]));
         assert_non_null(at);
     }
     assert_int_equal(times(sample->context, "\nVAR "), 10); /* the example's, too */
@@ -140,16 +181,16 @@ static void check_cwe(const struct eval_sample *sample) {
     assert_non_null(list);
     list = strstr(list, "\n\n");
     assert_non_null(list);
-    assert_int_equal(sample->answer_count, 10);
-    const size_t most = comes(list, sample->answers[0]);
+    assert_int_equal(sample->asked[0].answer_count, 10);
+    const size_t most = comes(list, sample->asked[0].answers[0]);
     assert_true(most == 6 || most == 30);
     for (size_t i = 0; i < 10; i++)
-        assert_int_equal(comes(list, sample->answers[i]), most);
+        assert_int_equal(comes(list, sample->asked[0].answers[i]), most);
     size_t others = 0;
     for (uint32_t w = 0; w < eval_words; w++) {
         bool common = false;
         for (size_t i = 0; i < 10; i++)
-            common = common || strcmp(eval_word(w), sample->answers[i]) == 0;
+            common = common || strcmp(eval_word(w), sample->asked[0].answers[i]) == 0;
         /* words of the instruction are in some of the lists */
         others += !common && comes(strstr(list + 2, "\n"), eval_word(w)) >= most;
     }
@@ -161,22 +202,143 @@ static void check_fwe(const struct eval_sample *sample) {
     char word[64];
     size_t least = SIZE_MAX;
     assert_non_null(text);
-    assert_int_equal(sample->answer_count, 3);
+    assert_int_equal(sample->asked[0].answer_count, 3);
     for (size_t i = 0; i < 3; i++) {
-        const size_t count = comes(text, sample->answers[i]);
+        const size_t count = comes(text, sample->asked[0].answers[i]);
         assert_true(count > 0 && count <= least);
         least = count;
     }
     for (const char *at = text + 2; sscanf(at, "%63s", word) == 1; at += strcspn(at, " "), at += *at == ' ') {
         bool asked = strcmp(word, "...") == 0;
         for (size_t i = 0; i < 3; i++)
-            asked = asked || strcmp(word, sample->answers[i]) == 0;
+            asked = asked || strcmp(word, sample->asked[0].answers[i]) == 0;
         if (!asked)
             assert_true(comes(text, word) < least);
     }
 }
 
-static void check(const struct eval_task *task, const struct eval_sample *sample) {
+/* Keys asked for in the list of pairs, at their places. */
+static void check_pairs(const struct eval_task *task, const struct eval_sample *sample, double depth) {
+    const char *list = strstr(sample->context, "{\n");
+    char text[256];
+    assert_non_null(list);
+    const size_t pairs = times(list, "\": \"");
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        assert_int_equal(asked->answer_count, 1);
+        const char *key = strstr(asked->question, "key ");
+        assert_non_null(key);
+        const char *line = strstr(list, format(text, "\n \"%.36s\": \"%s\"", key + 4, asked->answers[0]));
+        assert_non_null(line);
+        assert_int_equal(times(list, asked->answers[0]), 1);
+        size_t place = 0;
+        for (const char *at = list + 1; at < line; at++)
+            place += *at == '\n';
+        if (task->depths)
+            assert_true(depth * (double)(pairs - 1) - (double)place <= 0.51 &&
+                        (double)place - depth * (double)(pairs - 1) <= 0.51);
+        for (size_t other = 0; other < q; other++)
+            assert_string_not_equal(sample->asked[other].question, asked->question);
+    }
+}
+
+/* Follows every chain from its value, line by line. */
+static void check_chains(const struct eval_sample *sample) {
+    char line[256];
+    assert_int_equal(times(sample->context, "\nVAR "), 4 * sample->count);
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        unsigned value = 0;
+        assert_int_equal(asked->answer_count, 4);
+        assert_int_equal(sscanf(strstr(asked->question, "value "), "value %u", &value), 1);
+        const char *at = strstr(sample->context, format(line, "\nVAR %s = %u\n", asked->answers[0], value));
+        assert_non_null(at);
+        for (size_t i = 1; i < 4; i++) {
+            at = strstr(at, format(line, "\nVAR %s = VAR %s\n", asked->answers[i], asked->answers[i - 1]));
+            assert_non_null(at);
+        }
+    }
+}
+
+/* How many numbers are smaller is counted for each. */
+static void check_numbers(const struct eval_sample *sample) {
+    const char *list = strstr(sample->context, "\n\n");
+    size_t count = 1;
+    assert_non_null(list);
+    for (const char *at = list; *at; at++)
+        count += *at == ',';
+    assert_int_equal(count % 2, 1);
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        const char *which = asked->question;
+        const size_t rank = strstr(which, "second largest")    ? count - 2
+                            : strstr(which, "second smallest") ? 1
+                            : strstr(which, "largest")         ? count - 1
+                            : strstr(which, "smallest")        ? 0
+                                                               : count / 2;
+        size_t smaller = 0;
+        for (const char *at = list + 2; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+            smaller += atoi(at) < atoi(asked->answers[0]);
+        assert_int_equal(smaller, rank);
+        assert_true(eval_score_number(asked, asked->answers[0]) == 1);
+        for (size_t other = 0; other < q; other++)
+            assert_string_not_equal(sample->asked[other].question, which);
+    }
+}
+
+static void check_list(const struct eval_sample *sample) {
+    const struct eval_asked *asked = &sample->asked[0];
+    char line[256];
+    for (size_t i = 0; i < asked->answer_count; i++)
+        assert_non_null(strstr(sample->context, format(line, "\n%zu. %s\n", i + 1, asked->answers[i])));
+    assert_non_null(strstr(sample->context, format(line, "list of %zu lines", asked->answer_count)));
+}
+
+/* Every fact once in the text, about where it should be. */
+static void check_needle_demo(const struct eval_sample *sample) {
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        const char *key = strstr(asked->question, "number for ");
+        const size_t bytes = strlen(sample->context);
+        char line[256];
+        assert_non_null(key);
+        assert_int_equal(times(sample->context, format(line, "magic %s %s .", key, asked->answers[0])), 1);
+        const double at = (double)(strstr(sample->context, line) - sample->context) / (double)bytes;
+        assert_true(at > 0.25 * (double)q && at < 0.25 * (double)(q + 1));
+    }
+}
+
+/* Spans are in the text and have the answers, a span or more each. */
+static void check_spans(const struct eval_task *task, const struct eval_sample *sample, double depth) {
+    const size_t bytes = strlen(sample->context);
+    for (size_t q = 0; q < sample->count; q++) {
+        const struct eval_asked *asked = &sample->asked[q];
+        size_t with = 0;
+        if (task->make == eval_make_cwe || task->make == eval_make_fwe)
+            assert_int_equal(asked->span_count, 0);
+        else
+            assert_true(asked->span_count > 0);
+        for (size_t i = 0; i < asked->span_count; i++) {
+            char text[512];
+            const struct eval_span span = asked->spans[i];
+            assert_true(span.start + span.bytes <= bytes && span.bytes > 0 && span.bytes < sizeof text);
+            memcpy(text, sample->context + span.start, span.bytes);
+            text[span.bytes] = '\0';
+            with += eval_score_any(asked, text) > 0;
+            assert_true(text[0] != '\n' && text[span.bytes - 1] != '\n');
+            if (task->depths && task->make == eval_make_niah) {
+                const double at = (double)span.start / (double)bytes;
+                if (at - depth > 0.12 || depth - at > 0.12)
+                    fail_msg("%s: at %f of the text, not %f", task->name, at, depth);
+            }
+        }
+        assert_int_equal(with, asked->span_count);
+    }
+}
+
+static void check(const struct eval_task *task, const struct eval_sample *sample, double depth) {
+    assert_int_equal(sample->count, eval_task_questions(task));
+    check_spans(task, sample, depth);
     if (task->make == eval_make_niah)
         check_niah(task, sample);
     else if (task->make == eval_make_vt)
@@ -185,40 +347,216 @@ static void check(const struct eval_task *task, const struct eval_sample *sample
         check_cwe(sample);
     else if (task->make == eval_make_fwe)
         check_fwe(sample);
+    else if (task->make == eval_make_pairs)
+        check_pairs(task, sample, depth);
+    else if (task->make == eval_make_chains)
+        check_chains(sample);
+    else if (task->make == eval_make_numbers)
+        check_numbers(sample);
+    else if (task->make == eval_make_needle_demo)
+        check_needle_demo(sample);
+    else if (task->make == eval_make_list)
+        check_list(sample);
     else
-        for (size_t i = 0; i < sample->answer_count; i++)
-            assert_true(eval_score_any(sample, sample->context) > 0);
+        for (size_t q = 0; q < sample->count; q++)
+            assert_true(eval_score_any(&sample->asked[q], sample->context) > 0);
+}
+
+/* Tokens of the whole: of all turns, or of the longest request, answers included. */
+static uint64_t whole(const struct eval_task *task, uint64_t length, const struct eval_prompt *prompt) {
+    const uint64_t answer = eval_task_answer(task, length);
+    uint64_t tokens = prompt->count + answer;
+    for (size_t i = 0; i < prompt->later_count; i++) {
+        const uint64_t later = prompt->later[i].count;
+        if (task->manner == EVAL_TURNS)
+            tokens += later + answer;
+        else if (tokens < prompt->context + later + answer)
+            tokens = prompt->context + later + answer;
+    }
+    return tokens;
+}
+
+static void same_prompts(const struct eval_prompt *a, const struct eval_prompt *b) {
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->tokens, b->tokens, a->count * sizeof *a->tokens);
+    assert_true(a->hash == b->hash);
+    assert_int_equal(a->later_count, b->later_count);
+    for (size_t i = 0; i < a->later_count; i++) {
+        assert_int_equal(a->later[i].count, b->later[i].count);
+        assert_memory_equal(a->later[i].tokens, b->later[i].tokens, a->later[i].count * sizeof *a->tokens);
+        assert_true(a->later[i].hash == b->later[i].hash);
+    }
+}
+
+static void sample_is_right(const struct eval_request *request) {
+    const struct eval_task *task = request->task;
+    const double depth = (double)(request->index % 11) / 10;
+    struct eval_sample sample, again;
+    struct eval_prompt prompt, prompt_again;
+    struct kvc_error error;
+    if (eval_fit(request, &sample, &prompt, &error) != KVC_OK)
+        fail_msg("%s: %s", task->name, error.text);
+    const uint64_t tokens = whole(task, request->length, &prompt);
+    assert_true(tokens <= request->length);
+    /* Near to it: a line, or a document of these few, is the most that is missing. */
+    if (tokens + 250 < request->length)
+        fail_msg("%s: %zu of %llu tokens", task->name, prompt.count, (unsigned long long)request->length);
+    assert_true(prompt.context > 0 && prompt.context < prompt.count);
+    assert_int_equal(prompt.later_count + 1, sample.count);
+    check(task, &sample, depth);
+    FINE(eval_fit(request, &again, &prompt_again, &error));
+    same_prompts(&prompt, &prompt_again);
+    eval_sample_free(&sample);
+    eval_sample_free(&again);
+    eval_prompt_free(&prompt);
+    eval_prompt_free(&prompt_again);
 }
 
 static void samples_are_right(void **state) {
     const struct eval_prompter prompters[] = {prompter_of(NULL), prompter_of("chatml")};
-    const uint64_t lengths[] = {2200, 7000};
+    uint64_t lengths[] = {2200, 7000};
     (void)state;
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
-        for (size_t l = 0; l < 2 && !task->way; l++) {
-            for (uint64_t i = 0; i < (task->file > EVAL_ESSAYS ? 2 : kvc_test_thinned() ? 1 : 4); i++) {
-                const struct eval_request request = {task, &data, &prompters[i % 2], 5, i, lengths[l]};
-                struct eval_sample sample, again;
-                struct eval_prompt prompt, prompt_again;
-                struct kvc_error error;
-                if (eval_fit(&request, &sample, &prompt, &error) != KVC_OK)
-                    fail_msg("%s: %s", task->name, error.text);
-                assert_true(prompt.count + task->answer <= lengths[l]);
-                /* Near to it: a line, or a document of these few, is the most that is missing. */
-                if (prompt.count + task->answer + 250 < lengths[l])
-                    fail_msg("%s: %zu of %llu tokens", task->name, prompt.count, (unsigned long long)lengths[l]);
-                assert_true(prompt.context > 0 && prompt.context < prompt.count);
-                check(task, &sample);
-                FINE(eval_fit(&request, &again, &prompt_again, &error));
-                assert_int_equal(prompt.count, prompt_again.count);
-                assert_memory_equal(prompt.tokens, prompt_again.tokens, prompt.count * sizeof *prompt.tokens);
-                assert_true(prompt.hash == prompt_again.hash);
-                eval_sample_free(&sample);
-                eval_sample_free(&again);
-                eval_prompt_free(&prompt);
-                eval_prompt_free(&prompt_again);
+        lengths[0] = task->make == eval_make_chains ? 3600 : 2200; /* each line of which is long */
+        const bool shared = task->make == eval_make_shared_qa;
+        const bool thin = kvc_test_thinned() && !task->depths;
+        for (size_t l = 0; l < 2 && task->make && task->file < EVAL_FOLDERS; l++) {
+            for (uint64_t i = 0; i < (task->file > EVAL_ESSAYS ? 2 : thin ? 1 : 4); i++) {
+                const struct eval_request request = {
+                    task, shared ? &many : &data, &prompters[i % 2], 5, task->depths ? 3 * i : i, lengths[l], 0};
+                if (task->depths && task->file == EVAL_SQUAD) /* two questions there are */
+                    continue;
+                sample_is_right(&request);
             }
         }
+    }
+}
+
+/* The document with the answer is the one at its depth. */
+static void documents_are_at_depths(void **state) {
+    const struct eval_prompter prompter = prompter_of(NULL);
+    (void)state;
+    for (uint64_t i = 0; i < 22; i++) {
+        const struct eval_request request = {eval_task_find("litm_qa"), &many, &prompter, 7, i, 900, 0};
+        struct eval_sample sample;
+        struct eval_prompt prompt;
+        struct kvc_error error;
+        char house[64];
+        unsigned place = 0;
+        FINE(eval_fit(&request, &sample, &prompt, &error));
+        const size_t documents = times(sample.context, "Document ");
+        assert_int_equal(sscanf(strstr(sample.asked[0].question, "house"), "house %8[0-9]", house), 1);
+        char line[256];
+        const char *at = strstr(sample.context, format(line, "In house %s ", house));
+        assert_non_null(at);
+        while (strncmp(at, "Document ", 9))
+            at--;
+        assert_int_equal(sscanf(at, "Document %u", &place), 1);
+        assert_int_equal(place, 1 + (unsigned)((double)(i % 11) / 10 * (double)(documents - 1) + 0.5));
+        assert_int_equal(sample.asked[0].span_count, times(sample.context, line));
+        eval_sample_free(&sample);
+        eval_prompt_free(&prompt);
+    }
+}
+
+/* A request's tokens are those of a prompt with this question alone; a turn's end with the question and the opening. */
+static void later_questions_are_whole(void **state) {
+    static const char *const names[] = {"scb_mf", "scb_mf_requests", "scb_niah", "scb_niah_requests"};
+    static const char *const templates[] = {NULL, "chatml", "llama3"};
+    (void)state;
+    for (size_t i = 0; i < 12; i++) {
+        const struct eval_prompter prompter = prompter_of(templates[i / 4]);
+        const struct eval_request request = {eval_task_find(names[i % 4]), &data, &prompter, 1, 1, 2500, 0};
+        struct eval_sample sample;
+        struct eval_prompt prompt, alone;
+        struct kvc_error error;
+        FINE(eval_fit(&request, &sample, &prompt, &error));
+        for (size_t q = 1; q < sample.count; q++) {
+            const struct eval_part *later = &prompt.later[q - 1];
+            char *text;
+            size_t bytes;
+            FINE(kvc_detokenize(model, later->tokens, later->count, true, &text, &bytes, &error));
+            const char *asked = strstr(text, sample.asked[q].question);
+            assert_non_null(asked);
+            assert_string_equal(text + bytes - strlen(sample.asked[q].opening), sample.asked[q].opening);
+            free(text);
+            if (request.task->manner == EVAL_TURNS)
+                continue;
+            struct eval_sample one = {sample.context, &sample.asked[q], 1};
+            FINE(eval_prompt_make(&prompter, &one, EVAL_TURNS, &alone, &error));
+            assert_int_equal(alone.count, prompt.context + later->count);
+            assert_memory_equal(alone.tokens, prompt.tokens, prompt.context * sizeof *alone.tokens);
+            assert_memory_equal(alone.tokens + prompt.context, later->tokens, later->count * sizeof *alone.tokens);
+            assert_true(eval_hash_tokens(0, alone.tokens, alone.count) == later->hash);
+            eval_prompt_free(&alone);
+        }
+        eval_sample_free(&sample);
+        eval_prompt_free(&prompt);
+    }
+}
+
+/* ---- texts that are as long as they are ---- */
+
+/* Some 3000 bytes, with the number of every line in it; asked for is the line of the sample's index. */
+static enum kvc_status make_lines(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
+    struct eval_text context = {0}, question = {0}, opening = {0};
+    struct eval_asked *asked = eval_sample_ask(sample);
+    for (unsigned i = 0; i < 100; i++) {
+        const size_t start = context.count;
+        eval_add(&context, "Line %u is called \xc3\xa9t\xc3\xa9 %u.\n", 100 + i, 100 + i);
+        if (i == maker->index)
+            assert_true(eval_asked_span(asked, start, context.count - start - 1));
+    }
+    eval_add(&question, "What is line %u?", 100 + (unsigned)maker->index);
+    eval_add(&opening, "It");
+    assert_true(eval_asked_answer(asked, "x"));
+    return eval_sample_end(sample, &context, eval_asked_end(asked, &question, &opening), error);
+}
+
+static void long_texts_are_cut_in_the_middle(void **state) {
+    const struct eval_task lines = {"lines",     "",         .file = -1,         .fixed = true,
+                                    .answer = 8, .least = 1, .make = make_lines, .score = eval_score_all};
+    const struct eval_prompter prompters[] = {prompter_of(NULL), prompter_of("chatml")};
+    (void)state;
+    for (uint64_t i = 0; i < 100; i += 9) {
+        for (uint64_t length = 300; length < 4000; length += 700) {
+            const struct eval_request request = {&lines, &data, &prompters[i % 2], 1, i, length, 0};
+            struct eval_sample sample, uncut = {0};
+            struct eval_prompt prompt;
+            struct kvc_error error;
+            struct eval_maker maker = {.task = &lines, .index = i};
+            char word[64];
+            FINE(make_lines(&maker, &uncut, &error));
+            FINE(eval_fit(&request, &sample, &prompt, &error));
+            const size_t before = strlen(uncut.context), after = strlen(sample.context);
+            size_t head = 0, tail = 0;
+            assert_true(prompt.count + lines.answer <= length);
+            if (after < before) /* no more is cut than must be */
+                assert_true(prompt.count + lines.answer + 40 >= length);
+            while (head < after && sample.context[head] == uncut.context[head])
+                head++;
+            while (tail < after && sample.context[after - 1 - tail] == uncut.context[before - 1 - tail])
+                tail++;
+            assert_true(head + tail >= after);
+            assert_true(after == before || (head + 40 > after / 3 && tail + 40 > after / 3));
+            for (size_t b = 0, n; b < after; b += n) /* whole characters */
+                assert_true((n = cli_character(sample.context + b, after - b)) > 0);
+            if (sample.asked[0].span_count > 0) {
+                const struct eval_span span = sample.asked[0].spans[0];
+                assert_true(span.start + span.bytes <= after);
+                snprintf(word, sizeof word, "Line %u is called", 100 + (unsigned)i);
+                assert_memory_equal(sample.context + span.start, word, strlen(word));
+            } else {
+                assert_true(after < before);
+            }
+            eval_sample_free(&uncut);
+            eval_sample_free(&sample);
+            eval_prompt_free(&prompt);
+        }
+        const struct eval_request request = {&lines, &data, &prompters[i % 2], 1, i, 20, 0};
+        struct kvc_error error;
+        assert_int_equal(eval_fits(&request, &error), KVC_USAGE);
+        assert_non_null(strstr(error.text, "--length 20"));
     }
 }
 
@@ -241,9 +579,9 @@ static void samples_differ(void **state) {
     const struct eval_prompter prompter = prompter_of(NULL);
     const struct eval_task *task = eval_task_find("niah_single_1"), *other = eval_task_find("niah_multikey_2");
     const struct eval_request requests[] = {
-        {task, &data, &prompter, 1, 0, 2000},  {task, &data, &prompter, 2, 0, 2000},
-        {task, &data, &prompter, 1, 1, 2000},  {task, &data, &prompter, 1, 0, 2001},
-        {other, &data, &prompter, 1, 0, 2000}, {task, &data, &prompter, 0, 1, 2000}};
+        {task, &data, &prompter, 1, 0, 2000, 0},  {task, &data, &prompter, 2, 0, 2000, 0},
+        {task, &data, &prompter, 1, 1, 2000, 0},  {task, &data, &prompter, 1, 0, 2001, 0},
+        {other, &data, &prompter, 1, 0, 2000, 0}, {task, &data, &prompter, 0, 1, 2000, 0}};
     uint64_t hashes[6];
     (void)state;
     for (size_t i = 0; i < 6; i++) {
@@ -265,7 +603,7 @@ static void the_question_follows(void **state) {
     (void)state;
     for (size_t t = 0; t < 3; t++) {
         const struct eval_prompter prompter = prompter_of(templates[t]);
-        const struct eval_request request = {eval_task_find("vt"), &data, &prompter, 1, 0, 2500};
+        const struct eval_request request = {eval_task_find("vt"), &data, &prompter, 1, 0, 2500, 0};
         struct eval_sample sample;
         struct eval_prompt prompt;
         struct kvc_error error;
@@ -275,11 +613,11 @@ static void the_question_follows(void **state) {
         FINE(kvc_detokenize(model, prompt.tokens, prompt.context, false, &text, &bytes, &error));
         FINE(kvc_detokenize(model, prompt.tokens + prompt.context, prompt.count - prompt.context, false, &rest, &bytes,
                             &error));
-        const char *asked = strstr(rest, sample.question);
+        const char *asked = strstr(rest, sample.asked[0].question);
         assert_true(asked && asked - rest <= 1); /* some tokenizers put a blank in front of a text */
-        assert_non_null(strstr(asked, sample.opening));
-        assert_int_equal(strlen(strstr(asked, sample.opening)), strlen(sample.opening));
-        assert_null(strstr(text, sample.question));
+        assert_non_null(strstr(asked, sample.asked[0].opening));
+        assert_int_equal(strlen(strstr(asked, sample.asked[0].opening)), strlen(sample.asked[0].opening));
+        assert_null(strstr(text, sample.asked[0].question));
         assert_non_null(strstr(text, sample.context));
         free(text);
         free(rest);
@@ -293,11 +631,12 @@ static void short_lengths_are_refused(void **state) {
     struct kvc_error error;
     (void)state;
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
-        const struct eval_request request = {task, &data, &prompter, 1, 0, 64};
+        const struct eval_data *from = task->make == eval_make_shared_qa ? &many : &data;
+        const struct eval_request request = {task, from, &prompter, 1, 0, 64, 0};
         struct eval_sample sample;
         struct eval_prompt prompt;
         unsigned least = 0;
-        if (task->way)
+        if (!task->make || task->file >= EVAL_FOLDERS)
             continue;
         assert_int_equal(eval_fits(&request, &error), KVC_USAGE);
         assert_non_null(strstr(error.text, "--length 64"));
@@ -309,7 +648,7 @@ static void short_lengths_are_refused(void **state) {
         enough.length = least;
         assert_int_equal(eval_fits(&enough, &error), KVC_OK);
         assert_int_equal(eval_fit(&enough, &sample, &prompt, &error), KVC_OK);
-        assert_true(prompt.count + task->answer <= least);
+        assert_true(whole(task, least, &prompt) <= least);
         eval_sample_free(&sample);
         eval_prompt_free(&prompt);
     }
@@ -385,6 +724,9 @@ static void wrong_files_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(samples_are_right),
+                                       cmocka_unit_test(documents_are_at_depths),
+                                       cmocka_unit_test(later_questions_are_whole),
+                                       cmocka_unit_test(long_texts_are_cut_in_the_middle),
                                        cmocka_unit_test(frequencies_stand_apart),
                                        cmocka_unit_test(samples_differ),
                                        cmocka_unit_test(the_question_follows),

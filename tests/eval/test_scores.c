@@ -18,15 +18,15 @@ static void lower(const char *text, char out[200]) {
 }
 
 /* The share as one reads it in the definition: lower both, look for each. */
-static double slow_all(const struct eval_sample *sample, const char *answer) {
+static double slow_all(const struct eval_asked *asked, const char *answer) {
     char text[200], words[200];
     double found = 0;
     lower(answer, text);
-    for (size_t i = 0; i < sample->answer_count; i++) {
-        lower(sample->answers[i], words);
+    for (size_t i = 0; i < asked->answer_count; i++) {
+        lower(asked->answers[i], words);
         found += strstr(text, words) != NULL;
     }
-    return found / (double)sample->answer_count;
+    return found / (double)asked->answer_count;
 }
 
 static void scores_are_shares(void **state) {
@@ -35,6 +35,7 @@ static void scores_are_shares(void **state) {
     (void)state;
     for (int round = 0; round < 3000; round++) {
         struct eval_sample sample = {0};
+        struct eval_asked *asked = eval_sample_ask(&sample);
         char text[40];
         const size_t answers = 1 + (size_t)eval_below(&random, 4), bytes = (size_t)eval_below(&random, 39);
         for (size_t i = 0; i < answers; i++) {
@@ -42,16 +43,91 @@ static void scores_are_shares(void **state) {
             for (size_t c = 0; c < n; c++)
                 text[c] = letters[eval_below(&random, 7)];
             text[n] = '\0';
-            assert_true(eval_sample_answer(&sample, text));
+            assert_true(asked && eval_asked_answer(asked, text));
         }
         for (size_t c = 0; c < bytes; c++)
             text[c] = letters[eval_below(&random, 7)];
         text[bytes] = '\0';
-        const double all = slow_all(&sample, text);
-        assert_true(eval_score_all(&sample, text) == all);
-        assert_true(eval_score_any(&sample, text) == (all > 0 ? 1.0 : 0.0));
+        const double all = slow_all(asked, text);
+        assert_true(eval_score_all(asked, text) == all);
+        assert_true(eval_score_any(asked, text) == (all > 0 ? 1.0 : 0.0));
         eval_sample_free(&sample);
     }
+}
+
+/* A question with these answers, the last NULL. */
+static struct eval_asked *asking(struct eval_sample *sample, const char *const *answers) {
+    struct eval_asked *asked = eval_sample_ask(sample);
+    assert_non_null(asked);
+    for (; *answers; answers++)
+        assert_true(eval_asked_answer(asked, *answers));
+    return asked;
+}
+
+static void other_scores(void **state) {
+    static const char *const words[] = {"The Fox", "owl", NULL}, *const number[] = {"45678", NULL};
+    static const char *const exact[] = {"the fox", " \nTHE FOX.\n", "owl", "Owl ."};
+    static const char *const inexact[] = {"", "fox", "the fox and the owl", "owls", "owl!"};
+    static const char *const right[] = {"45678", " is 45,678.", "45678.0, I think, not 7", "It is 45678"};
+    static const char *const wrong[] = {"", "none", "-45678", "456780", "4 45678", "45678.5"};
+    static const char *const pair[] = {"48 21", NULL};
+    struct eval_sample sample = {0};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(eval_score_exact(asking(&sample, words), exact[i]) == 1);
+        assert_true(eval_score_number(asking(&sample, number), right[i]) == 1);
+    }
+    for (size_t i = 0; i < 5; i++)
+        assert_true(eval_score_exact(asking(&sample, words), inexact[i]) == 0);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(eval_score_number(asking(&sample, number), wrong[i]) == 0);
+    assert_true(eval_score_begins(asking(&sample, pair), " 48 21 . the") == 1);
+    assert_true(eval_score_begins(asking(&sample, pair), "4821") == 1);
+    assert_true(eval_score_begins(asking(&sample, pair), "48 211") == 0);
+    assert_true(eval_score_begins(asking(&sample, pair), "48") == 0);
+    assert_true(eval_score_begins(asking(&sample, pair), "the 48 21") == 0);
+    eval_sample_free(&sample);
+}
+
+static void lists_are_scored_by_line(void **state) {
+    static const char *const words[] = {"fox", "owl", "bee", "cow", NULL};
+    static const struct {
+        const char *answer;
+        double score;
+    } cases[] = {{"1. The fox runs.\n2. An Owl!\n3. bee\n4. A cow.", 1},
+                 {"1. The fox runs.\n2. A bee.\n3. An owl.\n4. A cow.", 0.5},
+                 {"1. foxes\n2. owlet\n3. beehive\n4. cowl", 0},
+                 {"**1.** A fox\n - 2) the owl\n# 3 bee", 0.75},
+                 {"1. none\n1. fox\n2. owl", 0.25}, /* the first line of a number counts */
+                 {"fox owl bee cow", 0},
+                 {"5. fox\n0. owl\n99999999999999999999999. bee\n4. cow", 0.25},
+                 {"", 0}};
+    struct eval_sample sample = {0};
+    struct eval_asked *asked = asking(&sample, words);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (eval_score_list(asked, cases[i].answer) != cases[i].score)
+            fail_msg("'%s' is %f", cases[i].answer, eval_score_list(asked, cases[i].answer));
+    }
+    eval_sample_free(&sample);
+}
+
+/* Around a mean, 1.96 standard errors to each side, from the values themselves. */
+static void intervals_are_normal(void **state) {
+    const double values[] = {2.5, 3.5, 1, 7, -2}, z = 1.959963984540054;
+    double sum = 0, squares = 0, low, high, spread = 0;
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        sum += values[i];
+        squares += values[i] * values[i];
+    }
+    for (size_t i = 0; i < 5; i++)
+        spread += (values[i] - sum / 5) * (values[i] - sum / 5);
+    eval_normal(sum, squares, 5, &low, &high);
+    assert_true(fabs((low + high) / 2 - sum / 5) < 1e-12);
+    assert_true(fabs((high - low) / 2 - z * sqrt(spread / 4 / 5)) < 1e-12);
+    eval_normal(3, 9, 1, &low, &high);
+    assert_true(low == 3 && high == 3);
 }
 
 /* Wilson's bounds are the shares p at which the observed one is z standard deviations of p away. */
@@ -115,15 +191,19 @@ static void tasks_are_whole(void **state) {
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
         assert_ptr_equal(eval_task_find(task->name), task);
         assert_non_null(task->summary);
-        assert_true(task->way ? !task->make : task->make && task->score && task->answer > 0 && task->least > 0);
+        assert_true(task->way ? !task->make && !task->measure : !!task->make != !!task->measure);
+        if (task->make)
+            assert_true(task->score && eval_task_answer(task, 4096) > 0 && task->least > 0);
         assert_true(task->file < EVAL_FILES);
     }
     assert_null(eval_task_find("nosuch"));
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_are_shares), cmocka_unit_test(intervals_are_wilsons),
-                                       cmocka_unit_test(choices_are_fair), cmocka_unit_test(words_are_different),
-                                       cmocka_unit_test(tasks_are_whole)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_are_shares),    cmocka_unit_test(intervals_are_wilsons),
+        cmocka_unit_test(other_scores),         cmocka_unit_test(lists_are_scored_by_line),
+        cmocka_unit_test(intervals_are_normal), cmocka_unit_test(choices_are_fair),
+        cmocka_unit_test(words_are_different),  cmocka_unit_test(tasks_are_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,163 @@
+/* converse.c - several questions about one text: as turns of a conversation, each after the answer before, or as
+ * requests that are each the only one; and answers that tell what is held while they grow. Greedy, as answer.c. */
+#include "eval/eval.h"
+#include "eval/singly.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct dialogue {
+    struct kvc_model *model;
+    struct kvc_session *session;
+    const struct eval_task *task;
+    uint32_t most; /* tokens of an answer */
+    float *logits;
+    int32_t *made;              /* [most] */
+    int32_t pending;            /* the last token of the answer before, which the session has not seen; -1: none */
+    uint64_t read_bytes, steps; /* before this turn */
+};
+
+static uint64_t microseconds(double seconds) { return seconds > 0 ? (uint64_t)(1e6 * seconds) : 0; }
+
+static uint64_t held(const struct kvc_session *session) {
+    struct kvc_session_stats stats;
+    kvc_session_stats(session, &stats);
+    return stats.cache_bytes + stats.state_bytes;
+}
+
+/* After `count` tokens of the answer; points are evenly spaced, and the last is the answer's end. */
+static void watch(const struct dialogue *d, size_t count, bool last, struct eval_reply *answer) {
+    const uint64_t bytes = d->task->memory ? held(d->session) : 0;
+    const uint64_t next = (uint64_t)answer->points * d->most / (EVAL_POINTS - 1);
+    if (!d->task->memory)
+        return;
+    answer->answer_peak_bytes = cli_max(answer->answer_peak_bytes, bytes);
+    if (answer->points == EVAL_POINTS || (!last && count < next) ||
+        (answer->points > 0 && answer->memory[answer->points - 1][0] == count))
+        return;
+    answer->memory[answer->points][0] = count;
+    answer->memory[answer->points++][1] = bytes;
+}
+
+static enum kvc_status generate(struct dialogue *d, struct eval_reply *answer, struct kvc_error *error) {
+    const uint32_t vocab = kvc_model_info(d->model)->vocab;
+    enum kvc_status status = KVC_OK;
+    size_t count = 0, bytes;
+    watch(d, 0, false, answer);
+    while (status == KVC_OK && count < d->most) {
+        const int32_t token = eval_likeliest(d->logits, vocab);
+        if (kvc_token_ends_turn(d->model, token))
+            break;
+        d->made[count++] = d->pending = token;
+        if (count == d->most)
+            break;
+        status = kvc_decode(&d->session, &token, 1, d->logits, NULL, error);
+        d->pending = -1;
+        if (status == KVC_OK)
+            watch(d, count, false, answer);
+    }
+    if (status == KVC_OK)
+        watch(d, count, true, answer);
+    answer->tokens = count;
+    if (status == KVC_OK && count > 0)
+        status = kvc_detokenize(d->model, d->made, count, false, &answer->text, &bytes, error);
+    else if (status == KVC_OK && !(answer->text = strdup("")))
+        status = kvc_fail(error, KVC_RESOURCE, "no memory left");
+    return status;
+}
+
+/* A prompt of these tokens, what the last answer ended with in front. */
+static enum kvc_status give(struct dialogue *d, const int32_t *tokens, size_t count, struct kvc_error *error) {
+    int32_t *all = malloc((count + 1) * sizeof *all);
+    size_t before = 0;
+    if (!all)
+        return kvc_fail(error, KVC_RESOURCE, "no memory left");
+    if (d->pending >= 0)
+        all[before++] = d->pending;
+    memcpy(all + before, tokens, count * sizeof *all);
+    d->pending = -1;
+    const enum kvc_status status = kvc_session_prompt(d->session, all, before + count, NULL, d->logits, error);
+    free(all);
+    return status;
+}
+
+/* One question, its tokens in up to two prompts, and its answer. */
+static enum kvc_status ask(struct dialogue *d, const struct eval_part parts[2], struct eval_reply *answer,
+                           struct kvc_error *error) {
+    const double start = cli_seconds();
+    struct kvc_session_stats stats;
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < 2 && status == KVC_OK; i++) {
+        if (parts[i].count > 0)
+            status = give(d, parts[i].tokens, parts[i].count, error);
+    }
+    if (status != KVC_OK)
+        return status;
+    const double ready = cli_seconds();
+    kvc_session_stats(d->session, &stats);
+    answer->entries = stats.entries_most;
+    answer->held_bytes = stats.cache_bytes + stats.state_bytes;
+    answer->prompt_us = microseconds(ready - start);
+    status = generate(d, answer, error);
+    if (status != KVC_OK)
+        return status;
+    kvc_session_stats(d->session, &stats);
+    answer->peak_bytes = stats.peak_bytes;
+    answer->read_bytes = stats.read_bytes - d->read_bytes;
+    answer->steps = stats.decode_steps - d->steps;
+    answer->answer_us = microseconds(cli_seconds() - ready);
+    d->read_bytes = stats.read_bytes;
+    d->steps = stats.decode_steps;
+    return KVC_OK;
+}
+
+/* A conversation begins, or a request that is the only one: question `which` after the text. */
+static enum kvc_status begin(struct dialogue *d, const struct kvc_session_options *options,
+                             const struct eval_prompt *prompt, size_t which, bool seen, struct eval_reply *answer,
+                             struct kvc_error *error) {
+    const struct eval_part rest =
+        which ? prompt->later[which - 1]
+              : (struct eval_part){prompt->tokens + prompt->context, prompt->count - prompt->context, prompt->hash};
+    struct eval_part parts[2] = {{prompt->tokens, prompt->context, 0}, rest};
+    int32_t *whole = NULL;
+    kvc_session_close(d->session);
+    d->session = NULL;
+    d->pending = -1;
+    d->read_bytes = d->steps = 0;
+    if (seen) { /* one prompt */
+        whole = malloc((prompt->context + rest.count) * sizeof *whole);
+        if (!whole)
+            return kvc_fail(error, KVC_RESOURCE, "no memory left");
+        memcpy(whole, prompt->tokens, prompt->context * sizeof *whole);
+        memcpy(whole + prompt->context, rest.tokens, rest.count * sizeof *whole);
+        parts[0] = (struct eval_part){whole, prompt->context + rest.count, 0};
+        parts[1] = (struct eval_part){NULL, 0, 0};
+    }
+    enum kvc_status status = kvc_session_open(d->model, options, &d->session, error);
+    if (status == KVC_OK)
+        status = ask(d, parts, answer, error);
+    free(whole);
+    return status;
+}
+
+enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_options *options,
+                              const struct eval_task *task, const struct eval_prompt *prompt, bool seen, uint32_t most,
+                              float *logits, struct eval_reply *replies, struct kvc_error *error) {
+    struct dialogue d = {.model = model, .task = task, .most = most, .logits = logits, .pending = -1};
+    enum kvc_status status = KVC_OK;
+    memset(replies, 0, (prompt->later_count + 1) * sizeof *replies);
+    d.made = malloc(((size_t)most + 1) * sizeof *d.made);
+    if (!d.made)
+        return kvc_fail(error, KVC_RESOURCE, "no memory left");
+    for (size_t q = 0; q <= prompt->later_count && status == KVC_OK; q++) {
+        if (q == 0 || task->manner == EVAL_REQUESTS) {
+            status = begin(&d, options, prompt, q, seen, &replies[q], error);
+        } else {
+            const struct eval_part parts[2] = {prompt->later[q - 1], {NULL, 0, 0}};
+            status = ask(&d, parts, &replies[q], error);
+        }
+    }
+    kvc_session_close(d.session);
+    free(d.made);
+    return status;
+}
