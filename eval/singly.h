@@ -5,7 +5,7 @@
 
 #include "eval/standard.h"
 
-enum { EVAL_POINTS = 9 };
+enum { EVAL_POINTS = 5 };
 struct eval_reply {
     char *text; /* malloc'ed */
     uint64_t tokens, entries, held_bytes, peak_bytes, read_bytes, steps, prompt_us, answer_us;

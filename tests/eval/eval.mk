@@ -1,5 +1,6 @@
 # eval.mk - tests of eval/: how samples are made and scored, the files they are made of, results and their tables.
 check_PROGRAMS += tests/eval/test_samples tests/eval/test_scores tests/eval/test_converse tests/eval/test_metrics
+tests_eval_test_samples_SOURCES = tests/eval/test_samples.c tests/eval/check_samples.c tests/eval/check_samples.h
 tests_eval_test_samples_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
 tests_eval_test_scores_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
 tests_eval_test_converse_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm

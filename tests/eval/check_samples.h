@@ -1,0 +1,13 @@
+/* check_samples.h - what each task says must be in its samples. */
+#ifndef KVC_TESTS_EVAL_CHECK_SAMPLES_H
+#define KVC_TESTS_EVAL_CHECK_SAMPLES_H
+
+#include "eval/task.h"
+
+size_t times(const char *text, const char *words); /* how often the text has them */
+const char *format(char text[256], const char *pattern, ...) __attribute__((format(printf, 2, 3)));
+/* depth: of the sample, for tasks with depths. */
+void check(const struct eval_task *task, const struct eval_sample *sample, double depth);
+void check_fwe(const struct eval_sample *sample);
+
+#endif
