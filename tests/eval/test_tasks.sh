@@ -10,14 +10,14 @@ tasks='niah_single_1 fwe'
 # run ARGUMENTS...: two tasks, two samples, two policies, both ways to ask: 16 answers
 run() { ok eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q "$@"; }
 lines() { wc -l <"$1" | tr -d ' '; }
-# same FILE FILE: the results but for their order and the times
+# same FILE FILE: the results but for their order, the times, and how many were asked together
 same() {
     for file in "$1" "$2"; do
-        sed 's/"prompt_us":[0-9]*,"answer_us":[0-9]*//' "$file" | sort >"$file.sorted"
+        sed 's/"prompt_us":[0-9]*,"answer_us":[0-9]*,"shared":[0-9]*//' "$file" | sort >"$file.sorted"
     done
     cmp -s "$1.sorted" "$2.sorted"
 }
-without_times() { grep -v '_seconds"' "$1"; }
+without_times() { grep -v '_seconds"\|"shared"\|prompt_tokens"' "$1" | sed 's/,$//'; }
 same_tables() { without_times "$1" >"$work/one"; without_times "$2" >"$work/two"; cmp -s "$work/one" "$work/two"; }
 
 # ---- the list
@@ -59,6 +59,31 @@ ok eval vt vt -m "$model" --template chatml --kv full --length 2200,2300 --sampl
 has '^vt of 2200 tokens'
 has '^vt of 2300 tokens'
 has '^---- wanted' "$work/err"
+
+# ---- together or one by one: the same answers, scores, bytes and hashes
+policies='--kv full --kv streaming:budget=64 --kv snapkv:budget=64 --kv h2o:budget=80 --kv dapq:budget=64
+    --kv take:budget=64,chunk=256 --kv fastkv:budget=64 --kv quest:budget=128,page=8'
+many() { ok eval niah_single_1 -m "$model" --raw $policies --kv full --length 1000 --samples 1 -q --json "$@"; }
+many --out "$work/together.jsonl"
+that 'eight policies, one of them given twice, asked two ways' [ "$(lines "$work/together.jsonl")" = 16 ]
+that 'all of them together' [ "$(grep -c '"shared":8}$' "$work/together.jsonl")" = 16 ]
+asked=$(json prompt_tokens) computed=$(json computed_prompt_tokens)
+many --alone --out "$work/alone.jsonl"
+that 'none of them together' [ "$(grep -c '"shared":1}$' "$work/alone.jsonl")" = 16 ]
+that 'the same results' same "$work/together.jsonl" "$work/alone.jsonl"
+that 'from the same prompts' [ "$(json prompt_tokens) $(json computed_prompt_tokens)" = "$asked $asked" ]
+that 'six of eight share all of the prompt, or its text' awk "BEGIN { exit !($computed > 3 / 8 * $asked && $computed < 0.4 * $asked) }"
+many --mem 1500K --out "$work/groups.jsonl"
+that 'in groups that fit' [ "$(grep -c '"shared":8}$' "$work/groups.jsonl")" = 0 ]
+that 'of several' grep -q '"shared":[2-7]}$' "$work/groups.jsonl"
+that 'and again' same "$work/together.jsonl" "$work/groups.jsonl"
+many --mem 1 --out "$work/single.jsonl"
+that 'one by one where nothing fits' [ "$(grep -c '"shared":1}$' "$work/single.jsonl")" = 16 ]
+that 'and once more' same "$work/together.jsonl" "$work/single.jsonl"
+ok eval niah_single_1 -m "$model" --raw --kv full --kv knorm:budget=64 --length 1000 --samples 1 -q --question seen
+has '^Prompts: [0-9,]* tokens computed for [0-9,]*$'
+has '^The times are shares of what policies took'
+narrow
 
 # ---- going on
 head -n 5 "$work/whole.jsonl" >"$work/part.jsonl"
