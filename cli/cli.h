@@ -203,6 +203,7 @@ char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
 char *cli_number(uint64_t number, char *text); /* 1,048,576 */
 double cli_seconds(void);                      /* a monotonic clock */
+uint64_t cli_available(void);                  /* bytes of memory left to this process; UINT64_MAX: not known */
 static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t cli_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 uint64_t cli_random(uint64_t *state);                                /* splitmix64, for made-up tokens */

@@ -36,6 +36,7 @@ libkvc_la_SOURCES += \
 	core/engine/pass.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
+	core/engine/prompt_many.c \
 	core/engine/prune_rows.c \
 	core/engine/record.c \
 	core/engine/replay.c \

@@ -1,5 +1,5 @@
-/* samples.c - runs samples one by one: makes the text, asks every policy with the question seen and not, keeps the
- * results. */
+/* samples.c - runs samples one by one: makes the text, asks every policy with the question seen and not, as many
+ * together as fit, keeps the results. */
 #include "eval/answer.h"
 #include "eval/singly.h"
 #include "eval/windows.h"
@@ -54,8 +54,10 @@ static json_t *record_of(const struct eval_run *run, const struct eval_task *tas
     return record;
 }
 
-static void add_answer(json_t *record, const struct eval_prompt *prompt, const struct eval_answer *answer,
-                       double score) {
+static uint64_t microseconds(double seconds) { return seconds > 0 ? (uint64_t)(1e6 * seconds) : 0; }
+
+static void add_answer(json_t *record, const struct eval_prompt *prompt, const struct eval_answer *answer, double score,
+                       size_t shared) {
     char hash[20];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)prompt->hash);
     cli_json_set(record, "prompt_hash", json_string(hash));
@@ -68,8 +70,9 @@ static void add_answer(json_t *record, const struct eval_prompt *prompt, const s
     cli_json_set(record, "peak_bytes", json_integer((json_int_t)answer->peak_bytes));
     cli_json_set(record, "read_bytes", json_integer((json_int_t)answer->read_bytes));
     cli_json_set(record, "steps", json_integer((json_int_t)answer->steps));
-    cli_json_set(record, "prompt_us", json_integer((json_int_t)answer->prompt_us));
-    cli_json_set(record, "answer_us", json_integer((json_int_t)answer->answer_us));
+    cli_json_set(record, "prompt_us", json_integer((json_int_t)microseconds(answer->prompt_seconds)));
+    cli_json_set(record, "answer_us", json_integer((json_int_t)microseconds(answer->answer_seconds)));
+    cli_json_set(record, "shared", json_integer((json_int_t)shared));
 }
 
 struct unit { /* one sample: what all policies are asked */
@@ -77,27 +80,94 @@ struct unit { /* one sample: what all policies are asked */
     uint64_t length, sample;
 };
 
-/* One policy and one way to ask. Takes the record. */
-static int ask(struct eval_run *run, const struct unit *unit, const struct eval_sample *sample,
-               const struct eval_prompt *prompt, const char *spec, size_t side, json_t *record) {
+/* One way to ask, and what is still to be asked so. */
+struct asking {
+    const struct unit *unit;
+    const struct eval_sample *sample;
+    const struct eval_prompt *prompt;
+    size_t side;
+    const char **specs; /* [count] */
+    json_t **records;   /* [count], those whose answers are to be had; NULL: given away */
+    size_t count;
+};
+
+static struct kvc_session_options options_of(const struct eval_run *run, const struct asking *asking, size_t i) {
     struct kvc_session_options options;
-    struct eval_answer answer;
-    struct kvc_error error;
-    cli_session_options(&run->common, spec, &options);
+    cli_session_options(&run->common, asking->specs[i], &options);
     if (options.context == 0)
-        options.context = unit->length;
-    options.expected = unit->task->answer;
-    const enum kvc_status status =
-        eval_ask(run->model, &options, prompt, side == 0, unit->task->answer, run->logits, &answer, &error);
-    if (status != KVC_OK) {
-        free(answer.text);
-        json_decref(record);
-        return cli_error(run->command, error.status, "%s of %llu tokens, --kv %s: %s", unit->task->name,
-                         (unsigned long long)unit->length, spec, error.text);
+        options.context = asking->unit->length;
+    options.expected = eval_task_answer(asking->unit->task, asking->unit->length);
+    return options;
+}
+
+/* Asks `count` policies from the first on, in one group. answered: whether the answers could be had; what failed stands
+ * in error then. */
+static int ask_group(struct eval_run *run, struct asking *asking, size_t first, size_t count, bool *answered,
+                     struct kvc_error *error) {
+    struct kvc_session_options *options = malloc(count * sizeof *options);
+    struct eval_group group = {.count = 0};
+    int status = KVC_OK;
+    *answered = false;
+    if (!options)
+        return cli_no_memory(run->command);
+    for (size_t i = 0; i < count; i++)
+        options[i] = options_of(run, asking, first + i);
+    *answered = eval_group_open(&group, run->model, options, count, run->logits, error) == KVC_OK &&
+                eval_ask(&group, asking->prompt, asking->side == 0,
+                         eval_task_answer(asking->unit->task, asking->unit->length), error) == KVC_OK;
+    for (size_t i = 0; i < count && *answered && status == KVC_OK; i++) {
+        json_t *record = asking->records[first + i];
+        const struct eval_answer *answer = &group.answers[i];
+        asking->records[first + i] = NULL;
+        add_answer(record, asking->prompt, answer, asking->unit->task->score(&asking->sample->asked[0], answer->text),
+                   count);
+        status = eval_results_add(&run->results, record);
     }
-    add_answer(record, prompt, &answer, unit->task->score(&sample->asked[0], answer.text));
-    free(answer.text);
-    return eval_results_add(&run->results, record);
+    if (*answered) {
+        run->prompt_tokens += group.prompt_tokens;
+        run->computed_tokens += eval_group_computed(&group);
+    }
+    eval_group_close(&group);
+    free(options);
+    return status;
+}
+
+/* The same; a group that fails, for want of memory or because one of it cannot do it, is asked one by one, so that the
+ * others' answers are not lost. */
+static int ask(struct eval_run *run, struct asking *asking, size_t first, size_t count) {
+    struct kvc_error error;
+    bool answered;
+    int status = ask_group(run, asking, first, count, &answered, &error);
+    if (status != KVC_OK || answered)
+        return status;
+    if (count == 1)
+        return cli_error(run->command, error.status, "%s of %llu tokens, --kv %s: %s", asking->unit->task->name,
+                         (unsigned long long)asking->unit->length, asking->specs[first], error.text);
+    for (size_t i = 0; i < count && status == KVC_OK; i++)
+        status = ask(run, asking, first + i, 1);
+    return status;
+}
+
+/* How many policies from the first on fit beside each other, by the forecast of what each holds at most; at least 1. */
+static size_t fitting(const struct eval_run *run, const struct asking *asking, size_t first) {
+    const struct kvc_model_info *info = kvc_model_info(run->model);
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    uint64_t held = 0, hidden = 0;
+    size_t count = 0;
+    for (; first + count < asking->count && !(run->alone && count); count++) {
+        struct kvc_estimate estimate;
+        if (kvc_estimate_windows(run->engine, asking->specs[first + count], &geometry, info->windows, info->hidden,
+                                 run->common.cache_type, asking->prompt->count,
+                                 eval_task_answer(asking->unit->task, asking->unit->length), &estimate, NULL) != KVC_OK)
+            break;
+        kvc_estimate_recurrent(&estimate, info->recurrent_bytes);
+        hidden = cli_max(hidden, estimate.hidden_bytes);
+        if (estimate.peak_bytes > run->memory || held > run->memory - estimate.peak_bytes ||
+            hidden > run->memory - estimate.peak_bytes - held)
+            break;
+        held += estimate.peak_bytes;
+    }
+    return cli_max(count, 1);
 }
 
 /* How many answers of a unit there are still to be had. */
@@ -138,32 +208,64 @@ static void show(const struct unit *unit, const struct eval_sample *sample, cons
     }
 }
 
+/* Whether policy i stands among those before it, too. */
+static bool stands_before(const struct eval_run *run, size_t i) {
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(run->specs.items[k].text, run->specs.items[i].text) == 0)
+            return true;
+    return false;
+}
+
+/* All policies whose answers are not there yet, one way. */
+static int ask_side(struct eval_run *run, struct asking *asking, struct work *work) {
+    int status = KVC_OK;
+    asking->count = 0;
+    for (size_t i = 0; i < run->specs.count; i++) {
+        const char *spec = run->specs.items[i].text;
+        json_t *record =
+            record_of(run, asking->unit->task, asking->unit->length, asking->unit->sample, spec, asking->side);
+        if (stands_before(run, i) || eval_results_has(&run->results, record)) {
+            json_decref(record);
+            continue;
+        }
+        asking->specs[asking->count] = spec;
+        asking->records[asking->count++] = record;
+    }
+    for (size_t first = 0, count; first < asking->count && status == KVC_OK; first += count) {
+        count = fitting(run, asking, first);
+        status = ask(run, asking, first, count);
+        work->done += count * asking->unit->length;
+        cli_progress(&work->progress, work->done, work->total);
+    }
+    for (size_t i = 0; i < asking->count; i++)
+        json_decref(asking->records[i]);
+    return status;
+}
+
 static int run_unit(struct eval_run *run, const struct unit *unit, struct work *work) {
     const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,
                                          unit->sample, unit->length, (uint64_t)run->depths};
     struct eval_sample sample;
     struct eval_prompt prompt;
     struct kvc_error error;
+    struct asking asking = {.unit = unit, .sample = &sample, .prompt = &prompt};
     if (missing(run, unit) == 0)
         return cli_json_lost() ? cli_no_memory(run->command) : KVC_OK;
     if (eval_is_singly(unit->task))
         return eval_singly_run(run, unit->task, unit->length, unit->sample, &work->progress, &work->done, work->total);
     int status = eval_fit(&request, &sample, &prompt, &error) == KVC_OK ? KVC_OK : cli_report(run->command, &error);
+    asking.specs = malloc(run->specs.count * sizeof *asking.specs);
+    asking.records = malloc(run->specs.count * sizeof *asking.records);
+    if (status == KVC_OK && (!asking.specs || !asking.records))
+        status = cli_no_memory(run->command);
     if (status == KVC_OK && unit->sample < (uint64_t)run->show)
         show(unit, &sample, &prompt);
-    for (size_t s = 0; s < 2 * run->specs.count && status == KVC_OK; s++) {
-        const char *spec = run->specs.items[s / 2].text;
-        if (!run->sides[s % 2])
-            continue;
-        json_t *record = record_of(run, unit->task, unit->length, unit->sample, spec, s % 2);
-        if (eval_results_has(&run->results, record)) {
-            json_decref(record);
-            continue;
-        }
-        status = ask(run, unit, &sample, &prompt, spec, s % 2, record);
-        work->done += unit->length;
-        cli_progress(&work->progress, work->done, work->total);
+    for (; asking.side < 2 && status == KVC_OK; asking.side++) {
+        if (run->sides[asking.side])
+            status = ask_side(run, &asking, work);
     }
+    free(asking.specs);
+    free(asking.records);
     eval_sample_free(&sample);
     eval_prompt_free(&prompt);
     return status;
@@ -208,6 +310,8 @@ int eval_run_samples(struct eval_run *run) {
     const size_t resumed = json_array_size(run->results.records);
     struct work work = {.total = 0};
     bool warned = false;
+    if (!run->memory)
+        run->memory = cli_available() / 2;
     int status = each_unit(run, count_unit, &work);
     if (status != KVC_OK)
         return status;

@@ -39,7 +39,7 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     run->prompter.chat.date = run->date;
     if (eval_prompter_open(&run->prompter, &error) != KVC_OK)
         return cli_report(run->command, &error);
-    run->logits = malloc(kvc_model_info(run->model)->vocab * sizeof *run->logits);
+    run->logits = malloc(run->specs.count * (size_t)kvc_model_info(run->model)->vocab * sizeof *run->logits);
     if (!run->logits)
         return cli_no_memory(run->command);
     status = eval_results_start(run->command, &run->results);
@@ -54,8 +54,19 @@ static int show(const struct eval_run *run) {
         cli_warn(run->command, "--shard %s: has no samples", run->shard ? run->shard : "1/1");
         return KVC_OK;
     }
-    const int status = run->common.json ? cli_json_print(run->command, eval_tables_json(&run->results), stdout)
-                                        : eval_tables_print(&run->results);
+    int status = KVC_OK;
+    if (run->common.json) {
+        json_t *root = eval_tables_json(&run->results);
+        cli_json_set(root, "prompt_tokens", json_integer((json_int_t)run->prompt_tokens));
+        cli_json_set(root, "computed_prompt_tokens", json_integer((json_int_t)run->computed_tokens));
+        status = cli_json_print(run->command, root, stdout);
+    } else {
+        char number[2][32];
+        status = eval_tables_print(&run->results);
+        if (status == KVC_OK && run->prompt_tokens > 0)
+            printf("Prompts: %s tokens computed for %s\n", cli_number(run->computed_tokens, number[0]),
+                   cli_number(run->prompt_tokens, number[1]));
+    }
     return status == KVC_OK ? cli_flush(run->command) : status;
 }
 
@@ -200,6 +211,13 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          &run.files[EVAL_WORDS], 0, 0, NULL},
         {CLI_INT, 0, "depths", "N", "how many depths tasks at depths have; sample i has the i-th, again from the first",
          &run.depths, 2, 101, NULL},
+        {CLI_FLAG, 0, "alone", NULL,
+         "ask policies one by one, so that times are each one's own. Otherwise those that can share a prompt, which is "
+         "computed once, and answer in one batch",
+         &run.alone, 0, 0, NULL},
+        {CLI_BYTES, 0, "mem", "SIZE",
+         "what sessions that are asked together may hold, 8G say; without it half of what is left here", &run.memory, 0,
+         0, NULL},
         {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
          1000000, NULL},
         EVAL_FOLDER_OPTIONS(run.files),

@@ -16,7 +16,8 @@ struct eval_run {
     struct cli_texts specs;
     struct cli_counts lengths;
     int64_t samples, seed, show, depths;
-    bool raw, resume, list;
+    uint64_t memory; /* bytes that sessions asked together may hold; 0: half of what is left */
+    bool raw, resume, list, alone;
     /* what they come to */
     const struct eval_task **tasks; /* [task_count] */
     size_t task_count;
@@ -28,7 +29,9 @@ struct eval_run {
     struct kvc_model *model;
     struct eval_prompter prompter;
     struct eval_results results;
-    float *logits;
+    float *logits; /* [specs, vocab] */
+    /* what was done: tokens of prompts, and how many of them were computed */
+    uint64_t prompt_tokens, computed_tokens;
     int32_t *text_tokens; /* [text_count]: of data.text, once they were asked for */
     size_t text_count;
     struct fidelity fidelity; /* of the window under way */

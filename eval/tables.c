@@ -16,7 +16,7 @@ struct cell {
     size_t group, task, kv; /* in which order they come */
     uint64_t length;
     struct side sides[2];
-    double entries, held, read, steps, prompt_us, answer_us; /* sums over all */
+    double entries, held, read, steps, prompt_us, answer_us, shared; /* sums over all */
     uint64_t count;
 };
 struct cells {
@@ -120,6 +120,8 @@ static void add_up(struct cell *cell, const json_t *record) {
     cell->steps += number_of(record, "steps");
     cell->prompt_us += number_of(record, "prompt_us");
     cell->answer_us += number_of(record, "answer_us");
+    const double shared = number_of(record, "shared"); /* which not all files have */
+    cell->shared += shared > 1 ? shared : 1;
 }
 
 /* Adds a cell to a sum over tasks. */
@@ -136,6 +138,7 @@ static void add_cell(struct cell *sum, const struct cell *cell) {
     sum->steps += cell->steps;
     sum->prompt_us += cell->prompt_us;
     sum->answer_us += cell->answer_us;
+    sum->shared += cell->shared;
 }
 
 static bool collect(const struct eval_results *results, struct cells *cells) {
@@ -254,6 +257,7 @@ static int print_length(const struct eval_results *results, const struct cells *
 
 int eval_tables_print(const struct eval_results *results) {
     struct cells cells;
+    bool shared = false;
     int status = collect(results, &cells) ? KVC_OK : cli_no_memory(results->command);
     for (size_t i = 0; i < cells.count && status == KVC_OK;) {
         const struct cell *first = &cells.items[i];
@@ -273,6 +277,12 @@ int eval_tables_print(const struct eval_results *results) {
         status = print_length(results, &cells, i, end);
         i = end;
     }
+    for (size_t i = 0; i < cells.count; i++)
+        shared = shared || cells.items[i].shared > (double)cells.items[i].count;
+    if (status == KVC_OK && shared)
+        cli_wrap(stdout,
+                 "The times are shares of what policies took that were asked together; --alone takes each one's own.",
+                 0);
     free(cells.items);
     return status == KVC_OK ? eval_grids_print(results) : status;
 }
@@ -307,6 +317,7 @@ static json_t *cell_json(const struct cell *cell) {
     cli_json_set(object, "read_bytes_per_token", json_real(ratio(cell->read, cell->steps)));
     cli_json_set(object, "first_seconds", json_real(1e-6 * ratio(cell->prompt_us, count)));
     cli_json_set(object, "token_seconds", json_real(1e-6 * ratio(cell->answer_us, cell->steps)));
+    cli_json_set(object, "shared", json_real(ratio(cell->shared, count)));
     return object;
 }
 

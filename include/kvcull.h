@@ -268,6 +268,19 @@ struct kvc_prompt_options {
  * layer that has such a value. */
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
+/* The same turn of session_count different sessions of one model: each gets what kvc_session_prompt would give it
+ * alone, to the bit: entries, statistics (but for prompt_sessions and spared_rows) and logits [session_count, vocab] or
+ * NULL. The prompt's rows are computed once for all that may share them: sessions that have no tokens yet, of one cache
+ * type and `chunk`, whose methods leave the rows of a prompt as they are, which is to say that none holds the stage
+ * chunk or propagate (kvc_policy_stages); with longrope those that use the same factors. The prompts of others are
+ * computed one by one. Of a layer's whole rows there are two copies at most, and one more for each session with a
+ * method that looks on while they attend (struct kvc_policy_class, attended; positions=cache). Sessions fail one by
+ * one, the others go on: statuses [session_count] or NULL has what became of each, the return value is the first
+ * failure, and error says which session it was. What shared rows lack (memory, finite logits) fails all that share
+ * them. A session that could not begin is left as it was; one that failed later must be closed. */
+enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, size_t session_count,
+                                        const int32_t *tokens, size_t count, float *logits, enum kvc_status *statuses,
+                                        struct kvc_error *error);
 /* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
  * Sessions fail one by one, the others take the step: statuses [count] or NULL has what became of each, the return
  * value is the first failure, and error says which session it was. One that cannot take part (no memory for the new
@@ -291,6 +304,8 @@ struct kvc_session_stats {
     uint64_t saturated; /* values clipped to the F16 range when stored; of a step of several sessions, those of all */
     bool outgrown; /* longrope: the session began with the short factors, keeps them, and now has more tokens than they
                       serve (original_context of the model). A new one with a larger `context` takes the long factors */
+    uint32_t prompt_sessions; /* that the last prompt's rows were computed for, this one among them; 1: it alone */
+    uint64_t spared_rows;     /* prompt rows times layers that it got from what was computed for another session */
 };
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
 /* Lists of entries that a layer has: the model's KV heads, or its query heads where a method has per=head. */

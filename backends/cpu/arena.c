@@ -153,6 +153,13 @@ enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *
     return KVC_OK;
 }
 
+void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *to,
+                        const uint32_t *from) {
+    (void)device;
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(kvc_cpu_block(arena, to[i]), kvc_cpu_block(arena, from[i]), arena->block_bytes);
+}
+
 void kvc_cpu_arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     give((struct kvc_cpu *)device, arena, count, blocks);
 }

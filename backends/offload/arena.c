@@ -134,6 +134,24 @@ void kvc_offload_arena_give(struct kvc_device *device, struct kvc_arena *arena, 
     give(of(device), arena, count, blocks);
 }
 
+/* The chunk that a block lies in, and where in it. */
+static void *block_at(const struct kvc_arena *arena, uint32_t block, size_t *offset) {
+    uint32_t first, blocks;
+    void *chunk = arena->chunk[chunk_of(arena, block, &first, &blocks)];
+    *offset = (block - first) * arena->block_bytes;
+    return chunk;
+}
+
+void kvc_offload_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *to,
+                            const uint32_t *from) {
+    struct kvc_offload *offload = of(device);
+    for (uint32_t i = 0; i < count && !offload->lost; i++) {
+        size_t to_offset, from_offset;
+        void *target = block_at(arena, to[i], &to_offset), *source = block_at(arena, from[i], &from_offset);
+        offload->driver->copy(offload, target, to_offset, source, from_offset, arena->block_bytes);
+    }
+}
+
 void kvc_offload_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
     uint32_t first, blocks;
     for (uint32_t block = 0; block < arena->bits; block = first + blocks) {

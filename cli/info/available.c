@@ -173,3 +173,10 @@ void info_available(const char *root, uint64_t mapped, struct info_available *ca
         lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
               "the data segment (ulimit -d)", "");
 }
+
+uint64_t cli_available(void) {
+    struct info_available capacity;
+
+    info_available("", 0, &capacity);
+    return capacity.bytes;
+}

@@ -303,6 +303,20 @@ void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
         cache->layer[l].count[h] += rows;
 }
 
+void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint32_t l) {
+    const struct kvc_cache_layer *to = &cache->layer[l], *source = &from->layer[l];
+    const struct kvc_ops *ops = cache->device->ops;
+    const uint32_t heads = to->lists.kv_heads, others = source->lists.kv_heads;
+    for (uint32_t h = 0; h < heads; h++) {
+        const uint32_t other = (uint32_t)((uint64_t)h * others / heads), entries = source->count[other];
+        ops->arena_copy(cache->device, cache->store->arena, (uint32_t)kvc_divide_up(entries, KVC_TILE),
+                        to->blocks + kvc_first_block(to->lists.host_base[h], h),
+                        source->blocks + kvc_first_block(source->lists.host_base[other], other));
+        to->count[h] = entries;
+    }
+    ops->upload(cache->device, (struct kvc_span){to->lists.count, 0}, to->count, heads * sizeof *to->count);
+}
+
 void kvc_cache_drop(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
     cache->device->ops->drop(cache->device, &(struct kvc_drop){.lists = &cache->layer[l].lists, .rows = rows});
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)

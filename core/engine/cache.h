@@ -53,6 +53,9 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t layer, uint6
                                   struct kvc_error *error);
 /* After kvc_ops.append of `rows` entries. */
 void kvc_cache_appended(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
+/* The layer, which has been reserved and holds nothing, gets what another cache's holds: entries of all positions from
+ * 0 on, from which none has gone. One may have lists of query heads where the other has those of KV heads. */
+void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint32_t layer);
 /* Removes the newest `rows` entries of every head. */
 void kvc_cache_drop(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
 /* A buffer of what methods keep beside the entries, counted with them and within the session's limit. */

@@ -1,5 +1,10 @@
 /* pass.c - the road of a prompt: rows of a pass through one layer, then the policy's stages. A pass is a set of rows
- * that go through all layers: the whole prompt, or, where a chunk method cuts it, one chunk after another. */
+ * that go through all layers: the whole prompt, or, where a chunk method cuts it, one chunk after another.
+ *
+ * Where several sessions' prompts are the same rows, these are computed once. They attend to the lists of one session,
+ * the holder; the lists of those whose methods look on meanwhile take the rows in as well. Each of the others then gets
+ * a copy, has its stages and gives back what went, one after another, the holder last. So beside what the methods left
+ * a layer has its whole rows twice, and once more for each session that looks on, however many share it. */
 #include "core/engine/pass.h"
 
 #include "core/base/integers.h"
@@ -84,23 +89,26 @@ static void observe(struct kvc_session *session, uint32_t layer, const struct kv
     session->failure.status = kvc_stage_call_attended(&stage, &session->failure);
 }
 
-/* The road of some rows. */
-static enum kvc_status pass_part(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
-                                 const struct kvc_part *part, struct kvc_error *error) {
+/* The road of some rows of the sessions. */
+static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                                 uint32_t layer, const struct kvc_part *part, struct kvc_error *error) {
     struct kvc_projected projected = {.entries_only = false};
-    enum kvc_status status = source->project(source->user, layer, part, &projected, error);
+    const enum kvc_status status = source->project(source->user, layer, part, &projected, error);
     if (status != KVC_OK)
         return status;
-    append(session, layer, part, &projected);
+    for (size_t i = 0; i < count; i++)
+        if (sessions[i]->prompt.has_rows)
+            append(sessions[i], layer, part, &projected);
     if (!projected.entries_only) {
-        attend(session, layer, part);
-        keep_queries(session, layer, part);
-        observe(session, layer, part);
+        attend(part->session, layer, part);
+        for (size_t i = 0; i < count; i++)
+            if (kvc_session_lives(sessions[i]))
+                keep_queries(sessions[i], layer, part);
+        for (size_t i = 0; i < count; i++)
+            if (sessions[i]->prompt.has_rows)
+                observe(sessions[i], layer, part);
     }
-    status = source->feed_forward(source->user, layer, part, error);
-    if (status == KVC_OK && part->kind == KVC_ROWS_PROMPT && session->failure.status != KVC_OK) /* an observer's */
-        status = kvc_fail(error, session->failure.status, "%s", session->failure.text);
-    return status;
+    return source->feed_forward(source->user, layer, part, error);
 }
 
 /* The rows that a method added. Probes have no entries; those of pseudo rows are dropped at once. */
@@ -108,11 +116,11 @@ static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_
                                   struct kvc_error *error) {
     const uint32_t extra = kvc_prompt_extra_rows(session);
     const bool pseudo = session->prompt.last_chunk;
-    const struct kvc_part part = {session->prompt.chunk_rows, extra, pseudo ? extra : 0,
-                                  pseudo ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE};
+    const struct kvc_part part = {session->prompt.extra_from, extra, pseudo ? extra : 0,
+                                  pseudo ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE, session};
     if (extra == 0)
         return KVC_OK;
-    const enum kvc_status status = pass_part(session, source, layer, &part, error);
+    const enum kvc_status status = pass_part(&session, 1, source, layer, &part, error);
     if (status == KVC_OK && part.stored)
         kvc_cache_drop(&session->cache, layer, part.stored);
     return status;
@@ -193,24 +201,109 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, stru
     return kvc_cache_make_order(&session->cache, layer, error);
 }
 
-enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
-                               struct kvc_error *error) {
-    const uint32_t rows = session->prompt.chunk_rows;
-    const bool prompt_ends = session->prompt.last_chunk;
-    enum kvc_status status = reserve(session, layer, error);
+/* Whether a method must have the rows as they come: it looks on while they attend, or keeps keys as they are before
+ * rotation. */
+static bool looks_on(const struct kvc_session *session, uint32_t layer) {
+    const struct kvc_policy *policy = session->policy;
+    for (size_t i = 0; i < policy->count; i++)
+        if (policy->method[i].policy->attended && session->use[i].acts[layer])
+            return true;
+    return kvc_policy_cache_positions(policy, layer) != NULL;
+}
+
+/* Its lists shall take the rows in as they come. */
+static bool prepare(struct kvc_session *session, uint32_t layer) {
+    session->failure.status = reserve(session, layer, &session->failure);
+    session->prompt.has_rows = kvc_session_lives(session);
     if (session->prompt.moment_rows && session->prompt.first_chunk)
         session->prompt.moment_rows[layer] = 0;
-    for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
-        some = kvc_min_u32(rows - row, session->chunk);
-        const struct kvc_part part = {row, some, some, KVC_ROWS_PROMPT};
-        status = pass_part(session, source, layer, &part, error);
+    return session->prompt.has_rows;
+}
+
+/* Prepares those that look on, or one where none does: the first of these is the holder. NULL: all have failed. */
+static struct kvc_session *choose_holder(struct kvc_session *const *sessions, size_t count, uint32_t layer) {
+    struct kvc_session *holder = NULL;
+    for (size_t i = 0; i < count; i++) {
+        sessions[i]->prompt.has_rows = false;
+        if (kvc_session_lives(sessions[i]) && looks_on(sessions[i], layer) && prepare(sessions[i], layer) && !holder)
+            holder = sessions[i];
     }
-    if (status == KVC_OK)
-        status = pass_extra(session, source, layer, error);
+    for (size_t i = 0; i < count && !holder; i++)
+        if (kvc_session_lives(sessions[i]) && prepare(sessions[i], layer))
+            holder = sessions[i];
+    return holder;
+}
+
+/* What comes after the prompt's own rows, of one session. */
+static void end_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer) {
+    const uint32_t rows = session->prompt.chunk_rows;
+    const bool prompt_ends = session->prompt.last_chunk;
+    struct kvc_error *error = &session->failure;
+    enum kvc_status status = pass_extra(session, source, layer, error);
     if (status == KVC_OK)
         status = evict(session, source, layer, error);
-    if (status != KVC_OK || (!prompt_ends && kvc_stage_decides(session, layer)))
-        return status;
-    const uint64_t come = prompt_ends ? session->turn : session->prompt.chunk_from + (uint64_t)rows;
-    return kvc_unseen_give(session, layer, session->tokens + come, error);
+    if (status == KVC_OK && (prompt_ends || !kvc_stage_decides(session, layer))) {
+        const uint64_t come = prompt_ends ? session->turn : session->prompt.chunk_from + (uint64_t)rows;
+        status = kvc_unseen_give(session, layer, session->tokens + come, error);
+    }
+    session->failure.status = status;
+}
+
+/* Values clipped since `saturated`, as if each session had stored its rows itself: lists of query heads store every
+ * value once for each of the group. */
+static enum kvc_status share_saturated(struct kvc_session *const *sessions, size_t count, uint32_t layer,
+                                       uint64_t saturated, struct kvc_error *error) {
+    struct kvc_device *device = sessions[0]->runner->device;
+    const enum kvc_status status = device->ops->sync(device, error);
+    uint64_t stored = 0;
+    for (size_t i = 0; i < count; i++)
+        if (sessions[i]->prompt.has_rows)
+            stored += sessions[i]->cache.layer[layer].lists.kv_heads;
+    for (size_t i = 0; i < count && device->saturated > saturated; i++)
+        sessions[i]->sums.saturated +=
+            (device->saturated - saturated) * sessions[i]->cache.layer[layer].lists.kv_heads / stored;
+    return status;
+}
+
+/* Gives a session that has only watched the holder's rows, and ends the layer for it. */
+static enum kvc_status end_shared_layer(struct kvc_session *session, const struct kvc_session *holder,
+                                        const struct kvc_row_source *source, uint32_t layer, struct kvc_error *error) {
+    struct kvc_device *device = session->runner->device;
+    const uint64_t saturated = device->saturated;
+    if (!kvc_session_lives(session))
+        return KVC_OK;
+    if (!session->prompt.has_rows && prepare(session, layer))
+        kvc_cache_copy(&session->cache, &holder->cache, layer);
+    if (kvc_session_lives(session))
+        end_layer(session, source, layer);
+    const enum kvc_status status = device->ops->sync(device, error);
+    session->sums.saturated += device->saturated - saturated;
+    return status;
+}
+
+enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                               uint32_t layer, struct kvc_error *error) {
+    struct kvc_session *holder = choose_holder(sessions, count, layer);
+    if (!holder)
+        return kvc_prompts_live(sessions, count, error);
+    const uint32_t rows = holder->prompt.chunk_rows;
+    const uint64_t saturated = holder->runner->device->saturated;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
+        some = kvc_min_u32(rows - row, holder->chunk);
+        const struct kvc_part part = {row, some, some, KVC_ROWS_PROMPT, holder};
+        status = pass_part(sessions, count, source, layer, &part, error);
+        if (status == KVC_OK)
+            status = kvc_prompts_live(sessions, count, error);
+    }
+    if (status == KVC_OK && count == 1)
+        end_layer(holder, source, layer);
+    if (status == KVC_OK && count > 1)
+        status = share_saturated(sessions, count, layer, saturated, error);
+    for (size_t i = 0; i < count && count > 1 && status == KVC_OK; i++)
+        if (sessions[i] != holder)
+            status = end_shared_layer(sessions[i], holder, source, layer, error);
+    if (status == KVC_OK && count > 1)
+        status = end_shared_layer(holder, holder, source, layer, error);
+    return status == KVC_OK ? kvc_prompts_live(sessions, count, error) : status;
 }

@@ -4,8 +4,9 @@
 
 #include "core/engine/session.h"
 
-/* All rows of the pass under way go through one layer; then come the policy's stages. */
-enum kvc_status kvc_pass_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
-                               struct kvc_error *error);
+/* All rows of the pass under way, which are those of each of the sessions, go through one layer; then come the stages
+ * of their policies. */
+enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                               uint32_t layer, struct kvc_error *error);
 
 #endif

@@ -1,21 +1,20 @@
-/* prompt.c - prompts through a network: passes, layer by layer, with the logits that the caller wants. */
+/* prompt.c - prompts through a network: passes, layer by layer, with the logits that the caller wants. Of several
+ * sessions whose prompts are the same rows (prompt_many.c) each has what is its own, and the rest is computed once. */
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
 #include "core/engine/pass.h"
 #include "core/engine/advice.h"
+#include "core/engine/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* longrope: a session keeps the factors it began with, because its keys stay as they were rotated. */
-static void choose_rope(struct kvc_session *session, uint64_t rows) {
+bool kvc_prompt_long_rope(const struct kvc_session *session, uint32_t rows) {
     const struct kvc_rope *rope = &session->runner->network->rope[0];
-    if (session->tokens)
-        return;
     const uint64_t length = kvc_max_u64(session->context, rows);
-    session->long_rope = rope->long_frequency && length > rope->original_context;
+    return session->tokens ? session->long_rope : rope->long_frequency && length > rope->original_context;
 }
 
 /* Gives the logits of rows of a pass to the caller, numbered as rows of the prompt. */
@@ -45,7 +44,9 @@ static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, ui
 
 /* A prompt on its way through a network. */
 struct prompt {
-    struct kvc_session *session;
+    struct kvc_session *const *sessions; /* [count], whose prompt it is */
+    size_t count;
+    struct kvc_session *session; /* the first; all have the same rows, chunks and positions */
     const struct kvc_prompt_options *options;
     float *row_logits;
     uint64_t done;         /* row-layers */
@@ -95,7 +96,7 @@ static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, ui
 static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc_part *part,
                                     struct kvc_projected *projected, struct kvc_error *error) {
     struct prompt *prompt = user;
-    struct kvc_session *session = prompt->session;
+    struct kvc_session *session = part->session;
     struct kvc_runner *runner = session->runner;
     (void)error;
     if (prompt->fill) {
@@ -157,20 +158,41 @@ static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t r
     return kvc_batch_gather(runner, &runner->prompt, index, rows, error);
 }
 
-/* The pass's rows through the delta nets below an attention layer; what methods added to them leaves no trace. */
-static void pass_delta(const struct prompt *prompt, uint32_t layer) {
-    struct kvc_session *session = prompt->session;
+/* Rows of the pass through a delta net, from the state of one session, which takes them in where they are kept. */
+static void delta_rows(const struct prompt *prompt, const struct kvc_session *session, uint32_t delta, uint32_t row,
+                       uint32_t rows, bool kept) {
     struct kvc_runner *runner = session->runner;
-    const struct kvc_layer *above = &runner->network->layer[layer];
-    const uint32_t rows = session->prompt.chunk_rows, all = rows + kvc_prompt_extra_rows(session);
+    const struct kvc_recurrence segment = {.state = kvc_session_recurrent(session, delta), .rows = rows, .kept = kept};
+    if (rows)
+        kvc_runner_delta(runner, &prompt->session->runner->prompt, delta, row, rows, &segment, 1);
+}
+
+/* The pass's rows through a delta net; what methods added to them leaves no trace. Sessions that share the rows have
+ * the same state before and after them. */
+static void pass_delta_net(const struct prompt *prompt, uint32_t delta) {
+    struct kvc_device *device = prompt->session->runner->device;
+    const struct kvc_session *first = prompt->session;
+    const size_t bytes = (size_t)kvc_delta_state_of(&first->runner->network->delta).floats * sizeof(float);
+    const uint32_t rows = first->prompt.chunk_rows;
+    for (uint32_t row = 0, some; row < rows; row += some) {
+        some = kvc_min_u32(rows - row, first->chunk);
+        delta_rows(prompt, first, delta, row, some, true);
+    }
+    for (size_t i = 0; i < prompt->count; i++) {
+        const struct kvc_session *session = prompt->sessions[i];
+        if (session != first)
+            device->ops->copy(device, kvc_session_recurrent(session, delta), kvc_session_recurrent(first, delta),
+                              bytes);
+        if (kvc_session_lives(session))
+            delta_rows(prompt, session, delta, session->prompt.extra_from, kvc_prompt_extra_rows(session), false);
+    }
+}
+
+/* The delta nets below an attention layer. */
+static void pass_delta(const struct prompt *prompt, uint32_t layer) {
+    const struct kvc_layer *above = &prompt->session->runner->network->layer[layer];
     for (uint32_t i = 0; i < above->delta_count && !prompt->fill; i++)
-        for (uint32_t row = 0, some; row < all; row += some) {
-            const bool kept = row < rows;
-            some = kept ? kvc_min_u32(rows - row, session->chunk) : all - row;
-            const struct kvc_recurrence segment = {
-                .state = kvc_session_recurrent(session, above->delta_from + i), .rows = some, .kept = kept};
-            kvc_runner_delta(runner, &runner->prompt, above->delta_from + i, row, some, &segment, 1);
-        }
+        pass_delta_net(prompt, above->delta_from + i);
 }
 
 /* All layers over the rows of one pass. */
@@ -178,47 +200,61 @@ static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_sour
                                 uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     struct kvc_device *device = session->runner->device;
-    enum kvc_status status = kvc_pass_begin(session, source, from, rows, error);
+    enum kvc_status status = kvc_pass_begin(prompt->sessions, prompt->count, source, from, rows, error);
     if (status == KVC_OK)
         kvc_runner_embed(session->runner, &session->runner->prompt);
     if (status == KVC_OK)
         status = check_rows(prompt, -1, 0, session->prompt.chunk_rows, error);
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
         pass_delta(prompt, l);
-        status = kvc_pass_layer(session, source, l, error);
+        status = kvc_pass_layer(prompt->sessions, prompt->count, source, l, error);
         if (status == KVC_OK)
             status = device->ops->sync(device, error);
     }
     return status;
 }
 
-static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *tokens, uint32_t count,
-                                  const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
+enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tokens, uint32_t count,
+                                 struct kvc_error *error) {
+    const enum kvc_status status = kvc_network_check_tokens(session->runner->network, tokens, count, error);
+    if (status != KVC_OK)
+        return status;
+    session->long_rope = kvc_prompt_long_rope(session, count); /* rows of cosine and sine are computed by it */
+    return kvc_prompt_begin(session, count, error);
+}
+
+/* Buffers for the rows that are computed at once. */
+static enum kvc_status reserve(struct prompt *prompt, uint32_t count, struct kvc_fill *fill, struct kvc_error *error) {
+    struct kvc_runner *runner = prompt->session->runner;
+    const struct kvc_prompt_options *options = prompt->options;
+    uint32_t most = 0;
+    for (size_t i = 0; i < prompt->count; i++)
+        most = kvc_max_u32(most, kvc_prompt_rows_most(prompt->sessions[i], count));
+    if (options && options->row) {
+        const size_t rows = kvc_min_u32(count, KVC_LOGIT_ROWS);
+        prompt->row_logits = malloc(rows * runner->network->vocab * sizeof(float));
+        if (!prompt->row_logits)
+            return kvc_fail(error, KVC_RESOURCE, "prompt: no memory for %zu rows of logits", rows);
+    }
+    enum kvc_status status = kvc_runner_reserve(runner, most, 1, error);
+    if (status == KVC_OK && options && options->made_up) {
+        prompt->fill = fill;
+        status = kvc_fill_open(fill, prompt->session, most, error);
+    }
+    return status;
+}
+
+enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t session_count, const int32_t *tokens,
+                               uint32_t count, const struct kvc_prompt_options *options, float *logits,
+                               struct kvc_error *error) {
+    struct kvc_session *session = sessions[0];
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     struct kvc_fill fill;
-    struct prompt prompt = {session, options, NULL, 0, NULL};
+    struct prompt prompt = {.sessions = sessions, .count = session_count, .session = session, .options = options};
     const struct kvc_row_source source = {&prompt, tokens, 0, load_rows, project_rows, feed_rows_forward, gather_rows};
-    enum kvc_status status = kvc_network_check_tokens(runner->network, tokens, count, error);
-    if (status != KVC_OK)
-        return status;
     const uint64_t saturated = device->saturated;
-    choose_rope(session, session->tokens + count); /* kvc_prompt_begin computes rows of cosine and sine by it */
-    status = kvc_prompt_begin(session, count, error);
-    if (status != KVC_OK)
-        return status;
-    if (options && options->row) {
-        const size_t rows = kvc_min_u32(count, KVC_LOGIT_ROWS);
-        prompt.row_logits = malloc(rows * runner->network->vocab * sizeof(float));
-        if (!prompt.row_logits)
-            status = kvc_fail(error, KVC_RESOURCE, "prompt: no memory for %zu rows of logits", rows);
-    }
-    if (status == KVC_OK)
-        status = kvc_runner_reserve(runner, kvc_prompt_rows_most(session, count), 1, error);
-    if (status == KVC_OK && options && options->made_up) {
-        prompt.fill = &fill;
-        status = kvc_fill_open(&fill, session, kvc_prompt_rows_most(session, count), error);
-    }
+    enum kvc_status status = reserve(&prompt, count, &fill, error);
     const uint32_t chunk = session->prompt.chunking.chunk, pass = chunk ? kvc_min_u32(chunk, count) : count;
     for (uint32_t from = 0; from < count && status == KVC_OK; from += pass)
         status = run_pass(&prompt, &source, from, kvc_min_u32(count - from, pass), error);
@@ -232,9 +268,11 @@ static enum kvc_status run_prompt(struct kvc_session *session, const int32_t *to
     if (prompt.fill)
         kvc_fill_close(&fill, session);
     kvc_batch_free(runner, &runner->prompt);
-    session->sums.saturated += device->saturated - saturated;
-    if (status == KVC_OK)
-        kvc_prompt_end(session);
+    if (session_count == 1) /* of several, each one's are counted apart */
+        session->sums.saturated += device->saturated - saturated;
+    for (size_t i = 0; i < session_count && status == KVC_OK; i++)
+        if (kvc_session_lives(sessions[i]))
+            kvc_prompt_end(sessions[i]);
     return status;
 }
 
@@ -243,7 +281,9 @@ enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *t
     if (count > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
     const uint64_t environment = kvc_float_open();
-    enum kvc_status status = run_prompt(session, tokens, (uint32_t)count, options, logits, error);
+    enum kvc_status status = kvc_prompt_start(session, tokens, (uint32_t)count, error);
+    if (status == KVC_OK)
+        status = kvc_prompt_run(&session, 1, tokens, (uint32_t)count, options, logits, error);
     status = kvc_advise(session, session->tokens + count, status, error);
     kvc_float_close(environment);
     return status;

@@ -13,6 +13,8 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
     bool good = count > 0 && count <= had && rows[count - 1] == had - 1;
     for (uint32_t i = 1; i < count && good; i++)
         good = rows[i] > rows[i - 1];
+    if (!kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE)) /* others may share the prompt's rows */
+        return kvc_fail(error, KVC_USAGE, "policy: %u rows are to be kept: no method holds the propagate stage", count);
     if (!good)
         return kvc_fail(error, KVC_USAGE,
                         "policy: %u rows are to be kept: must be some of the turn's %llu, ascending, the "
@@ -40,7 +42,7 @@ static void find_rows(const struct kvc_session *session, uint32_t *index, uint32
         index[i] = at;
     }
     for (uint32_t i = 0; i < extra; i++)
-        index[prompt->next_rows + i] = prompt->chunk_rows + i;
+        index[prompt->next_rows + i] = prompt->extra_from + i;
 }
 
 enum kvc_status kvc_prune_rows(struct kvc_session *session, const struct kvc_row_source *source,
@@ -60,6 +62,6 @@ enum kvc_status kvc_prune_rows(struct kvc_session *session, const struct kvc_row
     enum kvc_status status = source->gather(source->user, index, rows + extra, error);
     free(index);
     if (status == KVC_OK)
-        status = kvc_pass_load(session, source, error);
+        status = kvc_pass_load(&session, 1, source, error);
     return status == KVC_OK ? kvc_prompt_set_window(session, rows, error) : status;
 }

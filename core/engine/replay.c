@@ -202,9 +202,9 @@ static enum kvc_status run_chunks(struct kvc_replay *replay, uint32_t rows, stru
     const uint32_t chunk = session->prompt.chunking.chunk;
     enum kvc_status status = KVC_OK;
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += chunk) {
-        status = kvc_pass_begin(session, &source, from, kvc_min_u32(rows - from, chunk), error);
+        status = kvc_pass_begin(&session, 1, &source, from, kvc_min_u32(rows - from, chunk), error);
         for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
-            status = kvc_pass_layer(session, &source, l, error);
+            status = kvc_pass_layer(&session, 1, &source, l, error);
         if (status == KVC_OK && replay->chunk_done && replay->chunk_done(replay->user, from / chunk))
             status = kvc_fail(error, KVC_USAGE, "replay: stopped by the caller");
         if (rows - from <= chunk)
@@ -224,11 +224,11 @@ static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, u
         if (status == KVC_OK)
             status = kvc_runner_reserve(runner, kvc_prompt_rows_most(session, rows), 1, error);
         if (status == KVC_OK && !session->prompt.chunking.chunk)
-            status = kvc_pass_begin(session, &source, 0, rows, error);
+            status = kvc_pass_begin(&session, 1, &source, 0, rows, error);
         replay->rows = rows;
     }
     if (status == KVC_OK && !session->prompt.chunking.chunk)
-        status = kvc_pass_layer(session, &source, layer, error);
+        status = kvc_pass_layer(&session, 1, &source, layer, error);
     else if (status == KVC_OK && last)
         status = run_chunks(replay, rows, error);
     if (status == KVC_OK)

@@ -116,6 +116,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     }
     session->turn = rows;
     session->step = 0;
+    session->sums.together = 1;
     session->sums.peak_before = session->cache.peak_bytes;
     session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
     session->in_prompt = true;
@@ -192,45 +193,86 @@ uint32_t kvc_prompt_extra_rows(const struct kvc_session *session) {
     return session->prompt.last_chunk ? session->prompt.pseudo.rows : session->prompt.probes;
 }
 
-enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_source *source,
-                              struct kvc_error *error) {
-    const uint32_t rows = session->prompt.chunk_rows, extra = kvc_prompt_extra_rows(session), all = rows + extra;
-    int32_t *tokens = malloc(all * sizeof *tokens), *positions = malloc(all * sizeof *positions);
-    uint32_t *causal_offset = malloc(all * sizeof *causal_offset);
-    enum kvc_status status = tokens && positions && causal_offset
-                                 ? KVC_OK
-                                 : kvc_fail(error, KVC_RESOURCE, "session: no memory for %u positions", all);
-    for (uint32_t i = 0; i < rows && status == KVC_OK; i++) {
+/* What a pass's rows are. */
+struct loaded {
+    int32_t *tokens, *positions; /* [rows] */
+    uint32_t *causal_offset;     /* [rows] */
+};
+
+/* The prompt's own rows. */
+static void load_rows(const struct kvc_session *session, const struct kvc_row_source *source, struct loaded *loaded) {
+    const uint32_t rows = session->prompt.chunk_rows;
+    for (uint32_t i = 0; i < rows; i++) {
         const uint32_t row = session->prompt.chunk_from + i, in_chunk = i % session->chunk;
         const uint32_t left = rows - (i - in_chunk), end = kvc_min_u32(left, session->chunk);
-        positions[i] = position_of(session, row);
-        tokens[i] = source->tokens ? source->tokens[kvc_session_row(session, row)] : 0;
-        causal_offset[i] = end - 1 - in_chunk;
+        loaded->positions[i] = position_of(session, row);
+        loaded->tokens[i] = source->tokens ? source->tokens[kvc_session_row(session, row)] : 0;
+        loaded->causal_offset[i] = end - 1 - in_chunk;
     }
-    for (uint32_t i = 0; i < extra && status == KVC_OK; i++) {
-        const uint64_t probe = session->turn - session->prompt.probes + i; /* its row in the prompt */
-        if (session->prompt.last_chunk) {
-            tokens[rows + i] = session->prompt.pseudo_tokens ? session->prompt.pseudo_tokens[i] : 0;
-            positions[rows + i] = (int32_t)(session->tokens + session->turn + session->prompt.pseudo_offset + i);
-            causal_offset[rows + i] = extra - 1 - i;
+}
+
+/* Those that the session's methods add, from row `at` on. */
+static void load_extra(const struct kvc_session *session, const struct kvc_row_source *source, uint32_t at,
+                       struct loaded *loaded) {
+    const struct kvc_prompt *prompt = &session->prompt;
+    const uint32_t extra = kvc_prompt_extra_rows(session);
+    for (uint32_t i = 0; i < extra; i++) {
+        const uint64_t probe = session->turn - prompt->probes + i; /* its row in the prompt */
+        if (prompt->last_chunk) {
+            loaded->tokens[at + i] = prompt->pseudo_tokens ? prompt->pseudo_tokens[i] : 0;
+            loaded->positions[at + i] = (int32_t)(session->tokens + session->turn + prompt->pseudo_offset + i);
+            loaded->causal_offset[at + i] = extra - 1 - i;
         } else {
-            tokens[rows + i] = source->tokens ? source->tokens[probe] : 0;
-            positions[rows + i] = session->prompt.chunking.at_end
-                                      ? (int32_t)(session->tokens + probe)
-                                      : position_of(session, session->prompt.chunk_from + rows - 1) + 1 + (int32_t)i;
-            causal_offset[rows + i] = 0;
+            loaded->tokens[at + i] = source->tokens ? source->tokens[probe] : 0;
+            loaded->positions[at + i] =
+                prompt->chunking.at_end
+                    ? (int32_t)(session->tokens + probe)
+                    : position_of(session, prompt->chunk_from + prompt->chunk_rows - 1) + 1 + (int32_t)i;
+            loaded->causal_offset[at + i] = 0;
         }
     }
-    if (status == KVC_OK)
-        status = source->load(source->user, source->tokens ? tokens : NULL, positions, causal_offset, all, error);
-    free(tokens);
-    free(positions);
-    free(causal_offset);
+}
+
+enum kvc_status kvc_pass_load(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                              struct kvc_error *error) {
+    uint64_t all = sessions[0]->prompt.chunk_rows;
+    for (size_t i = 0; i < count; i++) {
+        sessions[i]->prompt.extra_from = (uint32_t)all;
+        all += kvc_session_lives(sessions[i]) ? kvc_prompt_extra_rows(sessions[i]) : 0;
+        if (all > INT32_MAX)
+            return kvc_fail(error, KVC_USAGE, "session: %llu rows at once; at most %d fit", (unsigned long long)all,
+                            INT32_MAX);
+    }
+    struct loaded loaded = {.tokens = malloc(all * sizeof *loaded.tokens),
+                            .positions = malloc(all * sizeof *loaded.positions),
+                            .causal_offset = malloc(all * sizeof *loaded.causal_offset)};
+    enum kvc_status status = KVC_OK;
+    if (!loaded.tokens || !loaded.positions || !loaded.causal_offset)
+        status = kvc_fail(error, KVC_RESOURCE, "session: no memory for %llu positions", (unsigned long long)all);
+    if (status == KVC_OK) {
+        load_rows(sessions[0], source, &loaded);
+        for (size_t i = 0; i < count; i++)
+            if (kvc_session_lives(sessions[i]))
+                load_extra(sessions[i], source, sessions[i]->prompt.extra_from, &loaded);
+        status = source->load(source->user, source->tokens ? loaded.tokens : NULL, loaded.positions,
+                              loaded.causal_offset, (uint32_t)all, error);
+    }
+    free(loaded.tokens);
+    free(loaded.positions);
+    free(loaded.causal_offset);
     return status;
 }
 
-enum kvc_status kvc_pass_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
-                               uint32_t rows, struct kvc_error *error) {
+enum kvc_status kvc_prompts_live(struct kvc_session *const *sessions, size_t count, struct kvc_error *error) {
+    for (size_t i = 0; i < count; i++)
+        if (kvc_session_lives(sessions[i]))
+            return KVC_OK;
+    return kvc_fail(error, sessions[0]->failure.status, "%s", sessions[0]->failure.text);
+}
+
+/* The session's part of a pass that begins: which rows its methods add. */
+static enum kvc_status begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
+                             uint32_t rows, struct kvc_error *error) {
     int32_t *pseudo_tokens = NULL;
     uint32_t offset = 0;
     session->prompt.chunk_from = from;
@@ -238,9 +280,18 @@ enum kvc_status kvc_pass_begin(struct kvc_session *session, const struct kvc_row
     session->prompt.first_chunk = from == 0;
     session->prompt.last_chunk = from + rows == session->turn;
     session->prompt.ended = 0;
-    enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
+    const enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
     session->prompt.pseudo_offset = offset;
     free(session->prompt.pseudo_tokens);
     session->prompt.pseudo_tokens = pseudo_tokens;
-    return status == KVC_OK ? kvc_pass_load(session, source, error) : status;
+    return status;
+}
+
+enum kvc_status kvc_pass_begin(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                               uint32_t from, uint32_t rows, struct kvc_error *error) {
+    for (size_t i = 0; i < count; i++)
+        if (kvc_session_lives(sessions[i]))
+            sessions[i]->failure.status = begin(sessions[i], source, from, rows, &sessions[i]->failure);
+    const enum kvc_status status = kvc_prompts_live(sessions, count, error);
+    return status == KVC_OK ? kvc_pass_load(sessions, count, source, error) : status;
 }

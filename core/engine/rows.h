@@ -16,6 +16,7 @@ struct kvc_part {
     uint32_t rows;
     uint32_t stored;
     enum kvc_rows_kind kind;
+    struct kvc_session *session; /* whose entries they attend to */
 };
 
 /* Keys and values of a part's rows, [rows, H_kv, d] each. */
@@ -77,21 +78,31 @@ struct kvc_prompt {
     uint32_t chunk_rows;
     bool first_chunk;
     bool last_chunk;
-    uint32_t ended; /* layers whose prompt stage is over */
+    uint32_t extra_from; /* row of the pass where those that methods add begin */
+    uint32_t ended;      /* layers whose prompt stage is over */
+    bool has_rows;       /* the lists of the layer under way take the pass's rows in as they come (pass.c) */
 };
 
-/* Between begin and end the session counts as failed. */
+/* Between begin and end the session counts as failed: it must be closed if the prompt breaks off. */
 enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
 void kvc_prompt_end(struct kvc_session *session);
 /* Most rows that are computed at once in a prompt of so many. */
 uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows);
 /* Rows that methods add to the pass under way. */
 uint32_t kvc_prompt_extra_rows(const struct kvc_session *session);
+/* ---- several sessions' prompts as one ----
+ *
+ * What follows takes the sessions whose prompts are the same rows (prompt_many.c), most often one. What fails for one
+ * of them alone stands in its `failure`, and the others go on without it. */
+
+/* KVC_OK as long as any goes on; otherwise what became of the first. */
+enum kvc_status kvc_prompts_live(struct kvc_session *const *sessions, size_t count, struct kvc_error *error);
 /* The rows from .. from+rows-1 of the prompt are about to pass; where it is not cut these are all. */
-enum kvc_status kvc_pass_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
-                               uint32_t rows, struct kvc_error *error);
-/* Tells the source the pass's tokens, positions and causal offsets: the chunk's rows, then those that methods add. */
-enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_source *source,
+enum kvc_status kvc_pass_begin(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                               uint32_t from, uint32_t rows, struct kvc_error *error);
+/* Tells the source the pass's tokens, positions and causal offsets: the chunk's rows, then those that methods add,
+ * session by session. */
+enum kvc_status kvc_pass_load(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                               struct kvc_error *error);
 /* A buffer for the last queries of `rows` rows; their positions and causal offsets. */
 enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows, struct kvc_error *error);

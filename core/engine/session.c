@@ -205,6 +205,8 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     stats->select_bytes = session->sums.select_bytes;
     stats->decode_steps = session->sums.steps;
     stats->saturated = session->sums.saturated;
+    stats->prompt_sessions = session->sums.together;
+    stats->spared_rows = session->sums.spared;
     const struct kvc_network *network = session->runner->network;
     stats->outgrown = network && network->rope[0].long_frequency && !session->long_rope &&
                       session->tokens > network->rope[0].original_context;

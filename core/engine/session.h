@@ -20,6 +20,8 @@ struct kvc_session_sums {
     uint64_t saturated;
     uint64_t peak_before; /* cache + state: most before the last prompt, */
     uint64_t prompt_peak; /* and most within it */
+    uint64_t spared;      /* row-layers of prompts that were computed for another session */
+    uint32_t together;    /* sessions that the last prompt was computed for */
 };
 
 struct kvc_session {
@@ -48,7 +50,7 @@ struct kvc_session {
     bool busy; /* already in the batch being made */
     bool in_prompt;
     bool failed;              /* a prompt or step broke off: unusable */
-    struct kvc_error failure; /* of the policy in a decode step, with failed */
+    struct kvc_error failure; /* with failed: its own, in a prompt that others share or of the policy in a step */
 
     struct kvc_prompt prompt;       /* the prompt under way (rows.c) */
     struct kvc_evictions evictions; /* evict.c */
@@ -57,6 +59,8 @@ struct kvc_session {
     struct kvc_record record; /* record.c */
 };
 
+/* Whether nothing of its own has failed in the prompt under way. */
+static inline bool kvc_session_lives(const struct kvc_session *session) { return session->failure.status == KVC_OK; }
 /* Its recurrent state in a delta net. */
 struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta);
 

@@ -53,6 +53,9 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
 const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method);
 /* The method holding a stage; NULL: none does. */
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage);
+/* Whether the rows of a session's first prompt are what `full` computes, layer by layer, so that sessions may share
+ * them: no method evicts before all rows have passed a layer, and none leaves rows out of the layers above. */
+bool kvc_policy_prefills_in_full(const struct kvc_policy *policy);
 /* skip_layers and layers must name layers the model has. */
 enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error);
 bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);

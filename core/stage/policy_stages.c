@@ -108,6 +108,10 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
     return KVC_OK;
 }
 
+bool kvc_policy_prefills_in_full(const struct kvc_policy *policy) {
+    return !kvc_policy_holder(policy, KVC_STAGE_CHUNK) && !kvc_policy_holder(policy, KVC_STAGE_PROPAGATE);
+}
+
 const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
     for (size_t i = 0; i < policy->count; i++) {
         if (policy->method[i].stages & (unsigned)stage)

@@ -225,11 +225,18 @@ static void open_run(struct run *run, const char *backend, enum kvc_math math, c
         kvc_model_open(run->engine, path, &run->model, &error) != KVC_OK ||
         kvc_session_open(run->model, &session, &run->session, &error) != KVC_OK)
         fail_msg("%s, %s: %s", backend, spec, error.text);
-    run->logits = malloc(kvc_model_info(run->model)->vocab * sizeof *run->logits);
+    const size_t vocab = kvc_model_info(run->model)->vocab;
+    /* where both may share rows, the second one's entries are copies of the first one's */
+    struct kvc_session *both[2] = {NULL, run->session};
+    session.policy = "full";
+    assert_int_equal(kvc_session_open(run->model, &session, &both[0], &error), KVC_OK);
+    run->logits = malloc(2 * vocab * sizeof *run->logits);
     assert_non_null(run->logits);
     for (int i = 0; i < PROMPT; i++)
         tokens[i] = (int32_t)((unsigned)i * 7919u % kvc_model_info(run->model)->vocab);
-    assert_int_equal(kvc_session_prompt(run->session, tokens, PROMPT, NULL, run->logits, &error), KVC_OK);
+    assert_int_equal(kvc_session_prompt_many(both, 2, tokens, PROMPT, run->logits, NULL, &error), KVC_OK);
+    memcpy(run->logits, run->logits + vocab, vocab * sizeof *run->logits);
+    kvc_session_close(both[0]);
 }
 
 static void close_run(struct run *run) {

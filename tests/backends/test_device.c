@@ -174,6 +174,12 @@ static void arena_lowest_first(void **state) {
     for (uint32_t i = 0; i < 300; i++)
         assert_int_equal(*kvc_cpu_block(arena, i), i & 255);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 300 * block);
+    ops->arena_copy(device, arena, 2, (const uint32_t[]){9, 299}, (const uint32_t[]){255, 8});
+    for (uint32_t i = 0; i < 300; i++) {
+        const unsigned char *data = kvc_cpu_block(arena, i), wanted = (unsigned char)(i == 9 ? 255 : i == 299 ? 8 : i);
+        assert_int_equal(data[0], wanted);
+        assert_int_equal(data[block - 1], wanted);
+    }
     ops->arena_give(device, arena, 2, give);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 298 * block);
     assert_int_equal(ops->arena_take(device, arena, 2, again, NULL), KVC_OK);

@@ -30,7 +30,7 @@ static const char *const policies[] = {"full",
                                        "snapkv:budget=50+morphkv:budget=45",
                                        "streaming:budget=50,positions=cache"};
 enum { POLICIES = sizeof policies / sizeof *policies };
-static size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); } /* the case to try next */
+static inline size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); } /* the case to try next */
 
 static struct kvc_error error;
 

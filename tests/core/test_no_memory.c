@@ -98,13 +98,15 @@ static enum kvc_status whole_run(const char *path, float *logits, struct kvc_err
     options.record_reads = true;
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, &sessions[1], error);
-    for (int i = 0; i < 2 && status == KVC_OK; i++)
-        status = kvc_session_prompt(sessions[i], tokens, rows, NULL, logits, error);
+    if (status == KVC_OK)
+        status = kvc_session_prompt_many(sessions, 2, tokens, rows, logits, NULL, error);
     for (int i = 0; i < 3 && status == KVC_OK; i++) {
         status = kvc_decode(sessions, next, 2, logits, NULL, error);
         if (status == KVC_OK)
             next[0] = kvc_sample(sampler, logits);
     }
+    if (status == KVC_OK)
+        status = kvc_session_prompt(sessions[0], tokens, 20, NULL, logits, error);
     if (status == KVC_OK)
         status = kvc_tokenize(model, "the old sailor", 14, KVC_TOKENIZE_BOS, &made, &count, error);
     if (status == KVC_OK)

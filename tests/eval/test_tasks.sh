@@ -10,14 +10,14 @@ tasks='niah_single_1 fwe'
 # run ARGUMENTS...: two tasks, two samples, two policies, both ways to ask: 16 answers
 run() { ok eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q "$@"; }
 lines() { wc -l <"$1" | tr -d ' '; }
-# same FILE FILE: the results but for their order and the times
+# same FILE FILE: the results but for their order, the times, and how many were asked together
 same() {
     for file in "$1" "$2"; do
-        sed 's/"prompt_us":[0-9]*,"answer_us":[0-9]*//' "$file" | sort >"$file.sorted"
+        sed 's/"prompt_us":[0-9]*,"answer_us":[0-9]*,"shared":[0-9]*//' "$file" | sort >"$file.sorted"
     done
     cmp -s "$1.sorted" "$2.sorted"
 }
-without_times() { grep -v '_seconds"' "$1"; }
+without_times() { grep -v '_seconds"\|"shared"\|prompt_tokens"' "$1" | sed 's/,$//'; }
 same_tables() { without_times "$1" >"$work/one"; without_times "$2" >"$work/two"; cmp -s "$work/one" "$work/two"; }
 
 # ---- the list
@@ -60,6 +60,31 @@ ok eval vt vt -m "$model" --template chatml --kv full --length 2200,2300 --sampl
 has '^vt of 2200 tokens'
 has '^vt of 2300 tokens'
 has '^---- wanted' "$work/err"
+
+# ---- together or one by one: the same answers, scores, bytes and hashes
+policies='--kv full --kv streaming:budget=64 --kv snapkv:budget=64 --kv h2o:budget=80 --kv dapq:budget=64
+    --kv take:budget=64,chunk=128 --kv fastkv:budget=64 --kv quest:budget=128,page=8'
+many() { ok eval niah_single_1 -m "$demo" --raw $policies --kv full --length 420 --samples 1 -q --json "$@"; }
+many --out "$work/together.jsonl"
+that 'eight policies, one of them given twice, asked two ways' [ "$(lines "$work/together.jsonl")" = 16 ]
+that 'all of them together' [ "$(grep -c '"shared":8}$' "$work/together.jsonl")" = 16 ]
+asked=$(json prompt_tokens)
+computed=$(json computed_prompt_tokens)
+that 'six of eight share the prompt, or its text' [ $((8 * computed)) -ge $((3 * asked)) ] # 2 and 1 of 8
+that 'and nothing else' [ $((100 * computed)) -lt $((43 * asked)) ]
+many --alone --out "$work/alone.jsonl"
+that 'none of them together' [ "$(grep -c '"shared":1}$' "$work/alone.jsonl")" = 16 ]
+that 'the same results' same "$work/together.jsonl" "$work/alone.jsonl"
+that 'from the same prompts' [ "$(json prompt_tokens) $(json computed_prompt_tokens)" = "$asked $asked" ]
+grep '"question":"seen"' "$work/together.jsonl" >"$work/seen.jsonl"
+many --question seen --mem 2M --out "$work/groups.jsonl"
+that 'not all fit' [ "$(grep -c '"shared":8}$' "$work/groups.jsonl")" = 0 ]
+that 'but some beside each other' grep -q '"shared":[2-7]}$' "$work/groups.jsonl"
+that 'the same results in groups' same "$work/groups.jsonl" "$work/seen.jsonl"
+ok eval niah_single_1 -m "$demo" --raw --kv full --kv knorm:budget=64 --length 420 --samples 1 -q --question seen
+has '^Prompts: [0-9,]* tokens computed for [0-9,]*$'
+has '^The times are shares of what policies took'
+narrow
 
 # ---- going on
 head -n 5 "$work/whole.jsonl" >"$work/part.jsonl"
