@@ -192,6 +192,10 @@ uint32_t kvc_prompt_extra_rows(const struct kvc_session *session) {
     return session->prompt.last_chunk ? session->prompt.pseudo.rows : session->prompt.probes;
 }
 
+uint32_t kvc_prompt_extra_stored(const struct kvc_session *session) {
+    return session->prompt.last_chunk || session->prompt.chunking.together ? kvc_prompt_extra_rows(session) : 0;
+}
+
 enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_source *source,
                               struct kvc_error *error) {
     const uint32_t rows = session->prompt.chunk_rows, extra = kvc_prompt_extra_rows(session), all = rows + extra;
@@ -218,7 +222,7 @@ enum kvc_status kvc_pass_load(struct kvc_session *session, const struct kvc_row_
             positions[rows + i] = session->prompt.chunking.at_end
                                       ? (int32_t)(session->tokens + probe)
                                       : position_of(session, session->prompt.chunk_from + rows - 1) + 1 + (int32_t)i;
-            causal_offset[rows + i] = 0;
+            causal_offset[rows + i] = session->prompt.chunking.together ? extra - 1 - i : 0;
         }
     }
     if (status == KVC_OK)

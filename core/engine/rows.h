@@ -85,6 +85,7 @@ void kvc_prompt_end(struct kvc_session *session);
 uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows);
 /* Rows that methods add to the pass under way. */
 uint32_t kvc_prompt_extra_rows(const struct kvc_session *session);
+uint32_t kvc_prompt_extra_stored(const struct kvc_session *session); /* of these, those that get entries for a moment */
 /* The rows from .. from+rows-1 of the prompt are about to pass; where it is not cut these are all. */
 enum kvc_status kvc_pass_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
                                uint32_t rows, struct kvc_error *error);
