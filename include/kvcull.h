@@ -254,11 +254,15 @@ typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
 /* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where
  * token pruning drops rows. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
+/* Called where a method reads a prompt chunk by chunk (stage chunk): after each chunk, with the turn's tokens read so
+ * far and what the session holds then, which kvc_session_positions says. Non-zero return stops. */
+typedef int kvc_prompt_chunk_fn(void *user, uint64_t tokens);
 
 struct kvc_prompt_options {
-    kvc_row_fn *row;           /* NULL, or called with the logits of every row */
-    kvc_progress_fn *progress; /* NULL, or called now and then */
-    void *user;                /* of both */
+    kvc_row_fn *row;            /* NULL, or called with the logits of every row */
+    kvc_progress_fn *progress;  /* NULL, or called now and then */
+    kvc_prompt_chunk_fn *chunk; /* NULL, or called after each chunk of a chunk method */
+    void *user;                 /* of all three */
     bool made_up; /* for measurements: no layer is computed. Random keys and values become the entries, and only the
                      rows that the policy's prompt stage looks at attend; logits mean nothing */
 };

@@ -17,7 +17,7 @@ static const struct kvc_option options[] = {
     {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL, "content=ends: how many of the prompt's first tokens"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
     {"offset", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "distance of the first pseudo position from the prompt's end"},
-    KVC_KERNEL_OPTION("1"),
+    KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
     {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: of the draws"},
     KVC_OPTIONS_END};
@@ -176,7 +176,10 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .memory = "B entries after the prompt, one more per generated token; m more for one layer during prefill",
     .traffic = "B + generated entries per generated token",
     .differences = "one selection per KV head from its group's sum; pseudo rows of one layer are dropped before the "
-                   "next is computed",
+                   "next is computed; scores are pooled as snapkv's are, where the paper's formula names no pooling "
+                   "(kernel=1) and its baselines pool: of 40 questions about texts of 2,000 tokens the bundled model "
+                   "answers 0.47 with kernel=1 and 0.88 with kernel=7 at a budget of 64, where snapkv has 0.80 "
+                   "(docs/measured/needle.md)",
     .second_turn = "pseudo tokens are copies of the turn's tokens, after its prompt; they choose among what is held "
                    "and what is new, and there are none while N is at most B",
     .stages = KVC_STAGE_PROMPT,

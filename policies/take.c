@@ -19,6 +19,8 @@ static const struct kvc_option options[] = {
     KVC_POOLING_OPTION("avg"),
     {"probe_pos", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|end",
      "probes stand after the chunk, or where they really are"},
+    {"probe_sees", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|probes",
+     "probes attend to what is held and the chunk, or also to themselves and the probes before them"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
     KVC_OPTIONS_END};
 
@@ -68,6 +70,7 @@ static void chunking(const struct kvc_values *values, struct kvc_chunking *chunk
     chunking->chunk = (uint32_t)kvc_value_int(values, "chunk");
     chunking->probe = (uint32_t)kvc_value_int(values, "probe");
     chunking->at_end = !strcmp(kvc_value_text(values, "probe_pos"), "end");
+    chunking->together = !strcmp(kvc_value_text(values, "probe_sees"), "probes");
 }
 
 static uint64_t between(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt) {

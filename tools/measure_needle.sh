@@ -28,7 +28,7 @@ specs() { # BUDGET
     done
     printf -- '--kv snapkv:budget=%s+morphkv:budget=%s ' "$1" "$1"
     # what the orderings depend on: pooling, and how morphkv joins its rows
-    printf -- '--kv snapkv:budget=%s,kernel=1 --kv dapq:budget=%s,kernel=7 ' "$1" "$1"
+    printf -- '--kv snapkv:budget=%s,kernel=1 --kv dapq:budget=%s,kernel=1 ' "$1" "$1"
     printf -- '--kv take:budget=%s,chunk=512,pooling=max,kernel=7 --kv morphkv:budget=%s,fusion=max ' "$1" "$1"
 }
 

@@ -111,13 +111,12 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
     return source->feed_forward(source->user, layer, part, error);
 }
 
-/* The rows that a method added. Probes have no entries; those of pseudo rows are dropped at once. */
+/* The rows that a method added. Probes may have no entries; those of others are dropped at once. */
 static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     const uint32_t extra = kvc_prompt_extra_rows(session);
-    const bool pseudo = session->prompt.last_chunk;
-    const struct kvc_part part = {session->prompt.extra_from, extra, pseudo ? extra : 0,
-                                  pseudo ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE, session};
+    const struct kvc_part part = {session->prompt.extra_from, extra, kvc_prompt_extra_stored(session),
+                                  session->prompt.last_chunk ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE, session};
     if (extra == 0)
         return KVC_OK;
     const enum kvc_status status = pass_part(&session, 1, source, layer, &part, error);
@@ -191,7 +190,7 @@ static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_s
 /* Capacity of the layer's lists for the entries of all rows. */
 static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_prompt *prompt = &session->prompt;
-    const uint64_t stored = prompt->chunk_rows + (prompt->last_chunk ? (uint64_t)kvc_prompt_extra_rows(session) : 0);
+    const uint64_t stored = (uint64_t)prompt->chunk_rows + kvc_prompt_extra_stored(session);
     enum kvc_status status =
         kvc_cache_reserve(&session->cache, layer, stored,
                           kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);

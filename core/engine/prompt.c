@@ -256,8 +256,12 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     const uint64_t saturated = device->saturated;
     enum kvc_status status = reserve(&prompt, count, &fill, error);
     const uint32_t chunk = session->prompt.chunking.chunk, pass = chunk ? kvc_min_u32(chunk, count) : count;
-    for (uint32_t from = 0; from < count && status == KVC_OK; from += pass)
-        status = run_pass(&prompt, &source, from, kvc_min_u32(count - from, pass), error);
+    for (uint32_t from = 0, rows; from < count && status == KVC_OK; from += rows) {
+        rows = kvc_min_u32(count - from, pass);
+        status = run_pass(&prompt, &source, from, rows, error);
+        if (status == KVC_OK && chunk && options && options->chunk && options->chunk(options->user, from + rows))
+            status = kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
+    }
     if (status == KVC_OK && logits)
         status = kvc_runner_logits(runner, &runner->prompt, session->prompt.chunk_rows - 1, 1, logits, error);
     if (status == KVC_OK)

@@ -143,6 +143,10 @@ static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_pa
             return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries must come with the prompt",
                             layer, chunk, part->rows);
         put(replay, &runner->q, 0, given->probe[chunk], part->rows, wide);
+        if (part->stored) { /* what probes find in each other shows in their outputs alone, which nobody looks at */
+            device->ops->zero(device, whole(&runner->k), part->rows * narrow * sizeof(float));
+            device->ops->zero(device, whole(&runner->v), part->rows * narrow * sizeof(float));
+        }
     } else {
         for (uint32_t i = 0, some; i < part->rows; i += some) {
             size_t from;

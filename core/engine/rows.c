@@ -193,6 +193,10 @@ uint32_t kvc_prompt_extra_rows(const struct kvc_session *session) {
     return session->prompt.last_chunk ? session->prompt.pseudo.rows : session->prompt.probes;
 }
 
+uint32_t kvc_prompt_extra_stored(const struct kvc_session *session) {
+    return session->prompt.last_chunk || session->prompt.chunking.together ? kvc_prompt_extra_rows(session) : 0;
+}
+
 /* What a pass's rows are. */
 struct loaded {
     int32_t *tokens, *positions; /* [rows] */
@@ -228,7 +232,7 @@ static void load_extra(const struct kvc_session *session, const struct kvc_row_s
                 prompt->chunking.at_end
                     ? (int32_t)(session->tokens + probe)
                     : position_of(session, prompt->chunk_from + prompt->chunk_rows - 1) + 1 + (int32_t)i;
-            loaded->causal_offset[at + i] = 0;
+            loaded->causal_offset[at + i] = prompt->chunking.together ? extra - 1 - i : 0;
         }
     }
 }

@@ -90,6 +90,8 @@ void kvc_prompt_end(struct kvc_session *session);
 uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows);
 /* Rows that methods add to the pass under way. */
 uint32_t kvc_prompt_extra_rows(const struct kvc_session *session);
+uint32_t kvc_prompt_extra_stored(const struct kvc_session *session); /* of these, those that get entries for a moment */
+
 /* ---- several sessions' prompts as one ----
  *
  * What follows takes the sessions whose prompts are the same rows (prompt_many.c), most often one. What fails for one

@@ -188,14 +188,15 @@ void kvc_estimate_prompt(struct kvc_estimator *e) {
     const bool chunked = kvc_policy_chunking(e->policy, &chunking);
     const uint64_t pseudo = pseudo_rows(e->policy, e->use, e->prompt), N = e->prompt;
     const uint64_t chunk = chunked ? kvc_min_u64(chunking.chunk, N) : N;
+    const uint64_t probes = chunked && chunking.together ? kvc_min_u64(chunking.probe, N) : 0;
     uint32_t passes = 0;
     plan_chunks(e);
     for (uint64_t from = 0; from < N;) {
         const uint64_t rows = kvc_min_u64(N - from, chunk);
         const bool last = from + rows == N;
         for (uint32_t l = 0; l < e->g->layers; l++)
-            pass_layer(e, l, chunked ? rows : kvc_policy_rows(e->policy, l, e->g, &e->format, N), last ? pseudo : 0,
-                       chunked, last);
+            pass_layer(e, l, chunked ? rows : kvc_policy_rows(e->policy, l, e->g, &e->format, N),
+                       last ? pseudo : probes, chunked, last);
         from += rows;
         if (++passes < PASSES_MOST || N - from <= chunk)
             continue;

@@ -61,6 +61,7 @@ bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *c
     const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
     if (!method)
         return false;
+    *chunking = (struct kvc_chunking){.chunk = 0};
     method->policy->chunking(&method->values, chunking);
     return true;
 }

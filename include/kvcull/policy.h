@@ -300,10 +300,11 @@ struct kvc_turn {          /* a turn's prompt */
     void *state; /* what the class's `open` made */
 };
 /* How a chunk method cuts the prompt: chunks of `chunk` rows. The last `probe` tokens of the prompt run as extra rows
- * with every chunk but the last, at positions right after the chunk, or (at_end) at their own. */
+ * with every chunk but the last, at positions right after the chunk, or (at_end) at their own. They attend to the
+ * entries there are, or (together) also to themselves and the probes before them. */
 struct kvc_chunking {
     uint32_t chunk, probe;
-    bool at_end;
+    bool at_end, together;
 };
 
 /* ---- forecasts ----------------------------------------------------------------------------------------------- */

@@ -208,11 +208,50 @@ static void test_stopped(void **state) {
     kvc_session_close(session);
 }
 
+struct chunks {
+    struct kvc_session *session;
+    uint64_t tokens, calls, last; /* stops there; 0: nowhere */
+};
+
+/* After each chunk layer 0 holds no more than the budget, of all tokens read so far. */
+static int after_chunk(void *user, uint64_t read) {
+    struct chunks *chunks = user;
+    int32_t positions[100];
+    size_t count = 0;
+    assert_int_equal(read, chunks->tokens + 30 < 100 ? chunks->tokens + 30 : 100);
+    chunks->tokens = read;
+    chunks->calls++;
+    assert_int_equal(kvc_session_positions(chunks->session, 0, 0, positions, 100, &count, &error), KVC_OK);
+    assert_int_equal(count, 20);
+    assert_true(positions[count - 1] < (int32_t)read && positions[count - 1] >= (int32_t)read - 30);
+    return read == chunks->last;
+}
+
+static void test_after_chunk(void **state) {
+    (void)state;
+    for (int stop = 0; stop < 2; stop++) {
+        struct chunks chunks = {.session =
+                                    open_with(model, "take:budget=20,chunk=30,probe=4,warmup_layers=0", KVC_F16, 7),
+                                .last = stop ? 60 : 0};
+        const struct kvc_prompt_options options = {.chunk = after_chunk, .user = &chunks};
+        assert_int_equal(kvc_session_prompt(chunks.session, tokens, 100, &options, NULL, &error),
+                         stop ? KVC_USAGE : KVC_OK);
+        assert_int_equal(chunks.calls, stop ? 2 : 4);
+        kvc_session_close(chunks.session);
+    }
+    struct chunks none = {.session = open_with(model, "snapkv:budget=20,window=4", KVC_F16, 7)};
+    const struct kvc_prompt_options options = {.chunk = after_chunk, .user = &none};
+    assert_int_equal(kvc_session_prompt(none.session, tokens, 100, &options, NULL, &error), KVC_OK);
+    assert_int_equal(none.calls, 0); /* it does not read in chunks */
+    kvc_session_close(none.session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks),        cmocka_unit_test(test_threads_and_backends),
         cmocka_unit_test(test_batch),         cmocka_unit_test(test_whole_or_single),
         cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_misuse),        cmocka_unit_test(test_stopped)};
+        cmocka_unit_test(test_misuse),        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_after_chunk)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
