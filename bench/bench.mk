@@ -16,6 +16,11 @@ CLEANFILES += bench/int8$(EXEEXT)
 bench_int8_SOURCES = bench/int8.c bench/ceiling.h
 bench_int8_LDADD = libkvc.la $(KVC_LIBS)
 
+EXTRA_PROGRAMS += bench/prefill
+CLEANFILES += bench/prefill$(EXEEXT)
+bench_prefill_SOURCES = bench/prefill.c bench/ceiling.h
+bench_prefill_LDADD = libkvc.la $(KVC_LIBS)
+
 EXTRA_PROGRAMS += bench/select
 CLEANFILES += bench/select$(EXEEXT)
 bench_select_SOURCES = bench/select.c bench/ceiling.h

@@ -3,7 +3,7 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 [ -z "${SANITIZE_FLAGS-}" ] || { echo 'skipped: nothing to measure with sanitizers'; exit 77; }
-make -C "$build" bench/attention bench/int8 bench/linear bench/select >"$work/out" 2>"$work/err"
+make -C "$build" bench/attention bench/int8 bench/linear bench/prefill bench/select >"$work/out" 2>"$work/err"
 that 'they build' [ $? = 0 ]
 runs() { # WANTED PROGRAM ARGUMENTS...
     wanted=$1
@@ -14,6 +14,7 @@ runs() { # WANTED PROGRAM ARGUMENTS...
 }
 runs '^| f16 ' attention 1 decode
 runs '^| f16 .* quest ' select 1 1024 1
+runs '^| attention ' prefill 1 tiny q8_0 int8 600
 runs '^| q4_k ' int8 1 16 1 1
 runs 'f16' linear --threads 1 --quick --rounds 1 few
 finish

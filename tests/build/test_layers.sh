@@ -32,7 +32,7 @@ cli: cli
 cli/eval.c: cli eval/eval.h
 eval: cli/cli.h eval
 examples:
-bench: core/base backends/cpu models/convert policies/select_sizes.h bench
+bench: core/base core/engine/engine.h backends/cpu models/convert policies/select_sizes.h bench
 tests: core backends policies models cli eval tests
 include: include'
 

@@ -287,7 +287,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         const size_t at = (size_t)(t - first) * queries;
         const struct seen_range then = seen_in_tile((struct seen_range){low, high}, (t + 1) * KVC_TILE);
         const unsigned char **keys = work.keys + t % 2 * KVC_TILE, **next = work.keys + (t + 1) % 2 * KVC_TILE;
-        const uint32_t next_count = many || t + 1 == to ? 0 : then.high;
+        const uint32_t next_count = t + 1 == to ? 0 : then.high;
         if (t == from || next_filled == 0)
             head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, keys + all.low);
         if (next_count)
@@ -298,8 +298,9 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
             pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
-            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, work.s,
-                      results.m + at, results.l + at, results.o + at * stride);
+            const struct many_ahead ahead = {next, next_count, value_offset};
+            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
+                      work.s, results.m + at, results.l + at, results.o + at * stride);
         } else {
             few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
                        work.wide, work.s);

@@ -10,7 +10,7 @@
 #define KVC_SIMD_ATTENTION_MANY_H
 
 #include "core/base/integers.h"
-#include "backends/cpu/simd/attention/few.h"
+#include "backends/cpu/simd/attention/dots.h"
 
 /* A call of score_strip makes SCORE_QUERIES times SCORE_VECTORS vectors of scores. Of SCORE_LANES lanes (2 or 4) all of
  * them are in registers together: twice so many vectors, or three times. */
@@ -47,8 +47,15 @@ static inline size_t packed_index(size_t c, size_t d) {
     return reversed[c % KVC_LANES] * (packed_size(d) / KVC_LANES) + c / KVC_LANES; /* its own inverse */
 }
 
-/* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES]. */
+/* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES], or as dots.h has them. */
 static void pack_queries(const float *const *q, size_t d, const uint16_t *index, float *to) {
+#ifdef DOT_CHANNELS
+    for (unsigned i = 0; d == DOT_CHANNELS && i < SCORE_QUERIES; i++)
+        if (q[i])
+            memcpy(to + i * d, q[i], d * sizeof *to);
+    if (d == DOT_CHANNELS)
+        return;
+#endif
     for (size_t c = 0; c < packed_size(d); c++)
         UNROLL
     for (unsigned i = 0; i < SCORE_QUERIES; i++)
@@ -68,6 +75,12 @@ INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c,
 static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, size_t d,
                       const uint16_t *index, float *to) {
     const size_t size = packed_size(d);
+#ifdef DOT_CHANNELS
+    if (d == DOT_CHANNELS) {
+        widen_keys(type, keys, low, high, to);
+        return;
+    }
+#endif
     for (uint32_t e = low / LANES * LANES; e < (high + STRIP - 1) / STRIP * STRIP; e += LANES) {
         float *strip = to + e / STRIP * size * STRIP + e % STRIP;
         for (size_t c = 0; c < size; c += LANES) {
@@ -285,6 +298,12 @@ static void mix_ragged(unsigned queries, const struct seen_range *in, const floa
 static void many_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, size_t d,
                         bool zeros, float scale, float *s) {
     const size_t size = packed_size(d);
+#ifdef DOT_CHANNELS
+    if (d == DOT_CHANNELS) {
+        dot_scores(keys, q, count, in, zeros, scale, s);
+        return;
+    }
+#endif
     score_strip_function *of_strip = score_strip_of(size / KVC_LANES, zeros);
     uint32_t low = KVC_TILE, high = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -303,28 +322,54 @@ static void many_scores(const float *keys, const float *q, uint32_t count, const
         }
 }
 
+/* Keys of the tile that comes next, of which `count` are set. Neither they nor their values follow what is read now. */
+struct many_ahead {
+    const unsigned char *const *keys;
+    uint32_t count;
+    size_t value_offset;
+};
+
+/* Prefetches the share of them that falls to queries from .. to - 1 of `count`, and where the results of the next
+ * `some` will be stored: in pieces, because a burst would fill the processor's buffers. */
+INLINE void many_prefetch(const struct many_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
+                          size_t floats) {
+    const size_t bytes = ahead->value_offset / KVC_TILE;
+    for (uint32_t i = ahead->count * from / count; i < ahead->count * to / count; i++) {
+        prefetch_row_far(ahead->keys[i], bytes);
+        prefetch_row_far(ahead->keys[i] + ahead->value_offset, bytes);
+    }
+    for (size_t i = 0; i < floats; i += 16)
+        __builtin_prefetch(o + i, 1);
+}
+
+/* p of `count` queries from their scores s [count, KVC_TILE], and m, l [count]. */
+static void many_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
+    for (uint32_t i = 0; i < count; i++) /* maxima first: nothing waits for the one of its own */
+        m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
+    for (uint32_t i = 0; i < count; i++) {
+        l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, m[i]) : 0.0f;
+        m[i] = kvc_is_nan(l[i]) ? l[i] : m[i];
+    }
+}
+
 /* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)], of which channels below d are set; of
  * a query that sees nothing m is -inf, l 0 and o not set. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
 static void many_tile(const float *keys, const float *values, const float *q, uint32_t count,
-                      const struct seen_range *in, size_t d, float scale, float cap, float *s, float *m, float *l,
-                      float *o) {
+                      const struct seen_range *in, size_t d, float scale, float cap, const struct many_ahead *ahead,
+                      float *s, float *m, float *l, float *o) {
     const size_t stride = value_size(d);
     for (uint32_t from = 0; from < count; from += QUERIES_AT_ONCE) {
         const uint32_t some = kvc_min_u32(count - from, QUERIES_AT_ONCE);
         many_scores(keys, q + from * packed_size(d), some, in + from, d, false, scale, s);
         for (uint32_t i = 0; cap != 0.0f && i < some; i++)
             cap_scores(s + (size_t)i * KVC_TILE, KVC_TILE, cap);
-        for (uint32_t i = 0; i < some; i++) {
-            const struct seen_range seen = in[from + i];
-            m[from + i] = -kvc_infinity();
-            l[from + i] = 0.0f;
-            if (seen.low < seen.high)
-                m[from + i] = softmax_tile(s + (size_t)i * KVC_TILE, seen.low, seen.high, &l[from + i]);
-        }
         for (uint32_t i = 0; i < some;) {
             const uint32_t left = some - i;
             const unsigned block = left >= MIX_QUERIES ? MIX_QUERIES : left >= MIX_QUERIES / 3 ? MIX_QUERIES / 3 : 1;
-            mix_ragged(block, in + from + i, values, d, s + (size_t)i * KVC_TILE, o + (from + i) * stride, stride);
+            const uint32_t at = from + i, then = at + block, next = kvc_min_u32(count - then, MIX_QUERIES);
+            many_prefetch(ahead, at, then, count, o + then * stride, next * stride);
+            many_softmax(s + (size_t)i * KVC_TILE, in + at, block, m + at, l + at);
+            mix_ragged(block, in + at, values, d, s + (size_t)i * KVC_TILE, o + at * stride, stride);
             i += block;
         }
     }

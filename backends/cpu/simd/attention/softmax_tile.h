@@ -1,53 +1,133 @@
-/* softmax_tile.h - template: the exponentials of one tile of scores, their maximum and their sum. */
+/* softmax_tile.h - template: the exponentials of one tile of scores, their maximum and their sum.
+ *
+ * An exponential is a chain of a dozen steps that wait for one another. Eight vectors go through each step of the
+ * polynomial together: by then the first one's result is there. What they need beside them, and 16 registers do not
+ * hold, comes from memory as an operand. Results that are special, which are rare, are left to another function.
+ */
 #ifndef KVC_SIMD_ATTENTION_SOFTMAX_TILE_H
 #define KVC_SIMD_ATTENTION_SOFTMAX_TILE_H
 
 #include "backends/cpu/simd/attention/entries.h"
 
-/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high); they become p = exp(s - m), the rest of their
- * groups of 32 becomes 0. Returns m; the sign of a zero m is not defined, nor m where there are NaNs: nothing depends
- * on them. *sum is the 32-lane sum of p. */
-static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *sum) {
-    const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
+#define EXPS_AT_ONCE 8
+#define EXPS_REDUCED 4 /* of them at once, before the polynomial */
+
+INLINE uint32_t whole_lanes(uint32_t n) { return (n + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
+
+/* The largest of the scores of places low .. high - 1 (low < high), the rest of whose groups of 32 becomes -inf. The
+ * sign of a zero is not defined, nor anything where there are NaNs. */
+static inline float tile_most(float *s, uint32_t low, uint32_t high) {
+    const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     for (uint32_t i = from; i < low; i++)
         s[i] = -kvc_infinity();
     for (uint32_t i = high; i < to; i++)
         s[i] = -kvc_infinity();
-    vf top[FOLD], lane[FOLD];
+    vf top[FOLD];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++) {
+    for (unsigned f = 0; f < FOLD; f++)
         top[f] = vf_load(s + from + f * LANES);
-        lane[f] = vf_zero();
-    }
-    vm nan = vf_unordered(top[0], top[1]);
-    for (uint32_t i = from; i < to; i += KVC_LANES)
+    for (uint32_t i = from + KVC_LANES; i < to; i += KVC_LANES)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f += 2) {
-        const vf x = vf_load(s + i + f * LANES), y = vf_load(s + i + f * LANES + LANES);
-        nan = vm_or(nan, vf_unordered(x, y));
-        top[f] = vf_max(top[f], x);
-        top[f + 1] = vf_max(top[f + 1], y);
-    }
-    if (vm_bits(nan)) { /* one NaN makes the sum and every channel NaN */
-        for (uint32_t i = low; i < high; i++)
-            s[i] = kvc_nan();
-        return *sum = kvc_nan();
-    }
+    for (unsigned f = 0; f < FOLD; f++)
+        top[f] = vf_max(top[f], vf_load(s + i + f * LANES));
     UNROLL
     for (unsigned w = FOLD / 2; w > 0; w /= 2)
         UNROLL
     for (unsigned f = 0; f < w; f++)
         top[f] = vf_max(top[f], top[f + w]);
-    float last[LANES];
-    vf_store(last, top[0]);
+    return vf_most(top[0]);
+}
+
+/* Of n vectors: what comes before the polynomial of x + off, r, and what is added to the bits of its result. Returns
+ * whether every x + off reaches KVC_EXP_LOW, so that no result is a special one; of a NaN it does not. */
+INLINE bool exps_reduce(unsigned n, const float *x, vf off, vf *r, vi *exponent) {
+    vm within = vm_first(LANES);
     UNROLL
-    for (int w = LANES / 2; w > 0; w /= 2)
+    for (unsigned i = 0; i < n; i += EXPS_REDUCED) {
+        const unsigned some = kvc_min_u32(n - i, EXPS_REDUCED);
+        vf y[EXPS_REDUCED], t[EXPS_REDUCED];
+#define EACH                                                                                                           \
+    UNROLL                                                                                                             \
+    for (unsigned v = 0; v < some; v++)
+        EACH y[v] = vf_add(off, vf_load(x + (i + v) * LANES));
+        EACH within = vm_and(within, vf_reaches(y[v], vf_set(KVC_EXP_LOW)));
+        EACH t[v] = vf_fma(y[v], vf_set(KVC_LOG2E), vf_set(KVC_ROUND_MAGIC));
+        EACH exponent[i + v] = vi_shift_23(vf_bits(t[v]));
+        EACH t[v] = vf_sub(t[v], vf_set(KVC_ROUND_MAGIC));
+        EACH y[v] = vf_fnma(t[v], vf_set(KVC_LN2_HIGH), y[v]);
+        EACH r[i + v] = vf_fnma(t[v], vf_set(KVC_LN2_LOW), y[v]);
+    }
+    return vm_bits(within) == vm_bits(vm_first(LANES));
+}
+
+INLINE void exps_polynomial(unsigned n, const vf *r, const vi *exponent, float *x) {
+    vf p[EXPS_AT_ONCE];
+#undef EACH
+#define EACH                                                                                                           \
+    UNROLL                                                                                                             \
+    for (unsigned v = 0; v < n; v++)
+    EACH p[v] = vf_fma(vf_set(KVC_EXP_C6), r[v], vf_set(KVC_EXP_C5));
+    EACH p[v] = vf_fma(p[v], r[v], vf_set(KVC_EXP_C4));
+    EACH p[v] = vf_fma(p[v], r[v], vf_set(KVC_EXP_C3));
+    EACH p[v] = vf_fma(p[v], r[v], vf_set(KVC_EXP_C2));
+    EACH p[v] = vf_fma(p[v], r[v], vf_set(1.0f));
+    EACH p[v] = vf_fma(p[v], r[v], vf_set(1.0f));
+    EACH vf_store(x + v * LANES, vf_from_bits(vi_add(vf_bits(p[v]), exponent[v])));
+#undef EACH
+}
+
+/* x [n] becomes exp(x - most) where a score is far below the maximum, or infinite; false: one is a NaN. */
+static NEVER_INLINE bool exps_special(float *x, uint32_t n, float most) {
+    vm nan = vf_is_nan(vf_load(x));
+    for (uint32_t i = LANES; i < n; i += LANES)
+        nan = vm_or(nan, vf_is_nan(vf_load(x + i)));
+    if (vm_bits(nan))
+        return false;
+    exps_below(x, n, most);
+    return true;
+}
+
+/* n vectors x become exp(x - most); false: one is a NaN. */
+INLINE bool exps_of_scores(unsigned n, float *x, float most) {
+    vf r[EXPS_AT_ONCE];
+    vi exponent[EXPS_AT_ONCE];
+    if (!exps_reduce(n, x, vf_set(-most), r, exponent))
+        return exps_special(x, n * LANES, most);
+    exps_polynomial(n, r, exponent, x);
+    return true;
+}
+
+/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high), of which `most` is the tile_most; they become
+ * p = exp(s - most), the rest of their groups of 32 becomes 0. Returns the 32-lane sum of p. */
+static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, float most) {
+    const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
+    uint32_t i = from;
+    bool numbers = true;
+    for (; i + EXPS_AT_ONCE * LANES <= to && numbers; i += EXPS_AT_ONCE * LANES)
+        numbers = exps_of_scores(EXPS_AT_ONCE, s + i, most);
+    for (; i < to && numbers; i += KVC_LANES)
+        numbers = exps_of_scores(FOLD, s + i, most);
+    if (!numbers) { /* one NaN makes the sum and every channel NaN */
+        for (i = low; i < high; i++)
+            s[i] = kvc_nan();
+        return kvc_nan();
+    }
+    vf lane[FOLD];
+    UNROLL
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_zero();
+    for (i = from; i < to; i += KVC_LANES)
         UNROLL
-    for (int i = 0; i < w; i++)
-        last[i] = kvc_max(last[i], last[i + w]);
-    exps_and_sums(s + from, to - from, last[0], NULL, lane);
-    *sum = sum_lanes(lane);
-    return last[0];
+    for (unsigned f = 0; f < FOLD; f++)
+        lane[f] = vf_add(lane[f], vf_load(s + i + f * LANES));
+    return sum_lanes(lane);
+}
+
+/* Both; returns tile_most, or a NaN where the sum is one. */
+static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *sum) {
+    const float most = tile_most(s, low, high);
+    *sum = softmax_from(s, low, high, most);
+    return kvc_is_nan(*sum) ? *sum : most;
 }
 
 #endif

@@ -161,18 +161,30 @@ static inline float vf_tree(vf a) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
+static inline float vf_most(vf a) {
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+/* The last three levels of the tree over the lanes of dots, two vectors at a time; each addition has one shuffle and
+ * one blend, which brings the operands of some lanes in the other order. a and b: a dot each; its four partial sums in
+ * a half of the vector. Two of those; two sums of each dot. Two of those; eight dots, of 0, 1, 2, 3 of the first halves
+ * and 4 .. 7 of the second. */
+INLINE vf vf_tree_4(vf a, vf b) {
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+}
+INLINE vf vf_tree_2(vf a, vf b) {
+    const __m256d across = _mm256_shuffle_pd(_mm256_castps_pd(a), _mm256_castps_pd(b), 0x5);
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc), _mm256_castpd_ps(across));
+}
+INLINE vf vf_tree_1(vf a, vf b) { return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd)); }
+
 INLINE vf vf_tree_rows(vf r[LANES]) {
     UNROLL
-    for (int i = 0; i < 4; i++) /* halves: rows i, i + 4 */
-        r[i] =
-            _mm256_add_ps(_mm256_permute2f128_ps(r[i], r[i + 4], 0x20), _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        __m256d a = _mm256_castps_pd(r[i]), b = _mm256_castps_pd(r[i + 2]);
-        r[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
-    }
-    r[0] = _mm256_add_ps(_mm256_shuffle_ps(r[0], r[1], 0x88), _mm256_shuffle_ps(r[0], r[1], 0xdd)); /* 0 2 1 3 */
-    return _mm256_shuffle_ps(r[0], r[0], 0xd8);
+    for (int i = 0; i < 4; i++)
+        r[i] = vf_tree_4(r[i], r[i + 4]);
+    return vf_tree_1(vf_tree_2(r[0], r[1]), vf_tree_2(r[2], r[3]));
 }
 
 #endif

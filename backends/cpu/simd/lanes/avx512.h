@@ -181,6 +181,9 @@ static inline float vf_tree(vf a) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
+/* The largest element; which zero, and what NaNs give, is not defined. */
+static inline float vf_most(vf a) { return _mm512_reduce_max_ps(a); }
+
 /* The end of LANES dot products at once: lane i of the result is the sum of r[i] by halves, lane[j] + lane[j + w] for
  * w = 8, 4, 2, 1. r is overwritten. */
 INLINE vf vf_tree_rows(vf r[LANES]) {

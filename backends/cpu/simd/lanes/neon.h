@@ -165,6 +165,8 @@ static inline float vf_tree(vf a) {
     return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
 
+static inline float vf_most(vf a) { return vmaxvq_f32(a); }
+
 INLINE vf vf_tree_rows(vf r[LANES]) {
     UNROLL
     for (int i = 0; i < 2; i++) /* halves: two lanes of row i, two of row i + 2 */

@@ -1,0 +1,83 @@
+/* dots.h - template: scores of many queries with heads of 64 channels, where 16 registers of eight floats are all.
+ *
+ * A query's 64 channels stay in eight registers while keys pass: each multiply-add takes its key from memory, so there
+ * is no instruction beside it but the additions of the lanes. Those lie side by side in a vector, as they do in few.h,
+ * and eight dots go through the last three levels of the tree together, as soon as two of them are there: nothing is
+ * stored but the scores. many.h would have 26 loads and six stores beside 24 multiply-adds. Keys are widened, not
+ * packed. Where lanes are others, many.h has registers enough and this file nothing.
+ */
+#ifndef KVC_SIMD_ATTENTION_DOTS_H
+#define KVC_SIMD_ATTENTION_DOTS_H
+
+#include "backends/cpu/simd/attention/few.h"
+
+#if LANES == 8 && LANES_REGISTERS == 16
+#define DOT_CHANNELS 64u
+#define DOT_KEYS 32u /* that stay in the first cache while queries pass */
+
+/* The first levels of the tree over the lanes of one dot. zeros: see score_strip in many.h. */
+INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
+    vf pair[2];
+    UNROLL
+    for (unsigned i = 0; i < 2; i++) {
+        vf lane[2];
+        UNROLL
+        for (unsigned j = 0; j < 2; j++) {
+            const unsigned v = i + 2 * j;
+            lane[j] =
+                zeros ? vf_fma(q[v], vf_load(key + v * LANES), vf_zero()) : vf_mul(q[v], vf_load(key + v * LANES));
+            lane[j] = vf_fma(q[v + FOLD], vf_load(key + (v + FOLD) * LANES), lane[j]);
+        }
+        pair[i] = vf_add(lane[0], lane[1]);
+    }
+    return vf_add(pair[0], pair[1]);
+}
+
+/* Dots with keys e, e + 1, e + 4 and e + 5 of eight, two lanes of each left. */
+INLINE vf dot_quad(const vf *q, const float *keys, bool zeros) {
+    vf x = dot_lanes(q, keys, zeros);
+    x = vf_tree_4(x, dot_lanes(q, keys + 4 * DOT_CHANNELS, zeros));
+    vf y = dot_lanes(q, keys + DOT_CHANNELS, zeros);
+    y = vf_tree_4(y, dot_lanes(q, keys + 5 * DOT_CHANNELS, zeros));
+    return vf_tree_2(x, y);
+}
+
+/* s [count] = scale * dot of the query with keys [count, DOT_CHANNELS]; count a multiple of LANES. */
+INLINE void dots(const float *query, const float *keys, uint32_t count, bool zeros, float scale, float *s) {
+    vf q[DOT_CHANNELS / LANES];
+    UNROLL
+    for (unsigned v = 0; v < DOT_CHANNELS / LANES; v++)
+        q[v] = vf_held(vf_load(query + v * LANES));
+    for (uint32_t e = 0; e < count; e += LANES, keys += LANES * DOT_CHANNELS) {
+        const vf x = dot_quad(q, keys, zeros), y = dot_quad(q, keys + 2 * DOT_CHANNELS, zeros);
+        vf_store(s + e, vf_mul(vf_tree_1(x, y), vf_set(scale)));
+    }
+}
+static NEVER_INLINE void dots_plain(const float *query, const float *keys, uint32_t count, float scale, float *s) {
+    dots(query, keys, count, false, scale, s);
+}
+static NEVER_INLINE void dots_zeros(const float *query, const float *keys, uint32_t count, float scale, float *s) {
+    dots(query, keys, count, true, scale, s);
+}
+
+/* Keys low .. high - 1 of the tile to [KVC_TILE, DOT_CHANNELS]; what else their groups of LANES hold is the last. */
+static void widen_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, float *to) {
+    for (uint32_t e = low / LANES * LANES; e < (high + LANES - 1) / LANES * LANES; e++)
+        widen_row(type, to + (size_t)e * DOT_CHANNELS, keys[e < low ? low : e < high ? e : high - 1], DOT_CHANNELS);
+}
+
+/* many_scores of many.h, with queries [count, DOT_CHANNELS] and keys [KVC_TILE, DOT_CHANNELS]. */
+static void dot_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, bool zeros,
+                       float scale, float *s) {
+    for (uint32_t first = 0; first < KVC_TILE; first += DOT_KEYS)
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t low = kvc_max_u32(in[i].low / LANES * LANES, first);
+            const uint32_t high = kvc_min_u32((in[i].high + LANES - 1) / LANES * LANES, first + DOT_KEYS);
+            if (in[i].low < in[i].high && low < high)
+                (zeros ? dots_zeros : dots_plain)(q + (size_t)i * DOT_CHANNELS, keys + (size_t)low * DOT_CHANNELS,
+                                                  high - low, scale, s + (size_t)i * KVC_TILE + low);
+        }
+}
+#endif
+
+#endif
