@@ -3,8 +3,9 @@
  *     bench/prefill [threads [shape [type [float|int8 [tokens]]]]]
  *
  * A model of random weights (`kvcull info shapes` lists the shapes) computes a prompt of random tokens, once; each call
- * of an operation is timed. With one thread times are the process's own, so that a busy machine disturbs less; otherwise
- * they are the wall's. Attention's rate stands beside a loop of fused multiply-adds. KVCULL_CPU names the path. */
+ * of an operation is timed. With one thread times are the process's own, so that a busy machine disturbs less;
+ * otherwise they are the wall's. Attention's rate stands beside a loop of fused multiply-adds. KVCULL_CPU names the
+ * path. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -158,7 +159,8 @@ int main(int argc, char **argv) {
     device->ops = table.real;
     const double n = (double)count, attention = table.seconds[OPERATION_attention];
     const double flops = 4.0 * info->layers * info->heads * info->head_size * n * (n + 1) / 2;
-    printf("%s, %s, --math %s, %ld tokens, %s: %.2f s\n\n", shape, kvc_type_name(type), math, count, device->name, took);
+    printf("%s, %s, --math %s, %ld tokens, %s: %.2f s\n\n", shape, kvc_type_name(type), math, count, device->name,
+           took);
     print_table(&table, took);
     printf("\nattention: %.1f %% of the prefill; %.1f GFLOP/s of %.1f, %.2f\n", 100.0 * attention / took,
            flops / attention * 1e-9, limit * 1e-9, flops / attention / limit);

@@ -22,6 +22,7 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
 	backends/cpu/simd/int8/neon/few.h backends/cpu/simd/int8/neon/many.h backends/cpu/simd/int8/neon/four_outputs.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
+	backends/cpu/simd/attention/dots.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \

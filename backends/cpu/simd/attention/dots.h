@@ -24,7 +24,8 @@ INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
         UNROLL
         for (unsigned j = 0; j < 2; j++) {
             const unsigned v = i + 2 * j;
-            lane[j] = zeros ? vf_fma(q[v], vf_load(key + v * LANES), vf_zero()) : vf_mul(q[v], vf_load(key + v * LANES));
+            lane[j] =
+                zeros ? vf_fma(q[v], vf_load(key + v * LANES), vf_zero()) : vf_mul(q[v], vf_load(key + v * LANES));
             lane[j] = vf_fma(q[v + FOLD], vf_load(key + (v + FOLD) * LANES), lane[j]);
         }
         pair[i] = vf_add(lane[0], lane[1]);

@@ -346,10 +346,8 @@ INLINE void many_prefetch(const struct many_ahead *ahead, uint32_t from, uint32_
 static void many_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
     for (uint32_t i = 0; i < count; i++) /* maxima first: nothing waits for the one of its own */
         m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
-    for (uint32_t i = 0; i < count; i++) {
-        l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, m[i]) : 0.0f;
-        m[i] = kvc_is_nan(l[i]) ? l[i] : m[i];
-    }
+    for (uint32_t i = 0; i < count; i++)
+        l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, &m[i]) : 0.0f;
 }
 
 /* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)], of which channels below d are set; of

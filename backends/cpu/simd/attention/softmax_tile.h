@@ -97,20 +97,21 @@ INLINE bool exps_of_scores(unsigned n, float *x, float most) {
     return true;
 }
 
-/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high), of which `most` is the tile_most; they become
- * p = exp(s - most), the rest of their groups of 32 becomes 0. Returns the 32-lane sum of p. */
-static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, float most) {
+/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high), of which *most is the tile_most; they become
+ * p = exp(s - *most), the rest of their groups of 32 becomes 0. Returns the 32-lane sum of p. Where a score is a NaN,
+ * so become all p, the sum and *most. */
+static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, float *most) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     uint32_t i = from;
     bool numbers = true;
     for (; i + EXPS_AT_ONCE * LANES <= to && numbers; i += EXPS_AT_ONCE * LANES)
-        numbers = exps_of_scores(EXPS_AT_ONCE, s + i, most);
+        numbers = exps_of_scores(EXPS_AT_ONCE, s + i, *most);
     for (; i < to && numbers; i += KVC_LANES)
-        numbers = exps_of_scores(FOLD, s + i, most);
+        numbers = exps_of_scores(FOLD, s + i, *most);
     if (!numbers) { /* one NaN makes the sum and every channel NaN */
         for (i = low; i < high; i++)
             s[i] = kvc_nan();
-        return kvc_nan();
+        return *most = kvc_nan();
     }
     vf lane[FOLD];
     UNROLL
@@ -123,11 +124,11 @@ static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, fl
     return sum_lanes(lane);
 }
 
-/* Both; returns tile_most, or a NaN where the sum is one. */
+/* Both; returns *most. */
 static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *sum) {
-    const float most = tile_most(s, low, high);
-    *sum = softmax_from(s, low, high, most);
-    return kvc_is_nan(*sum) ? *sum : most;
+    float most = tile_most(s, low, high);
+    *sum = softmax_from(s, low, high, &most);
+    return most;
 }
 
 #endif

@@ -167,9 +167,9 @@ static inline float vf_most(vf a) {
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* The last three levels of the tree over the lanes of dots, two vectors at a time; each addition has one shuffle and one
- * blend, which brings the operands of some lanes in the other order. a and b: a dot each; its four partial sums in a
- * half of the vector. Two of those; two sums of each dot. Two of those; eight dots, of 0, 1, 2, 3 of the first halves
+/* The last three levels of the tree over the lanes of dots, two vectors at a time; each addition has one shuffle and
+ * one blend, which brings the operands of some lanes in the other order. a and b: a dot each; its four partial sums in
+ * a half of the vector. Two of those; two sums of each dot. Two of those; eight dots, of 0, 1, 2, 3 of the first halves
  * and 4 .. 7 of the second. */
 INLINE vf vf_tree_4(vf a, vf b) {
     return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
@@ -178,9 +178,7 @@ INLINE vf vf_tree_2(vf a, vf b) {
     const __m256d across = _mm256_shuffle_pd(_mm256_castps_pd(a), _mm256_castps_pd(b), 0x5);
     return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc), _mm256_castpd_ps(across));
 }
-INLINE vf vf_tree_1(vf a, vf b) {
-    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
-}
+INLINE vf vf_tree_1(vf a, vf b) { return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd)); }
 
 INLINE vf vf_tree_rows(vf r[LANES]) {
     UNROLL
