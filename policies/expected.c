@@ -35,10 +35,10 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kvc_budget(values, info->held, sinks(values));
     const struct kvc_expectation expected = {.first = sinks(values),
-                                          .future = (uint32_t)kvc_value_int(values, "future"),
-                                          .covariance = is_on(values, "covariance"),
-                                          .values = is_on(values, "values"),
-                                          .epsilon = (float)kvc_value_real(values, "epsilon")};
+                                             .future = (uint32_t)kvc_value_int(values, "future"),
+                                             .covariance = is_on(values, "covariance"),
+                                             .values = is_on(values, "values"),
+                                             .epsilon = (float)kvc_value_real(values, "epsilon")};
     struct kvc_scores *scores;
     if (info->entries <= budget)
         return KVC_OK;

@@ -311,8 +311,8 @@ KVC_GROUP_KERNEL(redundancy_means)
 
 /* Grid: ranks, heads. */
 KVC_KERNEL(mix_redundancy)
-(KVC_GLOBAL const kvc_u32 *count, float share, float divisor, KVC_SPAN(const float, mean), KVC_SPAN(const float, totals),
- KVC_SPAN(float, scores), kvc_u32 stride) {
+(KVC_GLOBAL const kvc_u32 *count, float share, float divisor, KVC_SPAN(const float, mean),
+ KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {
     kvc_u64 rank = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1);
     KVC_GLOBAL const float *total = totals_buffer + totals_offset + 2 * (kvc_u64)h;

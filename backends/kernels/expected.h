@@ -37,7 +37,8 @@ KVC_KERNEL(expected_moments)
     moments_buffer[moments_offset + id] = value;
 }
 
-/* Grid: ranks, KVC_TEAMS a group; query heads. s [H, stride] of ranks from `first` on; keys as entry_keys makes them. */
+/* Grid: ranks, KVC_TEAMS a group; query heads. s [H, stride] of ranks from `first` on; keys as entry_keys makes them.
+ */
 KVC_GROUP_KERNEL(expected_logits)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, moments),
  KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d, float scale, kvc_u32 covariance, KVC_SPAN(float, logits),

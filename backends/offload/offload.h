@@ -155,8 +155,8 @@ uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
 /* At most so many places of a head. */
 uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
-/* Of rows of values by rank, `group` a head: M and L of each, to totals [rows, 2]. Keys as floats [H_kv, most slots, d],
- * rotated back by cosine and sine where there are any. */
+/* Of rows of values by rank, `group` a head: M and L of each, to totals [rows, 2]. Keys as floats [H_kv, most slots,
+ * d], rotated back by cosine and sine where there are any. */
 void kvc_offload_rank_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group, uint32_t first,
                              struct kvc_span values, uint32_t stride, struct kvc_span totals);
 void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span cosine,

@@ -96,8 +96,8 @@ enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores
  * class's `queries` asked for. Where the scores are per query head, each head has its own. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
-/* The same of the rows that the class's `pseudo` added; and the most that any of them, in any of the group's heads, gave
- * an entry. */
+/* The same of the rows that the class's `pseudo` added; and the most that any of them, in any of the group's heads,
+ * gave an entry. */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /* take's scores, in a chunk stage. The layer's rotated probe queries Q go into the accumulated probe: A = Q in the
@@ -282,9 +282,9 @@ struct kvc_select {
     uint32_t dims;   /* channels */
     uint64_t budget; /* a head (or its view) with no more entries than this reads them all */
     uint64_t top, local;
-    double share;    /* with pages: 0, or what share of all estimated weights is enough; fewer are read then. Weights are
-                        the scores of entries, or (KVC_SELECT_PAGE_BOUND) exponentials of a page's bound, by the
-                        group's mean */
+    double share; /* with pages: 0, or what share of all estimated weights is enough; fewer are read then. Weights are
+                     the scores of entries, or (KVC_SELECT_PAGE_BOUND) exponentials of a page's bound, by the
+                     group's mean */
     bool mean_value; /* with KVC_SELECT_CHANNELS: the probability of what is not read goes to the mean of all values */
 };
 /* Select stage: what the step's query reads of every head, or of its view. */
@@ -386,8 +386,9 @@ struct kvc_policy_class {
     uint32_t (*columns)(const struct kvc_values *values); /* float32 of state per entry, at most 65535 */
     uint32_t (*surplus)(const struct kvc_values *values); /* entries above the budget that a head holds between two
                                                              evictions of its decode stage; NULL: 1 */
-    bool compares_keys; /* whether its decode stage calls kvc_stage_mix_redundancy, which wants memory before the step */
-    bool (*per_head)(const struct kvc_values *values);    /* whether every query head has a list of entries */
+    bool
+        compares_keys; /* whether its decode stage calls kvc_stage_mix_redundancy, which wants memory before the step */
+    bool (*per_head)(const struct kvc_values *values);        /* whether every query head has a list of entries */
     bool (*cache_positions)(const struct kvc_values *values); /* whether keys stand at cache positions */
     const struct kvc_forecast *forecast;                      /* NULL: heads hold all that comes */
 

@@ -12,7 +12,7 @@ struct select_plan { /* one method, as its options say; 0: not given */
     uint32_t page, dims, topk, local; /* quest: page 0 is auto */
     double ratio, split;              /* split < 0: auto */
     bool no_mean;
-    double p; /* quest, hsa */
+    double p;                /* quest, hsa */
     uint32_t window, kernel; /* rocketkv */
     bool average;
     moment_fn *prompt, *step; /* of what it is joined with */
