@@ -104,7 +104,7 @@ static struct kvc_session_options options_of(const struct eval_run *run, const s
  * in error then. */
 static int ask_group(struct eval_run *run, struct asking *asking, size_t first, size_t count, bool *answered,
                      struct kvc_error *error) {
-    struct kvc_session_options *options = malloc(count * sizeof *options);
+    struct kvc_session_options *options = calloc(count, sizeof *options);
     struct eval_group group = {.count = 0};
     int status = KVC_OK;
     *answered = false;

@@ -276,7 +276,7 @@ KVC_GROUP_KERNEL(redundancy_last)
         float c = kvc_likeness((kvc_bytes)(key + (kvc_u64)(here ? i : 0) * d),
                                here ? (kvc_bytes)(key + (kvc_u64)j * d) : (kvc_bytes)0,
                                here ? long_by[i] * long_by[j] : 0.0f, d, shared_sum);
-        found = j != i && c > threshold ? j : found;
+        found = (j == i ? 0.0f : c) > threshold ? j : found;
     }
     if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
         last_buffer[last_offset + (kvc_u64)h * stride + i] = found;

@@ -91,13 +91,13 @@ little() {
 seq 1 3000 | tr '\n' ' ' | head -c 6000 >"$work/long"
 little 2000000 fails 4 'the weights need 3.3 MiB of its 1.9 MiB; a type of at most' run -m "$demo" --backend opencl -p x
 little 12000000 fails 4 'tokens need .* MiB in all; a context of [1-9]' perplexity -m "$demo" --backend opencl -q \
-    --kv-type f32 -f "$work/long"
+    --kv-type f32 --chunk 256 -f "$work/long"
 fewer=$(sed -n 's/.*a context of \([0-9]*\) would fit.*/\1/p' "$work/err")
 method=$(sed -n 's/.*would fit, or --kv \([a-z:=0-9]*\).*/\1/p' "$work/err")
 that 'a context and a method would fit' [ -n "$fewer" -a -n "$method" ]
 ids=$(awk -v n="$fewer" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", i % 300 }')
-little 12000000 ok logits -m "$demo" --backend opencl --kv-type f32 --tokens "$ids" --out "$work/x.safetensors"
-little 12000000 ok perplexity -m "$demo" --backend opencl --kv-type f32 --kv "$method" -f "$work/long" -q
+little 12000000 ok logits -m "$demo" --backend opencl --kv-type f32 --chunk 256 --tokens "$ids" --out "$work/x.safetensors"
+little 12000000 ok perplexity -m "$demo" --backend opencl --kv-type f32 --chunk 256 --kv "$method" -f "$work/long" -q
 little 9000000 fails 4 '^kvcull eval needle: opencl ([^:]*): no memory for' eval needle -m "$demo" --backend opencl \
     --kv full --length 2000 --texts 1 --depths 1 -q
 little 6500000 kv run -m "$demo" --backend opencl --kv-type f32 --ignore-eos -p number -n 3000 -q \

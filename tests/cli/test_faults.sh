@@ -77,6 +77,7 @@ while name=$(value methods.$number.name); do
     while key=$(value methods.$number.options.$option.name); do
         case $key:$(value methods.$number.options.$option.default) in
         budget:*) options="$options,budget=160" ;;
+        lag:*) options="$options,lag=32" ;;    # two of them are below the budget
         span:*) options="$options,span=2" ;; # below the model's layers
         file:null) options="$options,file=every-other" ;;
         *:null) bad "this test has no value for the option $key of $name" ;;

@@ -141,6 +141,8 @@ static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape
     for (uint32_t l = 0; l < g->layers; l++) {
         if (strstr(spec, "dapq") && prompt > 96)
             FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), 32, &error));
+        if (strstr(spec, "kvzip") && prompt > 96)
+            FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), prompt, &error));
         const char *chunk = strstr(spec, "chunk=");
         const uint32_t Z = chunk ? (uint32_t)atoi(chunk + 6) : prompt;
         for (uint32_t c = 0; strstr(spec, "take") && (c + 1) * Z < prompt; c++)

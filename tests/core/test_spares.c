@@ -34,7 +34,6 @@ static const char *methods[METHODS_MOST] = {"window:budget=" B,
                                             "tova:budget=" B,
                                             "keydiff:budget=" B,
                                             "snapkv:budget=100+snapkv-decode:budget=" B ",every=1",
-                                            "expected:budget=100+rkv:budget=" B ",every=1",
                                             "morphkv:budget=" B,
                                             "morphkv:budget=" B ",scores=logits",
                                             "lacache:budget=" B ",span=2,sinks=8",
@@ -43,7 +42,8 @@ static const char *methods[METHODS_MOST] = {"window:budget=" B,
                                             "quest:budget=60+streaming:budget=" B,
                                             "sparq:budget=60+h2o:budget=" B,
                                             "rocketkv-mt:budget=60+tova:budget=" B,
-                                            "duo:file=every-other,sinks=6,recent=" B};
+                                            "duo:file=every-other,sinks=6,recent=" B,
+                                            "expected:budget=100+rkv:budget=" B ",every=1"};
 static size_t method_count;
 enum { PROMPT = 300, STEPS = 170 };
 static size_t after(size_t i) { return i + (kvc_test_thinned() ? 5 : 1); } /* the case to try next */

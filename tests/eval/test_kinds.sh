@@ -15,7 +15,7 @@ same() {
     done
     cmp -s "$1.sorted" "$2.sorted"
 }
-without_times() { grep -v '_seconds"' "$1"; }
+without_times() { grep -v '_seconds"\|"shared"\|prompt_tokens"' "$1" | sed 's/,$//'; }
 same_tables() { without_times "$1" >"$work/one"; without_times "$2" >"$work/two"; cmp -s "$work/one" "$work/two"; }
 
 # ---- depths
