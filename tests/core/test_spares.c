@@ -226,6 +226,12 @@ static const char *trial(const struct kvc_policy_class *policy) {
     return made;
 }
 
+/* The methods joined to the first. */
+static const char *next_method(const char *spec) {
+    const char *plus = strchr(spec, '+');
+    return plus ? plus + 1 : NULL;
+}
+
 static void add_methods(void) {
     while (methods[method_count])
         method_count++;
@@ -234,7 +240,8 @@ static void add_methods(void) {
         const struct kvc_policy_class *policy = kvc_policy(engine, i);
         bool found = !(policy->stages & KVC_STAGE_DECODE);
         for (size_t m = 0; m < written; m++)
-            found = found || kvc_test_is_of(methods[m], policy);
+            for (const char *spec = methods[m]; spec && !found; spec = next_method(spec))
+                found = kvc_test_is_of(spec, policy);
         if (!found && method_count < METHODS_MOST)
             methods[method_count++] = trial(policy);
     }
