@@ -158,9 +158,10 @@ static int keep(struct eval_results *results, json_t *record, const char *path, 
 static int read_line(struct eval_results *results, const char *path, size_t line, const char *text, size_t bytes) {
     json_error_t where;
     json_t *record = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
-    const char *wrong = json_is_object(record) ? wrong_field(record) : "a JSON object";
+    const bool lost = cli_json_lost(); /* a text may have lost characters, which jansson does not tell */
+    const char *wrong = lost ? NULL : json_is_object(record) ? wrong_field(record) : "a JSON object";
     int status;
-    if (cli_json_lost()) /* a text may have lost a character, which jansson does not tell */
+    if (lost)
         status = cli_no_memory(results->command);
     else if (wrong)
         status =
