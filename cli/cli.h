@@ -249,6 +249,8 @@ json_t *cli_json_number(double value); /* null where it is not finite, which JSO
 void cli_json_start(void);
 /* Whether a value was lost for want of memory: what jansson then says of a text is not true. */
 bool cli_json_lost(void);
+/* What json_dumps gave. */
+void cli_json_free(void *block);
 /* Adds to an object; a value that is lost (NULL: no memory) makes the next print fail. */
 void cli_json_set(json_t *object, const char *key, json_t *value);
 /* Prints (indented) to standard output or the stream, gives the reference back, and fails when root is NULL. */

@@ -250,7 +250,7 @@ int eval_results_add(struct eval_results *results, json_t *record) {
         if (text)
             eval_add(&whole, "%s\n", text);
         line = text ? eval_text_take(&whole) : NULL;
-        if (!line)
+        if (!line || cli_json_lost())
             status = cli_no_memory(results->command);
         else if (!write_all(results->file, line, strlen(line)))
             status = cli_error(results->command, KVC_RESOURCE,
@@ -260,7 +260,7 @@ int eval_results_add(struct eval_results *results, json_t *record) {
     if (status == KVC_OK)
         status = keep(results, record, results->path, json_array_size(results->records) + 1);
     free(line);
-    free(text);
+    cli_json_free(text);
     json_decref(record);
     return status;
 }

@@ -239,9 +239,9 @@ static int print_length(const struct eval_results *results, const struct cells *
         printf("\n");
     }
     for (size_t kv = 0; kv < cells->policies && status == KVC_OK; kv++) {
-        if (sums[kv].record && !all)
-            all = open_table(&sums[kv]);
-        if (sums[kv].record)
+        if (sums[kv].record && !all && !(all = open_table(&sums[kv])))
+            status = cli_no_memory(results->command);
+        else if (sums[kv].record)
             add_row(all, &sums[kv]);
     }
     if (status == KVC_OK && tasks > 1) {
