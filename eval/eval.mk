@@ -7,6 +7,8 @@ libkvcli_la_SOURCES += \
 	eval/essays.c \
 	eval/eval.h \
 	eval/fidelity.c \
+	eval/kept.c \
+	eval/kept.h \
 	eval/merge.c \
 	eval/needle.c \
 	eval/needle.h \
@@ -16,6 +18,15 @@ libkvcli_la_SOURCES += \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
+	eval/report.c \
+	eval/report.h \
+	eval/report_collect.c \
+	eval/report_curves.c \
+	eval/report_depths.c \
+	eval/report_leaders.c \
+	eval/report_spans.c \
+	eval/report_stayed.c \
+	eval/report_style.c \
 	eval/results.c \
 	eval/results.h \
 	eval/ruler_niah.c \
@@ -24,12 +35,19 @@ libkvcli_la_SOURCES += \
 	eval/ruler_words.c \
 	eval/samples.c \
 	eval/score.c \
+	eval/show.c \
+	eval/span_table.c \
+	eval/spans.c \
 	eval/standard.c \
 	eval/standard.h \
 	eval/tables.c \
 	eval/task.h \
 	eval/tasks.c \
 	eval/text.c \
+	eval/trace.c \
+	eval/trace.h \
+	eval/trace_read.c \
+	eval/where.c \
 	eval/words.c \
 	eval/write.c
 

@@ -1,5 +1,6 @@
 /* results.c - results of samples as lines of JSON: checked when they are read, appended one by one. */
 #include "eval/results.h"
+#include "eval/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,28 +11,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The fields of a record. What is a key tells it from all others. */
+/* The fields of a result, and of a trace those that are no answer's. What is a key tells it from all others. */
 static const struct field {
     const char *name;
     json_type type; /* JSON_REAL: any number from 0 to 1; integers are not negative */
-    bool key;
-} fields[] = {{"model", JSON_STRING, true},        {"weights", JSON_STRING, true},
-              {"arithmetic", JSON_STRING, true},   {"cache_type", JSON_STRING, true},
-              {"prompt", JSON_STRING, true},       {"data", JSON_STRING, true},
-              {"task", JSON_STRING, true},         {"length", JSON_INTEGER, true},
-              {"seed", JSON_INTEGER, true},        {"sample", JSON_INTEGER, true},
-              {"kv", JSON_STRING, true},           {"question", JSON_STRING, true},
-              {"prompt_hash", JSON_STRING, false}, {"prompt_tokens", JSON_INTEGER, false},
-              {"answer", JSON_STRING, false},      {"answer_tokens", JSON_INTEGER, false},
-              {"score", JSON_REAL, false},         {"entries", JSON_INTEGER, false},
-              {"held_bytes", JSON_INTEGER, false}, {"peak_bytes", JSON_INTEGER, false},
-              {"read_bytes", JSON_INTEGER, false}, {"steps", JSON_INTEGER, false},
-              {"prompt_us", JSON_INTEGER, false},  {"answer_us", JSON_INTEGER, false}};
+    enum { KEY, PROMPT, ANSWER } part;
+} fields[] = {{"model", JSON_STRING, KEY},
+              {"weights", JSON_STRING, KEY},
+              {"arithmetic", JSON_STRING, KEY},
+              {"cache_type", JSON_STRING, KEY},
+              {"prompt", JSON_STRING, KEY},
+              {"data", JSON_STRING, KEY},
+              {"task", JSON_STRING, KEY},
+              {"length", JSON_INTEGER, KEY},
+              {"seed", JSON_INTEGER, KEY},
+              {"sample", JSON_INTEGER, KEY},
+              {"kv", JSON_STRING, KEY},
+              {"question", JSON_STRING, KEY},
+              {"prompt_hash", JSON_STRING, PROMPT},
+              {"prompt_tokens", JSON_INTEGER, PROMPT},
+              {"answer", JSON_STRING, ANSWER},
+              {"answer_tokens", JSON_INTEGER, ANSWER},
+              {"score", JSON_REAL, ANSWER},
+              {"entries", JSON_INTEGER, ANSWER},
+              {"held_bytes", JSON_INTEGER, ANSWER},
+              {"peak_bytes", JSON_INTEGER, ANSWER},
+              {"read_bytes", JSON_INTEGER, ANSWER},
+              {"steps", JSON_INTEGER, ANSWER},
+              {"prompt_us", JSON_INTEGER, ANSWER},
+              {"answer_us", JSON_INTEGER, ANSWER}};
 #define FIELDS (sizeof fields / sizeof *fields)
 
 /* The name of the first field that is missing or wrong; NULL: none. */
 static const char *wrong_field(const json_t *record) {
-    for (size_t i = 0; i < FIELDS; i++) {
+    const json_t *trace = json_object_get(record, "trace");
+    for (size_t i = 0; i < FIELDS && !(trace && fields[i].part == ANSWER); i++) {
         const json_t *value = json_object_get(record, fields[i].name);
         const double number = json_number_value(value);
         bool right = value && json_typeof(value) == fields[i].type;
@@ -43,15 +57,19 @@ static const char *wrong_field(const json_t *record) {
             return fields[i].name;
     }
     const char *question = json_string_value(json_object_get(record, "question"));
-    return strcmp(question, "seen") && strcmp(question, "unseen") ? "question" : NULL;
+    if (strcmp(question, "seen") && strcmp(question, "unseen"))
+        return "question";
+    return trace ? eval_trace_wrong(trace, json_integer_value(json_object_get(record, "prompt_tokens"))) : NULL;
 }
 
-/* The key fields in one text, malloc'ed; NULL: no memory. Control characters are in none of the values' JSON. */
-static char *key_of(const json_t *record) {
+/* The key fields in one text, and whether they are a trace's, malloc'ed; NULL: no memory. Control characters are in
+ * none of the values' JSON. */
+static char *key_of(const json_t *record, bool trace) {
     struct eval_text key = {0};
+    eval_add(&key, "%s", trace ? "trace " : "");
     for (size_t i = 0; i < FIELDS; i++) {
         const json_t *value = json_object_get(record, fields[i].name);
-        if (!fields[i].key)
+        if (fields[i].part != KEY)
             continue;
         if (json_is_string(value))
             eval_add(&key, "%zu:%s ", json_string_length(value), json_string_value(value));
@@ -62,36 +80,43 @@ static char *key_of(const json_t *record) {
 }
 
 int eval_results_start(const struct cli_command *command, struct eval_results *results) {
-    *results = (struct eval_results){
-        .command = command, .records = json_array(), .index = json_object(), .path = "", .file = -1};
-    return results->records && results->index ? KVC_OK : cli_no_memory(command);
+    *results = (struct eval_results){.command = command,
+                                     .records = json_array(),
+                                     .traces = json_array(),
+                                     .index = json_object(),
+                                     .path = "",
+                                     .file = -1};
+    return results->records && results->traces && results->index ? KVC_OK : cli_no_memory(command);
 }
 
 void eval_results_close(struct eval_results *results) {
     if (results->file >= 0 && results->path)
         close(results->file);
     json_decref(results->records);
+    json_decref(results->traces);
     json_decref(results->index);
     *results = (struct eval_results){.file = -1};
 }
 
-/* Keeps a record unless it is there already. where: its file and line, for a message. */
+/* Keeps a record unless it is there already. */
 static int keep(struct eval_results *results, json_t *record, const char *path, size_t line) {
     const struct cli_command *command = results->command;
-    char *key = key_of(record);
+    const bool trace = json_object_get(record, "trace") != NULL;
+    json_t *list = trace ? results->traces : results->records;
+    char *key = key_of(record, trace);
     int status = KVC_OK;
     if (!key)
         return cli_no_memory(command);
     const json_t *place = json_object_get(results->index, key);
-    if (place) {
+    if (place && !trace) {
         const json_t *other = json_array_get(results->records, (size_t)json_integer_value(place));
         results->twice++;
         if (!json_equal(json_object_get(other, "answer"), json_object_get(record, "answer")) ||
             json_number_value(json_object_get(other, "score")) != json_number_value(json_object_get(record, "score")))
             status =
                 cli_error(command, KVC_INPUT, "%s: line %zu: the same sample is there with another answer", path, line);
-    } else if (json_object_set_new(results->index, key, json_integer((json_int_t)json_array_size(results->records))) ||
-               json_array_append(results->records, record)) {
+    } else if (!place && (json_object_set_new(results->index, key, json_integer((json_int_t)json_array_size(list))) ||
+                          json_array_append(list, record))) {
         status = cli_no_memory(command);
     }
     free(key);
@@ -162,11 +187,27 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     return status;
 }
 
-bool eval_results_has(const struct eval_results *results, const json_t *record) {
-    char *key = key_of(record);
+static bool has(const struct eval_results *results, const json_t *record, bool trace) {
+    char *key = key_of(record, trace);
     const bool there = key && json_object_get(results->index, key);
     free(key);
     return there;
+}
+
+bool eval_results_has(const struct eval_results *results, const json_t *record) { return has(results, record, false); }
+
+bool eval_results_has_trace(const struct eval_results *results, const json_t *record) {
+    return has(results, record, true);
+}
+
+const json_t *eval_results_text(const struct eval_results *results, const json_t *hash) {
+    for (size_t i = 0; i < json_array_size(results->traces); i++) {
+        const json_t *record = json_array_get(results->traces, i);
+        const json_t *text = json_object_get(json_object_get(record, "trace"), "text");
+        if (text && json_equal(json_object_get(record, "prompt_hash"), hash))
+            return text;
+    }
+    return NULL;
 }
 
 static bool write_all(int file, const char *bytes, size_t count) {

@@ -7,7 +7,8 @@
 struct eval_results {
     const struct cli_command *command;
     json_t *records; /* an array of objects, each with all the fields */
-    json_t *index;   /* an object: the key of each record, and its place among them */
+    json_t *traces;  /* the same of samples that were traced: eval/trace.h */
+    json_t *index;   /* an object: the key of each, and its place among them */
     const char *path;
     int file;       /* what new ones are appended to; -1: nothing */
     size_t dropped; /* bytes of a torn last line */
@@ -22,11 +23,20 @@ int eval_results_read(struct eval_results *results, const char *path);
 int eval_results_append_to(struct eval_results *results, const char *path, bool resume);
 /* Whether there is a record with the key fields of this one. */
 bool eval_results_has(const struct eval_results *results, const json_t *record);
+bool eval_results_has_trace(const struct eval_results *results, const json_t *record);
+/* The texts of the tokens of a prompt, as a trace has them; NULL: none has. */
+const json_t *eval_results_text(const struct eval_results *results, const json_t *prompt_hash);
 /* Takes the reference; writes the line at once. */
 int eval_results_add(struct eval_results *results, json_t *record);
+
+/* The spans of all traces: a table for each, with a row for every policy. */
+int eval_spans_print(const struct eval_results *results);
+void eval_layers_text(const size_t *layers, size_t count, char text[48]); /* "3,17,4" */
 
 /* Tables of all records: for every model and its settings, for every task and length. */
 int eval_tables_print(const struct eval_results *results);
 json_t *eval_tables_json(const struct eval_results *results);
+/* All of it: as tables or JSON on standard output, and as a report (NULL: none). */
+int eval_results_show(const struct eval_results *results, bool json, const char *report);
 
 #endif

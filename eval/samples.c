@@ -1,7 +1,7 @@
 /* samples.c - runs samples one by one: makes the text, asks every policy with the question seen and not, keeps the
  * results. */
 #include "eval/answer.h"
-#include "eval/standard.h"
+#include "eval/kept.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static const char *last_part(const char *path, size_t *bytes) {
 static json_t *text_json(const char *text) { return cli_json_text(text, strlen(text)); }
 
 /* The key fields of a result. */
-static json_t *record_of(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
-                         const char *spec, size_t side) {
+json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
+                    const char *spec, size_t side) {
     const struct kvc_model_info *info = kvc_model_info(run->model);
     json_t *record = json_object();
     char text[400];
@@ -103,8 +103,9 @@ static uint64_t missing(const struct eval_run *run, const struct unit *unit) {
     for (size_t s = 0; s < 2 * run->specs.count; s++) {
         if (!run->sides[s % 2])
             continue;
-        json_t *record = record_of(run, unit->task, unit->length, unit->sample, run->specs.items[s / 2].text, s % 2);
+        json_t *record = eval_record(run, unit->task, unit->length, unit->sample, run->specs.items[s / 2].text, s % 2);
         count += !eval_results_has(&run->results, record);
+        count += eval_wants_trace(run, unit->sample) && !eval_results_has_trace(&run->results, record);
         json_decref(record);
     }
     return count;
@@ -145,13 +146,19 @@ static int run_unit(struct eval_run *run, const struct unit *unit, struct work *
         const char *spec = run->specs.items[s / 2].text;
         if (!run->sides[s % 2])
             continue;
-        json_t *record = record_of(run, unit->task, unit->length, unit->sample, spec, s % 2);
+        json_t *record = eval_record(run, unit->task, unit->length, unit->sample, spec, s % 2);
         if (eval_results_has(&run->results, record)) {
             json_decref(record);
             continue;
         }
         status = ask(run, unit, &sample, &prompt, spec, s % 2, record);
         work->done += unit->length;
+        cli_progress(&work->progress, work->done, work->total);
+    }
+    if (status == KVC_OK && eval_wants_trace(run, unit->sample)) {
+        struct eval_kept kept = {unit->task, unit->length, unit->sample, unit->task->answer, &sample, &prompt, 0, NULL};
+        status = eval_keep_traces(run, &kept);
+        work->done += kept.made * unit->length;
         cli_progress(&work->progress, work->done, work->total);
     }
     eval_sample_free(&sample);

@@ -9,11 +9,11 @@ struct eval_run {
     const struct cli_command *command;
     struct cli_common common;
     /* options */
-    const char *model_path, *template_name, *variables, *date, *out, *question, *shard;
+    const char *model_path, *template_name, *variables, *date, *out, *question, *shard, *report;
     const char *files[EVAL_FILES];
-    struct cli_texts specs;
+    struct cli_texts specs, spans;
     struct cli_counts lengths;
-    int64_t samples, seed, show;
+    int64_t samples, seed, show, kept;
     bool raw, resume, list;
     /* what they come to */
     const struct eval_task **tasks; /* [task_count] */
@@ -33,7 +33,23 @@ struct eval_run {
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names);
 int eval_choose_shard(struct eval_run *run);
 int eval_read_files(struct eval_run *run);
+/* Whether options go together; then engine, model, template and results are opened. Both have said what is wrong. */
+int eval_run_check(struct eval_run *run);
+int eval_run_open(struct eval_run *run);
+void eval_run_close(struct eval_run *run);
 /* Every sample of the shard that has no result yet. */
 int eval_run_samples(struct eval_run *run);
+
+/* clang-format off */
+#define EVAL_PROMPT_OPTIONS(run)                                                                                      \
+    {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},                                                          \
+        {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &(run)->raw, 0, 0, NULL},                         \
+        {CLI_TEXT, 0, "template", "NAME",                                                                             \
+         "another chat template than the model's; `kvcull info templates` lists them", &(run)->template_name, 0, 0,   \
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "template-vars", "JSON", "variables for the template: '{\"enable_thinking\": false}'",          \
+         &(run)->variables, 0, 0, NULL},                                                                              \
+        {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &(run)->date, 0, 0, NULL}
+/* clang-format on */
 
 #endif

@@ -2,5 +2,5 @@
 check_PROGRAMS += tests/eval/test_samples tests/eval/test_scores
 tests_eval_test_samples_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
 tests_eval_test_scores_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
-SHELL_TESTS += tests/eval/test_tasks.sh
-EXTRA_DIST += tests/eval/test_tasks.sh
+SHELL_TESTS += tests/eval/test_report.sh tests/eval/test_tasks.sh
+EXTRA_DIST += tests/eval/report_check.js tests/eval/test_report.sh tests/eval/test_tasks.sh
