@@ -51,7 +51,7 @@ void cli_common_defaults(struct cli_common *common) {
     struct kvc_session_options options;
 
     kvc_session_defaults(&options);
-    *common = (struct cli_common){.backend = "cpu", .cache_type = options.cache_type, .chunk = 256};
+    *common = (struct cli_common){.backend = "cpu", .cache_type = options.cache_type, .chunk = 512}; /* the library's own */
 }
 
 enum kvc_math cli_math(const struct cli_common *common) {

@@ -8,7 +8,8 @@ The text's tokens are cut into windows, each with BOS in front where the model h
 float with F32 entries: float32 on the very weights of the file. Compared with it, row by row: --math int8 and
 llama.cpp, both with F32 entries, where only the arithmetic differs, and both with F16 entries, as they come; and
 llama.cpp on the file's weights stored as F32, which shows how far the two engines are apart where nobody rounds
-activations. KL is the Kullback-Leibler divergence of the other's probabilities from the measure's, in nats a token.
+activations. KL is the Kullback-Leibler divergence of the other's probabilities from the measure's, in nats a token; how
+much more than llama.cpp's it is, with the same entries, has the standard error of the windows' differences.
 """
 import argparse
 import json
@@ -24,19 +25,30 @@ ROWS = 16  # at once, in float64
 
 
 class Distance:
-    """Of rows of logits from the measure's."""
+    """Of one program's rows of logits from the measure's."""
 
-    def __init__(self):
-        self.divergence, self.same, self.surprise = [], 0, []
+    def __init__(self, label, entries, logits, beside=None):
+        """logits(window): [n, vocab]; beside: the Distance that this one is compared with."""
+        self.label, self.entries, self.logits, self.beside = label, entries, logits, beside
+        self.windows, self.same, self.surprise = [], 0, []
 
     def add(self, np, measure, other, tokens):
         """[n, vocab] both; tokens: the n of the window; every row but the last is asked for the next."""
+        divergence = []
         for at in range(0, len(tokens), ROWS):
             p, q = (logs(np, rows[at:at + ROWS]) for rows in (measure, other))
-            self.divergence += (np.exp(p) * (p - q)).sum(1).tolist()
+            divergence += (np.exp(p) * (p - q)).sum(1).tolist()
             self.same += int((p.argmax(1) == q.argmax(1)).sum())
             following = tokens[at + 1:at + 1 + ROWS]
             self.surprise += (-q[np.arange(len(following)), following]).tolist()
+        self.windows.append(divergence)
+
+    def above(self, np):
+        """The mean over windows of the difference from the other's KL, and its standard error."""
+        if self.beside is None or len(self.windows) < 2:
+            return ""
+        each = [np.mean(ours) - np.mean(theirs) for ours, theirs in zip(self.windows, self.beside.windows)]
+        return f"{np.mean(each):+.2g} ± {np.std(each, ddof=1) / len(each) ** 0.5:.2g}"
 
 
 def logs(np, rows):
@@ -79,42 +91,41 @@ def windows_of(arguments, path):
 
 
 def compare(np, arguments, lib, name, path, work):
-    """The rows of one file. The measure's logits stay in files until its end."""
+    """The rows of one file. Logits of one window at a time are kept."""
     windows = windows_of(arguments, path)
+    engines = []
 
-    def ours(math, entries, window):
-        return our_logits(np, arguments, path, windows[window], math, entries, os.path.join(work, f"{math}{window}"))
+    def ours(math, entries):
+        return lambda window: our_logits(np, arguments, path, windows[window], math, entries, os.path.join(work, math))
 
-    measures = [ours("float", "f32", window) for window in range(len(windows))]
-    exact = None
-
-    def row(label, entries, logits):
-        nonlocal exact
-        print(f"{name}: {label}, entries {entries}", file=sys.stderr, flush=True)
-        distance = Distance()
-        for window, tokens in enumerate(windows):
-            distance.add(np, measures[window], logits(window), np.asarray(tokens))
-        perplexity = np.exp(np.mean(distance.surprise))
-        exact = exact or perplexity
-        divergence = distance.divergence
-        cells = [name, label, entries, f"{np.mean(divergence):.3g}", f"{np.percentile(divergence, 99):.3g}",
-                 f"{100 * distance.same / len(divergence):.2f} %", f"{perplexity:.4f}",
-                 f"{100 * (perplexity / exact - 1):+.3f} %"]
-        print("| " + " | ".join(cells) + " |", flush=True)
-
-    def theirs(label, file, entries):
+    def theirs(file, entries):
         llama = Llama(lib, file, arguments.tokens, outputs=True, cache=entries)
         llama.threads(arguments.threads)
-        row(label, entries, lambda window: their_logits(np, llama, windows[window]))
-        llama.close()
+        engines.append(llama)
+        return lambda window: their_logits(np, llama, windows[window])
 
-    row("kvcull float", "f32", lambda window: measures[window])
-    row("kvcull int8", "f32", lambda window: ours("int8", "f32", window))
-    theirs("llama.cpp", path, "f32")
-    row("kvcull int8", "f16", lambda window: ours("int8", "f16", window))
-    theirs("llama.cpp", path, "f16")
     with made(arguments.kvcull, "convert", path, "--type", "f32") as widened:
-        theirs("llama.cpp, weights stored as F32", widened, "f32")
+        rows = [Distance("kvcull float", "f32", None)]
+        for entries in ("f32", "f16"):
+            llama = Distance("llama.cpp", entries, theirs(path, entries))
+            rows += [Distance("kvcull int8", entries, ours("int8", entries), llama), llama]
+        rows.append(Distance("llama.cpp, weights stored as F32", "f32", theirs(widened, "f32")))
+        for window, tokens in enumerate(windows):
+            print(f"{name}: window {window + 1} of {len(windows)}", file=sys.stderr, flush=True)
+            measure = ours("float", "f32")(window)
+            for row in rows:
+                row.add(np, measure, row.logits(window) if row.logits else measure, np.asarray(tokens))
+        for llama in engines:
+            llama.close()
+
+    exact = np.exp(np.mean(rows[0].surprise))
+    for row in rows:
+        divergence = np.concatenate(row.windows)
+        perplexity = np.exp(np.mean(row.surprise))
+        cells = [name, row.label, row.entries, f"{np.mean(divergence):.3g}", row.above(np),
+                 f"{np.percentile(divergence, 99):.3g}", f"{100 * row.same / len(divergence):.2f} %",
+                 f"{perplexity:.4f}", f"{100 * (perplexity / exact - 1):+.3f} %"]
+        print("| " + " | ".join(cells) + " |", flush=True)
 
 
 def main():
@@ -128,8 +139,8 @@ def main():
     arguments = parse(parser)
     lib = bring_llama()
     import numpy as np  # which llama_cpp needs, too
-    head = ["file", "logits of", "entries", "KL, mean", "KL, 99 of 100 below", "likeliest the same", "perplexity",
-            "beside float"]
+    head = ["file", "logits of", "entries", "KL, mean", "above llama.cpp's", "KL, 99 of 100 below",
+            "likeliest the same", "perplexity", "beside float"]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
     for name, path in every_model(arguments):
         with tempfile.TemporaryDirectory() as work:

@@ -10,8 +10,9 @@ struct job {
     const struct kvc_int8_kernels *kernels;
     const struct kvc_quantize_rows *quantize;
     struct kvc_int8_call call;
-    size_t parts; /* of rows to quantize or of outputs; many rows: of the tiles of rows, for each panel */
-    size_t tiles; /* of rows */
+    size_t parts;        /* of rows to quantize or of outputs; many rows: of the tiles of rows, for each panel */
+    size_t tiles;        /* of rows */
+    size_t panels, runs; /* of outputs; of panels that one task takes */
     size_t prepared_bytes, panel_bytes;
 };
 
@@ -85,22 +86,27 @@ static void prepare_task(void *argument, size_t task, unsigned thread) {
     job->kernels->prepare(&job->call, job->tiles * task / job->parts, job->tiles * (task + 1) / job->parts);
 }
 
+/* Some panels, one after another, so that each may ask for the next one's weights; or a part of the rows of one. */
 static void panel_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t shared = thread == 0 ? job->prepared_bytes : 0;
-    const size_t part = task % job->parts, rows = job->kernels->tile_rows;
+    const size_t part = task % job->parts, rows = job->call.tile_rows, run = task / job->parts;
     const size_t first = job->tiles * part / job->parts * rows, last = job->tiles * (part + 1) / job->parts * rows;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + job->panel_bytes);
-    if (scratch && first < last)
-        job->kernels->panel(&job->call, task / job->parts, first, kvc_min_u64(last, job->call.rows), scratch + shared);
+    for (size_t i = job->panels * run / job->runs; scratch && first < last && i < job->panels * (run + 1) / job->runs;
+         i++)
+        job->kernels->panel(&job->call, i, first, kvc_min_u64(last, job->call.rows), scratch + shared);
 }
 
 /* What is prepared lies before the first thread's panel.
  * With several threads each panel's rows are shared out too where panels are few, so that all have work to the end. */
 static void run_many(struct job *job) {
     const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
-    const size_t panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
+    job->panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
     job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
+    job->call.tile_rows = job->kernels->tile_rows;
+    if (job->kernels->prepare) /* tiles of nearly the same height; eight rows are four and four, not six and two */
+        job->call.tile_rows = (job->call.rows + job->tiles - 1) / job->tiles;
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
     if (job->kernels->prepare) {
         job->prepared_bytes = (job->tiles * job->kernels->prepared_words(&job->call) * 4 + 63) / 64 * 64;
@@ -110,8 +116,9 @@ static void run_many(struct job *job) {
         job->parts = kvc_min_u64(wanted, job->tiles);
         kvc_threads_run(job->cpu->threads, job->parts, prepare_task, job);
     }
-    job->parts = kvc_min_u64((wanted + panels - 1) / panels, job->tiles);
-    kvc_threads_run(job->cpu->threads, panels * job->parts, panel_task, job);
+    job->runs = kvc_min_u64(2 * wanted, job->panels);
+    job->parts = kvc_min_u64((wanted + job->panels - 1) / job->panels, job->tiles);
+    kvc_threads_run(job->cpu->threads, job->runs * job->parts, panel_task, job);
 }
 
 void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int8 *args) {

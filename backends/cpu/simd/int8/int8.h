@@ -24,13 +24,14 @@ struct kvc_int8_call {
     const unsigned char *w; /* N rows of row_bytes */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
+    size_t tile_rows;             /* at most the kernels', where rows are many */
     struct kvc_int8_group *group; /* [rows, ceil(K / 256)], where rows are few */
     kvc_u32 *prepared;            /* of each tile of rows, where rows are many: what the kernels make of it once */
 };
 
 struct kvc_int8_kernels {
     size_t few;          /* up to this many rows are few */
-    size_t tile_rows;    /* of the packed shape */
+    size_t tile_rows;    /* of the packed shape, at most */
     size_t tile_outputs; /* of a panel */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last); /* rows */
     void (*few_rows)(const struct kvc_int8_call *call, size_t first, size_t last);     /* outputs */

@@ -42,16 +42,24 @@ INLINE __m256i widened_half(__m256i x, int half) {
     return _mm256_cvtepi8_epi16(half ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x));
 }
 
-/* 256 weights, or a row's last ones, of eight outputs, whose first is number `place` of the panel. */
+INLINE void ask_for(const unsigned char *bytes, size_t count) {
+    UNROLL
+    for (size_t line = 0; line < count; line += 64)
+        _mm_prefetch((const char *)bytes + line, _MM_HINT_T0);
+}
+
+/* 256 weights, or a row's last ones, of eight outputs, whose first is number `place` of the panel; those that lie
+ * `ahead` bytes further are asked for. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
-    static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t groups, size_t group, int parts,      \
-                            size_t place) {                                                                            \
+    static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups, size_t group,   \
+                            int parts, size_t place) {                                                                 \
         const int pieces = 32 / KVC_INT8_WIDTH_##NAME, words = CODE_WORDS(WIDE(name) ? KIND_WIDE : KIND_START_32);     \
         const size_t block = (size_t)(words + pieces * (1 + KVC_INT8_HAS_MIN_##NAME)) * TILE_OUTPUTS;                  \
         struct unpacked u[8];                                                                                          \
         __m256i x[8];                                                                                                  \
         to += group * block + place;                                                                                   \
         for (int i = 0; i < 8; i++) {                                                                                  \
+            ask_for(row[i] + ahead + group * (256 / (elements) * (bytes)), 256 / (elements) * (bytes));                \
             if (parts == 8)                                                                                            \
                 unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), 8);                                \
             else                                                                                                       \
@@ -170,7 +178,7 @@ INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc
 INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
     fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
     const size_t groups = groups_of(call), blocks = call->K / 32;
-    const kvc_u32 *x = call->prepared + row / TILE_ROWS * prepared_words(call);
+    const kvc_u32 *x = call->prepared + row / call->tile_rows * prepared_words(call);
     for (size_t l = 0; l < KVC_INT8_LANES; l++) {
         fv f[TILE_ROWS][TILE_VECTORS];
         tile_lane(f, x + l * groups * (size_t)TILE_WORDS(kind) * TILE_ROWS,
@@ -182,16 +190,25 @@ INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row,
                 lanes[l][r][v] = f[r][v];
         }
     }
+    const size_t outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);
     for (int r = 0; r < rows; r++) {
-        float y[TILE_OUTPUTS];
-        float *to = call->y + (row + (size_t)r) * call->N + n0;
+        float part[TILE_OUTPUTS], *to = call->y + (row + (size_t)r) * call->N + n0, *y = to;
+        const float *bias = call->bias ? call->bias + n0 : NULL;
+        if (outputs < TILE_OUTPUTS) {
+            y = part;
+            for (size_t i = 0; bias && i < TILE_OUTPUTS; i++)
+                part[i] = i < outputs ? bias[i] : 0.0f;
+            bias = bias ? part : NULL;
+        }
+        UNROLL
         for (int v = 0; v < TILE_VECTORS; v++) {
             const fv a = fv_add(fv_add(lanes[0][r][v], lanes[4][r][v]), fv_add(lanes[2][r][v], lanes[6][r][v]));
             const fv b = fv_add(fv_add(lanes[1][r][v], lanes[5][r][v]), fv_add(lanes[3][r][v], lanes[7][r][v]));
-            fv_store(y + v * WIDTH, fv_add(a, b));
+            const fv sum = fv_add(a, b);
+            fv_store(y + v * WIDTH, bias ? fv_add(sum, fv_load(bias + v * WIDTH)) : sum);
         }
-        for (size_t i = 0; i < TILE_OUTPUTS && n0 + i < call->N; i++)
-            to[i] = call->bias ? y[i] + call->bias[n0 + i] : y[i];
+        for (size_t i = 0; y == part && i < outputs; i++)
+            to[i] = part[i];
     }
 }
 
@@ -228,7 +245,8 @@ TILE_EVERY(TILE)
 static void (*const tile_of[TILE_ROWS + 1])(const struct kvc_int8_call *, const kvc_u32 *, size_t,
                                             size_t) = {TILE_EVERY(TILE_NAME)};
 
-static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *, size_t, size_t, int, size_t) = {
+static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *, size_t, size_t, size_t, int,
+                                        size_t) = {
 #define PACK_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = pack_##name,
     KVC_BLOCK_TYPES(PACK_BY_TYPE, )};
 
@@ -239,8 +257,9 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
         for (size_t i = 0; i < 8; i++)
             row[i] = call->w + kvc_min_u64(n0 + place + i, call->N - 1) * call->row_bytes;
         for (size_t g = 0; g < groups; g++)
-            pack_of[call->type](scratch, row, groups, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
+            pack_of[call->type](scratch, row, 8 * call->row_bytes, groups, g,
+                                (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
     }
-    for (size_t i = first; i < last; i += TILE_ROWS)
-        tile_of[kvc_min_u64(TILE_ROWS, last - i)](call, scratch, i, n0);
+    for (size_t i = first; i < last; i += call->tile_rows)
+        tile_of[kvc_min_u64(call->tile_rows, last - i)](call, scratch, i, n0);
 }

@@ -118,8 +118,8 @@ INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t 
 static void prepare(const struct kvc_int8_call *call, size_t first, size_t last) {
     const int kind = kind_of[call->type];
     const size_t words = (size_t)TILE_WORDS(kind) * TILE_ROWS, groups = groups_of(call), blocks = call->K / 32;
-    for (size_t row = first * TILE_ROWS; row < kvc_min_u64(last * TILE_ROWS, call->rows); row++) {
-        kvc_u32 *tile = call->prepared + row / TILE_ROWS * prepared_words(call) + row % TILE_ROWS;
+    for (size_t row = first * call->tile_rows; row < kvc_min_u64(last * call->tile_rows, call->rows); row++) {
+        kvc_u32 *tile = call->prepared + row / call->tile_rows * prepared_words(call) + row % call->tile_rows;
         for (size_t b = 0; b < blocks; b++)
             prepare_block(call, tile + (b % 8 * groups + b / 8) * words, row * blocks + b, kind);
     }
