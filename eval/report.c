@@ -39,7 +39,15 @@ void report_text(FILE *out, const char *text) {
 void report_policy(const struct report *report, size_t policy) {
     fprintf(report->out, "<span class=\"pol\"><b class=\"num f%zu\">%zu</b> <bdi class=\"spec\">",
             report->families[policy] % 8, policy + 1);
-    report_text(report->out, report->policies[policy]);
+    for (const char *at = report->policies[policy]; *at;) { /* a line may end after an option */
+        char part[256];
+        const size_t some = strcspn(at, ",:+"), bytes = cli_min(some + (at[some] != 0), sizeof part - 1);
+        memcpy(part, at, bytes);
+        part[bytes] = 0;
+        report_text(report->out, part);
+        fputs(bytes > 0 && strchr(",:+", part[bytes - 1]) ? "<wbr/>" : "", report->out);
+        at += bytes;
+    }
     fputs("</bdi></span>", report->out);
 }
 
@@ -69,7 +77,7 @@ void report_map(FILE *out, const json_t *matrix, double most, const char *what) 
     size_t lists = 1;
     for (size_t l = 0; l < layers; l++)
         lists = cli_max(lists, json_array_size(json_array_get(matrix, l)));
-    const double left = 26, wide = 184.0 / (double)lists;
+    const double left = 34, wide = 178.0 / (double)lists;
     const double high = layers <= 12 ? 14 : layers <= 40 ? 8 : 320.0 / (double)layers;
     const double height = 16 + high * (double)layers + 4;
     const size_t each = layers <= 12 ? 2 : layers <= 40 ? 5 : (layers / 8 / 5 + 1) * 5;
@@ -85,7 +93,7 @@ void report_map(FILE *out, const json_t *matrix, double most, const char *what) 
         const json_t *row = json_array_get(matrix, l);
         const double y = 16 + high * (double)l;
         if (l % each == 0)
-            fprintf(out, "<text x=\"20\" y=\"%.1f\" text-anchor=\"end\" class=\"ax\">%zu</text>", y + high / 2 + 3.5,
+            fprintf(out, "<text x=\"28\" y=\"%.1f\" text-anchor=\"end\" class=\"ax\">%zu</text>", y + high / 2 + 3.5,
                     l);
         for (size_t i = 0; i < json_array_size(row); i++) {
             const double value = (double)json_integer_value(json_array_get(row, i));
@@ -124,12 +132,14 @@ static void write_report(const struct report *report) {
           out);
     report_style(out);
     fputs("</head>\n<body>\n<header><h1>What each method keeps, and what that costs</h1>\n", out);
-    fprintf(
-        out,
-        "<p>%zu answers by %zu polic%s, made by <code>kvcull eval</code>. <b>Seen</b>: the question is in the "
-        "prompt that is compressed. <b>Unseen</b>: the text is compressed first, and the question is the next turn. "
-        "Intervals are of 95 %%. Every policy has a number, which stands for it in the charts.</p></header>\n",
-        json_array_size(report->results->records), report->policy_count, report->policy_count == 1 ? "y" : "ies");
+    if (json_array_size(report->results->records) > 0)
+        fprintf(out, "<p>%zu answers by %zu polic%s, made by <code>kvcull eval</code>.</p>\n",
+                json_array_size(report->results->records), report->policy_count,
+                report->policy_count == 1 ? "y" : "ies");
+    fputs("<p><b>Seen</b>: the question is in the prompt that is compressed. <b>Unseen</b>: the text is compressed "
+          "first, and the question is the next turn. "
+          "Intervals are of 95 %. Every policy has a number, which stands for it in the charts.</p></header>\n",
+          out);
     for (size_t i = 0; i < report->setting_count; i++) {
         fputs("<section>\n", out);
         setting_heading(report, &report->settings[i]);

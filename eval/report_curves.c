@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDE = 380, HIGH = 270, LEFT = 40, RIGHT = 372, TOP = 12, BOTTOM = 226, MOST_POINTS = 256 };
+enum { WIDE = 380, HIGH = 270, LEFT = 48, RIGHT = 372, TOP = 12, BOTTOM = 226, MOST_POINTS = 256 };
 
 struct point {
     double x, y; /* in the picture */
@@ -59,8 +59,8 @@ static void axes(const struct chart *chart, const char *what) {
                 x, x, BOTTOM, BOTTOM + 4, x, BOTTOM + 16, text);
     }
     fprintf(out,
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" class=\"ax\">%s (logarithmic)</text>\n<text x=\"11\" "
-            "y=\"%d\" text-anchor=\"middle\" class=\"ax\" transform=\"rotate(-90 11 %d)\">score</text>\n",
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" class=\"ax\">%s (logarithmic)</text>\n<text x=\"10\" "
+            "y=\"%d\" text-anchor=\"middle\" class=\"ax\" transform=\"rotate(-90 10 %d)\">score</text>\n",
             (LEFT + RIGHT) / 2, BOTTOM + 34, what, (TOP + BOTTOM) / 2, (TOP + BOTTOM) / 2);
 }
 
@@ -166,6 +166,21 @@ static void draw_label(struct chart *chart, size_t i) {
     }
 }
 
+/* "full" beside its line, where it covers nothing. */
+static void name_full(struct chart *chart) {
+    const double y = at_y(chart->full);
+    for (int below = 0; below < 2; below++) {
+        for (double x = LEFT + 4; x < RIGHT - 26; x += 8) {
+            const struct box box = {x - 2, below ? y + 3 : y - 16, 26, 13};
+            if (!is_free(chart, &box))
+                continue;
+            fprintf(chart->report->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"lab\">full</text>\n", x, box.y + 10);
+            chart->taken[chart->taken_count++] = box;
+            return;
+        }
+    }
+}
+
 /* ---- */
 
 static void draw(struct chart *chart, const char *what, const char *side) {
@@ -178,12 +193,10 @@ static void draw(struct chart *chart, const char *what, const char *side) {
     if (!isnan(chart->full)) {
         const double y = at_y(chart->full);
         fprintf(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"full\"/>", LEFT, RIGHT, y, y);
-        /* at the left end, above the line where there is room */
-        const double text_y = y > TOP + 12 ? y - 4 : y + 12;
-        fprintf(out, "<text x=\"%d\" y=\"%.1f\" class=\"lab\">full</text>\n", LEFT + 4, text_y);
-        chart->taken[chart->taken_count++] = (struct box){LEFT + 2, text_y - 10, 24, 13};
     }
     draw_points(chart);
+    if (!isnan(chart->full))
+        name_full(chart);
     for (size_t i = 0; i < chart->count; i++) {
         if (!chart->points[i].named)
             draw_label(chart, i);
@@ -229,7 +242,7 @@ void report_curves(const struct report *report, const struct report_setting *set
     if (!chart)
         return; /* the report says of memory that was lost where it is collected */
     chart->report = report;
-    fputs("<h3>Quality and bytes</h3>\n<div class=\"charts\">\n", report->out);
+    fputs("<h3>Quality and bytes</h3>\n<div class=\"charts curves\">\n", report->out);
     for (size_t side = 0; side < 2; side++) {
         if (place(chart, setting, side, false))
             draw(chart, "bytes held", sides[side]);
