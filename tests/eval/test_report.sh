@@ -88,7 +88,7 @@ ok eval kv_retrieval scb_kv perplexity -m "$work/tiny.gguf" --raw --kv full --kv
     --samples 2 --text "$work/foxes" -q --out "$work/kinds.jsonl" --report "$work/kinds.html"
 narrow
 has '^kv_retrieval, sample 1 of '
-has '^Prompts: [0-9]* tokens computed for [0-9]*$'
+has '^Prompts: .* tokens computed for '
 that 'traces of one question alone' [ "$(grep -c '"trace":' "$work/kinds.jsonl")" = 4 ]
 that 'the pair that was asked for' grep -q '"what":"\\"[0-9a-f-]*\\": \\"[0-9a-f-]*\\"' "$work/kinds.jsonl"
 whole "$work/kinds.html"
