@@ -8,6 +8,7 @@
 int eval_needle(const struct cli_command *command, int argc, char **argv);
 int eval_fidelity(const struct cli_command *command, int argc, char **argv);
 int eval_merge(const struct cli_command *command, int argc, char **argv);
+int eval_where(const struct cli_command *command, int argc, char **argv);
 
 /* The token of the highest logit, the lowest id where equal. */
 int32_t eval_likeliest(const float *logits, uint32_t vocab);

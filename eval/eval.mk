@@ -18,6 +18,8 @@ libkvcli_la_SOURCES += \
 	eval/grids.c \
 	eval/helmet.c \
 	eval/infinitebench.c \
+	eval/kept.c \
+	eval/kept.h \
 	eval/list.c \
 	eval/longbench.c \
 	eval/longwriting.c \
@@ -46,6 +48,16 @@ libkvcli_la_SOURCES += \
 	eval/questions.c \
 	eval/records.c \
 	eval/records.h \
+	eval/report.c \
+	eval/report.h \
+	eval/report_collect.c \
+	eval/report_curves.c \
+	eval/report_depths.c \
+	eval/report_leaders.c \
+	eval/report_measured.c \
+	eval/report_spans.c \
+	eval/report_stayed.c \
+	eval/report_style.c \
 	eval/results.c \
 	eval/results.h \
 	eval/ruler_niah.c \
@@ -59,6 +71,9 @@ libkvcli_la_SOURCES += \
 	eval/shared.c \
 	eval/singly.c \
 	eval/singly.h \
+	eval/show.c \
+	eval/span_table.c \
+	eval/spans.c \
 	eval/standard.c \
 	eval/standard.h \
 	eval/tables.c \
@@ -67,6 +82,10 @@ libkvcli_la_SOURCES += \
 	eval/text.c \
 	eval/windows.c \
 	eval/windows.h \
+	eval/trace.c \
+	eval/trace.h \
+	eval/trace_read.c \
+	eval/where.c \
 	eval/words.c \
 	eval/write.c
 

@@ -1,10 +1,13 @@
 /* merge.c - `kvcull eval merge`: the tables of results from several files. */
 #include "eval/eval.h"
-#include "eval/results.h"
+#include "eval/report.h"
 
-static int merge(const struct cli_command *command, const struct cli_common *common, const struct cli_words *paths) {
+static int merge(const struct cli_command *command, const struct cli_common *common, const struct cli_words *paths,
+                 const char *report) {
     struct eval_results results;
-    int status = eval_results_start(command, &results);
+    int status = report ? eval_report_check(command, report) : KVC_OK;
+    const int started = eval_results_start(command, &results);
+    status = status == KVC_OK ? started : status;
     for (size_t i = 0; i < paths->count && status == KVC_OK; i++) {
         status = eval_results_read(&results, paths->items[i]);
         if (status == KVC_OK && results.dropped > 0 && !common->quiet)
@@ -12,12 +15,11 @@ static int merge(const struct cli_command *command, const struct cli_common *com
     }
     if (status == KVC_OK && results.twice > 0 && !common->quiet)
         cli_warn(command, "%zu results are there more than once, and count once", results.twice);
-    if (status == KVC_OK && json_array_size(results.records) == 0)
+    if (status == KVC_OK && json_array_size(results.records) + json_array_size(results.traces) == 0)
         status = cli_error(command, KVC_INPUT, "%s: %s no results; `kvcull eval TASK... --out FILE` writes them",
                            paths->items[0], paths->count > 1 ? "as the other files: has" : "has");
     if (status == KVC_OK)
-        status =
-            common->json ? cli_json_print(command, eval_tables_json(&results), stdout) : eval_tables_print(&results);
+        status = eval_results_show(&results, NULL, common->json, report);
     eval_results_close(&results);
     return status;
 }
@@ -25,14 +27,16 @@ static int merge(const struct cli_command *command, const struct cli_common *com
 int eval_merge(const struct cli_command *command, int argc, char **argv) {
     struct cli_common common;
     struct cli_words paths = {NULL, 0};
+    const char *report = NULL;
     cli_common_defaults(&common);
-    const struct cli_option options[] = {CLI_OUTPUT_OPTIONS(&common), {CLI_END, 0, NULL, NULL, NULL, NULL, 0, 0, NULL}};
+    const struct cli_option options[] = {
+        {CLI_TEXT, 0, "report", "FILE.html", "write them as one HTML file, too, with charts", &report, 0, 0, NULL},
+        CLI_OUTPUT_OPTIONS(&common),
+        {CLI_END, 0, NULL, NULL, NULL, NULL, 0, 0, NULL}};
     int status = cli_parse(command, options, argc, argv, &paths);
     if (status == CLI_GO) {
-        status = paths.count > 0 ? merge(command, &common, &paths)
+        status = paths.count > 0 ? merge(command, &common, &paths, report)
                                  : cli_error(command, KVC_USAGE, "no file; give those that --out wrote");
-        if (status == KVC_OK)
-            status = cli_flush(command);
     }
     cli_words_free(&paths);
     return status;

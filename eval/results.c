@@ -1,5 +1,6 @@
 /* results.c - results of samples as lines of JSON: checked when they are read, appended one by one. */
 #include "eval/results.h"
+#include "eval/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,41 +11,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The fields of a record. What is a key tells it from all others. */
+/* The fields of a result, and of a trace those that are no answer's. What is a key tells it from all others. */
 static const struct field {
     const char *name;
     json_type type; /* JSON_REAL: any number from 0 to 1; integers are not negative */
-    bool key, optional;
-} fields[] = {{"model", JSON_STRING, true, false},
-              {"weights", JSON_STRING, true, false},
-              {"arithmetic", JSON_STRING, true, false},
-              {"cache_type", JSON_STRING, true, false},
-              {"prompt", JSON_STRING, true, false},
-              {"data", JSON_STRING, true, false},
-              {"task", JSON_STRING, true, false},
-              {"length", JSON_INTEGER, true, false},
-              {"seed", JSON_INTEGER, true, false},
-              {"sample", JSON_INTEGER, true, false},
-              {"kv", JSON_STRING, true, false},
-              {"question", JSON_STRING, true, false},
-              {"depth", JSON_REAL, true, true},
-              {"turn", JSON_INTEGER, true, true},
-              {"turns", JSON_INTEGER, false, true},
-              {"prompt_hash", JSON_STRING, false, false},
-              {"prompt_tokens", JSON_INTEGER, false, false},
-              {"answer", JSON_STRING, false, false},
-              {"answer_tokens", JSON_INTEGER, false, false},
-              {"unit", JSON_STRING, false, true},
-              {"entries", JSON_INTEGER, false, false},
-              {"held_bytes", JSON_INTEGER, false, false},
-              {"peak_bytes", JSON_INTEGER, false, false},
-              {"read_bytes", JSON_INTEGER, false, false},
-              {"steps", JSON_INTEGER, false, false},
-              {"prompt_us", JSON_INTEGER, false, false},
-              {"answer_us", JSON_INTEGER, false, false},
-              {"answer_peak_bytes", JSON_INTEGER, false, true},
-              {"values", JSON_OBJECT, false, true},
-              {"memory", JSON_ARRAY, false, true}};
+    enum { KEY, PROMPT, ANSWER } part;
+    bool optional;
+} fields[] = {{"model", JSON_STRING, KEY, false},
+              {"weights", JSON_STRING, KEY, false},
+              {"arithmetic", JSON_STRING, KEY, false},
+              {"cache_type", JSON_STRING, KEY, false},
+              {"prompt", JSON_STRING, KEY, false},
+              {"data", JSON_STRING, KEY, false},
+              {"task", JSON_STRING, KEY, false},
+              {"length", JSON_INTEGER, KEY, false},
+              {"seed", JSON_INTEGER, KEY, false},
+              {"sample", JSON_INTEGER, KEY, false},
+              {"kv", JSON_STRING, KEY, false},
+              {"question", JSON_STRING, KEY, false},
+              {"depth", JSON_REAL, KEY, true},
+              {"turn", JSON_INTEGER, KEY, true},
+              {"turns", JSON_INTEGER, ANSWER, true},
+              {"prompt_hash", JSON_STRING, PROMPT, false},
+              {"prompt_tokens", JSON_INTEGER, PROMPT, false},
+              {"answer", JSON_STRING, ANSWER, false},
+              {"answer_tokens", JSON_INTEGER, ANSWER, false},
+              {"unit", JSON_STRING, ANSWER, true},
+              {"entries", JSON_INTEGER, ANSWER, false},
+              {"held_bytes", JSON_INTEGER, ANSWER, false},
+              {"peak_bytes", JSON_INTEGER, ANSWER, false},
+              {"read_bytes", JSON_INTEGER, ANSWER, false},
+              {"steps", JSON_INTEGER, ANSWER, false},
+              {"prompt_us", JSON_INTEGER, ANSWER, false},
+              {"answer_us", JSON_INTEGER, ANSWER, false},
+              {"answer_peak_bytes", JSON_INTEGER, ANSWER, true},
+              {"values", JSON_OBJECT, ANSWER, true},
+              {"memory", JSON_ARRAY, ANSWER, true}};
 #define FIELDS (sizeof fields / sizeof *fields)
 
 static bool is_field(const struct field *field, const json_t *value) {
@@ -85,11 +87,15 @@ static bool are_numbers(json_t *record) {
 static const char *wrong_field(json_t *record) {
     static const char *const questions[] = {"seen", "unseen", "none"};
     const json_t *unit = json_object_get(record, "unit"), *score = json_object_get(record, "score");
-    const json_t *turn = json_object_get(record, "turn");
+    const json_t *turn = json_object_get(record, "turn"), *trace = json_object_get(record, "trace");
     for (size_t i = 0; i < FIELDS; i++) {
-        if (!is_field(&fields[i], json_object_get(record, fields[i].name)))
+        if (!(trace && fields[i].part == ANSWER) && !is_field(&fields[i], json_object_get(record, fields[i].name)))
             return fields[i].name;
     }
+    if (!is_one_of(json_object_get(record, "question"), questions, 3))
+        return "question";
+    if (trace)
+        return eval_trace_wrong(trace, json_integer_value(json_object_get(record, "prompt_tokens")));
     if (!json_is_number(score) || (!unit && (json_number_value(score) < 0 || json_number_value(score) > 1)))
         return "score";
     if (unit && !is_one_of(unit, eval_units, EVAL_UNITS))
@@ -98,15 +104,17 @@ static const char *wrong_field(json_t *record) {
         return "turns";
     if (!are_numbers(record))
         return json_object_get(record, "memory") ? "values or memory" : "values";
-    return is_one_of(json_object_get(record, "question"), questions, 3) ? NULL : "question";
+    return NULL;
 }
 
-/* The key fields in one text, malloc'ed; NULL: no memory. Control characters are in none of the values' JSON. */
-static char *key_of(const json_t *record) {
+/* The key fields in one text, and whether they are a trace's, malloc'ed; NULL: no memory. Control characters are in
+ * none of the values' JSON. */
+static char *key_of(const json_t *record, bool trace) {
     struct eval_text key = {0};
+    eval_add(&key, "%s", trace ? "trace " : "");
     for (size_t i = 0; i < FIELDS; i++) {
         const json_t *value = json_object_get(record, fields[i].name);
-        if (!fields[i].key || !value)
+        if (fields[i].part != KEY || !value)
             continue;
         if (json_is_string(value))
             eval_add(&key, "%zu:%s ", json_string_length(value), json_string_value(value));
@@ -119,36 +127,43 @@ static char *key_of(const json_t *record) {
 }
 
 int eval_results_start(const struct cli_command *command, struct eval_results *results) {
-    *results = (struct eval_results){
-        .command = command, .records = json_array(), .index = json_object(), .path = "", .file = -1};
-    return results->records && results->index ? KVC_OK : cli_no_memory(command);
+    *results = (struct eval_results){.command = command,
+                                     .records = json_array(),
+                                     .traces = json_array(),
+                                     .index = json_object(),
+                                     .path = "",
+                                     .file = -1};
+    return results->records && results->traces && results->index ? KVC_OK : cli_no_memory(command);
 }
 
 void eval_results_close(struct eval_results *results) {
     if (results->file >= 0 && results->path)
         close(results->file);
     json_decref(results->records);
+    json_decref(results->traces);
     json_decref(results->index);
     *results = (struct eval_results){.file = -1};
 }
 
-/* Keeps a record unless it is there already. where: its file and line, for a message. */
+/* Keeps a record unless it is there already. */
 static int keep(struct eval_results *results, json_t *record, const char *path, size_t line) {
     const struct cli_command *command = results->command;
-    char *key = key_of(record);
+    const bool trace = json_object_get(record, "trace") != NULL;
+    json_t *list = trace ? results->traces : results->records;
+    char *key = key_of(record, trace);
     int status = KVC_OK;
     if (!key)
         return cli_no_memory(command);
     const json_t *place = json_object_get(results->index, key);
-    if (place) {
+    if (place && !trace) {
         const json_t *other = json_array_get(results->records, (size_t)json_integer_value(place));
         results->twice++;
         if (!json_equal(json_object_get(other, "answer"), json_object_get(record, "answer")) ||
             json_number_value(json_object_get(other, "score")) != json_number_value(json_object_get(record, "score")))
             status =
                 cli_error(command, KVC_INPUT, "%s: line %zu: the same sample is there with another answer", path, line);
-    } else if (json_object_set_new(results->index, key, json_integer((json_int_t)json_array_size(results->records))) ||
-               json_array_append(results->records, record)) {
+    } else if (!place && (json_object_set_new(results->index, key, json_integer((json_int_t)json_array_size(list))) ||
+                          json_array_append(list, record))) {
         status = cli_no_memory(command);
     }
     free(key);
@@ -220,11 +235,27 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     return status;
 }
 
-bool eval_results_has(const struct eval_results *results, const json_t *record) {
-    char *key = key_of(record);
+static bool has(const struct eval_results *results, const json_t *record, bool trace) {
+    char *key = key_of(record, trace);
     const bool there = key && json_object_get(results->index, key);
     free(key);
     return there;
+}
+
+bool eval_results_has(const struct eval_results *results, const json_t *record) { return has(results, record, false); }
+
+bool eval_results_has_trace(const struct eval_results *results, const json_t *record) {
+    return has(results, record, true);
+}
+
+const json_t *eval_results_text(const struct eval_results *results, const json_t *hash) {
+    for (size_t i = 0; i < json_array_size(results->traces); i++) {
+        const json_t *record = json_array_get(results->traces, i);
+        const json_t *text = json_object_get(json_object_get(record, "trace"), "text");
+        if (text && json_equal(json_object_get(record, "prompt_hash"), hash))
+            return text;
+    }
+    return NULL;
 }
 
 static bool write_all(int file, const char *bytes, size_t count) {

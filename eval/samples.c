@@ -1,6 +1,7 @@
 /* samples.c - runs samples one by one: makes the text, asks every policy with the question seen and not, as many
  * together as fit, keeps the results. */
 #include "eval/answer.h"
+#include "eval/kept.h"
 #include "eval/singly.h"
 #include "eval/windows.h"
 
@@ -21,8 +22,8 @@ static const char *last_part(const char *path, size_t *bytes) {
 static json_t *text_json(const char *text) { return cli_json_text(text, strlen(text)); }
 
 /* The key fields of a result. */
-static json_t *record_of(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
-                         const char *spec, size_t side) {
+json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
+                    const char *spec, size_t side) {
     const struct kvc_model_info *info = kvc_model_info(run->model);
     json_t *record = json_object();
     char text[400];
@@ -124,8 +125,8 @@ static int ask_group(struct eval_run *run, struct asking *asking, size_t first, 
         status = eval_results_add(&run->results, record);
     }
     if (*answered) {
-        run->prompt_tokens += group.prompt_tokens;
-        run->computed_tokens += eval_group_computed(&group);
+        run->computed.prompt_tokens += group.prompt_tokens;
+        run->computed.computed_tokens += eval_group_computed(&group);
     }
     eval_group_close(&group);
     free(options);
@@ -178,8 +179,9 @@ static uint64_t missing(const struct eval_run *run, const struct unit *unit) {
     for (size_t s = 0; s < 2 * run->specs.count; s++) {
         if (!run->sides[s % 2])
             continue;
-        json_t *record = record_of(run, unit->task, unit->length, unit->sample, run->specs.items[s / 2].text, s % 2);
+        json_t *record = eval_record(run, unit->task, unit->length, unit->sample, run->specs.items[s / 2].text, s % 2);
         count += !eval_results_has(&run->results, record);
+        count += eval_wants_trace(run, unit->sample) && !eval_results_has_trace(&run->results, record);
         json_decref(record);
     }
     return count;
@@ -223,7 +225,7 @@ static int ask_side(struct eval_run *run, struct asking *asking, struct work *wo
     for (size_t i = 0; i < run->specs.count; i++) {
         const char *spec = run->specs.items[i].text;
         json_t *record =
-            record_of(run, asking->unit->task, asking->unit->length, asking->unit->sample, spec, asking->side);
+            eval_record(run, asking->unit->task, asking->unit->length, asking->unit->sample, spec, asking->side);
         if (stands_before(run, i) || eval_results_has(&run->results, record)) {
             json_decref(record);
             continue;
@@ -266,6 +268,17 @@ static int run_unit(struct eval_run *run, const struct unit *unit, struct work *
     }
     free(asking.specs);
     free(asking.records);
+    if (status == KVC_OK && eval_wants_trace(run, unit->sample)) {
+        struct eval_kept kept = {.task = unit->task,
+                                 .length = unit->length,
+                                 .index = unit->sample,
+                                 .answer = eval_task_answer(unit->task, unit->length),
+                                 .sample = &sample,
+                                 .prompt = &prompt};
+        status = eval_keep_traces(run, &kept);
+        work->done += kept.made * unit->length;
+        cli_progress(&work->progress, work->done, work->total);
+    }
     eval_sample_free(&sample);
     eval_prompt_free(&prompt);
     return status;
@@ -323,11 +336,6 @@ int eval_run_samples(struct eval_run *run) {
     status = each_unit(run, run_unit, &work);
     cli_progress_end(&work.progress);
     return status;
-}
-
-json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
-                    const char *spec, size_t side) {
-    return record_of(run, task, length, sample, spec, side);
 }
 
 void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,

@@ -1,33 +1,32 @@
 /* standard.c - `kvcull eval TASK...`: standard tasks, every policy, every sample's result in a file. */
 #include "eval/eval.h"
+#include "eval/report.h"
 #include "eval/sets.h"
 #include "eval/standard.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int run_tasks(struct eval_run *run, const struct cli_words *names) {
-    struct kvc_error error;
-    int status = eval_choose_tasks(run, names);
-    if (status == KVC_OK)
-        status = eval_choose_shard(run);
-    if (status == KVC_OK && run->specs.count == 0)
+int eval_run_check(struct eval_run *run) {
+    int status = KVC_OK;
+    if (run->specs.count == 0)
         status = cli_error(run->command, KVC_USAGE, "no policy is given: --kv full --kv snapkv:budget=128, say");
     if (status == KVC_OK && run->resume && !run->out)
         status = cli_error(run->command, KVC_USAGE, "--resume goes with --out FILE");
+    if (status == KVC_OK && run->report)
+        status = eval_report_check(run->command, run->report);
+    if (run->kept == 0 && (run->report || run->spans.count > 0))
+        run->kept = 1;
     if (status == KVC_OK && run->raw && (run->template_name || run->variables || run->date))
         status = cli_error(run->command, KVC_USAGE,
                            "--raw asks without a chat template; --template, --template-vars and "
                            "--date go with one");
-    for (size_t i = 0; i < run->lengths.count && status == KVC_OK; i++) {
-        if (run->common.context > 0 && run->lengths.items[i] > (uint64_t)run->common.context)
-            status = cli_error(run->command, KVC_USAGE, "--length %llu: is more than --ctx %lld",
-                               (unsigned long long)run->lengths.items[i], (long long)run->common.context);
-    }
-    if (status == KVC_OK)
-        status = eval_read_files(run);
-    if (status == KVC_OK)
-        status = cli_open_model(run->command, &run->common, run->model_path, &run->specs, &run->engine, &run->model);
+    return status;
+}
+
+int eval_run_open(struct eval_run *run) {
+    struct kvc_error error;
+    int status = cli_open_model(run->command, &run->common, run->model_path, &run->specs, &run->engine, &run->model);
     if (status != KVC_OK)
         return status;
     kvc_chat_defaults(&run->prompter.chat);
@@ -45,6 +44,37 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     status = eval_results_start(run->command, &run->results);
     if (status == KVC_OK && run->out)
         status = eval_results_append_to(&run->results, run->out, run->resume);
+    return status;
+}
+
+void eval_run_close(struct eval_run *run) {
+    free(run->tasks);
+    free(run->logits);
+    free(run->text_tokens);
+    free(run->words_path);
+    eval_results_close(&run->results);
+    eval_data_free(&run->data);
+    kvc_model_close(run->model);
+    kvc_engine_close(run->engine);
+    cli_texts_free(&run->specs);
+    cli_texts_free(&run->spans);
+}
+
+static int run_tasks(struct eval_run *run, const struct cli_words *names) {
+    int status = eval_choose_tasks(run, names);
+    if (status == KVC_OK)
+        status = eval_choose_shard(run);
+    if (status == KVC_OK)
+        status = eval_run_check(run);
+    for (size_t i = 0; i < run->lengths.count && status == KVC_OK; i++) {
+        if (run->common.context > 0 && run->lengths.items[i] > (uint64_t)run->common.context)
+            status = cli_error(run->command, KVC_USAGE, "--length %llu: is more than --ctx %lld",
+                               (unsigned long long)run->lengths.items[i], (long long)run->common.context);
+    }
+    if (status == KVC_OK)
+        status = eval_read_files(run);
+    if (status == KVC_OK)
+        status = eval_run_open(run);
     return status == KVC_OK ? eval_run_samples(run) : status;
 }
 
@@ -54,20 +84,7 @@ static int show(const struct eval_run *run) {
         cli_warn(run->command, "--shard %s: has no samples", run->shard ? run->shard : "1/1");
         return KVC_OK;
     }
-    int status = KVC_OK;
-    if (run->common.json) {
-        json_t *root = eval_tables_json(&run->results);
-        cli_json_set(root, "prompt_tokens", json_integer((json_int_t)run->prompt_tokens));
-        cli_json_set(root, "computed_prompt_tokens", json_integer((json_int_t)run->computed_tokens));
-        status = cli_json_print(run->command, root, stdout);
-    } else {
-        char number[2][32];
-        status = eval_tables_print(&run->results);
-        if (status == KVC_OK && run->prompt_tokens > 0)
-            printf("Prompts: %s tokens computed for %s\n", cli_number(run->computed_tokens, number[0]),
-                   cli_number(run->prompt_tokens, number[1]));
-    }
-    return status == KVC_OK ? cli_flush(run->command) : status;
+    return eval_results_show(&run->results, &run->computed, run->common.json, run->report);
 }
 
 /* What an answer's cell says: its tokens at most, or what part of the length. */
@@ -221,17 +238,20 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
          1000000, NULL},
         EVAL_FOLDER_OPTIONS(run.files),
-        {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &run.raw, 0, 0, NULL},
-        {CLI_TEXT, 0, "template", "NAME", "another chat template than the model's; `kvcull info templates` lists them",
-         &run.template_name, 0, 0, NULL},
-        {CLI_TEXT, 0, "template-vars", "JSON", "variables for the template: '{\"enable_thinking\": false}'",
-         &run.variables, 0, 0, NULL},
-        {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &run.date, 0, 0, NULL},
+        EVAL_PROMPT_OPTIONS(&run),
         {CLI_GROUP, 0, "Results", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_TEXT, 0, "out", "FILE", "append every answer to it, a line of JSON each", &run.out, 0, 0, NULL},
         {CLI_FLAG, 0, "resume", NULL, "go on with the file of --out: what it has is not computed again", &run.resume, 0,
          0, NULL},
+        {CLI_TEXT, 0, "report", "FILE.html",
+         "write tables, charts and what stayed of the first samples as one HTML file, which needs no network",
+         &run.report, 0, 0, NULL},
+        {CLI_INT, 0, "kept", "N",
+         "run the first N samples of each task and length once more, to see which tokens each head keeps, and when the "
+         "answer's are lost; --report and --span ask for 1",
+         &run.kept, 0, 1000000, NULL},
+        {CLI_TEXTS, 0, "span", "TEXT", "see where this piece of the text is lost, too; may be given several times",
+         &run.spans, 0, 0, NULL},
         {CLI_TEXT, 0, "shard", "I/N", "only the I-th of N shares of the samples", &run.shard, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&run.common),
         CLI_SESSION_OPTIONS(&run.common),
@@ -251,15 +271,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         if (status == KVC_OK)
             status = show(&run);
     }
-    free(run.tasks);
-    free(run.logits);
-    free(run.text_tokens);
-    free(run.words_path);
-    eval_results_close(&run.results);
-    eval_data_free(&run.data);
-    kvc_model_close(run.model);
-    kvc_engine_close(run.engine);
+    eval_run_close(&run);
     cli_words_free(&names);
-    cli_texts_free(&run.specs);
     return status;
 }

@@ -10,12 +10,12 @@ struct eval_run {
     const struct cli_command *command;
     struct cli_common common;
     /* options */
-    const char *model_path, *template_name, *variables, *date, *out, *question, *shard;
+    const char *model_path, *template_name, *variables, *date, *out, *question, *shard, *report;
     const char *files[EVAL_FILES];
     char *words_path; /* where none was given */
-    struct cli_texts specs;
+    struct cli_texts specs, spans;
     struct cli_counts lengths;
-    int64_t samples, seed, show, depths;
+    int64_t samples, seed, show, depths, kept;
     uint64_t memory; /* bytes that sessions asked together may hold; 0: half of what is left */
     bool raw, resume, list, alone;
     /* what they come to */
@@ -29,10 +29,9 @@ struct eval_run {
     struct kvc_model *model;
     struct eval_prompter prompter;
     struct eval_results results;
-    float *logits; /* [specs, vocab] */
-    /* what was done: tokens of prompts, and how many of them were computed */
-    uint64_t prompt_tokens, computed_tokens;
-    int32_t *text_tokens; /* [text_count]: of data.text, once they were asked for */
+    float *logits;                 /* [specs, vocab] */
+    struct eval_computed computed; /* what was done */
+    int32_t *text_tokens;          /* [text_count]: of data.text, once they were asked for */
     size_t text_count;
     struct fidelity fidelity; /* of the window under way */
     struct kvc_policy_class fidelity_class;
@@ -50,12 +49,28 @@ uint64_t eval_samples_of(const struct eval_run *run, const struct eval_task *tas
 const char *eval_data_hash(const struct eval_run *run, const struct eval_task *task, uint64_t length);
 /* "there", "missing"; "" where no file or folder was given, or none is needed. */
 const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task);
-/* A record with its key fields; side 0: the question seen. What the first samples are, for a person. */
+/* A record with its key fields (samples.c); side 0: the question seen. What the first samples are, for a person. */
 json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
                     const char *spec, size_t side);
 void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,
                const struct eval_prompt *prompt);
+/* Whether options go together; then engine, model, template and results are opened. Both have said what is wrong. */
+int eval_run_check(struct eval_run *run);
+int eval_run_open(struct eval_run *run);
+void eval_run_close(struct eval_run *run);
 /* Every sample of the shard that has no result yet. */
 int eval_run_samples(struct eval_run *run);
+
+/* clang-format off */
+#define EVAL_PROMPT_OPTIONS(run)                                                                                      \
+    {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},                                                          \
+        {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &(run)->raw, 0, 0, NULL},                         \
+        {CLI_TEXT, 0, "template", "NAME",                                                                             \
+         "another chat template than the model's; `kvcull info templates` lists them", &(run)->template_name, 0, 0,   \
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "template-vars", "JSON", "variables for the template: '{\"enable_thinking\": false}'",          \
+         &(run)->variables, 0, 0, NULL},                                                                              \
+        {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &(run)->date, 0, 0, NULL}
+/* clang-format on */
 
 #endif

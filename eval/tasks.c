@@ -144,4 +144,20 @@ const struct cli_command cli_eval_tasks[] = {
      "kvcull eval needle -m data/demo --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval needle -m MODEL --kv full --kv morphkv:budget=25% --length 1024,2048 --out results",
      eval_needle},
+    {"eval span", "-m MODEL -f FILE -p QUESTION --span TEXT --kv SPEC [--kv SPEC...]",
+     "where a policy loses a piece of a text",
+     "The model reads the text with every policy and answers the question. After each chunk of a method that reads in "
+     "chunks, after the prompt, and after every step it is looked at which heads of which layers still hold the tokens "
+     "of "
+     "the given pieces of the text.\n\n"
+     "The table shows, for each policy, the share of the heads of all layers that hold all tokens of the piece, or "
+     "any, "
+     "after the prompt and at the answer's end; the moment at which most entries were lost, with the share that went "
+     "then; the layers that hold most of it in the end, and those that hold least (three each). --json and --out have "
+     "it "
+     "for every head, --report draws it.",
+     "kvcull eval span -m MODEL -f notes.txt -p 'Who is on duty?' --span 'Margaret Holloway' --kv snapkv:budget=512\n"
+     "kvcull eval span -m MODEL -f notes.txt -p 'Who is on duty?' --span 482177 --kv take:budget=512 --report "
+     "where.html",
+     eval_where},
     {NULL, NULL, NULL, NULL, NULL, NULL}};

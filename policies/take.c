@@ -178,7 +178,10 @@ const struct kvc_policy_class kvc_policy_take = {
         "the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
     .differences = "one selection per KV head from its group's sum (per=head: the paper's); the paper sets the warm-up "
-                   "budget by the context's length",
+                   "budget by the context's length. The paper does not say whether probes see each other: with "
+                   "probe_sees=probes the queries that score a chunk are those of a whole question, and several times "
+                   "as much of a fact stays in the layers that look for it; pooling=max,kernel=7 adds to that "
+                   "(docs/measured/take.md)",
     .second_turn = "the turn is read chunk by chunk beside what is held, with the probe of its own last tokens, "
                    "accumulated from its first chunk on; what was generated before counts in that chunk, where a layer "
                    "holds up to chunk + budget + generated",

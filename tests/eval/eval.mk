@@ -5,5 +5,6 @@ tests_eval_test_samples_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
 tests_eval_test_scores_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
 tests_eval_test_converse_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
 tests_eval_test_metrics_LDADD = libkvcli.la $(KVC_TEST_LIBS) -lm
-SHELL_TESTS += tests/eval/test_tasks.sh tests/eval/test_kinds.sh tests/eval/test_benchmarks.sh
-EXTRA_DIST += tests/eval/test_tasks.sh tests/eval/test_kinds.sh tests/eval/test_benchmarks.sh tests/data/metrics.json
+SHELL_TESTS += tests/eval/test_report.sh tests/eval/test_tasks.sh tests/eval/test_kinds.sh tests/eval/test_benchmarks.sh
+EXTRA_DIST += tests/eval/report_check.js tests/eval/test_report.sh tests/eval/test_tasks.sh tests/eval/test_kinds.sh \
+	tests/eval/test_benchmarks.sh tests/data/metrics.json
