@@ -32,8 +32,7 @@ struct duo {
     bool *streams;
 };
 
-static void close_state(void *state) {
-    struct duo *duo = state;
+static void free_duo(struct duo *duo) {
     if (duo) {
         free(duo->score);
         free(duo->streams);
@@ -169,7 +168,7 @@ static enum kvc_status load(const struct kvc_values *values, size_t layers, size
         status = mark_streaming(duo, values, error);
     free(text);
     if (status != KVC_OK) {
-        close_state(duo);
+        free_duo(duo);
         return status;
     }
     *made = duo;
@@ -183,12 +182,13 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
                         kvc_value_text(values, "sparsity"), kvc_value_text(values, "threshold"));
     const enum kvc_status status = load(values, 1, 1, &duo, error);
     if (status == KVC_OK)
-        close_state(duo);
+        free_duo(duo);
     return status;
 }
 
-static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
-                                  struct kvc_error *error) {
+/* The scores of a file of this model. */
+static enum kvc_status load_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                  struct duo **made, struct kvc_error *error) {
     struct duo *duo;
     enum kvc_status status = load(values, geometry->layers, geometry->kv_heads, &duo, error);
     if (status != KVC_OK)
@@ -199,20 +199,44 @@ static enum kvc_status open_state(const struct kvc_values *values, const struct 
                      "policy duo: file=%.200s: has %zu lines of %zu numbers; the model has %u layers of %u KV "
                      "heads",
                      kvc_value_text(values, "file"), duo->layers, duo->heads, geometry->layers, geometry->kv_heads);
-        close_state(duo);
+        free_duo(duo);
         return status;
     }
-    *state = duo;
+    *made = duo;
+    return KVC_OK;
+}
+
+/* Of a session: which heads stream [layers, heads]. */
+struct streams {
+    size_t heads;
+    bool streams[];
+};
+
+static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
+    (void)values;
+    return sizeof(struct streams) + (size_t)geometry->layers * geometry->kv_heads;
+}
+
+static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
+                                  struct kvc_error *error) {
+    struct streams *made = state;
+    struct duo *duo;
+    const enum kvc_status status = load_model(values, geometry, &duo, error);
+    if (status != KVC_OK)
+        return status;
+    made->heads = duo->heads;
+    memcpy(made->streams, duo->streams, duo->layers * duo->heads * sizeof *duo->streams);
+    free_duo(duo);
     return KVC_OK;
 }
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error) {
-    void *state = NULL;
+    struct duo *duo;
     (void)acts;
-    const enum kvc_status status = open_state(values, geometry, &state, error);
+    const enum kvc_status status = load_model(values, geometry, &duo, error);
     if (status == KVC_OK)
-        close_state(state);
+        free_duo(duo);
     return status;
 }
 
@@ -239,13 +263,13 @@ static uint32_t whole(const struct kvc_values *values, const struct kvc_layer_co
     for (size_t h = 0; context->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[context->layer * duo->heads + h];
     const size_t lists = (duo->heads - streaming) * context->kv_heads / duo->heads;
-    close_state(duo);
+    free_duo(duo);
     return (uint32_t)lists;
 }
 
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const struct duo *duo = kvc_stage_state(stage);
+    const struct streams *duo = kvc_stage_state(stage);
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
     const bool *streams = duo->streams + info->layer * duo->heads;
     const size_t lists = info->kv_heads / duo->heads; /* of each KV head */
@@ -286,8 +310,8 @@ const struct kvc_policy_class kvc_policy_duo = {
     .trial = "sinks=4,recent=40",
     .check = check,
     .check_model = check_model,
+    .state_bytes = state_bytes,
     .open = open_state,
-    .close = close_state,
     .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .whole = whole, .follows = true},
     .prompt = evict,
     .decode = evict};

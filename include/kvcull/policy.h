@@ -75,7 +75,7 @@ struct kvc_stage_info {
     bool owns_prompt, owns_decode; /* whether this method, and no other of the policy, holds that stage */
 };
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
-void *kvc_stage_state(const struct kvc_stage *stage);               /* what the class's `open` made for this session */
+void *kvc_stage_state(const struct kvc_stage *stage);               /* of this session: the class's state_bytes */
 void *kvc_stage_user(const struct kvc_stage *stage);                /* the class's `user` */
 bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer); /* whether the method acts on a layer */
 /* Switches the stage to an earlier layer: later calls of this stage function work on that one. Its state columns are
@@ -297,7 +297,7 @@ struct kvc_turn {          /* a turn's prompt */
     uint64_t count;
     uint64_t held; /* N: entries of the fullest head with the prompt in */
     uint64_t seed;
-    void *state; /* what the class's `open` made */
+    void *state; /* the session's: the class's state_bytes */
 };
 /* How a chunk method cuts the prompt: chunks of `chunk` rows. The last `probe` tokens of the prompt run as extra rows
  * with every chunk but the last, at positions right after the chunk, or (at_end) at their own. They attend to the
@@ -377,10 +377,15 @@ struct kvc_policy_class {
     /* What can be checked only when the layers are known. acts [layers]: the layers it acts on. */
     enum kvc_status (*check_model)(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error);
-    /* State of one session or of one estimate: `open` makes it, kvc_stage_state returns it, `close` frees it. */
-    enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+    /* State of one session or of one estimate, which kvc_stage_state returns: so many bytes, which the library makes
+     * (they are 0), saves, loads, copies and frees; 0: none. So it holds no pointers. open: what it begins with, where
+     * that is not 0; state is NULL where there is none. */
+    size_t (*state_bytes)(const struct kvc_values *values, const struct kvc_geometry *geometry);
+    enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                             struct kvc_error *error);
-    void (*close)(void *state);
+    /* Whether a state that was read from a file may be a session's, so that stage functions can rely on it; NULL: it
+     * never changes and must be what `open` makes. */
+    bool (*state_fits)(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state);
 
     uint32_t (*queries)(const struct kvc_values *values); /* how many of the prompt's last queries its stages look at */
     uint32_t (*columns)(const struct kvc_values *values); /* float32 of state per entry, at most 65535 */
