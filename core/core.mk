@@ -15,7 +15,9 @@ libkvc_la_SOURCES += \
 libkvc_la_SOURCES += \
 	core/engine/advice.c \
 	core/engine/batch.c \
+	core/engine/archive.c \
 	core/engine/cache.c \
+	core/engine/cache_lists.c \
 	core/engine/engine.c \
 	core/engine/delta.c \
 	core/engine/experts.c \
@@ -33,6 +35,7 @@ libkvc_la_SOURCES += \
 	core/engine/decode.c \
 	core/engine/evict.c \
 	core/engine/fill.c \
+	core/engine/fork.c \
 	core/engine/pass.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
@@ -43,6 +46,7 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
+	core/engine/state.c \
 	core/engine/step.c \
 	core/engine/unseen.c
 
@@ -52,6 +56,7 @@ libkvc_la_SOURCES += \
 	core/stage/policy_layers.c \
 	core/stage/policy_methods.c \
 	core/stage/policy_stages.c \
+	core/stage/policy_text.c \
 	core/stage/policy_values.c \
 	core/stage/stage.c \
 	core/stage/stage_columns.c \

@@ -4,6 +4,7 @@
 #include "core/base/float.h"
 #include "core/base/canon.h"
 #include "core/engine/engine.h"
+#include "core/engine/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -188,4 +189,23 @@ int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
     kvc_float_close(environment);
     kvc_sampler_accept(sampler, token);
     return token;
+}
+
+void kvc_sampler_pass(struct kvc_archive *archive, struct kvc_sampler *sampler) {
+    const uint64_t last = sampler ? sampler->options.repeat_last : 0;
+    uint32_t draws = sampler ? sampler->draws : 0;
+    uint64_t count = sampler ? kvc_min_u64(sampler->accepted, last) : 0;
+    const uint64_t first = sampler ? sampler->accepted - count : 0;
+    kvc_archive_u32(archive, &draws);
+    kvc_archive_limited(archive, &count, 1u << 24, "recent tokens");
+    if (sampler && archive->reads && kvc_archive_fine(archive)) {
+        sampler->draws = draws;
+        sampler->accepted = 0;
+    }
+    for (uint64_t i = 0; i < count && kvc_archive_fine(archive); i++) {
+        uint32_t token = archive->reads ? 0 : (uint32_t)sampler->recent[(first + i) % last];
+        kvc_archive_u32(archive, &token);
+        if (sampler && archive->reads)
+            kvc_sampler_accept(sampler, (int32_t)token);
+    }
 }

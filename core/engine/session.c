@@ -225,3 +225,7 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
                         kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
     return kvc_cache_read_positions(cache, layer, kv_head, positions, capacity, count, error);
 }
+
+const char *kvc_session_policy(const struct kvc_session *session) { return session->policy->spec; }
+
+enum kvc_type kvc_session_cache_type(const struct kvc_session *session) { return session->cache.format.type; }
