@@ -294,6 +294,9 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     int32_t *history; /* [given], while a session of a longrope model may have to begin anew (longrope.c) */
     size_t given;
     bool outgrown;                                        /* the short factors, or the first prompt chose the others */
+    bool ended;                                           /* the last answer, by a token of the model's */
+    bool goes_on;                                         /* a saved session was loaded, whose answer had not ended */
+    char *policy;                                         /* of options, where a saved session says it */
     uint64_t seen_prompt, seen_answer;                    /* tokens so far, all turns */
     double first_seconds, prompt_seconds, answer_seconds; /* of the first turn; of all turns */
 };
@@ -394,6 +397,22 @@ void cli_chat_close(struct cli_chat *chat);
 /* The tokens of the next turn; the caller frees them. */
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
 int cli_chat_answer(struct cli_chat *chat, const char *text);
+/* Its messages, and the same put back into one that has begun with none. path: where they are from. */
+json_t *cli_chat_messages(const struct cli_chat *chat);
+int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
+
+/* ---- saved sessions ---- */
+
+/* Whether an option is among the arguments, whatever its value. */
+bool cli_is_given(int argc, char **argv, const char *name);
+/* The session in a file, so that an answer or a chat (NULL: there is none) can go on. */
+int cli_generation_save(struct cli_generation *generation, const char *path, const struct cli_chat *chat);
+/* The other way: it takes the place of the generation's session. kv, type: the policy and the type of entries were
+ * given and must be the file's. *messages: those of a chat, a new reference, or NULL. */
+int cli_generation_load(struct cli_generation *generation, const char *path, bool kv, bool type, json_t **messages);
+/* The same of a chat that has just been opened. */
+int cli_chat_resume(struct cli_generation *generation, const struct cli_template *from, const char *path, bool kv,
+                    bool type, struct cli_chat *chat);
 
 /* ---- the commands -------------------------------------------------------------------------------------------------
  */

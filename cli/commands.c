@@ -12,15 +12,24 @@ const struct cli_command cli_commands[] = {
      "A model that was trained to chat wants --template model: a plain prompt is a text that it continues, or "
      "ends at once. --show-prompt shows what a template makes of a prompt. A summary on standard error tells how "
      "many tokens went in and out, the time to the first token, tokens per second, the cache's bytes now and at "
-     "peak, and what the policy full would hold.",
+     "peak, and what the policy full would hold.\n\n"
+     "--save writes the session to a file when the last answer is there, and --load goes on with it, on any backend: "
+     "with a prompt as its next turn, or without one with the answer, whose tokens are those of a run that did not "
+     "stop. So a long prompt is read once (-n 0 --save FILE) for many questions. The file holds what the policy kept; "
+     "model, arithmetic, policy and --kv-type must be the same.",
      "kvcull run -m model.gguf -p \"Once upon a time\" -n 100 --temp 0\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
      "kvcull run -m model.gguf --template model -p \"What is a KV cache?\" --json\n"
+     "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024 -n 0 --save report.kv\n"
+     "kvcull run -m model.gguf --load report.kv -p \"What does it cost?\"\n"
      "cat story.txt | kvcull run -m model.gguf - --kv morphkv:budget=10%\n",
      kvc_cli_run},
     {"chat", "-m MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; "
      "the session keeps what was said, and each turn adds only its own part.\n\n"
+     "With --session the conversation is kept in a file after each answer, and a later chat goes on with it. The file "
+     "is "
+     "the old one or the new one whenever the program ends.\n\n"
      "Models with longrope (Phi-3.5, Phi-4-mini) have short factors for conversations up to their original length, "
      "and long ones. With --kv full the conversation begins with the short ones and is read again with the long ones "
      "when it outgrows that length. With any other policy, whose entries cannot be had again, it has the long ones "
@@ -30,6 +39,7 @@ const struct cli_command cli_commands[] = {
      "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "
      "the program.",
      "kvcull chat -m model.gguf --kv morphkv:budget=2048\n"
+     "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},
     {"eval", "TASK... -m MODEL --kv SPEC [--kv SPEC...] [options]", "tests how well policies keep what matters",

@@ -29,6 +29,7 @@ CLI_TESTS = \
 	tests/cli/test_outputs.sh \
 	tests/cli/test_available.sh \
 	tests/cli/test_run.sh \
+	tests/cli/test_saved.sh \
 	tests/cli/test_verify.sh
 SHELL_TESTS += $(CLI_TESTS)
 EXTRA_DIST += tests/cli/fail_memory.c tests/cli/lib.sh $(CLI_TESTS)
