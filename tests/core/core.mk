@@ -13,6 +13,7 @@ check_PROGRAMS += \
 	tests/core/test_recurrent \
 	tests/core/test_sampler \
 	tests/core/test_saved \
+	tests/core/test_saved_file \
 	tests/core/test_saved_killed \
 	tests/core/test_session \
 	tests/core/test_session_memory \

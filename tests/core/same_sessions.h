@@ -6,7 +6,7 @@
 #include "tests/core/session_fixture.h"
 
 /* What the host can see of a head's entries: their positions, and keys and values as attention reads them. */
-static void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {
+static inline void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {
     struct kvc_device *device = session->runner->device;
     struct kvc_buffer *rows;
     const struct kvc_lists *lists = &session->cache.layer[layer].lists;
@@ -25,7 +25,7 @@ static void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t he
     return all;
 }
 
-static void same(struct kvc_session *a, struct kvc_session *b, const char *spec, const char *when) {
+static inline void same(struct kvc_session *a, struct kvc_session *b, const char *spec, const char *when) {
     struct kvc_session_stats of[2];
     kvc_session_stats(a, &of[0]);
     kvc_session_stats(b, &of[1]);
@@ -52,7 +52,7 @@ static void same(struct kvc_session *a, struct kvc_session *b, const char *spec,
         }
 }
 
-static void same_logits(const float *a, const float *b, uint32_t count, const char *spec, const char *when) {
+static inline void same_logits(const float *a, const float *b, uint32_t count, const char *spec, const char *when) {
     if (memcmp(a, b, count * sizeof *a) != 0)
         fail_msg("%s, %s: other logits", spec, when);
 }
