@@ -8,6 +8,7 @@
 #define GEMV_HALF_STREAMS 2
 #define FEW_ROWS 4
 #define FEW_OUTPUTS 3
+#define FEW_EVERY(m) m(1) m(2) m(3) m(4)
 #define FEW_LIMIT 16
 #include "backends/cpu/simd/linear/template.h"
 
