@@ -46,64 +46,111 @@ struct few_ahead {
 };
 
 /* One vector of lanes, so that many sums fit in registers: lanes [rows, FEW_OUTPUTS, 32] += x [groups, rows, LANES]
- * times w [FEW_OUTPUTS, groups, 32]. */
-INLINE void few_block(const int rows, float *lanes, const float *x, const float *w, size_t groups,
-                      struct few_ahead ahead) {
-    vf acc[FEW_ROWS][FEW_OUTPUTS];
-    UNROLL
-    for (int i = 0; i < rows; i++)
-        UNROLL
-    for (int j = 0; j < FEW_OUTPUTS; j++)
-        acc[i][j] = vf_load(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES);
-    for (size_t g = 0; g < groups; g++) {
-        vf wv[FEW_OUTPUTS];
-        __builtin_prefetch(ahead.a, 0, 2); /* not into the first level: it holds what is used now */
-        __builtin_prefetch(ahead.b, 0, 2);
-        ahead.a += ahead.step;
-        ahead.b += ahead.step;
-        UNROLL
-        for (int j = 0; j < FEW_OUTPUTS; j++)
-            wv[j] = vf_load(w + g * KVC_LANES + j * STRETCH_APART);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            vf xv = vf_load(x + (g * (size_t)rows + (size_t)i) * LANES);
-            UNROLL
-            for (int j = 0; j < FEW_OUTPUTS; j++)
-                acc[i][j] = vf_fma(xv, wv[j], acc[i][j]);
-        }
+ * times w, groups of FEW_OUTPUTS outputs, of 32 weights of `size` bytes. */
+#define FEW_BLOCK(type, load, size)                                                                                    \
+    INLINE void few_##type(const int rows, float *lanes, const float *x, const unsigned char *const *w, size_t groups, \
+                           struct few_ahead ahead) {                                                                   \
+        vf acc[FEW_ROWS][FEW_OUTPUTS];                                                                                 \
+        UNROLL                                                                                                         \
+        for (int i = 0; i < rows; i++)                                                                                 \
+            UNROLL                                                                                                     \
+        for (int j = 0; j < FEW_OUTPUTS; j++)                                                                          \
+            acc[i][j] = vf_load(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES);                                            \
+        for (size_t g = 0; g < groups; g++) {                                                                          \
+            vf wv[FEW_OUTPUTS];                                                                                        \
+            UNROLL                                                                                                     \
+            for (int j = 0; j < FEW_OUTPUTS; j++)                                                                      \
+                wv[j] = load(w[j] + g * KVC_LANES * (size));                                                           \
+            UNROLL                                                                                                     \
+            for (int line = 0; line < KVC_LANES * (size); line += 64) {                                                \
+                __builtin_prefetch(ahead.a + line, 0, 2); /* not into the first level: it holds what is used now */    \
+                __builtin_prefetch(ahead.b + line, 0, 2);                                                              \
+            }                                                                                                          \
+            ahead.a += ahead.step;                                                                                     \
+            ahead.b += ahead.step;                                                                                     \
+            UNROLL                                                                                                     \
+            for (int i = 0; i < rows; i++) {                                                                           \
+                const vf xv = vf_held(vf_load(x + (g * (size_t)rows + (size_t)i) * LANES));                            \
+                UNROLL                                                                                                 \
+                for (int j = 0; j < FEW_OUTPUTS; j++)                                                                  \
+                    acc[i][j] = vf_fma(xv, wv[j], acc[i][j]);                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL                                                                                                         \
+        for (int i = 0; i < rows; i++)                                                                                 \
+            UNROLL                                                                                                     \
+        for (int j = 0; j < FEW_OUTPUTS; j++)                                                                          \
+            vf_store(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES, acc[i][j]);                                            \
     }
-    UNROLL
-    for (int i = 0; i < rows; i++)
-        UNROLL
-    for (int j = 0; j < FEW_OUTPUTS; j++)
-        vf_store(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES, acc[i][j]);
+#define vf_load_f32(p) vf_load((const float *)(const void *)(p))
+FEW_BLOCK(f32, vf_load_f32, 4)
+FEW_BLOCK(f16, vf_load_f16, 2)
+FEW_BLOCK(bf16, vf_load_bf16, 2)
+
+typedef void few_function(float *, const float *, const unsigned char *const *, size_t, struct few_ahead);
+#define FEW_FUNCTION(type, rows)                                                                                       \
+    static void few_##type##_##rows(float *lanes, const float *x, const unsigned char *const *w, size_t groups,        \
+                                    struct few_ahead ahead) {                                                          \
+        few_##type(rows, lanes, x, w, groups, ahead);                                                                  \
+    }
+#define FEW_FUNCTIONS(rows) FEW_FUNCTION(f32, rows) FEW_FUNCTION(f16, rows) FEW_FUNCTION(bf16, rows)
+FEW_EVERY(FEW_FUNCTIONS)
+#define FEW_F32(rows) [rows] = few_f32_##rows,
+#define FEW_F16(rows) [rows] = few_f16_##rows,
+#define FEW_BF16(rows) [rows] = few_bf16_##rows,
+static few_function *const few_f32_by_rows[FEW_ROWS + 1] = {FEW_EVERY(FEW_F32)};
+static few_function *const few_f16_by_rows[FEW_ROWS + 1] = {FEW_EVERY(FEW_F16)};
+static few_function *const few_bf16_by_rows[FEW_ROWS + 1] = {FEW_EVERY(FEW_BF16)};
+
+/* Weights k0 ... k0 + depth - 1 of FEW_OUTPUTS outputs from n on, as a kernel reads them: F32, F16 and BF16 where they
+ * lie, others widened. */
+struct few_weights {
+    few_function *const *by_rows;
+    const unsigned char *of[FEW_OUTPUTS];
+    size_t size;                             /* of a weight */
+    const unsigned char *ahead[FEW_OUTPUTS]; /* what comes next, of the same or of the next outputs */
+};
+
+static struct few_weights few_weights_at(const struct kvc_linear_call *call, size_t n, size_t last, size_t k,
+                                         size_t depth, float *widened) {
+    struct few_weights w = {.by_rows = call->type == KVC_F16    ? few_f16_by_rows
+                                       : call->type == KVC_BF16 ? few_bf16_by_rows
+                                                                : few_f32_by_rows,
+                            .size = call->type == KVC_F16 || call->type == KVC_BF16 ? 2 : 4};
+    bool as_they_are = depth % KVC_LANES == 0 && (call->type == KVC_F32 || w.size == 2);
+    if (!as_they_are) {
+        w.by_rows = few_f32_by_rows;
+        w.size = 4;
+    }
+    for (size_t j = 0; j < FEW_OUTPUTS; j++) {
+        const size_t output = kvc_min_u64(n + j, last - 1), next = kvc_min_u64(n + FEW_OUTPUTS + j, last - 1);
+        w.ahead[j] = k + STRETCH < call->K ? stretch_at(call, output, k + STRETCH) : stretch_at(call, next, 0);
+        w.of[j] = as_they_are ? stretch_at(call, output, k) : (const unsigned char *)(widened + j * STRETCH_APART);
+        if (!as_they_are)
+            widen_stretch(call, widened + j * STRETCH_APART, output, k, depth);
+    }
+    return w;
 }
 
-#define FEW_FUNCTION(rows)                                                                                             \
-    static void few_block_##rows(float *lanes, const float *x, const float *w, size_t groups, struct few_ahead ahead) { \
-        few_block(rows, lanes, x, w, groups, ahead);                                                                   \
-    }
-#define FEW_ENTRY(rows) [rows] = few_block_##rows,
-FEW_EVERY(FEW_FUNCTION)
-static void (*const few_block_by_rows[FEW_ROWS + 1])(float *, const float *, const float *, size_t,
-                                                     struct few_ahead) = {FEW_EVERY(FEW_ENTRY)};
-
-/* Groups k0 / 32 ... of all rows times `groups` of the widened weights. What is widened next, of the same or of the
- * next outputs, is prefetched, evenly: two outputs' with each vector of lanes until all have been. */
-static void few_stretch(const struct kvc_linear_call *call, float *lanes, const float *x, const float *w, size_t k0,
-                        size_t groups, const unsigned char *const *ahead) {
+/* Groups k / 32 ... of all rows times the weights. What comes next is prefetched evenly: two outputs' with each vector
+ * of lanes until all have been. */
+static void few_stretch(const struct kvc_linear_call *call, float *lanes, const float *x, const struct few_weights *w,
+                        size_t k, size_t groups) {
     const size_t all = kvc_divide_up(call->K, KVC_LANES);
     size_t fetched = 0;
     for (size_t block = 0; block < few_blocks(call->rows); block++) {
         const size_t first = few_block_row(call->rows, block), rows = few_block_row(call->rows, block + 1) - first;
         for (size_t v = 0; v < LANE_VECTORS; v++, fetched += 2) {
+            const unsigned char *of[FEW_OUTPUTS];
             struct few_ahead next = {call->w, call->w, 0};
             if (fetched < FEW_OUTPUTS)
-                next = (struct few_ahead){ahead[fetched], ahead[kvc_min_u64(fetched + 1, FEW_OUTPUTS - 1)],
+                next = (struct few_ahead){w->ahead[fetched], w->ahead[kvc_min_u64(fetched + 1, FEW_OUTPUTS - 1)],
                                           widen_by_type[call->type].bytes / (GROUP / KVC_LANES)};
-            few_block_by_rows[rows](lanes + first * FEW_OUTPUTS * KVC_LANES + v * LANES,
-                                    x + (first * KVC_LANES + v * rows * LANES) * all + k0 / KVC_LANES * rows * LANES,
-                                    w + v * LANES, groups, next);
+            for (size_t j = 0; j < FEW_OUTPUTS; j++)
+                of[j] = w->of[j] + v * LANES * w->size;
+            w->by_rows[rows](lanes + first * FEW_OUTPUTS * KVC_LANES + v * LANES,
+                             x + (first * KVC_LANES + v * rows * LANES) * all + k / KVC_LANES * rows * LANES, of,
+                             groups, next);
         }
     }
 }
@@ -116,13 +163,8 @@ static void few_rows(const struct kvc_linear_call *call, size_t first, size_t la
         memset(lanes, 0, rows * FEW_OUTPUTS * KVC_LANES * sizeof(float));
         for (size_t k = 0; k < K; k += STRETCH) {
             const size_t depth = kvc_min_u64(STRETCH, K - k);
-            const unsigned char *ahead[FEW_OUTPUTS];
-            for (size_t j = 0; j < FEW_OUTPUTS; j++) {
-                const size_t output = kvc_min_u64(n + j, last - 1), next = kvc_min_u64(n + FEW_OUTPUTS + j, last - 1);
-                ahead[j] = k + STRETCH < K ? stretch_at(call, output, k + STRETCH) : stretch_at(call, next, 0);
-                widen_stretch(call, scratch + j * STRETCH_APART, output, k, depth);
-            }
-            few_stretch(call, lanes, x, scratch, k, kvc_divide_up(depth, KVC_LANES), ahead);
+            const struct few_weights w = few_weights_at(call, n, last, k, depth, scratch);
+            few_stretch(call, lanes, x, &w, k, kvc_divide_up(depth, KVC_LANES));
         }
         for (size_t i = 0; i < rows; i++) {
             for (size_t j = 0; j < FEW_OUTPUTS && n + j < last; j++) {
