@@ -168,7 +168,9 @@ static int read_tokens(const struct cli_command *command, const struct arguments
 
     if (status != KVC_OK)
         return status;
-    if (kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, tokens, count, &error) != KVC_OK)
+    if (bytes == 0)
+        status = cli_error(command, KVC_INPUT, "%s: is empty; give a file with text", a->file);
+    else if (kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, tokens, count, &error) != KVC_OK)
         status = cli_report(command, &error);
     else if (*count == 0)
         status = cli_error(command, KVC_INPUT, "%s: has no tokens; give a file with text", a->file);

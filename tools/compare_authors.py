@@ -432,11 +432,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     failed = False
-    print(f"{'method':<10}{'commit':<10}{'lists':>7}{'entries':>9}{'differ':>8}{'output':>9}  what was compared")
+    print(f"{'method':<13}{'commit':<10}{'lists':>7}{'entries':>9}{'differ':>8}{'output':>9}  what was compared")
     for name in options.only.split(","):
         folder = os.path.join(options.checkouts, REPOSITORIES[name][0])
         if not os.path.isdir(folder):
-            print(f"{name:<10}skipped: no clone of {REPOSITORIES[name][1]} at {folder}")
+            print(f"{name:<13}skipped: no clone of {REPOSITORIES[name][1]} at {folder}")
             continue
         commit = subprocess.run(["git", "-C", folder, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
                                 check=True).stdout.strip()
@@ -445,7 +445,7 @@ def main():
             globals()[name](folder, options.kvcull, 1000 + seed, result)
         failed |= result.differing > 0
         output = f"{result.worst:.1e}" if result.worst else "-"
-        print(f"{name:<10}{commit:<10}{result.lists:>7}{result.entries:>9}{result.differing:>8}{output:>9}  {result.note}")
+        print(f"{name:<13}{commit:<10}{result.lists:>7}{result.entries:>9}{result.differing:>8}{output:>9}  {result.note}")
     sys.exit(1 if failed else 0)
 
 

@@ -125,7 +125,7 @@ static double series_score(const struct kvc_stage *stage, uint32_t h, uint32_t j
         double sum = 0;
         uint32_t distances = 0;
         for (uint32_t ahead = 1; ahead <= FUTURE; ahead *= 2, distances++)
-            sum += amplitude * cos(angle(rope, stage->info.now + ahead, i) - own + phase);
+            sum += amplitude * cos(angle(rope, (double)(stage->info.now + ahead), i) - own + phase);
         all += factor * factor * (sum / distances + (double)spread[(size_t)h * (d / 2) + i] * hypot(x, y));
     }
     return all;
@@ -209,7 +209,7 @@ static void models(void **state) {
                                           "tests/data/golden/smollm3",
                                           "tests/data/golden/qwen3-yarn"};
     (void)state;
-    for (size_t i = 0; i < (kvc_test_thinned() ? 2 : sizeof folders / sizeof *folders); i++) {
+    for (size_t i = 0; i < (kvc_test_thinned() ? (size_t)2 : sizeof folders / sizeof *folders); i++) {
         struct kvc_session_options with;
         struct kvc_session *session;
         struct kvc_engine *engine;
