@@ -159,8 +159,7 @@ const struct kvc_policy_class kvc_policy_triattention = {
         "for a KV head the mean of all layers' scores; entries of the prompt are scored like others, where their "
         "default keeps them all; steps count from the prompt's end, where theirs evicts once there are n more than B; "
         "of their two ways to join distances the mean, which is their default; channels that are not rotated count in "
-        "u . k_j alone; no "
-        "noise breaks ties; `recent` is not theirs",
+        "u . k_j alone; no noise breaks ties; `recent` is not theirs",
     .second_turn = "evicts nothing in its prompt; steps count from its end",
     .stages = KVC_STAGE_DECODE,
     .options = options,
