@@ -12,8 +12,7 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
     const uint32_t group = args->heads / lists->kv_heads;
     const uint64_t columns = (uint64_t)(1 + group) * d * most;
     struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
-    struct kvc_buffer *workspace =
-        kvc_offload_workspace(of(device), (columns + 2ull * group * most) * sizeof(float));
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), (columns + 2ull * group * most) * sizeof(float));
     if (!workspace)
         return;
     const struct kvc_span totals = {workspace, (size_t)columns * sizeof(float)};
@@ -21,8 +20,8 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
         struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_chunk_columns);
         struct kvc_launch close = kvc_launch_of(KVC_KERNEL_chunk_totals);
         struct kvc_launch mass = kvc_launch_of(KVC_KERNEL_chunk_mass);
-        KVC_PUSH(&turn, lists, lists->arena, h, group, args->last, args->q, args->positions, args->queries,
-                 args->heads, workspace, most);
+        KVC_PUSH(&turn, lists, lists->arena, h, group, args->last, args->q, args->positions, args->queries, args->heads,
+                 workspace, most);
         kvc_launch_items(of(device), &turn, most, 1 + group, d);
         KVC_PUSH(&close, lists, h, args->first, args->last, args->positions, args->queries, args->chunk, workspace, d,
                  totals, most);
@@ -47,8 +46,7 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
     struct kvc_launch multiply = kvc_launch_of(KVC_KERNEL_leverage_gram);
     struct kvc_launch factor = kvc_launch_of(KVC_KERNEL_leverage_factor);
     struct kvc_launch solve = kvc_launch_of(KVC_KERNEL_leverage_scores);
-    struct kvc_buffer *workspace =
-        kvc_offload_workspace(of(device), 2ull * keys_bytes + gram_bytes + 8ull * heads * d);
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), 2ull * keys_bytes + gram_bytes + 8ull * heads * d);
     if (!workspace)
         return;
     const struct kvc_span keys = {workspace, 0}, y = {workspace, keys_bytes}, gram = {workspace, 2 * keys_bytes};
@@ -72,8 +70,7 @@ void kvc_offload_standard_mix(struct kvc_device *device, const struct kvc_standa
     const struct kvc_lists *lists = args->lists;
     const uint32_t heads = lists->kv_heads, most = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(most);
     struct kvc_launch mix = kvc_launch_of(KVC_KERNEL_standard_mix);
-    struct kvc_buffer *totals =
-        kvc_offload_workspace(of(device), (4 + 2ull * heads * tiles) * sizeof(float));
+    struct kvc_buffer *totals = kvc_offload_workspace(of(device), (4 + 2ull * heads * tiles) * sizeof(float));
     if (!totals)
         return;
     const struct kvc_span sums = {totals, 4 * sizeof(float)};

@@ -105,8 +105,7 @@ KVC_CASE(standard_mix, 30) {
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
     struct leverage_case c;
     make_case(v, 0, v->small ? 1 : 4, &c);
-    const struct kvc_twin leverage =
-        kvc_verify_twin_values(v, (size_t)c.lists.lists[1].kv_heads * c.stride, flavour);
+    const struct kvc_twin leverage = kvc_verify_twin_values(v, (size_t)c.lists.lists[1].kv_heads * c.stride, flavour);
     kvc_verify_describe(v, ", from %u, share %u/10", c.first, tenths);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->standard_mix(v->device[side],

@@ -166,10 +166,10 @@ struct kvc_expectation {
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
-/* compactor's (docs/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first` and of the
- * last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of
- * the chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the
- * value. What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
+/* compactor's (docs/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first` and of
+ * the last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of the
+ * chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the value.
+ * What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
 enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
                                      uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
 /* The statistical leverage of each key among those of its list, before their rotation. */

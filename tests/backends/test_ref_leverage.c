@@ -153,8 +153,8 @@ static void no_spread(void **state) {
     for (size_t i = 0; i < (size_t)ROWS * HEADS * D; i++)
         floats(k)[i] = 0.5f;
     append(&lists, ROWS, 0, k, k);
-    OPS->leverage_scores(device, &(struct kvc_leverage_scores){
-                                     .lists = &lists, .ridge = 0.01f, .scores = scores, .stride = SLOTS});
+    OPS->leverage_scores(
+        device, &(struct kvc_leverage_scores){.lists = &lists, .ridge = 0.01f, .scores = scores, .stride = SLOTS});
     for (uint32_t h = 0; h < HEADS; h++)
         for (uint32_t r = 0; r < ROWS; r++)
             assert_true(floats(scores)[h * SLOTS + r] == 0.0f);
@@ -174,8 +174,7 @@ static void standard(void **state) {
     floats(scores)[SLOTS + 5] = 0.0f; /* counts as the mean */
     for (int side = 0; side < 2; side++) {
         for (uint32_t i = 0; i < HEADS * ROWS; i++)
-            before[side][i / ROWS][i % ROWS] =
-                (double)floats(side ? scores : leverage)[i / ROWS * SLOTS + i % ROWS];
+            before[side][i / ROWS][i % ROWS] = (double)floats(side ? scores : leverage)[i / ROWS * SLOTS + i % ROWS];
         for (uint32_t i = 0; i < HEADS * N; i++)
             mean[side] += before[side][i / N][FIRST + i % N] / (HEADS * N);
         for (uint32_t i = 0; i < HEADS * N; i++)

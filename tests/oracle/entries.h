@@ -15,12 +15,12 @@ struct entries_plan { /* one method, as its options say */
     bool across;                           /* lagkv */
     uint32_t window, chunk, kernel, every; /* chunkkv, snapkv-decode */
     bool average;
-    bool logits;                                                                              /* rkv */
-    float lambda, threshold;                                                                  /* rkv */
-    bool no_covariance, no_values;                                                            /* expected */
-    float epsilon;                                                                            /* expected, criticalkv */
-    double first;                                                                             /* criticalkv */
-    double blend; /* compactor; below 0: none is given */
+    bool logits;                   /* rkv */
+    float lambda, threshold;       /* rkv */
+    bool no_covariance, no_values; /* expected */
+    float epsilon;                 /* expected, criticalkv */
+    double first;                  /* criticalkv */
+    double blend;                  /* compactor; below 0: none is given */
     enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW, SCORE_EXPECTED } scorer; /* chunkkv, criticalkv */
 };
 

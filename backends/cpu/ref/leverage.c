@@ -36,7 +36,7 @@ static uint32_t most_entries(const struct kvc_lists *lists) {
 struct chunk { /* of one list, and scratch */
     const struct kvc_chunk_mass *call;
     uint32_t h, d, group;
-    float *keys;         /* [n, d] */
+    float *keys;           /* [n, d] */
     float *s, *sum, *mass; /* [n] */
 };
 
@@ -123,9 +123,9 @@ void KVC_REF(chunk_mass)(struct kvc_device *device, const struct kvc_chunk_mass 
 struct leverage { /* of one list, and scratch */
     const struct kvc_leverage_scores *call;
     uint32_t h, d, begin, end;
-    float *x;                      /* [end - begin, d]: keys rotated back, then less their mean */
-    float *mean, *tile, *key, *y;  /* [d] */
-    float *gram, *gram_tile;       /* [d, d]: then its factor */
+    float *x;                     /* [end - begin, d]: keys rotated back, then less their mean */
+    float *mean, *tile, *key, *y; /* [d] */
+    float *gram, *gram_tile;      /* [d, d]: then its factor */
 };
 
 static void rotate_back(const struct leverage *w, uint32_t rank, float *x) {

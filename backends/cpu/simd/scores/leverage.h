@@ -31,9 +31,9 @@ struct chunk_mass_job {
 
 struct chunk_work {
     const unsigned char **block;
-    float *row;             /* [padded]: one key */
-    float *keys;            /* [n / LANES, d, LANES] */
-    float *s, *sum, *mass;  /* [n, to whole vectors] */
+    float *row;            /* [padded]: one key */
+    float *keys;           /* [n / LANES, d, LANES] */
+    float *s, *sum, *mass; /* [n, to whole vectors] */
 };
 
 static size_t lay_out_chunk(const struct chunk_mass_job *job, struct chunk_work *work, unsigned char *base) {
@@ -189,9 +189,8 @@ static void weigh_mass_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t r = 0; r < head.count; r++)
         score[r] = r < args->first || r >= end
                        ? 0.0f
-                       : column[head_slot(&head, r)] *
-                             kvc_sqrt(dot_row(lists->format.type, side_row(&head, r, true), NULL,
-                                              lists->format.head_size));
+                       : column[head_slot(&head, r)] * kvc_sqrt(dot_row(lists->format.type, side_row(&head, r, true),
+                                                                        NULL, lists->format.head_size));
 }
 
 static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {
@@ -203,8 +202,7 @@ static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *a
     job.chunks_most = most / args->chunk + 1;
     const double d = args->lists->format.head_size, group = (double)args->heads / args->lists->kv_heads;
     const double work = entries_work(args->lists, group * job.n * (d * 1.5 + 60.0) / LANES, &job.blocks_most);
-    kvc_threads_run(threads_for(job.cpu, work), (size_t)job.chunks_most * args->lists->kv_heads, chunk_mass_task,
-                    &job);
+    kvc_threads_run(threads_for(job.cpu, work), (size_t)job.chunks_most * args->lists->kv_heads, chunk_mass_task, &job);
     const double weighed = entries_work(args->lists, d * 2.0 / LANES + 16.0, &job.blocks_most);
     if (args->scores.buffer)
         kvc_threads_run(threads_for(job.cpu, weighed), args->lists->kv_heads, weigh_mass_task, &job);
@@ -212,8 +210,8 @@ static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *a
 
 /* ---- leverage_scores ---- */
 
-#define GRAM_ROWS 4u                   /* of the Gram matrix, made together */
-#define SOLVED_AT_ONCE (4u * LANES)    /* ranks whose triangular systems are solved together */
+#define GRAM_ROWS 4u                /* of the Gram matrix, made together */
+#define SOLVED_AT_ONCE (4u * LANES) /* ranks whose triangular systems are solved together */
 
 struct leverage_job {
     struct kvc_cpu *cpu;
