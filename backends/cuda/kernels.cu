@@ -24,6 +24,7 @@
 #include "backends/kernels/entries.h"
 #include "backends/kernels/expected.h"
 #include "backends/kernels/series.h"
+#include "backends/kernels/leverage.h"
 #include "backends/kernels/keep.h"
 #include "backends/kernels/pages.h"
 #include "backends/kernels/select.h"

@@ -47,6 +47,7 @@ static const struct {
                {"expected", draw_expected},
                {"criticalkv", draw_criticalkv},
                {"triattention", draw_triattention},
+               {"compactor", draw_compactor},
                {"full", NULL},  /* the reference of every run */
                {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
                {"kvzip", NULL}, /* test_methods_rows.c */

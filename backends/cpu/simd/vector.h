@@ -10,6 +10,7 @@
 #include "backends/cpu/simd/scores/entries.h"
 #include "backends/cpu/simd/scores/expected.h"
 #include "backends/cpu/simd/scores/series.h"
+#include "backends/cpu/simd/scores/leverage.h"
 #include "backends/cpu/simd/keep_ring.h"
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/scores/mass.h"
