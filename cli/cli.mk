@@ -5,6 +5,7 @@ libkvcli_la_SOURCES = \
 	cli/chat_text.c \
 	cli/commands.c \
 	cli/common.c \
+	cli/completion.c \
 	cli/convert.c \
 	cli/distance.c \
 	cli/eval.c \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares methods on the bundled model: how often an answer survives, beside the bytes that the cache holds.
 
-    python3 python/examples/compare_methods.py [--texts N] [--sentences N] [--plot FILE.png] [MODEL]
+    python3 python/examples/compare_methods.py [--texts N] [--sentences N] [--budgets N,..] [--plot FILE.png] [MODEL]
 
 Cells between "# %%" run one by one in editors that know them, as in a notebook. With matplotlib a plot is written.
 """
@@ -18,6 +18,7 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("model", nargs="?", default="data/demo", help="the bundled model's folder")
 parser.add_argument("--texts", type=int, default=12, help="texts for each row of the table")
 parser.add_argument("--sentences", type=int, default=60, help="sentences of a text")
+parser.add_argument("--budgets", default="48,64,128,256", help="entries of each head")
 parser.add_argument("--plot", default="compare_methods.png", help="the picture to write")
 options = parser.parse_args()
 
@@ -44,9 +45,8 @@ texts = [make_text(seed) for seed in range(options.texts)]
 print(len(model.tokenize(texts[0][0])), "tokens in the first text")
 
 # %% Methods. Each is a function of kvcull.policy, and help(policy.snapkv) says what its options mean
-budgets = (48, 64, 128, 256)
 rows = [("full", None, policy.full())]
-for budget in budgets:
+for budget in map(int, options.budgets.split(",")):
     rows += [(name, budget, getattr(policy, name)(budget=budget)) for name in ("streaming", "tova", "morphkv", "snapkv")]
 
 # %% The answers

@@ -27,8 +27,8 @@ def test_code_of_documents_runs(document, monkeypatch):
 
 def test_the_example(tmp_path):
     environment = {**os.environ, "MPLBACKEND": "Agg"}
-    done = subprocess.run([sys.executable, SOURCE / "python" / "examples" / "compare_methods.py", "--texts", "2",
-                           "--sentences", "12", "--plot", tmp_path / "plot.png", SOURCE / "data" / "demo"],
+    done = subprocess.run([sys.executable, SOURCE / "python" / "examples" / "compare_methods.py", "--texts", "1",
+                           "--sentences", "6", "--budgets", "48", "--plot", tmp_path / "plot.png", SOURCE / "data" / "demo"],
                           env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if re.match(r"(full|snapkv|streaming)\b", line)]
