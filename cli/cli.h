@@ -81,6 +81,8 @@ const char *cli_nearest(const char *word, const char *const *names);
 /* The help text, and the same as a manual page (mdoc). */
 void cli_help(const struct cli_command *command, const struct cli_option *options);
 void cli_manual(const struct cli_command *command, const struct cli_option *options);
+/* The options as lines for tools/completions.sh. */
+void cli_completion(const struct cli_option *options);
 
 /* Parses a list of token ids "1,2 3"; *tokens is malloc'ed. what: "--tokens", or a file's name. */
 int cli_token_list(const struct cli_command *command, const char *what, const char *text, size_t bytes,

@@ -6,6 +6,7 @@ libkvcli_la_SOURCES = \
 	cli/collect.c \
 	cli/commands.c \
 	cli/common.c \
+	cli/completion.c \
 	cli/convert.c \
 	cli/distance.c \
 	cli/eval.c \

@@ -22,6 +22,7 @@ extern "C" {
 #define KVC_VERSION "0.1.0"
 #define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
 #define KVC_INT8_VERSION 1       /* the same of KVC_MATH_INT8 alone */
+const char *kvc_version(void);   /* KVC_VERSION of the library itself, for programs that find it when they run */
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # manual.sh - writes what the program makes from its own tables: the manual pages, the methods' pages and the README's
-# lists of weight types, families and methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man, FOLDER/docs/methods.md,
-# FOLDER/docs/methods, and FOLDER/README.md and FOLDER/docs/adding-a-family.md, which are those of SOURCE with the lists put
-# between their markers.
+# lists of weight types, families and methods, and completions for shells. tools/manual.sh PROGRAM SOURCE FOLDER writes
+# FOLDER/docs/man, FOLDER/docs/completions, FOLDER/docs/methods.md, FOLDER/docs/methods, and FOLDER/README.md and
+# FOLDER/docs/adding-a-family.md, which are those of SOURCE with the lists put between their markers.
 set -eu
 program=$1
 source=$2
@@ -59,3 +59,4 @@ fill() {
 fill README.md methods types models
 fill docs/adding-a-family.md families
 rm "$folder/methods.part" "$folder/types.part" "$folder/families.part" "$folder/models.part"
+sh "$source/tools/completions.sh" "$program" "$folder/docs/completions"
