@@ -21,6 +21,7 @@ libkvcli_la_SOURCES = \
 	cli/replay.c \
 	cli/roff.c \
 	cli/run.c \
+	cli/serve.c \
 	cli/signals.c \
 	cli/summary.c \
 	cli/table.c \
