@@ -428,6 +428,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv);
 
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_chat(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_serve(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_eval(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_bench(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_verify(const struct cli_command *command, int argc, char **argv);

@@ -24,6 +24,7 @@ libkvcli_la_SOURCES = \
 	cli/roff.c \
 	cli/run.c \
 	cli/saved.c \
+	cli/serve.c \
 	cli/signals.c \
 	cli/summary.c \
 	cli/table.c \

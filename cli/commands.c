@@ -42,6 +42,27 @@ const struct cli_command cli_commands[] = {
      "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},
+    {"serve", "-m MODEL [--kv SPEC] [--port N] [--mem BYTES] [options]", "answers requests of OpenAI's interface",
+     "Serves a model over HTTP, at /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health "
+     "and /metrics, for clients that talk to OpenAI's interface. docs/serve.md has every field of a request; what is "
+     "not supported is refused by its name, never ignored.\n\n"
+     "Answers are computed together, a token of each in a step, and join and leave between steps; while a long prompt "
+     "is "
+     "read the others go on. No bit of an answer depends on who else is served. Each request may name the policy of "
+     "its "
+     "cache, kv, and its usage says what the cache held and what was read of it.\n\n"
+     "--mem bounds what all sessions hold. What a request may need is forecast before it begins: it waits while it "
+     "does "
+     "not fit beside the others, and is told after --wait seconds to come again. Sessions are kept for the next "
+     "request "
+     "of their conversation as long as nobody needs their memory.\n\n"
+     "It listens where nobody else can reach it unless --host says otherwise. For TLS put a proxy in front. SIGTERM "
+     "and "
+     "Ctrl-C let it finish the answers that have begun; a second one ends it at once.",
+     "kvcull serve -m model.gguf\n"
+     "kvcull serve -m model.gguf --kv snapkv:budget=1024 --mem 8G --port 9000\n"
+     "kvcull serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n",
+     kvc_cli_serve},
     {"eval", "TASK... -m MODEL --kv SPEC [--kv SPEC...] [options]", "tests how well policies keep what matters",
      "Runs standard tasks with every policy given and prints tables that compare them. ruler stands for the thirteen "
      "tasks of RULER, scb for those that ask several questions about one text; tasks that need a file of yours are "

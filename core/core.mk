@@ -24,6 +24,7 @@ libkvc_la_SOURCES += \
 	core/engine/finite.c \
 	core/engine/growable.c \
 	core/engine/linear.c \
+	core/engine/logprobs.c \
 	core/engine/network.c \
 	core/engine/runner.c \
 	core/engine/sampler.c \

@@ -2,7 +2,9 @@
  *
  * kvcull runs language models with a key-value cache of bounded size. Every function that can fail returns an
  * enum kvc_status and, where it takes one, fills a struct kvc_error with one line: what, where, what would be right.
- * Nothing here is thread-safe per object: an engine and everything opened from it belong to one thread at a time.
+ * Nothing here is thread-safe per object: an engine and everything opened from it belong to one thread at a time. But
+ * functions that take nothing but const objects (text, chat templates, policy strings, estimates, what a model is) may
+ * be called by several threads, beside one that computes.
  * Sizes are in bytes, counts in tokens or entries; H = query heads, H_kv = key-value heads, d = head size.
  *
  * Two more headers are installed beside this one: kvcull/policy.h for those who write a method of their own, and
@@ -253,7 +255,8 @@ void kvc_session_close(struct kvc_session *session); /* NULL is fine */
  * sessions. Non-zero return stops. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
 /* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where
- * token pruning drops rows. */
+ * token pruning drops rows. The call may use other sessions of the model, but for prompts: kvc_decode, so that a long
+ * prompt does not keep them waiting, and kvc_session_close. No result changes by that. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 /* Called where a method reads a prompt chunk by chunk (stage chunk): after each chunk, with the turn's tokens read so
  * far and what the session holds then, which kvc_session_positions says. Non-zero return stops. */
@@ -393,6 +396,24 @@ enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_sessi
 /* The policy string that it was opened with, and how its entries are stored. */
 const char *kvc_session_policy(const struct kvc_session *session);
 enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
+/* What is added to the logits of some tokens, after the penalty. -INFINITY: never. It stays until it is set anew. */
+struct kvc_bias {
+    int32_t token;
+    float bias;
+};
+/* count 0: none. The last of several for one token counts. KVC_USAGE: no such token, or a bias that is NaN or
+ * +INFINITY; the biases are then as they were. */
+enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
+                                 struct kvc_error *error);
+
+struct kvc_logprob {
+    int32_t token;
+    float logprob; /* the natural logarithm of its probability */
+};
+/* The logarithm of the probability that the softmax of logits [vocab] gives the token. best [count], or NULL with 0:
+ * the likeliest tokens, best first, the lowest id where equal; past the vocabulary token -1. The same bits on every
+ * machine. */
+float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
 
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
 

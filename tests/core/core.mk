@@ -1,6 +1,7 @@
 # core.mk - tests of core/: the arithmetic, sessions and steps, policy strings, forecasts, verification, measuring.
 check_PROGRAMS += \
 	tests/core/test_arguments \
+	tests/core/test_beside \
 	tests/core/test_cache_positions \
 	tests/core/test_canon \
 	tests/core/test_experts \
