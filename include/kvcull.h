@@ -359,6 +359,25 @@ void kvc_sampler_close(struct kvc_sampler *sampler);
 void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);  /* a prompt token the penalty should see */
 int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits); /* accepts what it returns */
 
+/* What is added to the logits of some tokens, after the penalty. -INFINITY: never. It stays until it is set anew. */
+struct kvc_bias {
+    int32_t token;
+    float bias;
+};
+/* count 0: none. The last of several for one token counts. KVC_USAGE: no such token, or a bias that is NaN or
+ * +INFINITY; the biases are then as they were. */
+enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
+                                 struct kvc_error *error);
+
+struct kvc_logprob {
+    int32_t token;
+    float logprob; /* the natural logarithm of its probability */
+};
+/* The logarithm of the probability that the softmax of logits [vocab] gives the token. best [count], or NULL with 0:
+ * the likeliest tokens, best first, the lowest id where equal; past the vocabulary token -1. The same bits on every
+ * machine. */
+float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
+
 /* ---- sessions twice, and in files ------------------------------------------------------------------------------ */
 
 /* A second session with the state of the first one: both go on from here with the same bits, each by itself. The caller
@@ -396,24 +415,6 @@ enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_sessi
 /* The policy string that it was opened with, and how its entries are stored. */
 const char *kvc_session_policy(const struct kvc_session *session);
 enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
-/* What is added to the logits of some tokens, after the penalty. -INFINITY: never. It stays until it is set anew. */
-struct kvc_bias {
-    int32_t token;
-    float bias;
-};
-/* count 0: none. The last of several for one token counts. KVC_USAGE: no such token, or a bias that is NaN or
- * +INFINITY; the biases are then as they were. */
-enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
-                                 struct kvc_error *error);
-
-struct kvc_logprob {
-    int32_t token;
-    float logprob; /* the natural logarithm of its probability */
-};
-/* The logarithm of the probability that the softmax of logits [vocab] gives the token. best [count], or NULL with 0:
- * the likeliest tokens, best first, the lowest id where equal; past the vocabulary token -1. The same bits on every
- * machine. */
-float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
 
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
 
