@@ -57,6 +57,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
 	core/stage/stage_queries.c \
+	core/stage/stage_series.c \
 	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.

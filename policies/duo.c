@@ -2,13 +2,10 @@
  */
 #include "policies/policies.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FILE_MOST (16u << 20) /* bytes */
 
@@ -39,32 +36,6 @@ static void close_state(void *state) {
         free(duo->streams);
     }
     free(duo);
-}
-
-/* The file's text, with a NUL after it. */
-static enum kvc_status read_text(const char *path, char **text, struct kvc_error *error) {
-    struct stat about;
-    *text = NULL;
-    if (stat(path, &about) != 0)
-        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode) || about.st_size > (off_t)FILE_MOST)
-        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: must be a regular file of at most %u bytes", path,
-                        FILE_MOST);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
-    enum kvc_status status = KVC_OK;
-    const size_t capacity = (size_t)about.st_size;
-    *text = malloc(capacity + 1);
-    if (!*text)
-        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu bytes", capacity + 1);
-    const size_t length = *text ? fread(*text, 1, capacity, file) : 0;
-    if (*text)
-        (*text)[length] = 0;
-    if (status == KVC_OK && (ferror(file) || strlen(*text) != length))
-        status = kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: cannot be read as text", path);
-    fclose(file);
-    return status;
 }
 
 /* Puts the numbers of one line after the others. */
@@ -155,7 +126,7 @@ static enum kvc_status load(const struct kvc_values *values, size_t layers, size
     else if (strcmp(path, every_other) == 0)
         status = make_scores(duo, layers, heads, error);
     else
-        status = read_text(path, &text, error);
+        status = kvc_read_option_file("duo", "file", path, FILE_MOST, &text, error);
     for (char *line = text; status == KVC_OK && line && *line;) {
         char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
         *end = 0;

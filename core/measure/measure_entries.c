@@ -117,3 +117,20 @@ KVC_MEASURE(expected_scores, 2, mean_only) {
                                                                          .scores = scores,
                                                                          .stride = STRIDE});
 }
+
+KVC_MEASURE(series_scores, 1, variant) {
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span mean = kvc_measure_values(m, (size_t)H * D);
+    const struct kvc_span spread = kvc_measure_values(m, (size_t)H * D / 2);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, key_bytes() + ALL * 4ull, 3ull * N * H * D, "%d pairs", D / 2);
+    while (kvc_measure_again(m))
+        m->ops->series_scores(m->device, &(struct kvc_series_scores){.lists = lists,
+                                                                     .heads = H,
+                                                                     .pairs = D / 2,
+                                                                     .mean = mean,
+                                                                     .spread = spread,
+                                                                     .scores = scores,
+                                                                     .stride = STRIDE});
+}

@@ -166,6 +166,29 @@ struct kvc_expectation {
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
+/* Of a class's `attended`: the rows at hand before their rotation, to the host, for who collects what is known of all
+ * queries. queries [capacity, H, d], channels in the order in which rope gives them out: pair i of those that are
+ * rotated are channels i and i + rotary / 2. *rows is how many there are, of which as many as fit are written; *rotary
+ * how many channels the layer rotates. */
+enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, size_t capacity, size_t *rows,
+                                       uint32_t *rotary, struct kvc_error *error);
+/* Of a class's `prepare`: what is known of all of the layer's queries before their rotation, for scores in the step to
+ * come. What the positions to come make of it, at 1, 2, 4, .. up to `future` after the step's own, goes to the device.
+ * KVC_INPUT: the layer rotates another number of channels. */
+#define KVC_ANY_ROTARY UINT32_MAX
+struct kvc_series {
+    const float *mean;   /* [H, d], channels as above */
+    const float *spread; /* [H, d / 2]: of each pair the mean length less the length of the mean */
+    uint32_t rotary;     /* channels that are rotated, or KVC_ANY_ROTARY */
+    uint32_t future;
+};
+enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct kvc_series *series,
+                                         struct kvc_error *error);
+/* Of that step's decode stage, with the same series: triattention's scores (docs/methods/triattention.md), of a group's
+ * heads the highest or (average) their mean; scores are per list. */
+enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
+                                        struct kvc_scores *scores, struct kvc_error *error);
+
 /* For trials: one head's scores or positions as arrays on the host. Reading waits for the device. values, positions
  * [capacity]; *count is how many entries the head has. */
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
@@ -411,6 +434,8 @@ struct kvc_policy_class {
     /* Before each decode step, where the host alone can say what `decode` will keep, so that nothing need go to the
      * device within the step (kvc_stage_plan). The info's entries count the one to come; there are no queries. */
     kvc_stage_fn *plan;
+    /* At the same moment, for what `decode` wants on the device and the host knows (kvc_stage_prepare_series). */
+    kvc_stage_fn *prepare;
 };
 
 /* Makes a class known to an engine, which it must outlive. KVC_USAGE: a name that is taken, stages without functions,

@@ -146,6 +146,8 @@ static void test_ranges(void **state) {
     REFUSED("snapkv-decode:budget=32", "budget=32", "window=32");
     REFUSED("rkv:budget=8", "budget=8", "window=8");
     REFUSED("rkv:budget=64,kernel=4", "kernel=4", "odd");
+    REFUSED("triattention:budget=4", "stats", "missing");
+    REFUSED("triattention:budget=4,stats=drawn,recent=4", "budget=4", "recent=4");
     REFUSED("expected:budget=4", "budget=4", "sinks=4");
     REFUSED("expected:budget=64,covariance=yes", "covariance=yes", "on|off");
     REFUSED("criticalkv:budget=32", "budget=32", "window=32");
