@@ -414,6 +414,7 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_logits(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_collect(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_convert(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_info(const struct cli_command *command, int argc, char **argv);

@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += libkvcli.la
 libkvcli_la_SOURCES = \
 	cli/chat.c \
 	cli/chat_text.c \
+	cli/collect.c \
 	cli/commands.c \
 	cli/common.c \
 	cli/convert.c \

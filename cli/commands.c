@@ -145,6 +145,16 @@ const struct cli_command cli_commands[] = {
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048\n"
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048 --kv full --kv morphkv:budget=256\n",
      kvc_cli_perplexity},
+    {"collect", "-m MODEL -f TEXT -o OUT [-n N] [options]", "writes statistics of a model's queries",
+     "Runs the model over a text and writes, for each layer and query head, the mean query before its rotation and the "
+     "mean length of each pair of channels that is rotated: what the policy triattention reads as stats=OUT. Any text "
+     "of some thousand tokens does; queries of a head differ little from text to text. The file is text, its numbers "
+     "are the same on every backend, and it appears under its name only when it is complete.\n\n"
+     "The summary says how concentrated queries are: the length of a pair's mean beside the mean of its lengths, 1 "
+     "where it never changes.",
+     "kvcull collect -m model.gguf -f book.txt -o model.stats\n"
+     "kvcull run -m model.gguf -f task.txt -n 4000 --kv triattention:budget=1024,stats=model.stats\n",
+     kvc_cli_collect},
     {"convert", "MODEL -o OUT.gguf|OUT/ [--type TYPE]", "writes a model as GGUF or as a folder, in another type",
      "Writes the model of a Hugging Face folder or a GGUF file as one GGUF file, with its matrices in the type "
      "asked for; or, where OUT ends in a slash, as a Hugging Face folder of f32, f16 or bf16, with its tokenizer and "
