@@ -33,6 +33,10 @@ struct drawn {
 
 /* Numbers below n, from the seed of drawn_begin. */
 uint32_t drawn_below(uint32_t n);
+/* Writes the file that duo or triattention reads, at d->path, and fills d->file, or d->centres and what else of the
+ * plan follows from it. */
+void drawn_scores(struct drawn *d);
+void drawn_stats(struct drawn *d);
 /* Adds to the policy string. */
 void drawn_say(struct drawn *d, const char *format, ...);
 /* Nothing is drawn yet but heads and the sequence of numbers. */
