@@ -57,6 +57,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
 	core/stage/stage_queries.c \
+	core/stage/stage_leverage.c \
 	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.
@@ -82,6 +83,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_int8.c \
 	core/check/verify_scores.c \
 	core/check/verify_entries.c \
+	core/check/verify_leverage.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
 	core/check/verify_select.c \

@@ -166,6 +166,21 @@ struct kvc_expectation {
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
+/* compactor's (docs/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first` and of
+ * the last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of the
+ * chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the value.
+ * What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
+enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
+                                     uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
+/* The statistical leverage of each key among those of its list, before their rotation. */
+enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint64_t last, struct kvc_scores *scores,
+                                   struct kvc_error *error);
+/* scores become share * leverage + scores, both less their mean over all lists and in units of their standard
+ * deviation; a score of 0 counts as the mean. */
+enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, uint64_t last, float share,
+                                       const struct kvc_scores *leverage, struct kvc_scores *scores,
+                                       struct kvc_error *error);
+
 /* For trials: one head's scores or positions as arrays on the host. Reading waits for the device. values, positions
  * [capacity]; *count is how many entries the head has. */
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
@@ -382,7 +397,8 @@ struct kvc_policy_class {
                             struct kvc_error *error);
     void (*close)(void *state);
 
-    uint32_t (*queries)(const struct kvc_values *values); /* how many of the prompt's last queries its stages look at */
+    /* How many of the prompt's last queries its stages look at; UINT32_MAX: at all, which are freed at its end. */
+    uint32_t (*queries)(const struct kvc_values *values);
     uint32_t (*columns)(const struct kvc_values *values); /* float32 of state per entry, at most 65535 */
     uint32_t (*surplus)(const struct kvc_values *values); /* entries above the budget that a head holds between two
                                                              evictions of its decode stage; NULL: 1 */
