@@ -16,6 +16,7 @@ policy_files = \
 	policies/expected.c \
 	policies/chunkkv.c \
 	policies/criticalkv.c \
+	policies/compactor.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \

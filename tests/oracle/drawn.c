@@ -378,6 +378,19 @@ void draw_criticalkv(struct drawn *d) {
     use_parts(d, &(struct parts){.prompt = oracle_criticalkv, .prompt_plan = &d->entries});
 }
 
+void draw_compactor(struct drawn *d) {
+    static const double blends[] = {-1, -1, 0, 0.35, 1, 1000};
+    d->entries.sinks = between(0, 9);
+    d->entries.recent = between(0, 5);
+    d->entries.chunk = ONE_OF(1, 2, 16, 33, 65536);
+    d->entries.blend = blends[drawn_below(6)];
+    begin(d, "compactor", d->entries.sinks + d->entries.recent + 1);
+    drawn_say(d, ",sinks=%u,recent=%u,chunk=%u", d->entries.sinks, d->entries.recent, d->entries.chunk);
+    if (d->entries.blend >= 0)
+        drawn_say(d, ",blend=%g", d->entries.blend);
+    use_parts(d, &(struct parts){.prompt = oracle_compactor, .prompt_plan = &d->entries});
+}
+
 void draw_topk(struct drawn *d) {
     begin(d, "topk", 1);
     d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};

@@ -45,6 +45,6 @@ typedef void draw_fn(struct drawn *d);
 draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
     draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,
     draw_hsa, draw_rocketkv, draw_rocketkv_mt, draw_random, draw_knorm, draw_keydiff, draw_lagkv, draw_chunkkv,
-    draw_snapkv_decode, draw_rkv, draw_expected, draw_criticalkv;
+    draw_snapkv_decode, draw_rkv, draw_expected, draw_criticalkv, draw_compactor;
 
 #endif
