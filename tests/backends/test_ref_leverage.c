@@ -15,6 +15,10 @@ static double at(struct kvc_span x, uint32_t row, uint32_t heads, uint32_t h, ui
     return (double)floats(x)[((size_t)row * heads + h) * D + c];
 }
 
+static float *state_of(const struct kvc_lists *lists, uint32_t column, uint32_t h, uint32_t rank) {
+    return (float *)lists->state->data + ((size_t)lists->columns * h + column) * SLOTS + kvc_list_slot(lists, h, rank);
+}
+
 /* ---- chunk_mass ---- */
 
 /* What an entry gets of the chunk from .. from+n-1. */
@@ -48,7 +52,7 @@ static void chunks(void **state) {
         ((int32_t *)kvc_span_data(place))[i] = (int32_t)(SEEN + i);
     for (uint32_t h = 0; h < HEADS; h++)
         for (uint32_t r = 0; r < SEEN; r++)
-            kvc_list_column(&lists, h, 1)[kvc_list_slot(&lists, h, r)] = 0.5f;
+            *state_of(&lists, 1, h, r) = 0.5f;
     OPS->chunk_mass(device, &(struct kvc_chunk_mass){.lists = &lists,
                                                      .queries = ROWS - SEEN,
                                                      .heads = HEADS * GROUP,
@@ -70,7 +74,7 @@ static void chunks(void **state) {
                 square += at(v, r, HEADS, h, c) * at(v, r, HEADS, h, c);
             const bool scored = r >= FIRST && r < ROWS - LAST;
             assert_near((double)floats(scores)[h * SLOTS + r], scored ? mass * sqrt(square) : 0, 1e-4);
-            assert_true(kvc_list_column(&lists, h, 0)[kvc_list_slot(&lists, h, r)] == 0.0f);
+            assert_true(*state_of(&lists, 0, h, r) == 0.0f);
         }
     OPS->arena_free(device, arena);
 }

@@ -65,7 +65,7 @@ static uint32_t chunks_begin(const struct kvc_chunk_mass *args, const struct hea
 }
 
 /* The queries [G, d] of the entry at this position. */
-static const float *chunk_query_of(const struct kvc_chunk_mass *args, uint32_t h, int32_t position) {
+static const float *chunk_query(const struct kvc_chunk_mass *args, uint32_t h, int32_t position) {
     const int32_t *positions = kvc_span_data(args->positions);
     const size_t d = args->lists->format.head_size, group = args->heads / args->lists->kv_heads;
     uint32_t low = 0, high = args->queries - 1;
@@ -160,7 +160,7 @@ static void chunk_mass_task(void *argument, size_t task, unsigned thread) {
     turn_rows(lists, &head, from, n, &work);
     memset(work.mass, 0, padded_size(n) * sizeof *work.mass);
     for (uint32_t i = 0; i < n; i++) {
-        const float *q = chunk_query_of(args, h, slot_position(&head, head_slot(&head, from + i)));
+        const float *q = chunk_query(args, h, slot_position(&head, head_slot(&head, from + i)));
         memset(work.sum, 0, padded_size(n) * sizeof *work.sum);
         for (size_t g = 0; g < group; g++)
             add_query_to_chunk(q + g * d, n, d, &work);
