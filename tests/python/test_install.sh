@@ -50,8 +50,8 @@ KVCULL_LIBRARY=$work/nosuch.so installs wrong
 that 'a library that is not there' [ $status != 0 ]
 has 'nosuch.so: no such file' "$work/err"
 cp -P "$build"/.libs/libkvcull.so* "$work/tree/build/.libs"
-installs tree
+installs in-tree
 that 'of a build in the tree' [ $status = 0 ]
 mv "$work/tree" "$work/gone"
-answers tree
+answers in-tree
 finish
