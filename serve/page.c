@@ -7,7 +7,7 @@ static const char *const style[] = {
     "--on:#fff;--bad:#b3263a;--held:#9cc9ec}",
     "@media(prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e8ecf0;--dim:#9aa5b1;--line:#3c4651;--card:#1b222a;",
     "--key:#5db3f0;--on:#0b1118;--bad:#ff8793;--held:#225683}}",
-    "*{box-sizing:border-box}[hidden]{display:none!important}body{margin:0 auto;max-width:1100px;padding:12px 16px "
+    "*{box-sizing:border-box}[hidden]{display:none!important}body{margin:0 auto;max-width:1100px;padding:12px 16px ",
     "24px;background:var(--bg);",
     "color:var(--fg);font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}",
     "h1{font-size:20px;margin:4px 0}h2{font-size:15px;margin:20px 0 4px}p{margin:4px 0}.dim{color:var(--dim)}",
@@ -82,7 +82,7 @@ static const char *const script[] = {
     "try{for(;;){const{done,value}=await read.read();if(done)break;left+=utf.decode(value,{stream:true});",
     "const parts=left.split('\\n\\n');left=parts.pop();for(const p of parts){const d=p.slice(6);",
     "if(d!=='[DONE]')take(JSON.parse(d),out)}}}finally{talk.push({role:'assistant',content:out.text.textContent})}}",
-    "$('form').addEventListener('submit',async e=>{e.preventDefault();const "
+    "$('form').addEventListener('submit',async e=>{e.preventDefault();const ",
     "t=$('ask').value;if(!t.trim()||stop)return;",
     "$('ask').value='';$('wrong').textContent='';$('send').disabled=true;$('stop').disabled=false;",
     "try{await ask(t)}catch(x){if(x.name!=='AbortError')$('wrong').textContent=x.message}",

@@ -20,5 +20,5 @@ libkvcli_la_SOURCES += \
 	serve/route.c \
 	serve/text.c
 libkvcli_la_CPPFLAGS += $(MICROHTTPD_CFLAGS)
-kvcull_LDADD += $(MICROHTTPD_LIBS)
+libkvcli_la_LIBADD = $(MICROHTTPD_LIBS)
 endif
