@@ -2,10 +2,11 @@
 import textwrap
 
 import seeds_claims
+from seeds import ABLE
 from seeds_numbers import Data, interval, mean, paired
 
 LEVEL = 0.1  # shares nearer to each other than this are called level
-ABLE = 0.3   # a task that the full cache does worse tells nothing
+
 
 SHOWN = {"demo": "bundled", "smollm2": "SmolLM2", "gemma3": "Gemma 3"}
 
