@@ -87,9 +87,10 @@ def both_ways(name, model, task, length, samples, seen, unseen, *more, **others)
 
 SEEN = ["full"] + PROMPT + [TAKE, TAKE_BOTH] + ORDER + TENTH + traffic(64, 200)
 UNSEEN = PROMPT + [TAKE, TAKE_BOTH] + ORDER + each("rocketkv:budget={}", 64, 200)
-DEMO = (["full"] + each("snapkv:budget={}", 64, 128, 200) + each("dapq:budget={}", 64, 128, 200) +
-        [TAKE, TAKE_PROBES, TAKE_MAX, TAKE_BOTH, TAKE_BOTH + ",warmup_layers=0"] + ORDER + traffic(64) +
-        ["snapkv:budget=64,per=head", "morphkv:budget=256"])
+DEMO = ["full"] + each("snapkv:budget={}", 64, 200) + each("dapq:budget={}", 64, 200) + [TAKE, TAKE_BOTH]
+DEMO_TAKE = [TAKE, TAKE_PROBES, TAKE_MAX, TAKE_BOTH, TAKE_BOTH + ",warmup_layers=0"]
+DEMO_ORDER = ["snapkv:budget=128", "dapq:budget=128"] + ORDER
+DEMO_TRAFFIC = ["full", "snapkv:budget=64"] + traffic(64) + ["snapkv:budget=64,per=head", "morphkv:budget=256"]
 GEMMA_SEEN = (["full"] + each("snapkv:budget={}", 64, 200) + each("dapq:budget={}", 64, 200) + [TAKE, TAKE_BOTH] +
               ["h2o:budget=128,stages=prompt", "streaming:budget=128,stages=prompt"] + traffic(64))
 GEMMA_UNSEEN = GEMMA_SEEN[1:9]
@@ -103,7 +104,10 @@ SETS = [
     *able("smollm2", ["niah", "kv_retrieval", "niah_multikey_1", "niah_multikey_2", "vt", "fwe", "scb_niah", "scb_kv",
                       "scb_vt", "scb_mf", "list"]),
     *able("gemma3", ["niah", "kv_retrieval", "niah_multikey_1", "vt"]),
-    both_ways("demo-niah", "demo", "needle", 2000, 30, DEMO, DEMO, "--ask", "both", "--depths", "4"),
+    both_ways("demo-niah", "demo", "needle", 2000, 60, DEMO, DEMO, "--ask", "both", "--depths", "4"),
+    both_ways("demo-take", "demo", "needle", 2000, 60, DEMO_TAKE, DEMO_TAKE, "--ask", "both", "--depths", "4"),
+    both_ways("demo-order", "demo", "needle", 2000, 60, DEMO_ORDER, DEMO_ORDER, "--ask", "both", "--depths", "4"),
+    Set("demo-traffic", "demo", "needle", 2000, 60, [("seen", DEMO_TRAFFIC)], "--ask", "one", "--depths", "4"),
     Set("demo-turns", "demo", "needle", 2000, 40, [("turns", TURNS)], "--ask", "turns", "--depths", "8"),
     Set("demo-answer", "demo", "needle", 2000, 40, [("answer", ANSWER)], "--ask", "answer", "--depths", "8"),
     both_ways("smollm2-niah", "smollm2", "niah", 2048, 22, SEEN, UNSEEN, file="essays"),
@@ -236,7 +240,8 @@ class Run:
                         stream.write(json.dumps({
                             "model": "demo", "task": "needle", "length": chosen.length, "sample": sample,
                             "question": question, "kv": one["kv"], "turn": turn, "turns": len(depths),
-                            "score": depth["right_unseen" if question == "unseen" else "right"], "cache_type": results["cache_type"], "entries": one["entries"],
+                            "score": depth["right_unseen" if question == "unseen" else "right"],
+                            "cache_type": results["cache_type"], "entries": one["entries"],
                             "held_bytes": one["held_bytes"], "peak_bytes": one["peak_bytes"],
                             "read_bytes": one["read_bytes_per_token"], "steps": 1,
                             "answer_us": 1e6 * one["seconds"] / len(depths) / len(chosen.asks),
@@ -328,7 +333,8 @@ def slim_set(chosen, there):
                 full = [parts["seen", "full"][1]["answer"] for parts in there.values()]
                 line["values"] = {"digits": [round(digits(turn["answer"], text), 5) for turn, text in zip(every, full)]}
             if "values" in every[0]:
-                line["values"] = {name: [round(turn["values"][name], 5) for turn in every] for name in every[0]["values"]}
+                line["values"] = {name: [round(turn["values"][name], 5) for turn in every]
+                                  for name in every[0]["values"]}
             yield line
 
 

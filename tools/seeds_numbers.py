@@ -1,4 +1,4 @@
-"""seeds_numbers.py - what tools/seeds.py slim wrote, and intervals of it: of a share, of a mean, of paired differences."""
+"""seeds_numbers.py - what tools/seeds.py slim wrote, and intervals: of a share, of a mean, of paired differences."""
 import json
 import math
 import sys

@@ -47,7 +47,7 @@ class Compared:
         better = -1 if one.lower else 1
         self.low, self.high = sorted((better * low, better * high))
         full = data.scores(one.set, one.question, "full")
-        self.able = one.lower or one.value or full is None or mean(full) >= ABLE
+        self.able = one.lower or one.value or full is None or mean(full) >= ABLE  # measures have no limit
         self.shown = bounds(low, high, self.share)
 
     def says(self):
@@ -139,7 +139,8 @@ def set_text(data, name):
         rows.append([f"`{kv}`", *[cell(data, name, question, kv) for question in questions], *more,
                      kib(row.get("end", row["held"])), kib(row["peak"]), kib(row["read"])])
     held = "held at the most while answering" if "end" in row else "held after the prompt"
-    text = f"### {SHOWN[name.split('-')[0]]}: {head['task']}, {head['length']} tokens, {len(head['samples'])} samples\n\n"
+    model, count = SHOWN[name.split("-")[0]], len(head["samples"])
+    text = f"### {model}: `{name}`, {head['task']} of {head['length']} tokens, {count} samples\n\n"
     return text + table(["policy", *[words[question] for question in questions], *values, held, "peak",
                          "read/token"], rows) + "\n"
 
