@@ -114,6 +114,14 @@ attention)
     head_of_page 'Attention and what policies ask for'
     run 'One thread' "$build/bench/attention" 1
     run 'Two threads' "$build/bench/attention" 2
+    for path in avx512 avx2; do
+        run "Prefill by $path, all group sizes" "$build/bench/attention" 1 prefill $path
+    done
+    for tokens in 4096 16384; do
+        for math in float int8; do
+            run "Attention's share: 100m, $tokens tokens, $math" "$build/bench/prefill" 1 100m q8_0 $math $tokens
+        done
+    done
     ;;
 decode)
     head_of_page 'Decode of a 1-billion-parameter shape'

@@ -5,9 +5,9 @@
 #define TILE_VECTORS 2
 #define TILE_EVERY(m) m(2) m(4) m(6)
 #define GEMV_STREAMS 2
-#define GEMV_HALF_STREAMS 2
 #define FEW_ROWS 4
 #define FEW_OUTPUTS 3
+#define FEW_EVERY(m) m(1) m(2) m(3) m(4)
 #define FEW_LIMIT 16
 #include "backends/cpu/simd/linear/template.h"
 

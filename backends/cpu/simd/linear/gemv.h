@@ -140,8 +140,8 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
     GEMV_OF(name, GEMV_STREAMS, group_bytes_##name, REST_##elements, GEMV_##name)
 
 GEMV_OF(f32, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f32))
-GEMV_OF(f16, GEMV_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
-GEMV_OF(bf16, GEMV_HALF_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
+GEMV_OF(f16, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
+GEMV_OF(bf16, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
 KVC_ALL_BLOCK_TYPES(GEMV_BLOCKS, )
 
 /* Some types take x in another order of lanes, which is made once for all outputs. */

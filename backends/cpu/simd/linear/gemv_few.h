@@ -1,94 +1,170 @@
 /* gemv_few.h - linear layers of few rows: as with one row, lanes side by side, the weights widened once for all rows.
  * Part of template.h. */
 
-/* Weights of FEW_OUTPUTS outputs widened at a time: they stay in the first level. Fewer with very few rows, so that
- * prefetching never pauses for long. */
+/* Weights of FEW_OUTPUTS outputs widened at a time, which stay in the first level; so far apart that those of one place
+ * fall into different cache sets. */
 #define STRETCH 1024
-#define STRETCH_SHORT GROUP
+#define STRETCH_APART (STRETCH + LANES)
+
+/* Rows are shared out evenly over blocks of at most FEW_ROWS. */
+static size_t few_blocks(size_t rows) { return kvc_divide_up(rows, FEW_ROWS); }
+static size_t few_block_row(size_t rows, size_t block) { return rows * block / few_blocks(rows); }
 
 static size_t few_rows_scratch(const struct kvc_linear_call *call) {
-    /* widened weights; lanes of every sum [rows, FEW_OUTPUTS, 32]; the last, filled up 32 values of every row */
-    return FEW_OUTPUTS * STRETCH + call->rows * FEW_OUTPUTS * KVC_LANES + call->rows * KVC_LANES;
+    /* widened weights; lanes of every sum [rows, FEW_OUTPUTS, 32]; x in the order of few_pack */
+    return FEW_OUTPUTS * STRETCH_APART + call->rows * (FEW_OUTPUTS * KVC_LANES + kvc_round_up(call->K, KVC_LANES));
 }
 
-/* lanes [rows, FEW_OUTPUTS, 32] += x [rows of x_stride] times w [FEW_OUTPUTS of w_stride], `groups` times 32 deep. One
- * vector of lanes at a time, so that many sums fit in registers. */
-INLINE void few_block(const int rows, float *lanes, const float *x, size_t x_stride, const float *w, size_t w_stride,
-                      size_t groups) {
-    for (size_t lane = 0; lane < KVC_LANES; lane += LANES) {
-        vf acc[FEW_ROWS][FEW_OUTPUTS];
-        UNROLL
-        for (int i = 0; i < rows; i++)
-            UNROLL
-        for (int j = 0; j < FEW_OUTPUTS; j++)
-            acc[i][j] = vf_load(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES + lane);
-        for (size_t g = 0; g < groups; g++) {
-            const float *xg = x + g * KVC_LANES + lane, *wg = w + g * KVC_LANES + lane;
-            vf xv[FEW_ROWS];
-            UNROLL
-            for (int i = 0; i < rows; i++)
-                xv[i] = vf_load(xg + (size_t)i * x_stride);
-            UNROLL
-            for (int j = 0; j < FEW_OUTPUTS; j++) {
-                vf wv = vf_load(wg + (size_t)j * w_stride);
+/* x as it is read: [block][vector of lanes][k / 32][row of the block][LANES], filled up to whole groups of 32. */
+static void few_pack(const struct kvc_linear_call *call, float *to) {
+    const size_t groups = kvc_divide_up(call->K, KVC_LANES);
+    float last[KVC_LANES];
+    for (size_t block = 0; block < few_blocks(call->rows); block++) {
+        const size_t first = few_block_row(call->rows, block), rows = few_block_row(call->rows, block + 1) - first;
+        for (size_t row = 0; row < rows; row++) {
+            const float *x = call->x + (first + row) * call->K;
+            for (size_t g = 0; g < groups; g++) {
+                const float *group = x + g * KVC_LANES;
+                if (call->K - g * KVC_LANES < KVC_LANES) {
+                    for (size_t l = 0; l < KVC_LANES; l++)
+                        last[l] = g * KVC_LANES + l < call->K ? group[l] : FILL_X;
+                    group = last;
+                }
                 UNROLL
-                for (int i = 0; i < rows; i++)
-                    acc[i][j] = vf_fma(xv[i], wv, acc[i][j]);
+                for (int v = 0; v < LANE_VECTORS; v++)
+                    vf_store(to + (((size_t)v * groups + g) * rows + row) * LANES, vf_load(group + v * LANES));
             }
         }
-        UNROLL
-        for (int i = 0; i < rows; i++)
-            UNROLL
-        for (int j = 0; j < FEW_OUTPUTS; j++)
-            vf_store(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES + lane, acc[i][j]);
+        to += rows * groups * KVC_LANES;
     }
 }
 
-static void few_all(size_t rows, float *lanes, const float *x, size_t x_stride, const float *w, size_t w_stride,
-                    size_t groups) {
-    if (groups == 0)
-        return;
-    for (; rows >= FEW_ROWS; rows -= FEW_ROWS) {
-        few_block(FEW_ROWS, lanes, x, x_stride, w, w_stride, groups);
-        lanes += FEW_ROWS * FEW_OUTPUTS * KVC_LANES;
-        x += FEW_ROWS * x_stride;
+/* Bytes that are prefetched meanwhile: `step` further with each group. */
+struct few_ahead {
+    const unsigned char *a, *b;
+    size_t step;
+};
+
+/* One vector of lanes, so that many sums fit in registers: lanes [rows, FEW_OUTPUTS, 32] += x [groups, rows, LANES]
+ * times w, groups of FEW_OUTPUTS outputs, of 32 weights of `size` bytes. */
+#define FEW_BLOCK(type, load, size)                                                                                    \
+    INLINE void few_##type(const int rows, float *lanes, const float *x, const unsigned char *const *w, size_t groups, \
+                           struct few_ahead ahead) {                                                                   \
+        vf acc[FEW_ROWS][FEW_OUTPUTS];                                                                                 \
+        UNROLL                                                                                                         \
+        for (int i = 0; i < rows; i++)                                                                                 \
+            UNROLL                                                                                                     \
+        for (int j = 0; j < FEW_OUTPUTS; j++)                                                                          \
+            acc[i][j] = vf_load(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES);                                            \
+        for (size_t g = 0; g < groups; g++) {                                                                          \
+            vf wv[FEW_OUTPUTS];                                                                                        \
+            UNROLL                                                                                                     \
+            for (int j = 0; j < FEW_OUTPUTS; j++)                                                                      \
+                wv[j] = load(w[j] + g * KVC_LANES * (size));                                                           \
+            UNROLL                                                                                                     \
+            for (int line = 0; line < KVC_LANES * (size); line += 64) {                                                \
+                __builtin_prefetch(ahead.a + line, 0, 2); /* not into the first level: it holds what is used now */    \
+                __builtin_prefetch(ahead.b + line, 0, 2);                                                              \
+            }                                                                                                          \
+            ahead.a += ahead.step;                                                                                     \
+            ahead.b += ahead.step;                                                                                     \
+            UNROLL                                                                                                     \
+            for (int i = 0; i < rows; i++) {                                                                           \
+                const vf xv = vf_held(vf_load(x + (g * (size_t)rows + (size_t)i) * LANES));                            \
+                UNROLL                                                                                                 \
+                for (int j = 0; j < FEW_OUTPUTS; j++)                                                                  \
+                    acc[i][j] = vf_fma(xv, wv[j], acc[i][j]);                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL                                                                                                         \
+        for (int i = 0; i < rows; i++)                                                                                 \
+            UNROLL                                                                                                     \
+        for (int j = 0; j < FEW_OUTPUTS; j++)                                                                          \
+            vf_store(lanes + (i * FEW_OUTPUTS + j) * KVC_LANES, acc[i][j]);                                            \
     }
-    switch (rows) { /* FEW_ROWS is at most 4 */
-    case 3:
-        few_block(3, lanes, x, x_stride, w, w_stride, groups);
-        break;
-    case 2:
-        few_block(2, lanes, x, x_stride, w, w_stride, groups);
-        break;
-    case 1:
-        few_block(1, lanes, x, x_stride, w, w_stride, groups);
-        break;
-    default:
-        break;
+#define vf_load_f32(p) vf_load((const float *)(const void *)(p))
+FEW_BLOCK(f32, vf_load_f32, 4)
+FEW_BLOCK(f16, vf_load_f16, 2)
+FEW_BLOCK(bf16, vf_load_bf16, 2)
+
+typedef void few_function(float *, const float *, const unsigned char *const *, size_t, struct few_ahead);
+#define FEW_FUNCTION(type, rows)                                                                                       \
+    static void few_##type##_##rows(float *lanes, const float *x, const unsigned char *const *w, size_t groups,        \
+                                    struct few_ahead ahead) {                                                          \
+        few_##type(rows, lanes, x, w, groups, ahead);                                                                  \
+    }
+#define FEW_FUNCTIONS(rows) FEW_FUNCTION(f32, rows) FEW_FUNCTION(f16, rows) FEW_FUNCTION(bf16, rows)
+FEW_EVERY(FEW_FUNCTIONS)
+#define FEW_F32(rows) [rows] = few_f32_##rows,
+#define FEW_F16(rows) [rows] = few_f16_##rows,
+#define FEW_BF16(rows) [rows] = few_bf16_##rows,
+static few_function *const few_f32_by_rows[FEW_ROWS + 1] = {FEW_EVERY(FEW_F32)};
+static few_function *const few_f16_by_rows[FEW_ROWS + 1] = {FEW_EVERY(FEW_F16)};
+static few_function *const few_bf16_by_rows[FEW_ROWS + 1] = {FEW_EVERY(FEW_BF16)};
+
+/* Weights k0 ... k0 + depth - 1 of FEW_OUTPUTS outputs from n on, as a kernel reads them: F32, F16 and BF16 where they
+ * lie, others widened. */
+struct few_weights {
+    few_function *const *by_rows;
+    const unsigned char *of[FEW_OUTPUTS];
+    size_t size;                             /* of a weight */
+    const unsigned char *ahead[FEW_OUTPUTS]; /* what comes next, of the same or of the next outputs */
+};
+
+static struct few_weights few_weights_at(const struct kvc_linear_call *call, size_t n, size_t last, size_t k,
+                                         size_t depth, float *widened) {
+    struct few_weights w = {.by_rows = call->type == KVC_F16    ? few_f16_by_rows
+                                       : call->type == KVC_BF16 ? few_bf16_by_rows
+                                                                : few_f32_by_rows,
+                            .size = call->type == KVC_F16 || call->type == KVC_BF16 ? 2 : 4};
+    bool as_they_are = depth % KVC_LANES == 0 && (call->type == KVC_F32 || w.size == 2);
+    if (!as_they_are) {
+        w.by_rows = few_f32_by_rows;
+        w.size = 4;
+    }
+    for (size_t j = 0; j < FEW_OUTPUTS; j++) {
+        const size_t output = kvc_min_u64(n + j, last - 1), next = kvc_min_u64(n + FEW_OUTPUTS + j, last - 1);
+        w.ahead[j] = k + STRETCH < call->K ? stretch_at(call, output, k + STRETCH) : stretch_at(call, next, 0);
+        w.of[j] = as_they_are ? stretch_at(call, output, k) : (const unsigned char *)(widened + j * STRETCH_APART);
+        if (!as_they_are)
+            widen_stretch(call, widened + j * STRETCH_APART, output, k, depth);
+    }
+    return w;
+}
+
+/* Groups k / 32 ... of all rows times the weights. What comes next is prefetched evenly: two outputs' with each vector
+ * of lanes until all have been. */
+static void few_stretch(const struct kvc_linear_call *call, float *lanes, const float *x, const struct few_weights *w,
+                        size_t k, size_t groups) {
+    const size_t all = kvc_divide_up(call->K, KVC_LANES);
+    size_t fetched = 0;
+    for (size_t block = 0; block < few_blocks(call->rows); block++) {
+        const size_t first = few_block_row(call->rows, block), rows = few_block_row(call->rows, block + 1) - first;
+        for (size_t v = 0; v < LANE_VECTORS; v++, fetched += 2) {
+            const unsigned char *of[FEW_OUTPUTS];
+            struct few_ahead next = {call->w, call->w, 0};
+            if (fetched < FEW_OUTPUTS)
+                next = (struct few_ahead){w->ahead[fetched], w->ahead[kvc_min_u64(fetched + 1, FEW_OUTPUTS - 1)],
+                                          widen_by_type[call->type].bytes / (GROUP / KVC_LANES)};
+            for (size_t j = 0; j < FEW_OUTPUTS; j++)
+                of[j] = w->of[j] + v * LANES * w->size;
+            w->by_rows[rows](lanes + first * FEW_OUTPUTS * KVC_LANES + v * LANES,
+                             x + (first * KVC_LANES + v * rows * LANES) * all + k / KVC_LANES * rows * LANES, of,
+                             groups, next);
+        }
     }
 }
 
 static void few_rows(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch) {
-    size_t rows = call->rows, K = call->K, tail = K % KVC_LANES;
-    float *widened = scratch, *lanes = widened + FEW_OUTPUTS * STRETCH;
-    float *x_tail = lanes + rows * FEW_OUTPUTS * KVC_LANES;
-    size_t stretch = rows <= 4 ? STRETCH_SHORT : STRETCH;
-    for (size_t i = 0; tail && i < rows; i++) {
-        for (size_t l = 0; l < KVC_LANES; l++)
-            x_tail[i * KVC_LANES + l] = l < tail ? call->x[i * K + K - tail + l] : FILL_X;
-    }
+    const size_t rows = call->rows, K = call->K;
+    float *lanes = scratch + FEW_OUTPUTS * STRETCH_APART, *x = lanes + rows * FEW_OUTPUTS * KVC_LANES;
+    few_pack(call, x);
     for (size_t n = first; n < last; n += FEW_OUTPUTS) {
         memset(lanes, 0, rows * FEW_OUTPUTS * KVC_LANES * sizeof(float));
-        for (size_t k = 0; k < K; k += stretch) {
-            size_t depth = kvc_min_u64(stretch, K - k), whole = depth / KVC_LANES;
-            for (size_t j = 0; j < FEW_OUTPUTS; j++) {
-                size_t output = kvc_min_u64(n + j, last - 1), next = kvc_min_u64(n + FEW_OUTPUTS + j, call->N - 1);
-                widen_stretch(call, widened + j * STRETCH, output, k, depth,
-                              k + stretch < K ? stretch_at(call, output, k + stretch) : stretch_at(call, next, 0));
-            }
-            few_all(rows, lanes, call->x + k, K, widened, STRETCH, whole);
-            if (depth % KVC_LANES)
-                few_all(rows, lanes, x_tail, KVC_LANES, widened + whole * KVC_LANES, STRETCH, 1);
+        for (size_t k = 0; k < K; k += STRETCH) {
+            const size_t depth = kvc_min_u64(STRETCH, K - k);
+            const struct few_weights w = few_weights_at(call, n, last, k, depth, scratch);
+            few_stretch(call, lanes, x, &w, k, kvc_divide_up(depth, KVC_LANES));
         }
         for (size_t i = 0; i < rows; i++) {
             for (size_t j = 0; j < FEW_OUTPUTS && n + j < last; j++) {

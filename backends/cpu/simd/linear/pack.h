@@ -111,8 +111,8 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
             for (size_t i = 0; i < LANES; i++) {
                 from[i] = (const float *)(const void *)(call->w + output[i] * call->row_bytes) + k0;
                 if (call->type != KVC_F32 || n % KVC_LANES) {
-                    widen_stretch(call, widened + i * GROUP, output[i], k0, n,
-                                  k0 + GROUP < K ? stretch_at(call, output[i], k0 + GROUP) : call->w);
+                    fetch_group(call, k0 + GROUP < K ? stretch_at(call, output[i], k0 + GROUP) : call->w);
+                    widen_stretch(call, widened + i * GROUP, output[i], k0, n);
                     from[i] = widened + i * GROUP;
                 }
             }

@@ -1,10 +1,9 @@
 /* template.h - the kernels of linear.h, written once over the vectors of lanes/. Before it is included:
  *   TILE_ROWS, TILE_VECTORS    a tile of the packed shape: rows, and vectors of outputs
- *   GEMV_STREAMS            outputs summed at once where there is one row, so many streams of weights;
- *   GEMV_HALF_STREAMS       the same for F16 and BF16
- *   FEW_OUTPUTS                the same with several rows, FEW_ROWS of them at once
+ *   GEMV_STREAMS            outputs summed at once where there is one row, so many streams of weights
+ *   FEW_OUTPUTS                the same with several rows, at most FEW_ROWS of them at once
  *   FEW_LIMIT                  from how many rows on packing is faster, less one
- * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have. */
+ * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have; FEW_EVERY(m) for 1 ... FEW_ROWS. */
 
 #include "backends/cpu/simd/linear/linear.h"
 #include "backends/cpu/simd/linear/widen.h"

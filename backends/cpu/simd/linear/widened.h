@@ -62,17 +62,19 @@ static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_
     return call->w + output * call->row_bytes + k0 / GROUP * widen_by_type[call->type].bytes;
 }
 
-/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, padded to whole groups of 32. Meanwhile prefetches as
- * many bytes of what will be widened next. */
-static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n,
-                          const unsigned char *ahead) {
+/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, padded to whole groups of 32. */
+static void widen_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n) {
     size_t bytes = widen_by_type[call->type].bytes;
     const unsigned char *from = stretch_at(call, output, k0);
-    for (; n > 0; from += bytes, ahead += bytes, to += GROUP) {
+    for (; n > 0; from += bytes, to += GROUP) {
         size_t now = kvc_min_u64(n, GROUP);
-        for (size_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch(ahead + line, 0, 2); /* not into the first level: it holds what is used now */
         widen_by_type[call->type].widen(to, from, now);
         n -= now;
     }
+}
+
+/* A group of weights that will be widened soon. Not into the first level: it holds what is used now. */
+static void fetch_group(const struct kvc_linear_call *call, const unsigned char *from) {
+    for (size_t line = 0; line < widen_by_type[call->type].bytes; line += 64)
+        __builtin_prefetch(from + line, 0, 2);
 }
