@@ -5,6 +5,7 @@ import seeds_claims
 from seeds import ABLE
 from seeds_numbers import Data, interval, mean, paired
 
+FEWEST = 3   # samples of a comparison
 LEVEL = 0.1  # shares nearer to each other than this are called level
 
 
@@ -73,7 +74,7 @@ def verdict(compared, level):
     said = [one.level() if level else one.says() for one in compared]
     said = [one for one in said if one is not None]
     if not said:
-        return "not tried: the models cannot do the tasks"
+        return "not tried: the tasks are beyond the models"
     yes, no, known = said.count(1), said.count(-1), len(said)
     if yes == known:
         text = "holds"
@@ -95,11 +96,13 @@ HEADING = ["model", "task", "question", "policy", "beside", "n", "its score", "t
 
 def claim_text(data, claim):
     compared = [Compared(data, one) for one in claim.comparisons
-                if data.scores(one.set, one.question, one.a) and data.scores(one.set, one.question, one.b)]
+                if min(len(data.scores(one.set, one.question, kv) or []) for kv in (one.a, one.b)) >= FEWEST]
     result = verdict(compared, claim.level)
     text = f"### {claim.title}\n\n" + wrap(f"*Claim:* {claim.text} ({claim.source})") + "\n"
     if not compared:
-        return text + wrap(f"**Not tried.** {claim.why}") + "\n", "not tried"
+        some = any(data.scores(one.set, one.question, one.a) for one in claim.comparisons)
+        result = f"fewer than {FEWEST} samples so far" if some else "not run so far"
+        return text + wrap(f"**{result[0].upper()}{result[1:]}.** {claim.why}") + "\n", result
     text += table(HEADING, [one.cells() for one in compared]) + "\n"
     return text + wrap(f"**{result[0].upper()}{result[1:]}.** {claim.why}") + "\n", result
 
