@@ -50,6 +50,9 @@ static void show_prompt(const struct needle_text *text, const struct needle_fact
 
 /* ---- one policy and one text ---- */
 
+/* Whether each fact is asked for by itself, after the whole text. */
+static bool is_alone(enum needle_mode mode) { return mode == NEEDLE_ONE || mode == NEEDLE_BOTH; }
+
 /* A session that reads and answers; which of its tokens the session has not seen yet. */
 struct dialogue {
     struct kvc_session *session;
@@ -107,10 +110,12 @@ static enum kvc_status answer_once(struct needle_task *task, struct dialogue *d,
     return status;
 }
 
-/* Tokens of the text with its first question, and of every later question alone. */
+/* Tokens of the text with its first question, and of every later question alone; where each is asked for after the
+ * text, of the text with each. */
 struct questions {
     int32_t *tokens[NEEDLE_DEPTHS];
     size_t count[NEEDLE_DEPTHS];
+    size_t context; /* tokens of the text alone; NEEDLE_BOTH */
 };
 
 static void free_questions(struct questions *questions) {
@@ -153,11 +158,53 @@ static enum kvc_status converse(struct needle_task *task, const char *spec, cons
     return status;
 }
 
+/* Each question as the turn after the text, which is read once for all; answers [facts], malloc'ed. */
+static enum kvc_status converse_unseen(struct needle_task *task, const char *spec, const struct questions *questions,
+                                       size_t facts, char **answers, struct kvc_error *error) {
+    struct kvc_session *sessions[NEEDLE_DEPTHS] = {NULL};
+    struct kvc_session_options options;
+    enum kvc_status status = KVC_OK;
+    const size_t context = questions->context;
+    cli_session_options(&task->common, spec, &options);
+    options.expected = ANSWER_TOKENS;
+    for (size_t f = 0; f < facts && status == KVC_OK; f++)
+        status = kvc_session_open(task->model, &options, &sessions[f], error);
+    if (status == KVC_OK)
+        status = kvc_session_prompt_many(sessions, facts, questions->tokens[0], context, NULL, NULL, error);
+    for (size_t f = 0; f < facts && status == KVC_OK; f++) {
+        struct dialogue d = {sessions[f], -1};
+        status = read_tokens(task, &d, questions->tokens[f] + context, questions->count[f] - context, true, error);
+        if (status == KVC_OK)
+            status = answer_once(task, &d, &answers[f], error);
+    }
+    for (size_t f = 0; f < facts; f++)
+        kvc_session_close(sessions[f]);
+    return status;
+}
+
+/* What the tokens of the text alone and of the text with a question begin with alike. */
+static enum kvc_status count_context(const struct needle_task *task, const struct needle_text *text,
+                                     struct questions *questions, struct kvc_error *error) {
+    int32_t *tokens = NULL;
+    size_t count = 0, same = 0;
+    const enum kvc_status status =
+        kvc_tokenize(task->model, text->text, strlen(text->text), KVC_TOKENIZE_BOS, &tokens, &count, error);
+    if (status != KVC_OK)
+        return status;
+    for (size_t f = 0; f < text->fact_count; f++)
+        count = cli_min(count, questions->count[f] - 1);
+    while (same < count && tokens[same] == questions->tokens[0][same])
+        same++;
+    free(tokens);
+    questions->context = same;
+    return same ? KVC_OK : kvc_fail(error, KVC_INPUT, "the tokenizer makes one token of the text and the question");
+}
+
 static int make_questions(struct needle_task *task, const struct needle_text *text, struct questions *questions) {
     struct kvc_error error;
     int status = KVC_OK;
     for (size_t f = 0; f < text->fact_count && status == KVC_OK; f++) {
-        const bool whole = f == 0 || task->mode == NEEDLE_ONE;
+        const bool whole = f == 0 || is_alone(task->mode);
         char *question = needle_question(&text->facts[f]);
         const size_t bytes = question ? strlen(text->text) + strlen(question) + 2 : 0;
         char *prompt = question ? malloc(bytes) : NULL;
@@ -172,14 +219,55 @@ static int make_questions(struct needle_task *task, const struct needle_text *te
         free(prompt);
         free(question);
     }
+    if (status == KVC_OK && task->mode == NEEDLE_BOTH && count_context(task, text, questions, &error) != KVC_OK)
+        status = cli_report(task->command, &error);
     return status;
+}
+
+/* Answers of one policy: [0] each after the text or in any other way, [1] each as the turn after it (NEEDLE_BOTH). */
+struct replies {
+    char *answers[2][NEEDLE_DEPTHS];
+};
+
+/* One policy over one text; its row of `table`, which may be NULL, for fact `shown`. */
+static enum kvc_status ask_policy(struct needle_task *task, const struct needle_text *text,
+                                  const struct questions *questions, const char *spec, struct needle_cell *cell,
+                                  struct replies *replies, struct kvc_error *error) {
+    const size_t facts = text->fact_count;
+    enum kvc_status status = KVC_OK;
+    for (size_t f = 0; f < facts && status == KVC_OK; f++) {
+        if (is_alone(task->mode))
+            status = converse(task, spec, questions, f, f + 1, cell, replies->answers[0], error);
+        else if (f == 0)
+            status = converse(task, spec, questions, 0, facts, cell, replies->answers[0], error);
+    }
+    if (status == KVC_OK && task->mode == NEEDLE_BOTH)
+        status = converse_unseen(task, spec, questions, facts, replies->answers[1], error);
+    for (size_t f = 0; f < facts && status == KVC_OK; f++) {
+        cell->asked[f]++;
+        cell->right[f] += is_right(&text->facts[f], replies->answers[0][f]);
+        cell->unseen[f] += replies->answers[1][f] && is_right(&text->facts[f], replies->answers[1][f]);
+    }
+    return status;
+}
+
+static void add_answers(struct cli_table *table, const struct needle_fact *fact, const char *spec, uint64_t entries,
+                        const struct replies *replies, size_t f) {
+    cli_cell(table, "%s", spec);
+    cli_cell(table, "%llu", (unsigned long long)entries);
+    for (size_t way = 0; way < 2 && replies->answers[way][f]; way++) {
+        cli_cell(table, "%s", replies->answers[way][f]);
+        cli_cell(table, "%s", is_right(fact, replies->answers[way][f]) ? "right" : "wrong");
+    }
 }
 
 /* All policies over one text; fact `shown` with every answer where it is to be shown. */
 static int ask(struct needle_task *task, size_t length, const struct needle_text *text, size_t shown, bool show) {
-    struct questions questions = {{NULL}, {0}};
+    const bool both = task->mode == NEEDLE_BOTH;
+    struct questions questions = {{NULL}, {0}, 0};
     struct kvc_error error;
-    struct cli_table *table = show ? cli_table_open("<policy|entries|<answer|<") : NULL;
+    struct cli_table *table =
+        show ? cli_table_open(both ? "<policy|entries|<seen|<|<unseen|<" : "<policy|entries|<answer|<") : NULL;
     int status = make_questions(task, text, &questions);
     if (status == KVC_OK && show)
         show_prompt(text, &text->facts[shown], questions.count[0]);
@@ -187,29 +275,16 @@ static int ask(struct needle_task *task, size_t length, const struct needle_text
         struct needle_cell *cell = needle_cell_at(task, length, s);
         const char *spec = task->specs.items[s].text;
         const uint64_t entries = cell->entries, prompts = cell->prompts;
-        char *answers[NEEDLE_DEPTHS] = {NULL};
-        enum kvc_status done = KVC_OK;
-        for (size_t f = 0; f < text->fact_count && done == KVC_OK; f++) {
-            if (task->mode == NEEDLE_ONE)
-                done = converse(task, spec, &questions, f, f + 1, cell, answers, &error);
-            else if (f == 0)
-                done = converse(task, spec, &questions, 0, text->fact_count, cell, answers, &error);
-        }
-        if (done != KVC_OK)
+        struct replies replies = {{{NULL}, {NULL}}};
+        if (ask_policy(task, text, &questions, spec, cell, &replies, &error) != KVC_OK)
             status = cli_report(task->command, &error);
-        for (size_t f = 0; f < text->fact_count && status == KVC_OK; f++) {
-            const bool right = is_right(&text->facts[f], answers[f]);
-            cell->asked[f]++;
-            cell->right[f] += right;
-            if (table && f == shown) {
-                cli_cell(table, "%s", spec);
-                cli_cell(table, "%llu", (unsigned long long)((cell->entries - entries) / (cell->prompts - prompts)));
-                cli_cell(table, "%s", answers[f]);
-                cli_cell(table, "%s", right ? "right" : "wrong");
-            }
+        else if (table)
+            add_answers(table, &text->facts[shown], spec, (cell->entries - entries) / (cell->prompts - prompts),
+                        &replies, shown);
+        for (size_t f = 0; f < text->fact_count; f++) {
+            free(replies.answers[0][f]);
+            free(replies.answers[1][f]);
         }
-        for (size_t f = 0; f < text->fact_count; f++)
-            free(answers[f]);
         cli_progress(&task->progress, ++task->done, task->total);
     }
     if (table && status == KVC_OK) {
@@ -299,8 +374,10 @@ int eval_needle(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "depths", "N", "facts in a text, at evenly spaced depths, each asked for", &task.depth_count, 1,
          NEEDLE_DEPTHS, NULL},
         {CLI_CHOICE, 0, "ask", "HOW",
-         "each fact after the whole text, one after another within one answer, or one after another in turns",
-         &task.ask, 0, 0, "one|answer|turns"},
+         "each fact after the whole text; both so and as the turn after the text, which a policy then reads without "
+         "any "
+         "question; one after another within one answer, or in turns",
+         &task.ask, 0, 0, "one|both|answer|turns"},
         {CLI_INT, 0, "seed", "S", "of the texts", &task.seed, 0, 1000000000, NULL},
         {CLI_INT, 0, "show", "N", "show the first N texts, a question and every answer", &task.show, 0, 1000, NULL},
         {CLI_TEXT, 0, "words", "FILE", "lists of words; words.json beside the model, or the bundled ones",

@@ -9,14 +9,15 @@
 
 struct needle_cell { /* one policy at one length */
     uint64_t asked[NEEDLE_DEPTHS], right[NEEDLE_DEPTHS];
+    uint64_t unseen[NEEDLE_DEPTHS]; /* right as the turn after the text; NEEDLE_BOTH */
     uint64_t prompts, entries, held_bytes, peak_bytes, read_bytes, steps;
     double seconds;
 };
 
-/* How the facts of a text are asked for: each after the whole text, one after another in one answer, or in turns of a
- * conversation. */
-enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS };
-extern const char *const needle_modes[]; /* "one", "answer", "turns" */
+/* How the facts of a text are asked for: each after the whole text, one after another in one answer, in turns of a
+ * conversation, or each after the whole text and as the turn after it. */
+enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS, NEEDLE_BOTH };
+extern const char *const needle_modes[]; /* "one", "answer", "turns", "both" */
 
 struct needle_task {
     const struct cli_command *command;

@@ -137,7 +137,7 @@ const struct cli_command cli_eval_tasks[] = {
      "texts and questions. --ask answer reads the text once and asks for one fact after another within one long "
      "answer, "
      "so that methods which evict while decoding must keep what later questions need; --ask turns asks in turns of a "
-     "conversation.\n\n"
+     "conversation. --ask both also asks for each fact after a text that a policy read without any question.\n\n"
      "The table shows, for each policy and length, the share of exact answers at each depth and over all, the entries "
      "of the fullest head after the prompt, the bytes of cache and state held then, and the bytes of cache read per "
      "generated token.",

@@ -72,7 +72,7 @@ fails 2 'did you mean fidelity' eval fidelty -m "$demo"
 
 # ---- needle
 needle() { ok eval needle -m "$demo" --texts 1 --length 300 --depths 2 -q "$@"; }
-for way in one answer turns; do
+for way in one both answer turns; do
     needle --kv full --kv 'streaming:budget=32' --kv 'snapkv:budget=64' --ask $way --json --out "$work/$way"
     that "$way: how it was asked" [ "$(json ask)" = $way ]
     that "$way: three policies" [ "$(json results)" = '[3]' ]
@@ -97,6 +97,18 @@ done
 reads() { json_of "$work/$1/needle.json" "results.$2.read_bytes_per_token"; }
 that 'later questions come to a longer text' above "$(reads turns 0)" "$(reads one 0)"
 that 'a prompt method chooses again in a turn, not within an answer' above "$(reads answer 2)" "$(reads turns 2)"
+number() { json_of "$work/both/needle.json" "results.$1"; }
+for policy in 0 1 2; do
+    that 'asked both ways, what the prompt has is answered as before' \
+        [ "$(number $policy.accuracy)" = "$(json_of "$work/one/needle.json" "results.$policy.accuracy")" ]
+    that 'each fact is asked for unseen, too' \
+        [ "$(number $policy.accuracy_unseen)" = "$(awk "BEGIN { print ($(number $policy.depths.0.right_unseen) + \
+            $(number $policy.depths.1.right_unseen)) / 2 }")" ]
+done
+that 'full answers alike' [ "$(number 0.accuracy)" = "$(number 0.accuracy_unseen)" ]
+that 'snapkv keeps what it sees asked for' above "$(number 2.accuracy)" "$(number 2.accuracy_unseen)"
+has '^"full",300,0\.25,1,1,.*,1$' "$work/both/needle.csv"
+has '^"full",300,0\.25,1,1,.*,$' "$work/one/needle.csv"
 that 'full finds what the bundled model was trained to find' \
     [ "$(json_of "$work/one/needle.json" results.0.accuracy)" = 1 ]
 that 'streaming has lost the first fact' \
