@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "kvcull/saved.h"
 
 bool cli_is_given(int argc, char **argv, const char *name) {
     const size_t length = strlen(name);

@@ -5,6 +5,7 @@
 #include "core/engine/archive.h"
 #include "core/engine/session.h"
 #include "models/model.h"
+#include "kvcull/saved.h"
 
 /* An archive whose sections go to a file, which appears under its name when it is complete, or come from one. */
 struct kvc_session_file {

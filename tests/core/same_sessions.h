@@ -4,6 +4,7 @@
 
 #include "core/engine/session.h"
 #include "tests/core/session_fixture.h"
+#include "kvcull/saved.h"
 
 /* What the host can see of a head's entries: their positions, and keys and values as attention reads them. */
 static inline void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {

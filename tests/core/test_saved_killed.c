@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "kvcull.h"
+#include "kvcull/saved.h"
 #include "tests/check.h"
 
 enum { KILLS = 200, IMAGES = 2 };
