@@ -19,7 +19,7 @@ static void on_interrupt(int number) {
 struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
-    const char *model, *kv;
+    const char *model, *kv, *session;
     struct cli_template template;
     bool show_prompt;
 };
@@ -121,10 +121,26 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
             cli_say_ending(generation, &answer);
         if (status == KVC_OK)
             status = cli_chat_answer(chat, answer.text);
+        if (status == KVC_OK && arguments->session)
+            status = cli_generation_save(generation, arguments->session, chat);
         cli_answer_free(&answer);
         free(tokens);
     }
     free(line);
+    return status;
+}
+
+/* What was said before, of a conversation that is in a file. */
+static int resume(const struct arguments *arguments, int argc, char **argv, struct cli_generation *generation,
+                  struct cli_chat *chat) {
+    struct kvc_session_stats stats;
+    const int status = cli_chat_resume(generation, &arguments->template, arguments->session,
+                                       cli_is_given(argc, argv, "kv"), cli_is_given(argc, argv, "kv-type"), chat);
+
+    if (status == KVC_OK && !arguments->common.quiet) {
+        kvc_session_stats(generation->session, &stats);
+        fprintf(stderr, "(%llu tokens from %s)\n", (unsigned long long)stats.tokens, arguments->session);
+    }
     return status;
 }
 
@@ -133,6 +149,10 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "session", "FILE",
+         "keep the conversation in FILE after each answer, and go on with what is there; the policy and the type of "
+         "entries are then the file's",
+         &a.session, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "the system message in front of the chat", &a.template.system, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "the chat template; `kvcull info templates` lists them", &a.template.name, 0,
          0, NULL},
@@ -159,6 +179,8 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     a.kv = "full";
     a.template.name = "model";
     status = cli_parse(command, options, argc, argv, NULL);
+    if (status == CLI_GO && a.session)
+        status = cli_check_name(command, "session", a.session) == KVC_OK ? CLI_GO : KVC_USAGE;
     if (status == CLI_GO) {
         kv = (struct cli_given){0, a.kv};
         status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
@@ -168,15 +190,17 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
             generation.echo = true;
             generation.show_prompt = a.show_prompt;
             generation.interrupted = &interrupted;
-            status = cli_longrope_first(&generation);
-            if (status == KVC_OK)
-                status = cli_chat_open(command, model, &a.template, &chat);
+            status = cli_chat_open(command, model, &a.template, &chat);
+            if (status == KVC_OK && a.session && access(a.session, F_OK) == 0)
+                status = resume(&a, argc, argv, &generation, chat);
+            else if (status == KVC_OK)
+                status = cli_longrope_first(&generation);
             if (status == KVC_OK) {
                 sigaction(SIGINT, &action, NULL);
                 status = converse(&a, &generation, chat);
             }
             if (generation.seen_prompt > 0)
-                cli_summary_print(&generation, a.kv);
+                cli_summary_print(&generation, generation.options.policy);
             cli_chat_close(chat);
             cli_generation_close(&generation);
         }

@@ -154,6 +154,45 @@ void cli_chat_close(struct cli_chat *chat) {
 
 int cli_chat_answer(struct cli_chat *chat, const char *text) { return add(chat, "assistant", text); }
 
+json_t *cli_chat_messages(const struct cli_chat *chat) {
+    json_t *messages = json_array();
+
+    for (size_t i = 0; messages && i < chat->count; i++) {
+        const struct kvc_message *message = &chat->messages[i];
+        json_t *one = json_object();
+
+        cli_json_set(one, "role", json_string(message->role));
+        cli_json_set(one, "content", cli_json_text(message->content, strlen(message->content)));
+        if (json_array_append_new(messages, one) != 0) {
+            json_decref(messages);
+            return NULL;
+        }
+    }
+    return messages;
+}
+
+int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path) {
+    static const char *const roles[] = {"system", "user", "assistant"};
+    int status = KVC_OK;
+
+    for (size_t i = 0; i < json_array_size(messages) && status == KVC_OK; i++) {
+        const json_t *one = json_array_get(messages, i), *content = json_object_get(one, "content");
+        const char *said = json_string_value(json_object_get(one, "role")), *role = NULL;
+
+        for (size_t r = 0; said && r < sizeof roles / sizeof *roles; r++)
+            if (strcmp(said, roles[r]) == 0)
+                role = roles[r];
+        if (!role || !json_is_string(content))
+            return cli_error(chat->command, KVC_INPUT, "%s: message %zu is none", path, i);
+        status = add(chat, role, json_string_value(content));
+        chat->begun = true;
+    }
+    if (status == KVC_OK && !chat->begun)
+        return cli_error(chat->command, KVC_INPUT, "%s: holds no conversation; it was saved without a chat template",
+                         path);
+    return status;
+}
+
 /* Renders with the last answer replaced by the mark and returns what follows it. */
 static int later_text(struct cli_chat *chat, char **text, const char **part) {
     struct kvc_message *last = &chat->messages[chat->count - 2];

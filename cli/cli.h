@@ -81,6 +81,8 @@ const char *cli_nearest(const char *word, const char *const *names);
 /* The help text, and the same as a manual page (mdoc). */
 void cli_help(const struct cli_command *command, const struct cli_option *options);
 void cli_manual(const struct cli_command *command, const struct cli_option *options);
+/* The options as lines for tools/completions.sh. */
+void cli_completion(const struct cli_option *options);
 
 /* Parses a list of token ids "1,2 3"; *tokens is malloc'ed. what: "--tokens", or a file's name. */
 int cli_token_list(const struct cli_command *command, const char *what, const char *text, size_t bytes,
@@ -294,6 +296,9 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     int32_t *history; /* [given], while a session of a longrope model may have to begin anew (longrope.c) */
     size_t given;
     bool outgrown;                                        /* the short factors, or the first prompt chose the others */
+    bool ended;                                           /* the last answer, by a token of the model's */
+    bool goes_on;                                         /* a saved session was loaded, whose answer had not ended */
+    char *policy;                                         /* of options, where a saved session says it */
     uint64_t seen_prompt, seen_answer;                    /* tokens so far, all turns */
     double first_seconds, prompt_seconds, answer_seconds; /* of the first turn; of all turns */
 };
@@ -394,6 +399,22 @@ void cli_chat_close(struct cli_chat *chat);
 /* The tokens of the next turn; the caller frees them. */
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
 int cli_chat_answer(struct cli_chat *chat, const char *text);
+/* Its messages, and the same put back into one that has begun with none. path: where they are from. */
+json_t *cli_chat_messages(const struct cli_chat *chat);
+int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
+
+/* ---- saved sessions ---- */
+
+/* Whether an option is among the arguments, whatever its value. */
+bool cli_is_given(int argc, char **argv, const char *name);
+/* The session in a file, so that an answer or a chat (NULL: there is none) can go on. */
+int cli_generation_save(struct cli_generation *generation, const char *path, const struct cli_chat *chat);
+/* The other way: it takes the place of the generation's session. kv, type: the policy and the type of entries were
+ * given and must be the file's. *messages: those of a chat, a new reference, or NULL. */
+int cli_generation_load(struct cli_generation *generation, const char *path, bool kv, bool type, json_t **messages);
+/* The same of a chat that has just been opened. */
+int cli_chat_resume(struct cli_generation *generation, const struct cli_template *from, const char *path, bool kv,
+                    bool type, struct cli_chat *chat);
 
 /* ---- the commands -------------------------------------------------------------------------------------------------
  */
@@ -407,6 +428,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv);
 
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_chat(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_serve(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_eval(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_bench(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_verify(const struct cli_command *command, int argc, char **argv);
@@ -414,6 +436,7 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_logits(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_collect(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_convert(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_info(const struct cli_command *command, int argc, char **argv);

@@ -3,8 +3,10 @@ noinst_LTLIBRARIES += libkvcli.la
 libkvcli_la_SOURCES = \
 	cli/chat.c \
 	cli/chat_text.c \
+	cli/collect.c \
 	cli/commands.c \
 	cli/common.c \
+	cli/completion.c \
 	cli/convert.c \
 	cli/distance.c \
 	cli/eval.c \
@@ -21,6 +23,8 @@ libkvcli_la_SOURCES = \
 	cli/replay.c \
 	cli/roff.c \
 	cli/run.c \
+	cli/saved.c \
+	cli/serve.c \
 	cli/signals.c \
 	cli/summary.c \
 	cli/table.c \

@@ -12,15 +12,24 @@ const struct cli_command cli_commands[] = {
      "A model that was trained to chat wants --template model: a plain prompt is a text that it continues, or "
      "ends at once. --show-prompt shows what a template makes of a prompt. A summary on standard error tells how "
      "many tokens went in and out, the time to the first token, tokens per second, the cache's bytes now and at "
-     "peak, and what the policy full would hold.",
+     "peak, and what the policy full would hold.\n\n"
+     "--save writes the session to a file when the last answer is there, and --load goes on with it, on any backend: "
+     "with a prompt as its next turn, or without one with the answer, whose tokens are those of a run that did not "
+     "stop. So a long prompt is read once (-n 0 --save FILE) for many questions. The file holds what the policy kept; "
+     "model, arithmetic, policy and --kv-type must be the same.",
      "kvcull run -m model.gguf -p \"Once upon a time\" -n 100 --temp 0\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
      "kvcull run -m model.gguf --template model -p \"What is a KV cache?\" --json\n"
+     "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024 -n 0 --save report.kv\n"
+     "kvcull run -m model.gguf --load report.kv -p \"What does it cost?\"\n"
      "cat story.txt | kvcull run -m model.gguf - --kv morphkv:budget=10%\n",
      kvc_cli_run},
     {"chat", "-m MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; "
      "the session keeps what was said, and each turn adds only its own part.\n\n"
+     "With --session the conversation is kept in a file after each answer, and a later chat goes on with it. The file "
+     "is "
+     "the old one or the new one whenever the program ends.\n\n"
      "Models with longrope (Phi-3.5, Phi-4-mini) have short factors for conversations up to their original length, "
      "and long ones. With --kv full the conversation begins with the short ones and is read again with the long ones "
      "when it outgrows that length. With any other policy, whose entries cannot be had again, it has the long ones "
@@ -30,8 +39,30 @@ const struct cli_command cli_commands[] = {
      "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "
      "the program.",
      "kvcull chat -m model.gguf --kv morphkv:budget=2048\n"
+     "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},
+    {"serve", "-m MODEL [--kv SPEC] [--port N] [--mem BYTES] [options]", "answers requests of OpenAI's interface",
+     "Serves a model over HTTP, at /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health "
+     "and /metrics, for clients that talk to OpenAI's interface. docs/serve.md has every field of a request; what is "
+     "not supported is refused by its name, never ignored.\n\n"
+     "Answers are computed together, a token of each in a step, and join and leave between steps; while a long prompt "
+     "is "
+     "read the others go on. No bit of an answer depends on who else is served. Each request may name the policy of "
+     "its "
+     "cache, kv, and its usage says what the cache held and what was read of it.\n\n"
+     "--mem bounds what all sessions hold. What a request may need is forecast before it begins: it waits while it "
+     "does "
+     "not fit beside the others, and is told after --wait seconds to come again. Sessions are kept for the next "
+     "request "
+     "of their conversation as long as nobody needs their memory.\n\n"
+     "It listens where nobody else can reach it unless --host says otherwise. For TLS put a proxy in front. SIGTERM "
+     "and "
+     "Ctrl-C let it finish the answers that have begun; a second one ends it at once.",
+     "kvcull serve -m model.gguf\n"
+     "kvcull serve -m model.gguf --kv snapkv:budget=1024 --mem 8G --port 9000\n"
+     "kvcull serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n",
+     kvc_cli_serve},
     {"eval", "TASK... -m MODEL --kv SPEC [--kv SPEC...] [options]", "tests how well policies keep what matters",
      "Runs standard tasks with every policy given and prints tables that compare them. ruler stands for the thirteen "
      "tasks of RULER, scb for those that ask several questions about one text; tasks that need a file of yours are "
@@ -145,6 +176,16 @@ const struct cli_command cli_commands[] = {
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048\n"
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048 --kv full --kv morphkv:budget=256\n",
      kvc_cli_perplexity},
+    {"collect", "-m MODEL -f TEXT -o OUT [-n N] [options]", "writes statistics of a model's queries",
+     "Runs the model over a text and writes, for each layer and query head, the mean query before its rotation and the "
+     "mean length of each pair of channels that is rotated: what the policy triattention reads as stats=OUT. Any text "
+     "of some thousand tokens does; queries of a head differ little from text to text. The file is text, its numbers "
+     "are the same on every backend, and it appears under its name only when it is complete.\n\n"
+     "The summary says how concentrated queries are: the length of a pair's mean beside the mean of its lengths, 1 "
+     "where it never changes.",
+     "kvcull collect -m model.gguf -f book.txt -o model.stats\n"
+     "kvcull run -m model.gguf -f task.txt -n 4000 --kv triattention:budget=1024,stats=model.stats\n",
+     kvc_cli_collect},
     {"convert", "MODEL -o OUT.gguf|OUT/ [--type TYPE]", "writes a model as GGUF or as a folder, in another type",
      "Writes the model of a Hugging Face folder or a GGUF file as one GGUF file, with its matrices in the type "
      "asked for; or, where OUT ends in a slash, as a Hugging Face folder of f32, f16 or bf16, with its tokenizer and "

@@ -72,6 +72,8 @@ void cli_generation_close(struct cli_generation *generation) {
     kvc_sampler_close(generation->sampler);
     free(generation->logits);
     free(generation->history);
+    free(generation->policy);
+    generation->policy = NULL;
     generation->history = NULL;
     generation->session = NULL;
     generation->sampler = NULL;
@@ -299,7 +301,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                          (unsigned long long)generation->context, (unsigned long long)total);
     cli_warn_context(generation->command, generation->model, total, &generation->warned);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
-    if (status == KVC_OK)
+    if (status == KVC_OK && count > 0) /* none: an answer goes on */
         status = prompt(generation, tokens, count);
     if (status != KVC_OK)
         return status;
@@ -309,6 +311,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
     if (first_turn)
         generation->first_seconds = ready - start;
     status = answer_tokens(generation, &writer);
+    generation->ended = status == KVC_OK && answer->stop == CLI_STOP_END;
     if (status == KVC_OK)
         status = show(&writer, answer->bytes);
     generation->seen_answer += answer->count;

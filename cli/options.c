@@ -284,6 +284,10 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         cli_manual(command, options);
         return cli_flush(command);
     }
+    if (strcmp(word, "completion") == 0) { /* for tools/completions.sh */
+        cli_completion(options);
+        return cli_flush(command);
+    }
     if (strcmp(word, "version") == 0) {
         printf("kvcull %s (arithmetic %d)\n", KVC_VERSION, KVC_ARITHMETIC_VERSION);
         return cli_flush(command);

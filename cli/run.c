@@ -7,7 +7,8 @@
 struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
-    const char *model, *kv;
+    const char *model, *kv, *load, *save;
+    bool kv_given, type_given;
     struct cli_template template;
     bool show_prompt;
     struct cli_texts prompts;
@@ -76,7 +77,7 @@ static int run_turns(const struct cli_command *command, struct cli_generation *g
     for (size_t turn = 0; turn < count && status == KVC_OK; turn++) {
         struct cli_answer answer = {0};
         struct prompt *prompt = &prompts[turn];
-        const bool bare = turn == 0 && prompt->bytes == 0;
+        const bool bare = turn == 0 && prompt->bytes == 0 && !generation->policy;
 
         if (chat)
             status = cli_chat_turn(chat, prompt->text, &prompt->tokens, &prompt->count);
@@ -96,17 +97,46 @@ static int run_turns(const struct cli_command *command, struct cli_generation *g
     return status;
 }
 
+/* The answer of a saved session goes on. */
+static int go_on(const struct cli_command *command, const struct arguments *arguments,
+                 struct cli_generation *generation, const struct cli_chat *chat, json_t *turns) {
+    struct cli_answer answer = {0};
+    int status;
+
+    if (chat)
+        return cli_error(command, KVC_USAGE, "--load %s: a chat goes on with a prompt; give -p TEXT or -f FILE",
+                         arguments->load);
+    if (!generation->goes_on)
+        return cli_error(command, KVC_USAGE, "--load %s: its answer has ended; give -p TEXT or -f FILE",
+                         arguments->load);
+    status = cli_generate(generation, NULL, 0, false, &answer);
+    if (generation->echo && answer.count > 0)
+        putchar('\n');
+    if (status == KVC_OK)
+        cli_say_ending(generation, &answer);
+    if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
+        status = cli_no_memory(command);
+    cli_answer_free(&answer);
+    return status;
+}
+
 /* Every prompt is read before anything is generated. */
 static int read_and_run(const struct cli_command *command, const struct arguments *arguments,
                         struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
     static const struct cli_given empty = {'p', ""};
     const struct cli_given *given = arguments->prompts.count ? arguments->prompts.items : &empty;
     const size_t count = arguments->prompts.count ? arguments->prompts.count : 1;
-    struct prompt *prompts = calloc(count, sizeof *prompts);
-    int status = prompts ? KVC_OK : cli_no_memory(command);
+    struct prompt *prompts;
+    int status;
+
+    if (arguments->load && arguments->prompts.count == 0)
+        return go_on(command, arguments, generation, chat, turns);
+    prompts = calloc(count, sizeof *prompts);
+    status = prompts ? KVC_OK : cli_no_memory(command);
 
     for (size_t i = 0; i < count && status == KVC_OK; i++)
-        status = read_prompt(command, &given[i], generation->model, chat != NULL, i == 0, &prompts[i]);
+        status =
+            read_prompt(command, &given[i], generation->model, chat != NULL, i == 0 && !arguments->load, &prompts[i]);
     if (status == KVC_OK)
         status = run_turns(command, generation, chat, prompts, count, turns);
     for (size_t i = 0; prompts && i < count; i++) {
@@ -114,6 +144,19 @@ static int read_and_run(const struct cli_command *command, const struct argument
         free(prompts[i].tokens);
     }
     free(prompts);
+    return status;
+}
+
+/* A saved session in the place of the new one; a chat gets its messages. */
+static int load(const struct arguments *arguments, struct cli_generation *generation, struct cli_chat *chat) {
+    json_t *messages;
+    int status;
+
+    if (chat)
+        return cli_chat_resume(generation, &arguments->template, arguments->load, arguments->kv_given,
+                               arguments->type_given, chat);
+    status = cli_generation_load(generation, arguments->load, arguments->kv_given, arguments->type_given, &messages);
+    json_decref(messages);
     return status;
 }
 
@@ -134,23 +177,25 @@ static int run(const struct cli_command *command, const struct arguments *argume
         fprintf(stderr, "(the model has a chat template, which this run does not use; %s does)\n", generation.unused);
     if (cli_template_given(&arguments->template))
         status = cli_chat_open(command, model, &arguments->template, &chat);
+    if (status == KVC_OK && arguments->load)
+        status = load(arguments, &generation, chat);
     if (arguments->common.json)
         turns = json_array();
     if (status == KVC_OK)
         status = read_and_run(command, arguments, &generation, chat, turns);
+    if (status == KVC_OK && arguments->save)
+        status = cli_generation_save(&generation, arguments->save, chat);
     if (status == KVC_OK && arguments->common.json) {
         root = json_object();
         cli_json_set(root, "model", cli_json_text(arguments->model, strlen(arguments->model)));
-        cli_json_set(
-            root, "kv",
-            cli_json_text(arguments->kv ? arguments->kv : "full", strlen(arguments->kv ? arguments->kv : "full")));
+        cli_json_set(root, "kv", cli_json_text(generation.options.policy, strlen(generation.options.policy)));
         cli_json_set(root, "turns", turns);
         cli_json_set(root, "summary", cli_summary_json(&generation));
         turns = NULL;
         status = cli_json_print(command, root, stdout);
     } else if (status == KVC_OK) {
         status = cli_flush(command);
-        cli_summary_print(&generation, arguments->kv);
+        cli_summary_print(&generation, generation.options.policy);
     }
     json_decref(turns);
     cli_chat_close(chat);
@@ -165,6 +210,11 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 'p', "prompt", "TEXT", "the prompt; several are several turns", &a.prompts, 0, 0, NULL},
         {CLI_TEXTS, 'f', "file", "FILE", "a file with the prompt; - is standard input", &a.prompts, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "load", "FILE",
+         "go on with a saved session; without a prompt its answer goes on. The policy and the type of entries are the "
+         "file's",
+         &a.load, 0, 0, NULL},
+        {CLI_TEXT, 0, "save", "FILE", "save the session after the last answer", &a.save, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME",
          "each prompt is a user's message in this chat template; model: the model's own", &a.template.name, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.template.system, 0, 0, NULL},
@@ -202,6 +252,10 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         items[a.prompts.count++] = (struct cli_given){'f', "-"};
         a.prompts.items = items;
     }
+    a.kv_given = cli_is_given(argc, argv, "kv");
+    a.type_given = cli_is_given(argc, argv, "kv-type");
+    if (status == CLI_GO && a.save && cli_check_name(command, "save", a.save) != KVC_OK)
+        status = KVC_USAGE;
     if (status == CLI_GO) {
         kv = (struct cli_given){0, a.kv};
         specs = (struct cli_texts){&kv, 1};

@@ -15,13 +15,16 @@ libkvc_la_SOURCES += \
 libkvc_la_SOURCES += \
 	core/engine/advice.c \
 	core/engine/batch.c \
+	core/engine/archive.c \
 	core/engine/cache.c \
+	core/engine/cache_lists.c \
 	core/engine/engine.c \
 	core/engine/delta.c \
 	core/engine/experts.c \
 	core/engine/finite.c \
 	core/engine/growable.c \
 	core/engine/linear.c \
+	core/engine/logprobs.c \
 	core/engine/network.c \
 	core/engine/runner.c \
 	core/engine/sampler.c \
@@ -33,6 +36,7 @@ libkvc_la_SOURCES += \
 	core/engine/decode.c \
 	core/engine/evict.c \
 	core/engine/fill.c \
+	core/engine/fork.c \
 	core/engine/pass.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
@@ -43,6 +47,7 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
+	core/engine/state.c \
 	core/engine/step.c \
 	core/engine/unseen.c
 
@@ -52,11 +57,14 @@ libkvc_la_SOURCES += \
 	core/stage/policy_layers.c \
 	core/stage/policy_methods.c \
 	core/stage/policy_stages.c \
+	core/stage/policy_text.c \
 	core/stage/policy_values.c \
 	core/stage/stage.c \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
 	core/stage/stage_queries.c \
+	core/stage/stage_series.c \
+	core/stage/stage_leverage.c \
 	core/stage/stage_call.c
 
 # What a policy will need, worked out beforehand.
@@ -82,6 +90,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_int8.c \
 	core/check/verify_scores.c \
 	core/check/verify_entries.c \
+	core/check/verify_leverage.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
 	core/check/verify_select.c \

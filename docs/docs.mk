@@ -8,3 +8,11 @@ dist_man7_MANS = $(call manual_pages,7)
 .PHONY: manual
 manual: kvcull
 	$(SHELL) $(srcdir)/tools/manual.sh ./kvcull $(srcdir) $(srcdir)
+
+# What shells complete, made by tools/completions.sh from the same tables and by the same `make manual`.
+bashcompletiondir = $(datadir)/bash-completion/completions
+dist_bashcompletion_DATA = docs/completions/bash/kvcull
+zshcompletiondir = $(datadir)/zsh/site-functions
+dist_zshcompletion_DATA = docs/completions/zsh/_kvcull
+fishcompletiondir = $(datadir)/fish/vendor_completions.d
+dist_fishcompletion_DATA = docs/completions/fish/kvcull.fish

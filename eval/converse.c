@@ -15,6 +15,8 @@ struct dialogue {
     int32_t *made;              /* [most] */
     int32_t pending;            /* the last token of the answer before, which the session has not seen; -1: none */
     uint64_t read_bytes, steps; /* before this turn */
+    struct kvc_session *text;   /* of requests: the text by itself, for those to come; NULL: to be read */
+    struct eval_computed *computed;
 };
 
 static uint64_t microseconds(double seconds) { return seconds > 0 ? (uint64_t)(1e6 * seconds) : 0; }
@@ -77,20 +79,17 @@ static enum kvc_status give(struct dialogue *d, const int32_t *tokens, size_t co
     memcpy(all + before, tokens, count * sizeof *all);
     d->pending = -1;
     const enum kvc_status status = kvc_session_prompt(d->session, all, before + count, NULL, d->logits, error);
+    d->computed->prompt_tokens += before + count;
+    d->computed->computed_tokens += before + count;
     free(all);
     return status;
 }
 
-/* One question, its tokens in up to two prompts, and its answer. */
-static enum kvc_status ask(struct dialogue *d, const struct eval_part parts[2], struct eval_reply *answer,
-                           struct kvc_error *error) {
-    const double start = cli_seconds();
+/* One question and its answer; start: when its prompt began to be read. */
+static enum kvc_status ask(struct dialogue *d, double start, const int32_t *tokens, size_t count,
+                           struct eval_reply *answer, struct kvc_error *error) {
     struct kvc_session_stats stats;
-    enum kvc_status status = KVC_OK;
-    for (size_t i = 0; i < 2 && status == KVC_OK; i++) {
-        if (parts[i].count > 0)
-            status = give(d, parts[i].tokens, parts[i].count, error);
-    }
+    enum kvc_status status = count ? give(d, tokens, count, error) : KVC_OK;
     if (status != KVC_OK)
         return status;
     const double ready = cli_seconds();
@@ -111,6 +110,48 @@ static enum kvc_status ask(struct dialogue *d, const struct eval_part parts[2], 
     return KVC_OK;
 }
 
+/* A session that has read the text. Requests to come get forks of it: what compressed the text cannot know which of
+ * them follows. Where there is no memory for one more session, the next request reads the text anew. */
+static enum kvc_status read_text(struct dialogue *d, const struct kvc_session_options *options,
+                                 const struct eval_prompt *prompt, bool more, struct kvc_error *error) {
+    struct kvc_session *text = d->text;
+    enum kvc_status status = KVC_OK;
+    if (!text) {
+        status = kvc_session_open(d->model, options, &d->session, error);
+        if (status == KVC_OK && prompt->context > 0)
+            status = give(d, prompt->tokens, prompt->context, error);
+        return status == KVC_OK && more && kvc_session_fork(d->session, &d->text, error) != KVC_OK &&
+                       error->status != KVC_RESOURCE
+                   ? error->status
+                   : status;
+    }
+    d->computed->prompt_tokens += prompt->context;
+    if (more && kvc_session_fork(text, &d->session, error) == KVC_OK)
+        return KVC_OK;
+    if (more && error->status != KVC_RESOURCE)
+        return error->status;
+    d->session = text; /* the last one, or the only one there is room for */
+    d->text = NULL;
+    return KVC_OK;
+}
+
+/* Text and question as one prompt. */
+static enum kvc_status ask_whole(struct dialogue *d, const struct kvc_session_options *options,
+                                 const struct eval_prompt *prompt, const struct eval_part *rest,
+                                 struct eval_reply *answer, struct kvc_error *error) {
+    const double start = cli_seconds();
+    int32_t *whole = malloc((prompt->context + rest->count) * sizeof *whole);
+    if (!whole)
+        return kvc_fail(error, KVC_RESOURCE, "no memory left");
+    memcpy(whole, prompt->tokens, prompt->context * sizeof *whole);
+    memcpy(whole + prompt->context, rest->tokens, rest->count * sizeof *whole);
+    enum kvc_status status = kvc_session_open(d->model, options, &d->session, error);
+    if (status == KVC_OK)
+        status = ask(d, start, whole, prompt->context + rest->count, answer, error);
+    free(whole);
+    return status;
+}
+
 /* A conversation begins, or a request that is the only one: question `which` after the text. */
 static enum kvc_status begin(struct dialogue *d, const struct kvc_session_options *options,
                              const struct eval_prompt *prompt, size_t which, bool seen, struct eval_reply *answer,
@@ -118,32 +159,24 @@ static enum kvc_status begin(struct dialogue *d, const struct kvc_session_option
     const struct eval_part rest =
         which ? prompt->later[which - 1]
               : (struct eval_part){prompt->tokens + prompt->context, prompt->count - prompt->context, prompt->hash};
-    struct eval_part parts[2] = {{prompt->tokens, prompt->context, 0}, rest};
-    int32_t *whole = NULL;
+    const bool more = d->task->manner == EVAL_REQUESTS && which < prompt->later_count;
+    const double start = cli_seconds();
     kvc_session_close(d->session);
     d->session = NULL;
     d->pending = -1;
     d->read_bytes = d->steps = 0;
-    if (seen) { /* one prompt */
-        whole = malloc((prompt->context + rest.count) * sizeof *whole);
-        if (!whole)
-            return kvc_fail(error, KVC_RESOURCE, "no memory left");
-        memcpy(whole, prompt->tokens, prompt->context * sizeof *whole);
-        memcpy(whole + prompt->context, rest.tokens, rest.count * sizeof *whole);
-        parts[0] = (struct eval_part){whole, prompt->context + rest.count, 0};
-        parts[1] = (struct eval_part){NULL, 0, 0};
-    }
-    enum kvc_status status = kvc_session_open(d->model, options, &d->session, error);
-    if (status == KVC_OK)
-        status = ask(d, parts, answer, error);
-    free(whole);
-    return status;
+    if (seen)
+        return ask_whole(d, options, prompt, &rest, answer, error);
+    const enum kvc_status status = read_text(d, options, prompt, more, error);
+    return status == KVC_OK ? ask(d, start, rest.tokens, rest.count, answer, error) : status;
 }
 
 enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_options *options,
                               const struct eval_task *task, const struct eval_prompt *prompt, bool seen, uint32_t most,
-                              float *logits, struct eval_reply *replies, struct kvc_error *error) {
-    struct dialogue d = {.model = model, .task = task, .most = most, .logits = logits, .pending = -1};
+                              float *logits, struct eval_reply *replies, struct eval_computed *computed,
+                              struct kvc_error *error) {
+    struct dialogue d = {
+        .model = model, .task = task, .most = most, .logits = logits, .pending = -1, .computed = computed};
     enum kvc_status status = KVC_OK;
     memset(replies, 0, (prompt->later_count + 1) * sizeof *replies);
     d.made = malloc(((size_t)most + 1) * sizeof *d.made);
@@ -153,11 +186,12 @@ enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_
         if (q == 0 || task->manner == EVAL_REQUESTS) {
             status = begin(&d, options, prompt, q, seen, &replies[q], error);
         } else {
-            const struct eval_part parts[2] = {prompt->later[q - 1], {NULL, 0, 0}};
-            status = ask(&d, parts, &replies[q], error);
+            const struct eval_part *next = &prompt->later[q - 1];
+            status = ask(&d, cli_seconds(), next->tokens, next->count, &replies[q], error);
         }
     }
     kvc_session_close(d.session);
+    kvc_session_close(d.text);
     free(d.made);
     return status;
 }

@@ -130,7 +130,7 @@ static int ask(const struct one *one, const struct eval_sample *sample, const st
         return cli_no_memory(one->run->command);
     session_options(one, spec, most, &options);
     if (eval_converse(one->run->model, &options, one->task, prompt, side == 0, most, one->run->logits, replies,
-                      &error) == KVC_OK)
+                      &one->run->computed, &error) == KVC_OK)
         status = keep(one, sample, prompt, spec, side, replies);
     else
         status = failed(one, spec, &error);

@@ -14,11 +14,12 @@ struct eval_reply {
     size_t points;
 };
 /* One policy's answers to a sample's questions; replies [questions]. seen: the text and the first question (of requests
- * each question) are one prompt; otherwise the text is a prompt of its own. most: tokens of an answer. logits [vocab]
- * is for its use. The caller frees the texts, after a failure, too. */
+ * each question) are one prompt; otherwise the text is a prompt of its own, which requests read once. most: tokens of
+ * an answer. logits [vocab] is for its use; computed is added to. The caller frees the texts, after a failure, too. */
 enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_options *options,
                               const struct eval_task *task, const struct eval_prompt *prompt, bool seen, uint32_t most,
-                              float *logits, struct eval_reply *replies, struct kvc_error *error);
+                              float *logits, struct eval_reply *replies, struct eval_computed *computed,
+                              struct kvc_error *error);
 
 bool eval_is_singly(const struct eval_task *task);
 /* How many answers of a sample there are still to be had: all questions of a policy count as one. */

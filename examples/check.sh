@@ -29,6 +29,11 @@ expect 'generate finds the number' '48 21' "$examples/generate" "$model" "$text"
 expect 'generate with a bounded cache' 'full would hold' "$examples/generate" "$model" "$text" snapkv:budget=40
 expect 'sessions in a batch' 'morphkv:budget=40 .*same alone' \
     "$examples/sessions" "$model" "$text" full streaming:budget=40 snapkv:budget=40 morphkv:budget=40
+file=$(mktemp -u)
+trap 'rm -f "$file"' EXIT
+expect 'a text is read once' 'entries saved' "$examples/questions" "$model" "$file" full "${text% question*}"
+expect 'and asked about twice' 'lantern .*48 21' \
+    "$examples/questions" "$model" "$file" " question : the magic number for lantern" " question : the magic number for candle"
 expect 'a policy from outside' 'keeps 24:' "$examples/policy" "$model" "$text" fade:budget=24
 refuse 'an unknown policy' 2 "$examples/policy" "$model" "$text" fade:budget=24,nosuch=1
 refuse 'a missing model' 3 "$examples/generate" "$model/nosuch" "$text"

@@ -1,10 +1,12 @@
-# examples.mk - three short programs that use the installed header and the shared library only.
+# examples.mk - four short programs that use the installed header and the shared library only.
 
-noinst_PROGRAMS += examples/generate examples/sessions examples/policy
+noinst_PROGRAMS += examples/generate examples/sessions examples/policy examples/questions
 examples_generate_SOURCES = examples/generate.c
 examples_generate_LDADD = libkvcull.la
 examples_sessions_SOURCES = examples/sessions.c
 examples_sessions_LDADD = libkvcull.la
+examples_questions_SOURCES = examples/questions.c
+examples_questions_LDADD = libkvcull.la
 examples_policy_SOURCES = examples/policy.c
 examples_policy_LDADD = libkvcull.la -lm
 SHELL_TESTS += examples/check.sh

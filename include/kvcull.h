@@ -2,7 +2,9 @@
  *
  * kvcull runs language models with a key-value cache of bounded size. Every function that can fail returns an
  * enum kvc_status and, where it takes one, fills a struct kvc_error with one line: what, where, what would be right.
- * Nothing here is thread-safe per object: an engine and everything opened from it belong to one thread at a time.
+ * Nothing here is thread-safe per object: an engine and everything opened from it belong to one thread at a time. But
+ * functions that take nothing but const objects (text, chat templates, policy strings, estimates, what a model is) may
+ * be called by several threads, beside one that computes.
  * Sizes are in bytes, counts in tokens or entries; H = query heads, H_kv = key-value heads, d = head size.
  *
  * Two more headers are installed beside this one: kvcull/policy.h for those who write a method of their own, and
@@ -22,6 +24,7 @@ extern "C" {
 #define KVC_VERSION "0.1.0"
 #define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
 #define KVC_INT8_VERSION 1       /* the same of KVC_MATH_INT8 alone */
+const char *kvc_version(void);   /* KVC_VERSION of the library itself, for programs that find it when they run */
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
@@ -252,7 +255,8 @@ void kvc_session_close(struct kvc_session *session); /* NULL is fine */
  * sessions. Non-zero return stops. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
 /* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where
- * token pruning drops rows. */
+ * token pruning drops rows. The call may use other sessions of the model, but for prompts: kvc_decode, so that a long
+ * prompt does not keep them waiting, and kvc_session_close. No result changes by that. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 /* Called where a method reads a prompt chunk by chunk (stage chunk): after each chunk, with the turn's tokens read so
  * far and what the session holds then, which kvc_session_positions says. Non-zero return stops. */
@@ -354,6 +358,63 @@ enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint
 void kvc_sampler_close(struct kvc_sampler *sampler);
 void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);  /* a prompt token the penalty should see */
 int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits); /* accepts what it returns */
+
+/* What is added to the logits of some tokens, after the penalty. -INFINITY: never. It stays until it is set anew. */
+struct kvc_bias {
+    int32_t token;
+    float bias;
+};
+/* count 0: none. The last of several for one token counts. KVC_USAGE: no such token, or a bias that is NaN or
+ * +INFINITY; the biases are then as they were. */
+enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
+                                 struct kvc_error *error);
+
+struct kvc_logprob {
+    int32_t token;
+    float logprob; /* the natural logarithm of its probability */
+};
+/* The logarithm of the probability that the softmax of logits [vocab] gives the token. best [count], or NULL with 0:
+ * the likeliest tokens, best first, the lowest id where equal; past the vocabulary token -1. The same bits on every
+ * machine. */
+float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
+
+/* ---- sessions twice, and in files ------------------------------------------------------------------------------ */
+
+/* A second session with the state of the first one: both go on from here with the same bits, each by itself. The caller
+ * closes it. It takes as much cache and state as the first holds, and a copy of these, on the device where they lie;
+ * nothing is computed. What the last step read (kvc_session_reads) and who watches (kvc_session_watch) are not copied.
+ * KVC_USAGE: the session is within a prompt, or has failed; KVC_RESOURCE: no memory, and the first is as it was. */
+enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session **copy, struct kvc_error *error);
+
+/* What a caller keeps beside a session in its file. Zeroed: nothing. */
+struct kvc_saved {
+    int32_t *tokens; /* [token_count]: the text so far, say */
+    size_t token_count;
+    char *note; /* [note_bytes]: of the caller's own */
+    size_t note_bytes;
+    float
+        *logits; /* [logit_count]: those that the next token is to be drawn from, if it is not known yet; 0 or vocab */
+    size_t logit_count;
+    struct kvc_sampler *sampler; /* NULL, or saved; loading: NULL, or one that gets what was saved */
+};
+void kvc_saved_free(struct kvc_saved *saved); /* the arrays of a saved that was loaded; not the sampler */
+
+/* Writes all that a session needs to go on with the same bits, on any backend of the same arithmetic: its entries and
+ * their positions, what its policy keeps, recurrent state, counters; and saved, or NULL. The file appears under its
+ * name when it is complete (kvc_output), in the place of an older one; the session stays as it is. KVC_USAGE as for
+ * kvc_session_fork; KVC_RESOURCE: it cannot be written. */
+enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, const struct kvc_saved *saved,
+                                 struct kvc_error *error);
+/* Opens a session that goes on where the saved one was. options: NULL, or where policy NULL and cache_type
+ * KVC_ALL_TYPES stand for what the file has; context, seed and expected are the file's in any case. saved: NULL, or
+ * gets what was saved beside it, to be freed with kvc_saved_free. KVC_INPUT: the file is damaged, or it is of another
+ * model, policy, cache type or arithmetic; the error says which. There is no session then, and the sampler's state is
+ * undefined. */
+enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_session_options *options, const char *path,
+                                 struct kvc_saved *saved, struct kvc_session **session, struct kvc_error *error);
+/* The policy string that it was opened with, and how its entries are stored. */
+const char *kvc_session_policy(const struct kvc_session *session);
+enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
 
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
 

@@ -17,6 +17,8 @@ struct kvc_model {
     struct kvc_gguf *gguf;           /* one of the two */
     struct kvc_safetensors *safetensors;
     struct kvc_runner *runner;
+    bool has_fingerprint;
+    uint64_t fingerprint; /* once it was asked for: models/fingerprint.h */
 };
 
 /* Frees the strings of an info that one of these two filled. */

@@ -2,12 +2,20 @@
 
 # Opening a model: its network on a device, its tokenizer.
 libkvc_la_SOURCES += \
+	models/fingerprint.c \
 	models/model.c \
 	models/network.c \
 	models/network_delta.c models/network_experts.c models/network_load.h \
 	models/network_folder.c models/network_info.c models/network_info.h \
 	models/network_gguf.c \
 	models/text.c
+
+# Saved sessions.
+libkvc_la_SOURCES += \
+	models/session_beside.c \
+	models/session_file.c \
+	models/session_identity.c \
+	models/session_save.c
 
 # Files: GGUF in and out (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "core/base/trig.h"
 
@@ -29,11 +28,15 @@ struct cake {
     struct cake_layer layer[];
 };
 
-static enum kvc_status cake_open(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
-                                 struct kvc_error *error) {
+static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
     (void)values;
-    *state = calloc(1, sizeof(struct cake) + geometry->layers * sizeof(struct cake_layer));
-    return *state ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for the shares of %u layers", geometry->layers);
+    return sizeof(struct cake) + geometry->layers * sizeof(struct cake_layer);
+}
+
+/* Each prompt fills it before it looks at it. */
+static bool state_fits(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state) {
+    (void)values, (void)geometry, (void)state;
+    return true;
 }
 
 static uint32_t columns(const struct kvc_values *values) {
@@ -184,8 +187,8 @@ const struct kvc_policy_class kvc_policy_cake = {
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,
-    .open = cake_open,
-    .close = free,
+    .state_bytes = state_bytes,
+    .state_fits = state_fits,
     .queries = kvc_window_queries,
     .columns = columns,
     /* in the mean over the layers, as their sum */

@@ -39,14 +39,15 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
 /* ---- tokens from a file ---- */
 
 struct token_file {
-    int32_t *tokens;
     uint32_t count;
+    int32_t tokens[]; /* [pseudo] */
 };
 
-static void close_file(void *state) {
-    struct token_file *file = state;
-    free(file->tokens);
-    free(file);
+static size_t file_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
+    (void)geometry;
+    return has_content(values, "file")
+               ? sizeof(struct token_file) + (size_t)kvc_value_int(values, "pseudo") * sizeof(int32_t)
+               : 0;
 }
 
 /* At most `most` ids of an open file. */
@@ -72,33 +73,18 @@ static enum kvc_status read_tokens(FILE *stream, const char *path, uint32_t most
     return KVC_OK;
 }
 
-static enum kvc_status open_file(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+static enum kvc_status open_file(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                                  struct kvc_error *error) {
     const char *path = kvc_value_text(values, "file");
-    const uint32_t most = (uint32_t)kvc_value_int(values, "pseudo");
     (void)geometry;
-    *state = NULL;
-    if (!has_content(values, "file"))
+    if (!state)
         return KVC_OK;
     FILE *stream = fopen(path, "r");
     if (!stream)
         return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: %s", path, strerror(errno));
-    struct token_file *file = calloc(1, sizeof *file);
-    enum kvc_status status = KVC_OK;
-    if (file)
-        file->tokens = malloc(most * sizeof *file->tokens);
-    if (!file || !file->tokens)
-        status = kvc_fail(error, KVC_RESOURCE, "policy dapq: no memory for %u tokens", most);
-    if (status == KVC_OK)
-        status = read_tokens(stream, path, most, file, error);
+    const enum kvc_status status = read_tokens(stream, path, (uint32_t)kvc_value_int(values, "pseudo"), state, error);
     fclose(stream);
-    if (status != KVC_OK) {
-        if (file)
-            close_file(file);
-        return status;
-    }
-    *state = file;
-    return KVC_OK;
+    return status;
 }
 
 /* ---- pseudo rows ---- */
@@ -186,8 +172,8 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .options = options,
     .trial = "kernel=5",
     .check = check,
+    .state_bytes = file_bytes,
     .open = open_file,
-    .close = close_file,
     .forecast = &(const struct kvc_forecast){.bound = bound},
     .pseudo = pseudo,
     .prompt = prompt};

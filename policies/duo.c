@@ -2,13 +2,10 @@
  */
 #include "policies/policies.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FILE_MOST (16u << 20) /* bytes */
 
@@ -32,39 +29,12 @@ struct duo {
     bool *streams;
 };
 
-static void close_state(void *state) {
-    struct duo *duo = state;
+static void free_duo(struct duo *duo) {
     if (duo) {
         free(duo->score);
         free(duo->streams);
     }
     free(duo);
-}
-
-/* The file's text, with a NUL after it. */
-static enum kvc_status read_text(const char *path, char **text, struct kvc_error *error) {
-    struct stat about;
-    *text = NULL;
-    if (stat(path, &about) != 0)
-        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode) || about.st_size > (off_t)FILE_MOST)
-        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: must be a regular file of at most %u bytes", path,
-                        FILE_MOST);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: %s", path, strerror(errno));
-    enum kvc_status status = KVC_OK;
-    const size_t capacity = (size_t)about.st_size;
-    *text = malloc(capacity + 1);
-    if (!*text)
-        status = kvc_fail(error, KVC_RESOURCE, "policy duo: no memory for %zu bytes", capacity + 1);
-    const size_t length = *text ? fread(*text, 1, capacity, file) : 0;
-    if (*text)
-        (*text)[length] = 0;
-    if (status == KVC_OK && (ferror(file) || strlen(*text) != length))
-        status = kvc_fail(error, KVC_INPUT, "policy duo: file=%.200s: cannot be read as text", path);
-    fclose(file);
-    return status;
 }
 
 /* Puts the numbers of one line after the others. */
@@ -155,7 +125,7 @@ static enum kvc_status load(const struct kvc_values *values, size_t layers, size
     else if (strcmp(path, every_other) == 0)
         status = make_scores(duo, layers, heads, error);
     else
-        status = read_text(path, &text, error);
+        status = kvc_read_option_file("duo", "file", path, FILE_MOST, &text, error);
     for (char *line = text; status == KVC_OK && line && *line;) {
         char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
         *end = 0;
@@ -169,7 +139,7 @@ static enum kvc_status load(const struct kvc_values *values, size_t layers, size
         status = mark_streaming(duo, values, error);
     free(text);
     if (status != KVC_OK) {
-        close_state(duo);
+        free_duo(duo);
         return status;
     }
     *made = duo;
@@ -183,12 +153,13 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
                         kvc_value_text(values, "sparsity"), kvc_value_text(values, "threshold"));
     const enum kvc_status status = load(values, 1, 1, &duo, error);
     if (status == KVC_OK)
-        close_state(duo);
+        free_duo(duo);
     return status;
 }
 
-static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
-                                  struct kvc_error *error) {
+/* The scores of a file of this model. */
+static enum kvc_status load_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                  struct duo **made, struct kvc_error *error) {
     struct duo *duo;
     enum kvc_status status = load(values, geometry->layers, geometry->kv_heads, &duo, error);
     if (status != KVC_OK)
@@ -199,20 +170,44 @@ static enum kvc_status open_state(const struct kvc_values *values, const struct 
                      "policy duo: file=%.200s: has %zu lines of %zu numbers; the model has %u layers of %u KV "
                      "heads",
                      kvc_value_text(values, "file"), duo->layers, duo->heads, geometry->layers, geometry->kv_heads);
-        close_state(duo);
+        free_duo(duo);
         return status;
     }
-    *state = duo;
+    *made = duo;
+    return KVC_OK;
+}
+
+/* Of a session: which heads stream [layers, heads]. */
+struct streams {
+    size_t heads;
+    bool streams[];
+};
+
+static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
+    (void)values;
+    return sizeof(struct streams) + (size_t)geometry->layers * geometry->kv_heads;
+}
+
+static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
+                                  struct kvc_error *error) {
+    struct streams *made = state;
+    struct duo *duo;
+    const enum kvc_status status = load_model(values, geometry, &duo, error);
+    if (status != KVC_OK)
+        return status;
+    made->heads = duo->heads;
+    memcpy(made->streams, duo->streams, duo->layers * duo->heads * sizeof *duo->streams);
+    free_duo(duo);
     return KVC_OK;
 }
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error) {
-    void *state = NULL;
+    struct duo *duo;
     (void)acts;
-    const enum kvc_status status = open_state(values, geometry, &state, error);
+    const enum kvc_status status = load_model(values, geometry, &duo, error);
     if (status == KVC_OK)
-        close_state(state);
+        free_duo(duo);
     return status;
 }
 
@@ -239,13 +234,13 @@ static uint32_t whole(const struct kvc_values *values, const struct kvc_layer_co
     for (size_t h = 0; context->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[context->layer * duo->heads + h];
     const size_t lists = (duo->heads - streaming) * context->kv_heads / duo->heads;
-    close_state(duo);
+    free_duo(duo);
     return (uint32_t)lists;
 }
 
 static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const struct duo *duo = kvc_stage_state(stage);
+    const struct streams *duo = kvc_stage_state(stage);
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
     const bool *streams = duo->streams + info->layer * duo->heads;
     const size_t lists = info->kv_heads / duo->heads; /* of each KV head */
@@ -286,8 +281,8 @@ const struct kvc_policy_class kvc_policy_duo = {
     .trial = "sinks=4,recent=40",
     .check = check,
     .check_model = check_model,
+    .state_bytes = state_bytes,
     .open = open_state,
-    .close = close_state,
     .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .whole = whole, .follows = true},
     .prompt = evict,
     .decode = evict};

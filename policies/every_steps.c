@@ -11,11 +11,14 @@ static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t
 }
 
 /* A list grows up to the n-th step, whatever it held before. */
+double kvc_every_entries(const struct kvc_values *values, double first, uint64_t budget, uint64_t steps) {
+    const uint64_t since = steps % kvc_every(values), last = steps - since;
+    return (last ? fmin(first + (double)last, (double)budget) : first) + (double)since;
+}
+
 static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps) {
-    const uint64_t since = steps % kvc_every(values), last = steps - since;
-    const double first = context->from, budget = (double)kvc_window_budget(values, prompt);
-    return (last ? fmin(first + (double)last, budget) : first) + (double)since;
+    return kvc_every_entries(values, context->from, kvc_window_budget(values, prompt), steps);
 }
 
 const struct kvc_forecast kvc_every_forecast = {.bound = bound, .entries = entries};

@@ -77,13 +77,18 @@ struct cursor {
 };
 
 /* Of every list: [layers, H]. */
-static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
-                                  struct kvc_error *error) {
+static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
     (void)values;
-    *state = calloc((size_t)geometry->layers * geometry->heads, sizeof(struct cursor));
-    return *state ? KVC_OK
-                  : kvc_fail(error, KVC_RESOURCE, "policy lacache: no memory for %u cursors",
-                             geometry->layers * geometry->heads);
+    return (size_t)geometry->layers * geometry->heads * sizeof(struct cursor);
+}
+
+static bool state_fits(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state) {
+    const struct cursor *cursor = state;
+    bool fits = true;
+    (void)values;
+    for (size_t i = 0; i < (size_t)geometry->layers * geometry->heads; i++)
+        fits = fits && cursor[i].now <= INT32_MAX && cursor[i].then <= INT32_MAX;
+    return fits;
 }
 
 /* The mean over the layers, which is what their sum needs. */
@@ -248,8 +253,8 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .trial = "span=2,sinks=4",
     .check = check,
     .check_model = check_model,
-    .open = open_state,
-    .close = free,
+    .state_bytes = state_bytes,
+    .state_fits = state_fits,
     .cache_positions = kvc_positions_in_cache,
     .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries},
     .prompt = evict_prompt,

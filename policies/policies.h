@@ -117,9 +117,17 @@ enum kvc_status kvc_window_evict(struct kvc_stage *stage, const struct kvc_value
 enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores **scores, struct kvc_error *error);
 
-/* ---- the same while decoding, every so many steps, from a ring: snapkv-decode and rkv ---- */
+/* ---- a file of numbers for each head: duo and triattention ---- */
+
+/* The text of option=path, with a NUL after it, at most `most` bytes. *text is malloc'ed. */
+enum kvc_status kvc_read_option_file(const char *policy, const char *option, const char *path, uint32_t most,
+                                     char **text, struct kvc_error *error);
+
+/* ---- the same as snapkv while decoding, every so many steps, from a ring: snapkv-decode and rkv ---- */
 
 uint32_t kvc_every(const struct kvc_values *values);
+/* Of a list that held `first` before the first step. */
+double kvc_every_entries(const struct kvc_values *values, double first, uint64_t budget, uint64_t steps);
 extern const struct kvc_forecast kvc_every_forecast;
 /* The prompt's last rows, to the ring. */
 enum kvc_status kvc_every_observe(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_row_kind kind,

@@ -13,9 +13,11 @@ policy_files = \
 	policies/snapkv.c \
 	policies/snapkv_decode.c \
 	policies/rkv.c \
+	policies/triattention.c \
 	policies/expected.c \
 	policies/chunkkv.c \
 	policies/criticalkv.c \
+	policies/compactor.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \
@@ -35,13 +37,15 @@ policy_files = \
 	policies/topk.c
 
 # What they share.
-libkvc_la_SOURCES += $(policy_files) \
+libkvc_la_SOURCES += $(policy_files) policies/query_stats.h \
 	policies/accumulated.c \
 	policies/budget.c \
 	policies/entry_scores.c \
 	policies/every_steps.c \
 	policies/head_shares.c \
 	policies/list.c \
+	policies/option_file.c \
+	policies/query_stats.c \
 	policies/select_sizes.c \
 	policies/window_scores.c
 

@@ -36,6 +36,7 @@ REPOSITORIES = {
     "rocketkv": ("NVlabs+RocketKV", "https://github.com/NVlabs/RocketKV"),
     "quest": ("mit-han-lab+Quest", "https://github.com/mit-han-lab/Quest"),
     "rkv": ("Zefan-Cai+R-KV", "https://github.com/Zefan-Cai/R-KV"),
+    "triattention": ("WeianMao+triattention", "https://github.com/WeianMao/triattention"),
 }
 
 
@@ -358,6 +359,71 @@ def rkv(folder, kvcull, seed, result):
     result.note = "G = 1, scores=logits, 65 decode steps; what is kept goes back into its order, over which votes are pooled"
 
 
+class PlainRotary:
+    """The rotation that a model's keys have, as their code asks for it."""
+
+    def __init__(self, d):
+        self.inv_freq = 10000.0 ** (-torch.arange(0, d, 2).double() / d)
+
+    def __call__(self, base, positions):
+        angle = (positions[0].double()[:, None] * self.inv_freq).repeat(1, 2)
+        return angle.cos()[None], angle.sin()[None]
+
+
+def write_statistics(path, mean, lengths):
+    """mean [L, H, d], lengths [L, H, d / 2], as kvcull collect has them."""
+    layers, heads, d = mean.shape
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"kvcull query statistics 1\nmodel drawn\ntokens 1\nshape {layers} {heads} {d}\n")
+        for l in range(layers):
+            file.write(f"layer {l} rotary {d}\n")
+            for h in range(heads):
+                file.write(" ".join(f"{float(x):.9g}" for x in (*mean[l, h], *lengths[l, h])) + "\n")
+
+
+def triattention(folder, kvcull, seed, result):
+    utils = load(os.path.join(folder, "triattention/methods/pruning_utils.py"), only=(
+        "rotate_half", "invert_rope", "to_complex_pairs", "build_geometric_offsets", "HeadFrequencyStats",
+        "compute_frequency_statistics_from_means", "score_keys_for_round"))
+    code = load(os.path.join(folder, "triattention/methods/triattention.py"), only=("TriAttention",))
+    for name in ("invert_rope", "compute_frequency_statistics_from_means", "score_keys_for_round"):
+        setattr(code, name, getattr(utils, name))
+    for heads, kv_heads, d, future, how in ((4, 4, 32, 65536, "max"), (8, 2, 64, 65536, "max"), (6, 2, 32, 500, "mean")):
+        layers, prompt, every, budget, half = 2, 150, 30, 60, d // 2
+        case = Case(seed, layers, heads, kv_heads, d, prompt + every, prompt)
+        generator = torch.Generator().manual_seed(seed + 1)
+        mean = torch.randn(layers, heads, d, generator=generator)
+        centre = torch.complex(mean[..., :half], mean[..., half:])
+        lengths = centre.abs() + torch.rand(layers, heads, half, generator=generator)
+        rotary, offsets = PlainRotary(d), utils.build_geometric_offsets(future, "cpu")
+        now = prompt + every
+        # A replay rotates nothing: the centres are turned here, as the page of the method says.
+        turned = centre * torch.exp(1j * (now + offsets.double())[:, None] * rotary.inv_freq).mean(0)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "statistics")
+            write_statistics(path, torch.cat([turned.real, turned.imag], -1), turned.abs() + lengths - centre.abs())
+            ours, _ = case.replay(
+                kvcull, f"triattention:budget={budget},every={every},heads={how},future={future},stats=\"{path}\"")
+        method = object.__new__(code.TriAttention)
+        method.config = types.SimpleNamespace(device="cpu", dtype=torch.float64, layer_perhead_aggregation=how)
+        method.sampled_heads = [(l, h) for l in range(layers) for h in range(heads)]
+        method.head_stats = {(l, h): utils.HeadFrequencyStats(centre[l, h].to(torch.complex128), lengths[l, h].double())
+                             for l, h in method.sampled_heads}
+        method.rotary, method.rope_style, method.attention_scale, method.head_dim = rotary, "half", 1.0, d
+        method.omega, method.offsets, method.freq_scale_sq = rotary.inv_freq, offsets.double(), torch.ones(half)
+        method.num_attention_heads, method.num_key_value_heads = heads, kv_heads
+        method.num_key_value_groups, method.cache_positions_per_layer_perhead = heads // kv_heads, None
+        method.absolute_position, method.normalize_scores, method.generator = now, True, None
+        method.score_aggregation, method.disable_mlr, method.disable_trig = "mean", False, False
+        held = torch.arange(now)
+        entries = tuple((case.k[l].double().transpose(0, 1)[None], None) for l in range(layers))
+        kept = method._select_per_layer_perhead_independent(entries, budget, 0, held)
+        for l in range(layers):
+            for h in range(kv_heads):
+                result.add(ours["steps"][-1]["kept"][l][h], kept[l, h].tolist())
+    result.note = "per_layer_perhead_pruning, one eviction with the whole prompt to choose from; the script turns the centres"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kvcull", default="build/kvcull")
@@ -366,11 +432,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     failed = False
-    print(f"{'method':<10}{'commit':<10}{'lists':>7}{'entries':>9}{'differ':>8}{'output':>9}  what was compared")
+    print(f"{'method':<13}{'commit':<10}{'lists':>7}{'entries':>9}{'differ':>8}{'output':>9}  what was compared")
     for name in options.only.split(","):
         folder = os.path.join(options.checkouts, REPOSITORIES[name][0])
         if not os.path.isdir(folder):
-            print(f"{name:<10}skipped: no clone of {REPOSITORIES[name][1]} at {folder}")
+            print(f"{name:<13}skipped: no clone of {REPOSITORIES[name][1]} at {folder}")
             continue
         commit = subprocess.run(["git", "-C", folder, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
                                 check=True).stdout.strip()
@@ -379,7 +445,7 @@ def main():
             globals()[name](folder, options.kvcull, 1000 + seed, result)
         failed |= result.differing > 0
         output = f"{result.worst:.1e}" if result.worst else "-"
-        print(f"{name:<10}{commit:<10}{result.lists:>7}{result.entries:>9}{result.differing:>8}{output:>9}  {result.note}")
+        print(f"{name:<13}{commit:<10}{result.lists:>7}{result.entries:>9}{result.differing:>8}{output:>9}  {result.note}")
     sys.exit(1 if failed else 0)
 
 

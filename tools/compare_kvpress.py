@@ -73,7 +73,8 @@ class Held:
         k, v = self.entries(self.case.k), self.entries(self.case.v)
         states = torch.arange(k.shape[2], dtype=torch.float32).view(1, -1, 1)  # numbers of rows, see queries_of
         scorer = chosen if hasattr(chosen, "score") else chosen.press
-        scores = scorer.score(self.module, states, k, v, attentions, {})
+        still = torch.ones(1, k.shape[2], self.case.d), torch.zeros(1, k.shape[2], self.case.d)
+        scores = scorer.score(self.module, states, k, v, attentions, {"position_embeddings": still})
         positions = self.position[..., None].float().expand_as(v).contiguous()
         with mock.patch.object(type(scorer), "score", lambda *ignored: scores):
             _, left = chosen.compress(self.module, states, k, positions, None, {})
@@ -290,8 +291,32 @@ def kvzip(folder, kvcull, seed, result):
     result.note = "one chunk, no instruction, no sinks by force, budgets within a layer, repeated rows at random"
 
 
+def compactor(folder, kvcull, seed, result):
+    CompactorPress = press(folder, "compactor_press", "CompactorPress")
+    leverage, attention = (sys.modules[f"kvpress.presses.{name}_press"] for name in ("leverage", "non_causal_attention"))
+    same = lambda *shape, **more: torch.eye(shape[-1]).expand(shape) * math.sqrt(shape[-1])
+    for heads, kv_heads, d, chunk, chunks, sinks, recent, blend in (
+            (8, 2, 32, 64, 5, 8, 4, None), (4, 4, 16, 256, 1, 0, 1, 0.35), (6, 2, 64, 100, 4, 3, 0, 1),
+            (4, 1, 128, 128, 2, 8, 4, 0)):
+        rows = sinks + chunk * chunks + recent
+        budget = rows // 3
+        case = Case(seed, 2, heads, kv_heads, d, rows, rows)
+        case.k += torch.randn(2, 1, kv_heads, d, generator=torch.Generator().manual_seed(seed))  # a mean, as models have
+        spec = f"compactor:budget={budget},sinks={sinks},recent={recent},chunk={chunk}"
+
+        def make(held):
+            attention.get_prerope_query_states = queries_of(held)
+            leverage.get_prerope_key_states = lambda module, states: held.case.k[
+                held.l, states[0, :, 0].long()].transpose(0, 1)[None]
+            return CompactorPress(ratio(budget, rows), sinks, recent, chunk, d,
+                                  1 - budget / rows if blend is None else blend)
+        with mock.patch.object(torch, "randn", same):
+            compare(kvcull, case, spec + ("" if blend is None else f",blend={blend}"), make, result)
+    result.note = "their random projection replaced by the identity; whole chunks; nothing is rotated"
+
+
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "expected",
-           "criticalkv", "kvzip")
+           "criticalkv", "compactor", "kvzip")
 
 
 def main():

@@ -221,6 +221,8 @@ def list_seeds():
     yield "more", b"\1" + b" ".join(b"%d" % i for i in range(300))
     yield "scores", b"\2" + b"0.5 1 0.25\n1e-3 -2 +7.5\n"
     yield "shares", b"\3" + b"0 1 0\r\n1 1 1\n\n"
+    layers = b"".join(b"layer %d rotary 2\n" % l + b"0.5 -1 2e-3 0 1.5\r\n" * 6 for l in range(2))
+    yield "statistics", b"\4" + b"kvcull query statistics 1\nmodel any\ntokens 7\nshape 2 6 4\n" + layers
 
 
 def replay_seeds():

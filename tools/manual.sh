@@ -1,8 +1,9 @@
 #!/bin/sh
 # manual.sh - writes what the program makes from its own tables: the manual pages, the methods' pages and the README's
-# lists of weight types, families and methods. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man, FOLDER/docs/methods.md,
-# FOLDER/docs/methods, and FOLDER/README.md and FOLDER/docs/adding-a-family.md, which are those of SOURCE with the lists put
-# between their markers.
+# lists of weight types, families and methods, and completions for shells. tools/manual.sh PROGRAM SOURCE FOLDER writes
+# FOLDER/docs/man, FOLDER/docs/completions, FOLDER/docs/methods.md, FOLDER/docs/methods, and FOLDER/README.md,
+# FOLDER/docs/adding-a-family.md and FOLDER/docs/serve.md, which are those of SOURCE with the lists put between their
+# markers.
 set -eu
 program=$1
 source=$2
@@ -31,6 +32,8 @@ sed -n '/^| method |/,/^$/s/](methods/](docs\/methods/p; /^| method |/{p;n;p;}' 
 # The manual's list of weight types, as GGUF writes their names.
 sed -n '/^The matrices of models are read/{n;p;}' "$folder/docs/man/kvcull.1" | tr a-z A-Z | fold -s -w 120 |
     sed 's/ *$//' >"$folder/types.part"
+# The fields of requests.
+"$program" serve --fields >"$folder/fields.part"
 # Families: the README has them without what sets each apart.
 "$program" info families --markdown >"$folder/families.part"
 awk -F ' *[|] *' '{ print NR == 2 ? "|---|---|---|" : "| " $2 " | " $3 " | " $4 " |" }' "$folder/families.part" \
@@ -58,4 +61,6 @@ fill() {
 }
 fill README.md methods types models
 fill docs/adding-a-family.md families
-rm "$folder/methods.part" "$folder/types.part" "$folder/families.part" "$folder/models.part"
+fill docs/serve.md fields
+rm "$folder/methods.part" "$folder/types.part" "$folder/families.part" "$folder/models.part" "$folder/fields.part"
+sh "$source/tools/completions.sh" "$program" "$folder/docs/completions"

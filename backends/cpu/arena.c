@@ -160,6 +160,18 @@ void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint
         memcpy(kvc_cpu_block(arena, to[i]), kvc_cpu_block(arena, from[i]), arena->block_bytes);
 }
 
+void kvc_cpu_arena_read(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset, void *to,
+                        size_t bytes) {
+    (void)device;
+    memcpy(to, kvc_cpu_block(arena, name) + offset, bytes);
+}
+
+void kvc_cpu_arena_write(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset,
+                         const void *from, size_t bytes) {
+    (void)device;
+    memcpy(kvc_cpu_block(arena, name) + offset, from, bytes);
+}
+
 void kvc_cpu_arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     give((struct kvc_cpu *)device, arena, count, blocks);
 }

@@ -4,7 +4,7 @@
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
-	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/keep.c \
+	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/series.c backends/cpu/ref/leverage.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
 	backends/cpu/arena.c
@@ -25,7 +25,7 @@ libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/att
 	backends/cpu/simd/attention/dots.h \
 	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
-	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
+	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/series.h backends/cpu/simd/scores/leverage.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
 	backends/cpu/simd/scores/columns.h backends/cpu/simd/keep_ring.h backends/cpu/simd/scores/noise_table.h backends/cpu/simd/rotate_keys.h backends/cpu/simd/select/channels.h backends/cpu/simd/pages.h \
 	backends/cpu/simd/select/select.h backends/cpu/simd/select/select_job.h backends/cpu/simd/select/select_reads.h \

@@ -23,6 +23,8 @@
 #include "backends/kernels/scores.h"
 #include "backends/kernels/entries.h"
 #include "backends/kernels/expected.h"
+#include "backends/kernels/series.h"
+#include "backends/kernels/leverage.h"
 #include "backends/kernels/keep.h"
 #include "backends/kernels/pages.h"
 #include "backends/kernels/select.h"

@@ -134,11 +134,13 @@ void kvc_offload_arena_give(struct kvc_device *device, struct kvc_arena *arena, 
     give(of(device), arena, count, blocks);
 }
 
-/* The chunk that a block lies in, and where in it. */
-static void *block_at(const struct kvc_arena *arena, uint32_t block, size_t *offset) {
+/* The chunk that a block or a spare slot lies in, and where in it. */
+static void *block_at(const struct kvc_arena *arena, uint32_t name, size_t *offset) {
+    const bool spare = name & KVC_SPARE;
+    const uint32_t block = spare ? (name & ~KVC_SPARE) / KVC_TILE : name;
     uint32_t first, blocks;
     void *chunk = arena->chunk[chunk_of(arena, block, &first, &blocks)];
-    *offset = (block - first) * arena->block_bytes;
+    *offset = (block - first) * arena->block_bytes + (spare ? name % KVC_TILE * (size_t)arena->format.row_bytes : 0);
     return chunk;
 }
 
@@ -150,6 +152,24 @@ void kvc_offload_arena_copy(struct kvc_device *device, struct kvc_arena *arena, 
         void *target = block_at(arena, to[i], &to_offset), *source = block_at(arena, from[i], &from_offset);
         offload->driver->copy(offload, target, to_offset, source, from_offset, arena->block_bytes);
     }
+}
+
+void kvc_offload_arena_read(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset, void *to,
+                            size_t bytes) {
+    size_t at;
+    void *chunk = block_at(arena, name, &at);
+    if (!of(device)->lost)
+        of(device)->driver->read(of(device), to, chunk, at + offset, bytes);
+    else
+        memset(to, 0, bytes);
+}
+
+void kvc_offload_arena_write(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset,
+                             const void *from, size_t bytes) {
+    size_t at;
+    void *chunk = block_at(arena, name, &at);
+    if (!of(device)->lost)
+        of(device)->driver->write(of(device), chunk, at + offset, from, bytes);
 }
 
 void kvc_offload_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {

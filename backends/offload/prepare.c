@@ -14,7 +14,7 @@ static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t row
     return (rows + 127) / 128 * least + (offload->largest < packed ? offload->largest : packed);
 }
 
-/* As attention.c, cache.c, scores.c, entries.c, pages.c and select.c do, for one row. */
+/* As attention.c, cache.c, scores.c, entries.c, series.c, pages.c and select.c do, for one row. */
 static uint64_t of_lists(const struct kvc_step_shape *s) {
     const uint64_t slots = s->lists->host_base[s->lists->kv_heads], kv_heads = s->lists->kv_heads, d = s->head_size;
     const uint64_t places = kvc_max_u64(kvc_offload_most_slots(s->lists), s->places),
@@ -24,6 +24,8 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
     words = kvc_max_u64(words, kv_heads * kvc_max_u64(1, s->lists->columns) * tiles * 2); /* a ring's rows in tiles */
     if (s->compares) /* entries.c: strides are slots, rounded up to whole tiles */
         words = kvc_max_u64(words, kv_heads * (3 * (tiles + 1) * KVC_TILE + 2 + places * d));
+    if (s->series) /* series.c, strides as above */
+        words = kvc_max_u64(words, s->heads * ((tiles + 1) * KVC_TILE + 2) + kv_heads * places * (d / 2));
     if (s->places) {
         words = kvc_max_u64(words, 3 * kv_heads * d + 2 * (uint64_t)s->heads + (kv_heads + s->heads) * s->places);
         words = kvc_max_u64(words, 2 * kv_heads * s->places + 32 * (uint64_t)s->heads);

@@ -1,4 +1,5 @@
-/* hash.c - the hash of logits: XXH64 over little-endian float32, NaN as 0x7fc00000. */
+/* hash.c - the hash of logits: XXH64 over little-endian float32, NaN as 0x7fc00000; and that of bytes. */
+#include "core/base/bytes_hash.h"
 #include "core/base/integers.h"
 #include "kvcull.h"
 
@@ -40,3 +41,5 @@ void kvc_hash_add(struct kvc_hash *hash, const float *values, size_t count) {
 uint64_t kvc_hash_value(const struct kvc_hash *hash) { return XXH64_digest(&hash->state); }
 
 void kvc_hash_close(struct kvc_hash *hash) { free(hash); }
+
+uint64_t kvc_bytes_hash(uint64_t seed, const void *bytes, size_t count) { return XXH64(bytes, count, seed); }

@@ -89,6 +89,7 @@ struct kvc_step_shape {
     uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */
     bool rotates;                            /* keys are rotated to cache positions */
     bool compares;                           /* keys are compared with each other (mix_redundancy) */
+    bool series;                             /* keys are scored by what is known of all queries (series_scores) */
 };
 
 struct kvc_ops {

@@ -1,5 +1,5 @@
 /* verify_entries.c - cases of the operations that score entries by what they hold: entry_scores, lag_scores,
- * mix_redundancy, and with the moments of queries. */
+ * mix_redundancy, and with the moments or centres of queries. */
 #include <stdio.h>
 #include <string.h>
 
@@ -196,6 +196,35 @@ KVC_CASE(expected_scores, 20) {
                                                            .values = options & 2,
                                                            .scores = kvc_verify_span(c.scores, side),
                                                            .stride = c.stride});
+    if (v->status == KVC_OK)
+        kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
+    kvc_verify_lists_free(v, &c.lists);
+}
+
+/* ---- TriAttention ---- */
+
+KVC_INJECT(series_scores, kvc_series_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(series_scores, 20) {
+    const uint32_t group = kvc_verify_group(v);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    const bool average = kvc_verify_range(v, 0, 1);
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 3, &c);
+    const uint32_t d = c.lists.lists[1].format.head_size, heads = c.lists.lists[1].kv_heads * group;
+    const uint32_t pairs = kvc_verify_range(v, 0, 1) ? d / 2 : kvc_verify_range(v, 0, d / 2);
+    const struct kvc_twin mean = kvc_verify_twin_values(v, (size_t)heads * d, flavour);
+    const struct kvc_twin spread = kvc_verify_twin_values(v, (size_t)heads * pairs + 1, KVC_PLAIN);
+    kvc_verify_describe(v, ", group %u, %u pairs", group, pairs);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->series_scores(v->device[side],
+                                            &(struct kvc_series_scores){.lists = &c.lists.lists[side],
+                                                                        .heads = heads,
+                                                                        .pairs = pairs,
+                                                                        .mean = kvc_verify_span(mean, side),
+                                                                        .spread = kvc_verify_span(spread, side),
+                                                                        .average = average,
+                                                                        .scores = kvc_verify_span(c.scores, side),
+                                                                        .stride = c.stride});
     if (v->status == KVC_OK)
         kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);

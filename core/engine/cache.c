@@ -221,9 +221,8 @@ static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old
     return status;
 }
 
-/* Gives every head the slots of base, taking or giving blocks; with so many columns, and an order if `ordered`. */
-static enum kvc_status relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
-                                uint32_t columns, bool ordered, struct kvc_error *error) {
+enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
+                                   uint32_t columns, bool ordered, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
     const uint32_t heads = layer->lists.kv_heads;
     const struct kvc_lists *old = &layer->lists;
@@ -293,7 +292,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
         }
     }
     base[heads] = (uint32_t)all;
-    const enum kvc_status status = relayout(cache, layer, base, columns, layer->lists.order != NULL, error);
+    const enum kvc_status status = kvc_cache_relayout(cache, layer, base, columns, layer->lists.order != NULL, error);
     free(base);
     return status;
 }
@@ -408,7 +407,8 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
             worth = true;
         base[h + 1] = base[h] + need;
     }
-    const enum kvc_status status = worth ? relayout(cache, layer, base, layer->lists.columns, true, error) : KVC_OK;
+    const enum kvc_status status =
+        worth ? kvc_cache_relayout(cache, layer, base, layer->lists.columns, true, error) : KVC_OK;
     free(base);
     return status;
 }

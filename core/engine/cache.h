@@ -48,6 +48,10 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *sto
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error);
 void kvc_cache_close(struct kvc_cache *cache);
 
+/* Gives head h of a layer base[h+1] - base[h] slots, taking or giving blocks; with so many columns, and an order if
+ * `ordered`. On failure nothing has changed. */
+enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_layer *layer, const uint32_t *base,
+                                   uint32_t columns, bool ordered, struct kvc_error *error);
 /* Capacity for `rows` more entries in every head of the layer. On failure nothing has changed. */
 enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t layer, uint64_t rows, uint32_t columns,
                                   struct kvc_error *error);

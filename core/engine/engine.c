@@ -109,6 +109,8 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine) {
 
 const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->device->name; }
 
+const char *kvc_version(void) { return KVC_VERSION; }
+
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name,
                                                       size_t length) {
     for (size_t i = 0; i < engine->policy_count; i++) {

@@ -77,6 +77,8 @@ static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer
             status = kvc_cache_make_order(&session->cache, layer, error);
         if (status == KVC_OK && class->plan)
             status = class->plan(&stage, &method->values, error);
+        if (status == KVC_OK && class->prepare)
+            status = class->prepare(&stage, &method->values, error);
     }
     return status == KVC_OK ? prepare_device(session, layer, places, error) : status;
 }

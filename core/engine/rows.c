@@ -41,6 +41,13 @@ static enum kvc_status reserve_queries(struct kvc_session *session, struct kvc_q
     return status;
 }
 
+void kvc_prompt_free_queries(struct kvc_device *device, struct kvc_queries *queries) {
+    struct kvc_growable *buffers[] = {&queries->q, &queries->maximum, &queries->sum, &queries->positions,
+                                      &queries->causal_offset};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        kvc_growable_free(device, buffers[i]);
+}
+
 /* Position of row i of the rows kept. */
 static int32_t position_of(const struct kvc_session *session, uint32_t i) {
     return (int32_t)(session->tokens + kvc_session_row(session, i));
@@ -126,9 +133,13 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
 
 void kvc_prompt_end(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now, &session->prompt.moments};
+    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now, &session->prompt.moments,
+                                      &session->prompt.angles};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
+    session->prompt.angle_rows = 0;
+    if (kvc_policy_queries(session->policy) == UINT32_MAX) /* of the whole prompt: too large to be kept for the next */
+        kvc_prompt_free_queries(device, &session->prompt.window);
     session->tokens += session->turn;
     session->sums.prompt_peak = session->cache.peak_bytes;
     session->in_prompt = false;

@@ -64,6 +64,9 @@ struct kvc_prompt {
     int32_t *pseudo_tokens;       /* [pseudo.rows], NULL in a replay */
     struct kvc_growable moments;  /* float32 [sets, H, 1 + d, d]: sums over its queries before their rotation */
     uint64_t *moment_rows;        /* [layers]: how many queries; NULL: no method asks */
+    struct kvc_growable angles;   /* float32 [2, angle_rows, rotary/2]: cosine and sine of positions, of one rope */
+    uint64_t angle_rows;
+    uint32_t angle_rope;
     uint32_t probes;
     struct kvc_growable probe;     /* float32 [layers, probes, H, d]: the accumulated probe */
     struct kvc_growable probe_now; /* float32 [layers, probes, H, d]: this chunk's probe queries */
@@ -82,6 +85,8 @@ struct kvc_prompt {
     uint32_t ended;      /* layers whose prompt stage is over */
     bool has_rows;       /* the lists of the layer under way take the pass's rows in as they come (pass.c) */
 };
+
+void kvc_prompt_free_queries(struct kvc_device *device, struct kvc_queries *queries);
 
 /* Between begin and end the session counts as failed: it must be closed if the prompt breaks off. */
 enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, struct kvc_error *error);

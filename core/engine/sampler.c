@@ -1,9 +1,10 @@
-/* sampler.c - picks the next token: penalty, top-k, temperature, softmax, top-p, min-p, one draw. The same logits and
- * seed give the same token on every machine. */
+/* sampler.c - picks the next token: penalty, bias, top-k, temperature, softmax, top-p, min-p, one draw. The same logits
+ * and seed give the same token on every machine. */
 #include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/base/canon.h"
 #include "core/engine/engine.h"
+#include "core/engine/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct kvc_sampler {
     uint64_t accepted;
     struct candidate *candidates; /* [vocab] */
     bool *penalised;              /* [vocab], false between calls */
+    float *bias;                  /* [vocab], or NULL: none is set */
 };
 
 void kvc_sampler_defaults(struct kvc_sampler_options *options) {
@@ -71,6 +73,7 @@ void kvc_sampler_close(struct kvc_sampler *sampler) {
     free(sampler->recent);
     free(sampler->candidates);
     free(sampler->penalised);
+    free(sampler->bias);
     free(sampler);
 }
 
@@ -81,12 +84,33 @@ void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token) {
     sampler->accepted++;
 }
 
-/* logit of a token, after the penalty where it is recent */
-static float penalised(const struct kvc_sampler *sampler, const float *logits, uint32_t token) {
-    const float logit = logits[token], penalty = sampler->options.repeat_penalty;
-    if (!sampler->penalised[token])
-        return logit;
-    return logit > 0 ? logit / penalty : logit * penalty;
+enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
+                                 struct kvc_error *error) {
+    for (size_t i = 0; i < count; i++) {
+        if (biases[i].token < 0 || (uint32_t)biases[i].token >= sampler->vocab)
+            return kvc_fail(error, KVC_USAGE, "bias: token %d; the model has tokens 0 to %u", biases[i].token,
+                            sampler->vocab - 1);
+        if (!(biases[i].bias < INFINITY))
+            return kvc_fail(error, KVC_USAGE, "bias of token %d: must be a number, or -infinity", biases[i].token);
+    }
+    if (count > 0 && !sampler->bias)
+        sampler->bias = malloc(sampler->vocab * sizeof *sampler->bias);
+    if (count > 0 && !sampler->bias)
+        return kvc_fail(error, KVC_RESOURCE, "bias: no memory for %u tokens", sampler->vocab);
+    if (sampler->bias)
+        memset(sampler->bias, 0, sampler->vocab * sizeof *sampler->bias);
+    for (size_t i = 0; i < count; i++)
+        sampler->bias[biases[i].token] = biases[i].bias;
+    return KVC_OK;
+}
+
+/* logit of a token, after the penalty where it is recent, and with its bias */
+static float changed(const struct kvc_sampler *sampler, const float *logits, uint32_t token) {
+    const float penalty = sampler->options.repeat_penalty;
+    float logit = logits[token];
+    if (sampler->penalised[token])
+        logit = logit > 0 ? logit / penalty : logit * penalty;
+    return sampler->bias ? logit + sampler->bias[token] : logit;
 }
 
 static void mark_recent(struct kvc_sampler *sampler, bool mark) {
@@ -122,7 +146,7 @@ static size_t collect(struct kvc_sampler *sampler, const float *logits) {
     struct candidate *candidates = sampler->candidates;
     size_t count = 0;
     for (uint32_t t = 0; t < vocab; t++) {
-        const struct candidate next = {penalised(sampler, logits, t), (int32_t)t};
+        const struct candidate next = {changed(sampler, logits, t), (int32_t)t};
         if (most > SORTED_MOST) {
             candidates[count++] = next;
             continue;
@@ -168,7 +192,7 @@ static int32_t likeliest(const struct kvc_sampler *sampler, const float *logits)
     kvc_u32 best = 0;
     int32_t token = 0;
     for (uint32_t t = 0; t < sampler->vocab; t++) {
-        const kvc_u32 key = kvc_score_key(penalised(sampler, logits, t));
+        const kvc_u32 key = kvc_score_key(changed(sampler, logits, t));
         if (key > best) {
             best = key;
             token = (int32_t)t;
@@ -188,4 +212,23 @@ int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
     kvc_float_close(environment);
     kvc_sampler_accept(sampler, token);
     return token;
+}
+
+void kvc_sampler_pass(struct kvc_archive *archive, struct kvc_sampler *sampler) {
+    const uint64_t last = sampler ? sampler->options.repeat_last : 0;
+    uint32_t draws = sampler ? sampler->draws : 0;
+    uint64_t count = sampler ? kvc_min_u64(sampler->accepted, last) : 0;
+    const uint64_t first = sampler ? sampler->accepted - count : 0;
+    kvc_archive_u32(archive, &draws);
+    kvc_archive_limited(archive, &count, 1u << 24, "recent tokens");
+    if (sampler && archive->reads && kvc_archive_fine(archive)) {
+        sampler->draws = draws;
+        sampler->accepted = 0;
+    }
+    for (uint64_t i = 0; i < count && kvc_archive_fine(archive); i++) {
+        uint32_t token = archive->reads ? 0 : (uint32_t)sampler->recent[(first + i) % last];
+        kvc_archive_u32(archive, &token);
+        if (sampler && archive->reads)
+            kvc_sampler_accept(sampler, (int32_t)token);
+    }
 }

@@ -88,15 +88,13 @@ void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts)
     }
 }
 
-enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+/* A view of `stride` ranks for each list, more than it has; what it has stays. */
+static enum kvc_status grow_view(struct kvc_session *session, uint32_t layer, uint32_t stride,
+                                 struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
     struct kvc_device *device = device_of(session);
     const uint32_t heads = cache->layer[layer].lists.kv_heads;
-    const uint64_t most = kvc_cache_most(cache, layer) + 1ull;
-    if (select->view.rank && most <= select->view.stride)
-        return KVC_OK;
-    const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const size_t bytes = (size_t)heads * stride * sizeof(uint32_t);
     struct kvc_buffer *rank;
     enum kvc_status status = KVC_OK;
@@ -122,6 +120,14 @@ enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, 
     return KVC_OK;
 }
 
+enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+    const struct kvc_select_layer *select = &session->select.layer[layer];
+    const uint64_t most = kvc_cache_most(&session->cache, layer) + 1ull;
+    if (select->view.rank && most <= select->view.stride)
+        return KVC_OK;
+    return grow_view(session, layer, (uint32_t)kvc_round_up(most, KVC_TILE), error);
+}
+
 void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const struct kvc_lists *lists = &session->cache.layer[layer].lists;
@@ -140,16 +146,12 @@ static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uin
     return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
 
-/* Makes pages of `page` places each, for `most` places in all. */
-static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
-                                     uint32_t most, struct kvc_error *error) {
+/* Memory for `stride` pages of each list. */
+static enum kvc_status make_pages(struct kvc_session *session, uint32_t layer, uint32_t page, uint32_t stride, bool low,
+                                  struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
-    const uint32_t count = (uint32_t)kvc_divide_up(most, page);
-    if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
-        return KVC_OK;
     const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
-    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* to grow rarely: all are then filled anew */
     const size_t value = type == KVC_F16 ? 2 : 4;
     free_pages(session, select);
     select->page_bytes = (size_t)cache->layer[layer].lists.kv_heads * stride * cache->format.head_size * value;
@@ -162,6 +164,17 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
     select->pages.stride = stride;
     select->pages.type = type;
     return KVC_OK;
+}
+
+/* Makes pages of `page` places each, for `most` places in all. */
+static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
+                                     uint32_t most, struct kvc_error *error) {
+    const struct kvc_select_layer *select = &session->select.layer[layer];
+    const uint32_t count = (uint32_t)kvc_divide_up(most, page);
+    if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
+        return KVC_OK;
+    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* to grow rarely: all are then filled anew */
+    return make_pages(session, layer, page, stride, low, error);
 }
 
 /* Brings the pages up to date with the entries. */
@@ -187,6 +200,34 @@ static void update_sums(struct kvc_session *session, uint32_t layer) {
                                                                      .sums = (struct kvc_span){select->sums, 0},
                                                                      .rows = rows});
     select->sums_right = true;
+}
+
+struct kvc_select_shape kvc_select_shape_of(const struct kvc_session *session, uint32_t layer) {
+    const struct kvc_select_layer *select = &session->select.layer[layer];
+    return (struct kvc_select_shape){.view_stride = select->view.rank ? select->view.stride : 0,
+                                     .page = select->pages.page,
+                                     .pages = select->pages.stride,
+                                     .low = select->pages.low != NULL,
+                                     .sums = select->sums != NULL};
+}
+
+enum kvc_status kvc_select_lay_out(struct kvc_session *session, uint32_t layer, const struct kvc_select_shape *shape,
+                                   const uint32_t *view_counts, struct kvc_error *error) {
+    struct kvc_select_layer *select = &session->select.layer[layer];
+    const uint32_t heads = session->cache.layer[layer].lists.kv_heads;
+    enum kvc_status status = KVC_OK;
+    if (shape->view_stride)
+        status = grow_view(session, layer, shape->view_stride, error);
+    if (shape->view_stride && status == KVC_OK) {
+        memcpy(select->view_count, view_counts, heads * sizeof *view_counts);
+        device_of(session)->ops->upload(device_of(session), (struct kvc_span){select->view.count, 0}, view_counts,
+                                        heads * sizeof *view_counts);
+    }
+    if (status == KVC_OK && shape->page)
+        status = make_pages(session, layer, shape->page, shape->pages, shape->low, error);
+    if (status == KVC_OK && shape->sums)
+        status = kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &select->sums, error);
+    return status;
 }
 
 /* ---- choosing ---- */

@@ -48,6 +48,17 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer);
  * everything. */
 enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                    uint32_t *stride, struct kvc_error *error);
+/* What is kept of a layer beside its entries, for a session that is to get the same. Pages and sums are made anew from
+ * the entries by the next step that needs them. */
+struct kvc_select_shape {
+    uint32_t view_stride; /* 0: no view */
+    uint32_t page, pages; /* entries of one, and how many there is memory for; 0: none */
+    bool low, sums;
+};
+struct kvc_select_shape kvc_select_shape_of(const struct kvc_session *session, uint32_t layer);
+/* view_counts [lists]: ranks of each list in the view; the caller writes these. */
+enum kvc_status kvc_select_lay_out(struct kvc_session *session, uint32_t layer, const struct kvc_select_shape *shape,
+                                   const uint32_t *view_counts, struct kvc_error *error);
 /* Mixes the mean value of what was not read into the row's attention output [H, d], where its method wants that. */
 void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
                     struct kvc_span attended);

@@ -16,24 +16,25 @@ void kvc_session_defaults(struct kvc_session_options *options) {
 /* Everything a session makes when it is needed, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->prompt.window, &session->prompt.pseudo, &session->prompt.probing};
-    struct kvc_growable *buffers[] = {
-        &session->select.read_rank,       &session->select.read_count,   &session->select.scores,
-        &session->select.probabilities,   &session->select.alpha,        &session->select.rest,
-        &session->prompt.probe,           &session->prompt.probe_now,    &session->prompt.moments,
-        &session->cache_positions.cosine, &session->cache_positions.sine};
+    struct kvc_growable *buffers[] = {&session->select.read_rank,
+                                      &session->select.read_count,
+                                      &session->select.scores,
+                                      &session->select.probabilities,
+                                      &session->select.alpha,
+                                      &session->select.rest,
+                                      &session->prompt.probe,
+                                      &session->prompt.probe_now,
+                                      &session->prompt.moments,
+                                      &session->prompt.angles,
+                                      &session->cache_positions.cosine,
+                                      &session->cache_positions.sine,
+                                      &session->series};
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         queries[i]->q.kind = queries[i]->maximum.kind = queries[i]->sum.kind = KVC_MEMORY_SCRATCH;
         queries[i]->positions.kind = queries[i]->causal_offset.kind = KVC_MEMORY_SCRATCH;
     }
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
-}
-
-static void free_queries(struct kvc_device *device, struct kvc_queries *queries) {
-    struct kvc_growable *buffers[] = {&queries->q, &queries->maximum, &queries->sum, &queries->positions,
-                                      &queries->causal_offset};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        kvc_growable_free(device, buffers[i]);
 }
 
 /* The cache, and what the session knows of each layer. */
@@ -145,13 +146,15 @@ void kvc_session_close(struct kvc_session *session) {
     if (!session)
         return;
     struct kvc_device *device = session->runner->device;
-    struct kvc_growable *buffers[] = {&session->prompt.probe, &session->prompt.probe_now, &session->prompt.moments,
-                                      &session->cache_positions.cosine, &session->cache_positions.sine};
+    struct kvc_growable *buffers[] = {
+        &session->prompt.probe,  &session->prompt.probe_now,       &session->prompt.moments,
+        &session->prompt.angles, &session->cache_positions.cosine, &session->cache_positions.sine,
+        &session->series};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
-    free_queries(device, &session->prompt.window);
-    free_queries(device, &session->prompt.pseudo);
-    free_queries(device, &session->prompt.probing);
+    kvc_prompt_free_queries(device, &session->prompt.window);
+    kvc_prompt_free_queries(device, &session->prompt.pseudo);
+    kvc_prompt_free_queries(device, &session->prompt.probing);
     if (session->cache.device) {
         (void)device->ops->sync(device, NULL); /* what the device counts goes into the session */
         kvc_select_close(session);
@@ -225,3 +228,7 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
                         kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
     return kvc_cache_read_positions(cache, layer, kv_head, positions, capacity, count, error);
 }
+
+const char *kvc_session_policy(const struct kvc_session *session) { return session->policy->spec; }
+
+enum kvc_type kvc_session_cache_type(const struct kvc_session *session) { return session->cache.format.type; }

@@ -56,7 +56,8 @@ struct kvc_session {
     struct kvc_evictions evictions; /* evict.c */
     struct kvc_select_state select; /* select.c */
     struct kvc_cache_positions cache_positions;
-    struct kvc_record record; /* record.c */
+    struct kvc_growable series; /* [layers, H, d + d/2]: what kvc_stage_prepare_series made (stage_series.c) */
+    struct kvc_record record;   /* record.c */
 };
 
 /* Whether nothing of its own has failed in the prompt under way. */

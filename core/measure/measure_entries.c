@@ -117,3 +117,77 @@ KVC_MEASURE(expected_scores, 2, mean_only) {
                                                                          .scores = scores,
                                                                          .stride = STRIDE});
 }
+
+KVC_MEASURE(series_scores, 1, variant) {
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span mean = kvc_measure_values(m, (size_t)H * D);
+    const struct kvc_span spread = kvc_measure_values(m, (size_t)H * D / 2);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, key_bytes() + ALL * 4ull, 3ull * N * H * D, "%d pairs", D / 2);
+    while (kvc_measure_again(m))
+        m->ops->series_scores(m->device, &(struct kvc_series_scores){.lists = lists,
+                                                                     .heads = H,
+                                                                     .pairs = D / 2,
+                                                                     .mean = mean,
+                                                                     .spread = spread,
+                                                                     .scores = scores,
+                                                                     .stride = STRIDE});
+}
+
+KVC_MEASURE(chunk_mass, 1, variant) {
+    enum { CHUNK = 256 };
+    struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, N, N, 1, true);
+    const struct kvc_span q = kvc_measure_values(m, (size_t)N * H * D);
+    const struct kvc_span positions = kvc_measure_numbers(m, N, 0, 1);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, 2 * key_bytes() + 4ull * N * H * D, (uint64_t)N * CHUNK * H * (2 * D + MEASURE_EXP + 2),
+                       "chunks of %d", CHUNK);
+    while (kvc_measure_again(m))
+        m->ops->chunk_mass(m->device, &(struct kvc_chunk_mass){.lists = lists,
+                                                               .queries = N,
+                                                               .heads = H,
+                                                               .first = 8,
+                                                               .last = 4,
+                                                               .chunk = CHUNK,
+                                                               .q = q,
+                                                               .positions = positions,
+                                                               .scores = scores,
+                                                               .stride = STRIDE});
+}
+
+KVC_MEASURE(leverage_scores, 1, variant) {
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span cosine = kvc_measure_values(m, (size_t)N * D / 2);
+    const struct kvc_span sine = kvc_measure_values(m, (size_t)N * D / 2);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, key_bytes() + ALL * 4ull, 2ull * ALL * D * D, "%d channels", D);
+    while (kvc_measure_again(m))
+        m->ops->leverage_scores(m->device, &(struct kvc_leverage_scores){.lists = lists,
+                                                                         .first = 8,
+                                                                         .last = 4,
+                                                                         .cosine = cosine,
+                                                                         .sine = sine,
+                                                                         .rotary = D,
+                                                                         .ridge = 0.01f,
+                                                                         .scores = scores,
+                                                                         .stride = STRIDE});
+}
+
+KVC_MEASURE(standard_mix, 1, variant) {
+    struct kvc_lists *lists = make_lists(m);
+    const struct kvc_span leverage = kvc_measure_values(m, (size_t)HK * STRIDE);
+    const struct kvc_span scores = kvc_measure_values(m, (size_t)HK * STRIDE);
+    (void)variant;
+    kvc_measure_counts(m, ALL * 12ull, 10ull * ALL, "%d entries", N);
+    while (kvc_measure_again(m))
+        m->ops->standard_mix(m->device, &(struct kvc_standard_mix){.lists = lists,
+                                                                   .first = 8,
+                                                                   .last = 4,
+                                                                   .share = 0.9f,
+                                                                   .leverage = leverage,
+                                                                   .scores = scores,
+                                                                   .stride = STRIDE});
+}

@@ -35,6 +35,8 @@ struct kvc_policy {
 enum kvc_status kvc_policy_parse(const struct kvc_engine *engine, const char *spec, struct kvc_policy **policy,
                                  struct kvc_error *error);
 void kvc_policy_free(struct kvc_policy *policy);
+/* A policy with every option's value (policy_text.c), malloc'ed; NULL: no memory. */
+char *kvc_policy_text(const struct kvc_policy *policy);
 
 /* Row i of a class's options, followed by the common ones (policy_values.c). */
 const struct kvc_option *kvc_policy_option(const struct kvc_policy_class *policy, size_t i);
@@ -67,7 +69,8 @@ struct kvc_method_use {
     uint32_t *context; /* [layers]: its number among the layers the method acts on */
     uint32_t *column;  /* [layers]: its first state column */
     uint32_t count;    /* layers it acts on */
-    void *state;       /* of the class's open */
+    void *state;       /* [state_bytes], of the class; NULL: it has none */
+    size_t state_bytes;
 };
 
 /* Checks the methods against the geometry and opens them: use [policy->count], to be closed with kvc_policy_close. */

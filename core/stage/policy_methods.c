@@ -79,6 +79,7 @@ static void free_use(struct kvc_method_use *use) {
     free(use->acts);
     free(use->context);
     free(use->column);
+    free(use->state);
     *use = (struct kvc_method_use){.acts = NULL};
 }
 
@@ -142,6 +143,20 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
     return status;
 }
 
+/* The state that a method keeps itself. */
+static enum kvc_status open_state(const struct kvc_method *method, const struct kvc_geometry *geometry,
+                                  struct kvc_method_use *use, struct kvc_error *error) {
+    const struct kvc_policy_class *class = method->policy;
+    use->state_bytes = class->state_bytes ? class->state_bytes(&method->values, geometry) : 0;
+    if (use->state_bytes) {
+        use->state = calloc(1, use->state_bytes);
+        if (!use->state)
+            return kvc_fail(error, KVC_RESOURCE, "policy %s: no memory for %zu bytes of state", class->name,
+                            use->state_bytes);
+    }
+    return class->open ? class->open(&method->values, geometry, use->state, error) : KVC_OK;
+}
+
 enum kvc_status kvc_policy_open(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                 struct kvc_method_use **use, struct kvc_error *error) {
     enum kvc_status status = kvc_policy_check_model(policy, geometry, error);
@@ -154,8 +169,8 @@ enum kvc_status kvc_policy_open(const struct kvc_policy *policy, const struct kv
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
         status = use_method(policy, i, geometry->layers, &made[i], error);
-        if (status == KVC_OK && method->policy->open)
-            status = method->policy->open(&method->values, geometry, &made[i].state, error);
+        if (status == KVC_OK)
+            status = open_state(method, geometry, &made[i], error);
     }
     if (status != KVC_OK) {
         kvc_policy_close(policy, made);
@@ -166,10 +181,7 @@ enum kvc_status kvc_policy_open(const struct kvc_policy *policy, const struct kv
 }
 
 void kvc_policy_close(const struct kvc_policy *policy, struct kvc_method_use *use) {
-    for (size_t i = 0; use && i < policy->count; i++) {
-        if (policy->method[i].policy->close && use[i].state)
-            policy->method[i].policy->close(use[i].state);
+    for (size_t i = 0; use && i < policy->count; i++)
         free_use(&use[i]);
-    }
     free(use);
 }

@@ -75,7 +75,7 @@ struct kvc_stage_info {
     bool owns_prompt, owns_decode; /* whether this method, and no other of the policy, holds that stage */
 };
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
-void *kvc_stage_state(const struct kvc_stage *stage);               /* what the class's `open` made for this session */
+void *kvc_stage_state(const struct kvc_stage *stage);               /* of this session: the class's state_bytes */
 void *kvc_stage_user(const struct kvc_stage *stage);                /* the class's `user` */
 bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer); /* whether the method acts on a layer */
 /* Switches the stage to an earlier layer: later calls of this stage function work on that one. Its state columns are
@@ -165,6 +165,43 @@ struct kvc_expectation {
 };
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
+
+/* Of a class's `attended`: the rows at hand before their rotation, to the host, for who collects what is known of all
+ * queries. queries [capacity, H, d], channels in the order in which rope gives them out: pair i of those that are
+ * rotated are channels i and i + rotary / 2. *rows is how many there are, of which as many as fit are written; *rotary
+ * how many channels the layer rotates. */
+enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, size_t capacity, size_t *rows,
+                                       uint32_t *rotary, struct kvc_error *error);
+/* Of a class's `prepare`: what is known of all of the layer's queries before their rotation, for scores in the step to
+ * come. What the positions to come make of it, at 1, 2, 4, .. up to `future` after the step's own, goes to the device.
+ * KVC_INPUT: the layer rotates another number of channels. */
+#define KVC_ANY_ROTARY UINT32_MAX
+struct kvc_series {
+    const float *mean;   /* [H, d], channels as above */
+    const float *spread; /* [H, d / 2]: of each pair the mean length less the length of the mean */
+    uint32_t rotary;     /* channels that are rotated, or KVC_ANY_ROTARY */
+    uint32_t future;
+};
+enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct kvc_series *series,
+                                         struct kvc_error *error);
+/* Of that step's decode stage, with the same series: triattention's scores (docs/methods/triattention.md), of a group's
+ * heads the highest or (average) their mean; scores are per list. */
+enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
+                                        struct kvc_scores *scores, struct kvc_error *error);
+/* compactor's (docs/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first` and of
+ * the last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of the
+ * chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the value.
+ * What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
+enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
+                                     uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
+/* The statistical leverage of each key among those of its list, before their rotation. */
+enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint64_t last, struct kvc_scores *scores,
+                                   struct kvc_error *error);
+/* scores become share * leverage + scores, both less their mean over all lists and in units of their standard
+ * deviation; a score of 0 counts as the mean. */
+enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, uint64_t last, float share,
+                                       const struct kvc_scores *leverage, struct kvc_scores *scores,
+                                       struct kvc_error *error);
 
 /* For trials: one head's scores or positions as arrays on the host. Reading waits for the device. values, positions
  * [capacity]; *count is how many entries the head has. */
@@ -297,7 +334,7 @@ struct kvc_turn {          /* a turn's prompt */
     uint64_t count;
     uint64_t held; /* N: entries of the fullest head with the prompt in */
     uint64_t seed;
-    void *state; /* what the class's `open` made */
+    void *state; /* the session's: the class's state_bytes */
 };
 /* How a chunk method cuts the prompt: chunks of `chunk` rows. The last `probe` tokens of the prompt run as extra rows
  * with every chunk but the last, at positions right after the chunk, or (at_end) at their own. They attend to the
@@ -377,12 +414,18 @@ struct kvc_policy_class {
     /* What can be checked only when the layers are known. acts [layers]: the layers it acts on. */
     enum kvc_status (*check_model)(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error);
-    /* State of one session or of one estimate: `open` makes it, kvc_stage_state returns it, `close` frees it. */
-    enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void **state,
+    /* State of one session or of one estimate, which kvc_stage_state returns: so many bytes, which the library makes
+     * (they are 0), saves, loads, copies and frees; 0: none. So it holds no pointers. open: what it begins with, where
+     * that is not 0; state is NULL where there is none. */
+    size_t (*state_bytes)(const struct kvc_values *values, const struct kvc_geometry *geometry);
+    enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                             struct kvc_error *error);
-    void (*close)(void *state);
+    /* Whether a state that was read from a file may be a session's, so that stage functions can rely on it; NULL: it
+     * never changes and must be what `open` makes. */
+    bool (*state_fits)(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state);
 
-    uint32_t (*queries)(const struct kvc_values *values); /* how many of the prompt's last queries its stages look at */
+    /* How many of the prompt's last queries its stages look at; UINT32_MAX: at all, which are freed at its end. */
+    uint32_t (*queries)(const struct kvc_values *values);
     uint32_t (*columns)(const struct kvc_values *values); /* float32 of state per entry, at most 65535 */
     uint32_t (*surplus)(const struct kvc_values *values); /* entries above the budget that a head holds between two
                                                              evictions of its decode stage; NULL: 1 */
@@ -411,6 +454,8 @@ struct kvc_policy_class {
     /* Before each decode step, where the host alone can say what `decode` will keep, so that nothing need go to the
      * device within the step (kvc_stage_plan). The info's entries count the one to come; there are no queries. */
     kvc_stage_fn *plan;
+    /* At the same moment, for what `decode` wants on the device and the host knows (kvc_stage_prepare_series). */
+    kvc_stage_fn *prepare;
 };
 
 /* Makes a class known to an engine, which it must outlive. KVC_USAGE: a name that is taken, stages without functions,

@@ -116,7 +116,7 @@ bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struc
     return false;
 }
 
-bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias) {
+bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias_flag bias) {
     return bias == KVC_QKV_BIAS ? config->qkv_bias : bias == KVC_OUTPUT_BIAS ? config->output_bias : config->feed_bias;
 }
 

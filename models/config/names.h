@@ -25,13 +25,13 @@ uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 /* Families that have the tensor: those whose q, k, v are separate, or in one; whose gate and up are separate, or in
  * one; that have a gate, or none; that have a shared expert. */
 enum kvc_when { KVC_SEPARATE, KVC_FUSED, KVC_FEED_SEPARATE, KVC_FEED_FUSED, KVC_GATED, KVC_UNGATED, KVC_SHARED };
-enum kvc_bias { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* the flag that says whether it has a bias */
+enum kvc_bias_flag { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* the flag that says whether it has a bias */
 
 /* A matrix of each layer, "<stem>.weight", perhaps with "<stem>.bias"; row slices of a fused one are parts. */
 struct kvc_matrix_name {
     const char *gguf, *hf;
     enum kvc_when when;
-    enum kvc_bias bias;
+    enum kvc_bias_flag bias;
     enum kvc_extent inputs;
     unsigned parts;
     struct {
@@ -42,7 +42,7 @@ struct kvc_matrix_name {
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
 /* Whether the layer has the matrix; whether that has a bias. */
 bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix);
-bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias bias);
+bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias_flag bias);
 
 /* A norm of each layer, "<stem>.weight". */
 struct kvc_norm_name {

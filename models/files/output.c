@@ -201,6 +201,24 @@ enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, con
     return status;
 }
 
+/* The folder that a file was renamed in: after a power cut the name is there. 0, or why not; a folder that cannot be
+ * read is left alone. */
+static int sync_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    const int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int reason = 0;
+    free(folder);
+    if (descriptor < 0) {
+        return 0;
+    }
+    if (fsync(descriptor) != 0 && errno != EINVAL && errno != ENOSYS) {
+        reason = errno;
+    }
+    close(descriptor);
+    return reason;
+}
+
 enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error) {
     if (!output || !output->target) { /* a folder stays as it is */
         if (output) {
@@ -228,6 +246,11 @@ enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *e
     if (reason) {
         status = cannot_write(output->target, reason, error);
         unlink(output->temporary);
+    } else {
+        reason = sync_folder(output->target);
+        if (reason) {
+            status = cannot_write(output->target, reason, error);
+        }
     }
     output_free(output);
     return status;

@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/backends/test_ref_attention \
 	tests/backends/test_ref_cache \
 	tests/backends/test_ref_entries \
+	tests/backends/test_ref_leverage \
 	tests/backends/test_rows \
 	tests/backends/test_scores
 

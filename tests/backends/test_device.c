@@ -180,6 +180,13 @@ static void arena_lowest_first(void **state) {
         assert_int_equal(data[0], wanted);
         assert_int_equal(data[block - 1], wanted);
     }
+    unsigned char some[86];
+    ops->arena_read(device, arena, 12, block - 86, some, 86);
+    assert_true(some[0] == 12 && some[85] == 12);
+    ops->arena_write(device, arena, KVC_SPARE + 12 * KVC_TILE + 5, 86, "x", 1); /* behind the key of slot 5 */
+    assert_int_equal(kvc_cpu_block(arena, 12)[5 * 86 + 86], 'x');
+    ops->arena_read(device, arena, KVC_SPARE + 12 * KVC_TILE + 5, 86, some, 1);
+    assert_int_equal(some[0], 'x');
     ops->arena_give(device, arena, 2, give);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 298 * block);
     assert_int_equal(ops->arena_take(device, arena, 2, again, NULL), KVC_OK);

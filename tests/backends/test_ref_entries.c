@@ -246,10 +246,66 @@ static void weighed(void **state) {
     OPS->arena_free(device, arena);
 }
 
+/* By hand: keys on one axis, so that a head's score is a straight line of the key. */
+static void series(void **state) {
+    enum { ROWS = 4, GROUP = 2, PAIRS = 2 };
+    static const float along[ROWS] = {-3, 1, 2, 4}; /* mean 1, deviation sqrt(6.5) */
+    struct kvc_arena *arena;
+    struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
+    const struct kvc_span k = buffer(ROWS * HEADS * D * 4), scores = buffer(HEADS * SLOTS * 4);
+    const struct kvc_span mean = buffer(HEADS * GROUP * D * 4), spread = buffer(HEADS * GROUP * PAIRS * 4);
+    (void)state;
+    for (uint32_t i = 0; i < ROWS * HEADS; i++)
+        floats(k)[i * D + 3] = along[i / HEADS]; /* of the pair (1, 3) */
+    for (uint32_t h = 0; h < HEADS; h++) {
+        floats(mean)[GROUP * h * D + 3] = 5;                 /* the first head likes what is large, */
+        floats(spread)[(GROUP * h + 1) * PAIRS + 1] = 0.25f; /* the second what is long */
+    }
+    append(&lists, ROWS, 0, k, k);
+    struct kvc_series_scores args = {.lists = &lists,
+                                     .heads = HEADS * GROUP,
+                                     .pairs = PAIRS,
+                                     .mean = mean,
+                                     .spread = spread,
+                                     .scores = scores,
+                                     .stride = SLOTS};
+    for (int average = 0; average < 2; average++) {
+        args.average = average;
+        OPS->series_scores(device, &args);
+        for (uint32_t h = 0; h < HEADS; h++)
+            for (uint32_t r = 0; r < ROWS; r++) {
+                const double first = ((double)along[r] - 1) / sqrt(6.5);
+                const double second = (fabs((double)along[r]) - 2.5) / sqrt(1.25);
+                assert_near((double)floats(scores)[h * SLOTS + r], average ? (first + second) / 2 : fmax(first, second),
+                            1e-6);
+            }
+    }
+    OPS->arena_free(device, arena);
+}
+
+/* Keys that are all alike: no score is more than another, and none is NaN. */
+static void series_of_equals(void **state) {
+    struct kvc_arena *arena;
+    struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
+    const struct kvc_span k = buffer(3 * HEADS * D * 4), scores = buffer(HEADS * SLOTS * 4);
+    const struct kvc_span mean = values((size_t)HEADS * D);
+    (void)state;
+    for (uint32_t i = 0; i < 3 * HEADS * D; i++)
+        floats(k)[i] = 0.5f;
+    append(&lists, 3, 0, k, k);
+    OPS->series_scores(
+        device, &(struct kvc_series_scores){
+                    .lists = &lists, .heads = HEADS, .mean = mean, .spread = mean, .scores = scores, .stride = SLOTS});
+    for (uint32_t h = 0; h < HEADS; h++)
+        for (uint32_t r = 0; r < 3; r++)
+            assert_true(floats(scores)[h * SLOTS + r] == floats(scores)[h * SLOTS]);
+    OPS->arena_free(device, arena);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
     const struct CMUnitTest tests[] = {
-        TEST(norms_and_directions), TEST(no_direction),    TEST(draws),  TEST(lags), TEST(chunks),
-        TEST(redundancy),           TEST(projected_norms), TEST(weighed)};
+        TEST(norms_and_directions), TEST(no_direction),    TEST(draws),   TEST(lags),   TEST(chunks),
+        TEST(redundancy),           TEST(projected_norms), TEST(weighed), TEST(series), TEST(series_of_equals)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

@@ -1,7 +1,9 @@
 # build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom, what documents name.
 BUILD_TESTS = \
+	tests/build/test_abi.sh \
 	tests/build/test_bench_programs.sh \
 	tests/build/test_calls.sh \
+	tests/build/test_cmake.sh \
 	tests/build/test_docs.sh \
 	tests/build/test_format.sh \
 	tests/build/test_globals.sh \
@@ -9,6 +11,7 @@ BUILD_TESTS = \
 	tests/build/test_layers.sh \
 	tests/build/test_lengths.sh \
 	tests/build/test_man.sh \
+	tests/build/test_release.sh \
 	tests/build/test_symbols.sh \
 	tests/build/test_tarball.sh \
 	tests/build/test_warnings.sh \

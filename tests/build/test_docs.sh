@@ -6,12 +6,12 @@ LC_ALL=C
 export LC_ALL
 work=$(mktemp -d "${TMPDIR:-/tmp}/test_docs-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-folders='core|backends|models|policies|cli|eval|bench|examples|include|tests|tools|docs|data|m4'
+folders='core|backends|models|policies|cli|eval|serve|bench|examples|include|tests|tools|docs|data|m4|python|packaging'
 endings='c|h|inc|cc|cu|sh|mk|md|py|awk|txt|tsv|def|ac|am|in|json|safetensors|gguf|1|7'
 find README.md CONTRIBUTING.md CHANGELOG.md docs -name '*.md' | sort >"$work/documents"
-find core backends models policies cli eval bench examples include tests -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' |
+find core backends models policies cli eval serve bench examples include tests -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' |
     sort >"$work/sources"
-find core backends models policies cli eval bench examples include tests tools \( -name '*.sh' -o -name '*.mk' \) |
+find core backends models policies cli eval serve bench examples include tests tools \( -name '*.sh' -o -name '*.mk' \) |
     sort >"$work/scripts"
 # shellcheck disable=SC2046 # no name has a blank
 awk -v only=c -f tests/build/comments.awk $(cat "$work/sources") >"$work/comments"

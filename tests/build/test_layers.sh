@@ -30,13 +30,15 @@ models/config: core/base core/engine/network.h models/files models/config
 models/convert: core/base core/engine models/files models/config models/tokenizer models/convert
 cli: cli
 cli/eval.c: cli eval/eval.h
+cli/serve.c: cli serve/options.h
 eval: cli/cli.h eval
+serve: cli/cli.h serve
 examples:
 bench: core/base core/engine/engine.h backends/cpu models/convert policies/select_sizes.h bench
-tests: core backends policies models cli eval tests
+tests: core backends policies models cli eval serve tests
 include: include'
 
-files=$(find core backends policies models cli eval examples bench tests include -name '*.[ch]' -o -name '*.inc' \
+files=$(find core backends policies models cli eval serve examples bench tests include -name '*.[ch]' -o -name '*.inc' \
     -o -name '*.cc' -o -name '*.cu' | sort)
 # shellcheck disable=SC2086
 grep -nE '^ *# *include *"' $files | awk -v rules="$rules" '
@@ -74,6 +76,6 @@ none() {
 none cli '#include "(eval|examples)/' 'the program finds the tasks of eval in a table (cli_eval_tasks)'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
-none 'cli eval examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
-none 'cli eval examples core backends policies models bench include tools tests' '^.{133,}' 'far more than 120 columns'
+none 'cli eval serve examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
+none 'cli eval serve examples core backends policies models bench include tools tests' '^.{133,}' 'far more than 120 columns'
 exit $bad

@@ -18,6 +18,7 @@ tests_cli_stale_hashes_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS)
 
 CLI_TESTS = \
 	tests/cli/test_bench.sh \
+	tests/cli/test_completions.sh \
 	tests/cli/test_errors.sh \
 	tests/cli/test_eval.sh \
 	tests/cli/test_faults.sh \
@@ -29,6 +30,7 @@ CLI_TESTS = \
 	tests/cli/test_outputs.sh \
 	tests/cli/test_available.sh \
 	tests/cli/test_run.sh \
+	tests/cli/test_saved.sh \
 	tests/cli/test_verify.sh
 SHELL_TESTS += $(CLI_TESTS)
 EXTRA_DIST += tests/cli/fail_memory.c tests/cli/lib.sh $(CLI_TESTS)

@@ -10,7 +10,7 @@ fails 2 'no such command' frobnicate
 fails 2 'no such option; `kvcull --help` lists them' --frobnicate
 fails 2 'no task' eval
 fails 2 'did you mean needle' eval needel
-for command in run chat bench verify replay logits tokenize perplexity convert mkmodel info; do
+for command in run chat bench verify replay logits tokenize perplexity collect convert mkmodel info; do
     fails 2 "kvcull $command: --frobnicate: no such option" $command --frobnicate
     fails 2 "kvcull $command: -Z: no such option" $command -Z
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Commands that read or write files: mkmodel, convert, logits, replay, tokenize, perplexity.
+# Commands that read or write files: mkmodel, convert, logits, replay, tokenize, perplexity, collect.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 words='then the old sailor found the red kettle near the harbor .'
@@ -259,4 +259,22 @@ narrow
 ok perplexity -m "$demo" -f "$work/text" --ctx 40 --kv full --kv window:budget=90 --json
 that 'within the budget it is the same' [ "$(json results.0.perplexity)" = "$(json results.1.perplexity)" ]
 that 'on as many tokens' [ "$(json results.0.scored)" = "$(json results.1.scored)" ]
+
+# ---- collect
+ok collect -m "$demo" -f "$work/text" -o "$work/stats" --math float
+has '^queries  *97 tokens, [0-9]* layers of [0-9]* heads of [0-9]*, in '
+has '^concentration  [01]\.'
+that 'its first line' [ "$(sed -n 1p "$work/stats")" = 'kvcull query statistics 1' ]
+ok collect -m "$demo" -f "$work/text" -o "$work/again" --math float --backend ref --chunk 7 --json
+that 'the same numbers of another backend and in chunks' cmp -s "$work/stats" "$work/again"
+that 'and in JSON' [ "$(json tokens)" = 97 ]
+ok collect -m "$demo" -f "$work/text" -o - -n 20 -q
+has '^tokens 20$'
+ok logits -m "$demo" -f "$work/text" --prompt 40 --kv "triattention:budget=20,every=8,stats=$work/stats"
+has ' 2[0-9] of 97 entries in the fullest head$'
+fails 2 'give a text with -f FILE' collect -m "$demo" -o "$work/none"
+fails 3 'is empty; give a file with text' collect -m "$demo" -f /dev/null -o "$work/none"
+that 'nothing is left of it' [ ! -e "$work/none" ]
+sed 5,9d "$work/stats" >"$work/torn"
+fails 3 'stats=.*torn: line [0-9]*: must be' run -m "$demo" -p a --kv "triattention:budget=20,stats=$work/torn"
 finish

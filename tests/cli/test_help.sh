@@ -12,7 +12,7 @@ ok help
 ok help run
 has 'Usage: kvcull run'
 commands=$(kv --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p')
-that 'twelve commands' [ "$(echo "$commands" | wc -l)" = 12 ]
+that 'thirteen commands' [ "$(echo "$commands" | wc -l)" = 13 ]
 for command in $commands; do
     ok "$command" --help
     has "Usage: kvcull $command"
@@ -29,7 +29,7 @@ sh "$source/tools/manual.sh" "$program" "$source" "$work"
 for page in README.md docs/adding-a-family.md; do
     that "a table of $page is old: make manual" cmp -s "$work/$page" "$source/$page"
 done
-for page in "$work"/docs/man/* "$work"/docs/methods/* "$work/docs/methods.md"; do
+for page in "$work"/docs/man/* "$work"/docs/methods/* "$work/docs/methods.md" "$work"/docs/completions/*/*; do
     name=${page#"$work"/docs/}
     that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"
     case $name in *.[17]) [ -z "${MANDOC-}" ] || that "mandoc about $name" "$MANDOC" -T lint -W warning "$page" ;; esac

@@ -1,6 +1,7 @@
 # core.mk - tests of core/: the arithmetic, sessions and steps, policy strings, forecasts, verification, measuring.
 check_PROGRAMS += \
 	tests/core/test_arguments \
+	tests/core/test_beside \
 	tests/core/test_cache_positions \
 	tests/core/test_canon \
 	tests/core/test_experts \
@@ -12,6 +13,9 @@ check_PROGRAMS += \
 	tests/core/test_prompt_many \
 	tests/core/test_recurrent \
 	tests/core/test_sampler \
+	tests/core/test_saved \
+	tests/core/test_saved_file \
+	tests/core/test_saved_killed \
 	tests/core/test_session \
 	tests/core/test_session_memory \
 	tests/core/test_spares \

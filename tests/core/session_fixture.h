@@ -34,7 +34,8 @@ static inline size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); 
 
 static struct kvc_error error;
 
-static struct kvc_session *open_with(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
+static inline struct kvc_session *open_with(struct kvc_model *m, const char *policy, enum kvc_type type,
+                                            uint32_t chunk) {
     struct kvc_session_options options;
     struct kvc_session *session;
     kvc_session_defaults(&options);

@@ -146,11 +146,15 @@ static void test_ranges(void **state) {
     REFUSED("snapkv-decode:budget=32", "budget=32", "window=32");
     REFUSED("rkv:budget=8", "budget=8", "window=8");
     REFUSED("rkv:budget=64,kernel=4", "kernel=4", "odd");
+    REFUSED("triattention:budget=4", "stats", "missing");
+    REFUSED("triattention:budget=4,stats=drawn,recent=4", "budget=4", "recent=4");
     REFUSED("expected:budget=4", "budget=4", "sinks=4");
     REFUSED("expected:budget=64,covariance=yes", "covariance=yes", "on|off");
     REFUSED("criticalkv:budget=32", "budget=32", "window=32");
     REFUSED("criticalkv:budget=36,scorer=expected", "budget=36", "36", "window=32");
     REFUSED("criticalkv:budget=64,window=0", "window=0", "scorer=snapkv");
+    REFUSED("compactor:budget=12", "budget=12", "12", "sinks=8", "recent=4");
+    kvc_policy_free(accepted("compactor:budget=13"));
     REFUSED("lacache:budget=128", "budget=128", "sinks=128");
     REFUSED("lacache:budget=200,span=4,overlap=4", "overlap=4", "0 to 3");
     REFUSED("lacache:budget=200,span=0", "span=0");

@@ -1,8 +1,7 @@
 /* test_prompt_many.c - one prompt of many sessions: each has the logits, entries, statistics and later turns that it
  * has alone, to the bit, whoever shares its rows; what fails for one of them leaves the others as they are. */
-#include "core/engine/session.h"
 #include "models/model.h"
-#include "tests/core/session_fixture.h"
+#include "tests/core/same_sessions.h"
 #include "tests/method_spec.h"
 
 enum { MOST = 80, STEPS = 3, MORE = 30 };
@@ -52,58 +51,6 @@ static void make_specs(struct kvc_model *m, struct specs *specs) {
         snprintf(specs->text[specs->count], sizeof specs->text[0], "%s", others[i]);
         add_spec(m, specs);
     }
-}
-
-/* ---- comparing ---- */
-
-/* What the host can see of a head's entries: their positions, and keys and values as attention reads them. */
-static void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {
-    struct kvc_device *device = session->runner->device;
-    struct kvc_buffer *rows;
-    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
-    size_t count = 0;
-    FINE(kvc_session_positions(session, layer, head, NULL, 0, &count, &error));
-    const size_t wide = count * session->runner->geometry.head_size * sizeof(float);
-    char *all = calloc(1, 2 * wide + count * sizeof(int32_t) + 1);
-    assert_non_null(all);
-    FINE(device->ops->buffer_create(device, KVC_MEMORY_SCRATCH, 2 * wide + 1, &rows, &error));
-    device->ops->entries(
-        device, &(struct kvc_entries){.lists = lists, .head = head, .keys = {rows, 0}, .values = {rows, wide}});
-    device->ops->download(device, all, (struct kvc_span){rows, 0}, 2 * wide);
-    device->ops->buffer_free(device, rows);
-    FINE(kvc_session_positions(session, layer, head, (int32_t *)(void *)(all + 2 * wide), count, &count, &error));
-    *bytes = 2 * wide + count * sizeof(int32_t);
-    return all;
-}
-
-static void same(struct kvc_session *a, struct kvc_session *b, const char *spec, const char *when) {
-    struct kvc_session_stats of[2];
-    kvc_session_stats(a, &of[0]);
-    kvc_session_stats(b, &of[1]);
-    for (size_t i = 0; i < 2; i++)
-        of[i].prompt_sessions = 0, of[i].spared_rows = 0;
-    if (memcmp(&of[0], &of[1], sizeof of[0]) != 0)
-        fail_msg("%s, %s: other statistics: %llu and %llu tokens, %llu and %llu entries, peaks of %llu and %llu bytes, "
-                 "%llu and %llu read, %llu and %llu saturated",
-                 spec, when, (unsigned long long)of[0].tokens, (unsigned long long)of[1].tokens,
-                 (unsigned long long)of[0].entries, (unsigned long long)of[1].entries,
-                 (unsigned long long)of[0].peak_bytes, (unsigned long long)of[1].peak_bytes,
-                 (unsigned long long)of[0].read_bytes, (unsigned long long)of[1].read_bytes,
-                 (unsigned long long)of[0].saturated, (unsigned long long)of[1].saturated);
-    for (uint32_t l = 0; l < a->cache.layers; l++)
-        for (uint32_t h = 0; h < kvc_session_heads(a, l); h++) {
-            size_t bytes[2];
-            void *one = entries_of(a, l, h, &bytes[0]), *other = entries_of(b, l, h, &bytes[1]);
-            if (bytes[0] != bytes[1] || memcmp(one, other, bytes[0]) != 0)
-                fail_msg("%s, %s: layer %u, head %u: other entries", spec, when, l, h);
-            free(one);
-            free(other);
-        }
-}
-
-static void same_logits(const float *a, const float *b, uint32_t count, const char *spec, const char *when) {
-    if (memcmp(a, b, count * sizeof *a) != 0)
-        fail_msg("%s, %s: other logits", spec, when);
 }
 
 /* ---- everything at once ---- */

@@ -143,8 +143,62 @@ static void test_ranges(void **state) {
         KVC_USAGE);
 }
 
+static void test_bias(void **state) {
+    (void)state;
+    const float logits[] = {1, 2, 3, 4};
+    const struct kvc_bias biases[] = {{3, 5}, {3, -2}, {1, 1.5f}}, never[] = {{2, -INFINITY}, {3, -INFINITY}};
+    const struct kvc_bias bad[] = {{4, 1}, {-1, 1}, {0, NAN}, {0, INFINITY}};
+    double shares[4];
+    struct kvc_error error;
+    struct kvc_sampler *sampler = open_sampler(plain(0), 4);
+    assert_int_equal(kvc_sampler_bias(sampler, biases, 3, &error), KVC_OK);
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* 3.5 > 3 > 4 - 2: the last for a token counts */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(kvc_sampler_bias(sampler, &bad[i], 1, &error), KVC_USAGE);
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* as they were */
+    assert_int_equal(kvc_sampler_bias(sampler, NULL, 0, &error), KVC_OK);
+    assert_int_equal(kvc_sample(sampler, logits), 3);
+    kvc_sampler_close(sampler);
+    sampler = open_sampler(plain(1), 4);
+    assert_int_equal(kvc_sampler_bias(sampler, never, 2, &error), KVC_OK);
+    memset(shares, 0, sizeof shares);
+    for (int i = 0; i < 1000; i++)
+        shares[kvc_sample(sampler, logits)]++;
+    assert_true(shares[0] > 100 && shares[1] > 500 && shares[2] == 0 && shares[3] == 0);
+    kvc_sampler_close(sampler);
+}
+
+/* Against a plain softmax in double. */
+static void test_logprobs(void **state) {
+    (void)state;
+    enum { VOCAB = 1000 };
+    float logits[VOCAB];
+    double sum = 0;
+    struct kvc_logprob best[8];
+    for (int t = 0; t < VOCAB; t++) {
+        logits[t] = (float)((t * 7919) % VOCAB) / 100.0f;
+        sum += exp((double)logits[t]);
+    }
+    const float third = kvc_logprobs(logits, VOCAB, 3, best, 8);
+    assert_true(fabs((double)third - ((double)logits[3] - log(sum))) < 1e-5);
+    for (int i = 0; i < 8; i++) {
+        assert_true(logits[best[i].token] == (float)(VOCAB - 1 - i) / 100.0f);
+        assert_true(fabs((double)best[i].logprob - ((double)logits[best[i].token] - log(sum))) < 1e-5);
+    }
+    assert_true(kvc_logprobs(logits, VOCAB, 3, NULL, 0) == third);
+    const float few[] = {2, 5, 5, -INFINITY}; /* equal ones by id, and no more than there are */
+    (void)kvc_logprobs(few, 4, 0, best, 8);
+    assert_int_equal(best[0].token, 1);
+    assert_int_equal(best[1].token, 2);
+    assert_int_equal(best[2].token, 0);
+    assert_int_equal(best[3].token, 3);
+    assert_int_equal(best[4].token, -1);
+    assert_true(isinf(kvc_logprobs(few, 4, 9, NULL, 0)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy), cmocka_unit_test(test_penalty),
+                                       cmocka_unit_test(test_bias),   cmocka_unit_test(test_logprobs),
                                        cmocka_unit_test(test_shares), cmocka_unit_test(test_selection),
                                        cmocka_unit_test(test_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,6 +210,7 @@ static void growing(void **state) {
         "keydiff:budget=40,recent=4",
         "snapkv-decode:budget=40,window=8,every=4",
         "expected:budget=40+rkv:budget=40,window=8,every=4",
+        "triattention:budget=40,stats=drawn,every=4",
         "h2o:budget=40",
         "h2o:budget=40,per=head",
         "keyformer:budget=40",

@@ -17,6 +17,7 @@ enum { MOST = 12, QUESTIONS = 3 };
 static struct kvc_engine *engine;
 static struct kvc_model *model;
 static float *logits;
+static struct eval_computed computed;
 
 static int open_model(void **state) {
     struct kvc_engine_options options = {.backend = "ref"};
@@ -102,7 +103,8 @@ static void full_turns_are_one_prompt(void **state) {
             size_t count = 64;
             make_talk(seed, &talk);
             kvc_session_defaults(&options);
-            FINE(eval_converse(model, &options, &task, &talk.prompt, way % 2 == 0, MOST, logits, replies, &error));
+            FINE(eval_converse(model, &options, &task, &talk.prompt, way % 2 == 0, MOST, logits, replies, &computed,
+                               &error));
             memcpy(all, talk.first, sizeof talk.first);
             for (size_t q = 0; q < QUESTIONS; q++) {
                 int32_t made[MOST];
@@ -138,8 +140,8 @@ static void policies_converse(void **state) {
     make_talk(3, &talk);
     kvc_session_defaults(&options);
     options.policy = "streaming:budget=24";
-    FINE(eval_converse(model, &options, &turns, &talk.prompt, false, MOST, logits, first, &error));
-    FINE(eval_converse(model, &options, &requests, &talk.prompt, false, MOST, logits, second, &error));
+    FINE(eval_converse(model, &options, &turns, &talk.prompt, false, MOST, logits, first, &computed, &error));
+    FINE(eval_converse(model, &options, &requests, &talk.prompt, false, MOST, logits, second, &computed, &error));
     assert_string_equal(first[0].text, second[0].text);
     for (size_t q = 0; q < QUESTIONS; q++) {
         assert_int_equal(first[q].entries, 24);
@@ -148,6 +150,78 @@ static void policies_converse(void **state) {
         assert_true(first[q].read_bytes <= 2 * first[0].read_bytes + 1); /* of this turn alone */
         free(first[q].text);
         free(second[q].text);
+    }
+}
+
+/* One request in a session of its own, the text read first. */
+static char *plain_request(const struct kvc_session_options *options, const struct talk *talk, size_t q,
+                           struct kvc_session_stats *stats, uint64_t *entries) {
+    const struct eval_prompt *prompt = &talk->prompt;
+    const int32_t *rest = q ? talk->parts[q - 1].tokens : prompt->tokens + prompt->context;
+    const size_t count = q ? talk->parts[q - 1].count : prompt->count - prompt->context;
+    int32_t made[MOST];
+    size_t made_count = 0, bytes;
+    struct kvc_session *session;
+    struct kvc_error error;
+    char *text = NULL;
+    FINE(kvc_session_open(model, options, &session, &error));
+    FINE(kvc_session_prompt(session, prompt->tokens, prompt->context, NULL, NULL, &error));
+    FINE(kvc_session_prompt(session, rest, count, NULL, logits, &error));
+    kvc_session_stats(session, stats);
+    *entries = stats->entries_most;
+    while (made_count < MOST) {
+        const int32_t token = eval_likeliest(logits, kvc_model_info(model)->vocab);
+        if (kvc_token_ends_turn(model, token))
+            break;
+        made[made_count++] = token;
+        if (made_count < MOST)
+            FINE(kvc_decode(&session, &token, 1, logits, NULL, &error));
+    }
+    kvc_session_stats(session, stats);
+    kvc_session_close(session);
+    if (made_count == 0)
+        return strdup("");
+    FINE(kvc_detokenize(model, made, made_count, false, &text, &bytes, &error));
+    return text;
+}
+
+/* Requests whose text was read once are what each is by itself: answers, entries, bytes; and what was computed is
+ * counted. */
+static void requests_share_the_text(void **state) {
+    static const char *const policies[] = {"full",
+                                           "streaming:budget=24",
+                                           "snapkv:budget=24,window=4+quest:budget=8,page=4",
+                                           "h2o:budget=24",
+                                           "morphkv:budget=24,window=4",
+                                           "take:budget=24,chunk=16,probe=4",
+                                           "rocketkv-mt:budget=16"};
+    const struct eval_task requests = {"t", "", .file = -1, .questions = QUESTIONS, .manner = EVAL_REQUESTS};
+    (void)state;
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        struct eval_computed counted = {0, 0};
+        struct eval_reply replies[QUESTIONS];
+        struct kvc_session_options options;
+        struct kvc_session_stats stats;
+        struct kvc_error error;
+        struct talk talk;
+        uint64_t entries, asked = 0;
+        make_talk(11 + p, &talk);
+        kvc_session_defaults(&options);
+        options.policy = policies[p];
+        FINE(eval_converse(model, &options, &requests, &talk.prompt, false, MOST, logits, replies, &counted, &error));
+        for (size_t q = 0; q < QUESTIONS; q++) {
+            char *text = plain_request(&options, &talk, q, &stats, &entries);
+            assert_string_equal(text, replies[q].text);
+            assert_int_equal(entries, replies[q].entries);
+            assert_int_equal(stats.read_bytes, replies[q].read_bytes);
+            assert_int_equal(stats.decode_steps, replies[q].steps);
+            assert_int_equal(stats.peak_bytes, replies[q].peak_bytes);
+            asked += q ? talk.parts[q - 1].count : talk.prompt.count - talk.prompt.context;
+            free(text);
+            free(replies[q].text);
+        }
+        assert_int_equal(counted.computed_tokens, talk.prompt.context + asked);
+        assert_int_equal(counted.prompt_tokens, QUESTIONS * talk.prompt.context + asked);
     }
 }
 
@@ -164,7 +238,7 @@ static void memory_is_told(void **state) {
         talk.prompt.later_count = 0;
         kvc_session_defaults(&options);
         options.policy = policies[p];
-        FINE(eval_converse(model, &options, &task, &talk.prompt, true, 40, logits, &reply, &error));
+        FINE(eval_converse(model, &options, &task, &talk.prompt, true, 40, logits, &reply, &computed, &error));
         assert_true(reply.points >= 2 && reply.points <= EVAL_POINTS);
         assert_int_equal(reply.memory[0][0], 0);
         assert_int_equal(reply.memory[0][1], reply.held_bytes);
@@ -181,6 +255,6 @@ static void memory_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(full_turns_are_one_prompt), cmocka_unit_test(policies_converse),
-                                       cmocka_unit_test(memory_is_told)};
+                                       cmocka_unit_test(requests_share_the_text), cmocka_unit_test(memory_is_told)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

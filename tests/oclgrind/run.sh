@@ -62,6 +62,7 @@ specs='full window:budget=4 streaming:budget=4,sinks=1 h2o:budget=4 scissorhands
     duo:file=every-other,sinks=1,recent=2 take:budget=4,chunk=4,probe=2,kernel=3+quest:budget=3,page=2
     random:budget=4 knorm:budget=4 keydiff:budget=4 lagkv:budget=4,sinks=0,lag=2
     chunkkv:budget=4,window=2,chunk=2+snapkv-decode:budget=4,window=2,kernel=3,every=1
+    compactor:budget=4,sinks=1,recent=1,chunk=2
     criticalkv:budget=4,window=2 expected:budget=4,sinks=1+rkv:budget=4,window=2,kernel=3,every=1
     rocketkv:budget=4,window=2,kernel=3 rocketkv-mt:budget=4,window=2,kernel=3 kvzip:budget=4'
 dump=$work/dump.safetensors

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -261,17 +260,7 @@ void draw_lacache(struct drawn *d) {
 
 void draw_duo(struct drawn *d) {
     static const float thresholds[] = {-1e9f, 0.3f, 0.5f, 1, 1e9f};
-    const int fd = (strcpy(d->path, "test_drawn_XXXXXX"), mkstemp(d->path));
-    assert_true(fd >= 0);
-    FILE *file = fdopen(fd, "w");
-    assert_non_null(file);
-    for (uint32_t l = 0; l < d->layers; l++)
-        for (uint32_t h = 0; h < d->kv_heads; h++) {
-            float *score = &d->file[l * d->kv_heads + h];
-            *score = (float)drawn_below(11) / 10;
-            fprintf(file, "%.1f%s", (double)*score, h + 1 < d->kv_heads ? "\t" : "\n");
-        }
-    assert_int_equal(fclose(file), 0);
+    drawn_scores(d);
     d->scores.scores = d->file;
     d->scores.threshold = thresholds[drawn_below(5)];
     d->scores.sinks = between(0, 20);
@@ -376,6 +365,30 @@ void draw_criticalkv(struct drawn *d) {
               d->entries.first, (double)d->entries.epsilon);
     d->entries.kernel = draw_kernel(d, &d->entries.average);
     use_parts(d, &(struct parts){.prompt = oracle_criticalkv, .prompt_plan = &d->entries});
+}
+
+void draw_triattention(struct drawn *d) {
+    d->entries.recent = between(0, 20);
+    d->entries.every = ONE_OF(1, 2, 7, 30);
+    d->entries.mean_heads = drawn_below(2);
+    begin(d, "triattention", d->entries.recent + 1);
+    drawn_stats(d);
+    drawn_say(d, ",recent=%u,every=%u,future=%u,heads=%s,stats=\"%s\"", d->entries.recent, d->entries.every,
+              ONE_OF(1, 100, 65536), d->entries.mean_heads ? "mean" : "max", d->path);
+    use_parts(d, &(struct parts){.step = oracle_triattention, .step_plan = &d->entries});
+}
+
+void draw_compactor(struct drawn *d) {
+    static const double blends[] = {-1, -1, 0, 0.35, 1, 1000};
+    d->entries.sinks = between(0, 9);
+    d->entries.recent = between(0, 5);
+    d->entries.chunk = ONE_OF(1, 2, 16, 33, 65536);
+    d->entries.blend = blends[drawn_below(6)];
+    begin(d, "compactor", d->entries.sinks + d->entries.recent + 1);
+    drawn_say(d, ",sinks=%u,recent=%u,chunk=%u", d->entries.sinks, d->entries.recent, d->entries.chunk);
+    if (d->entries.blend >= 0)
+        drawn_say(d, ",blend=%g", d->entries.blend);
+    use_parts(d, &(struct parts){.prompt = oracle_compactor, .prompt_plan = &d->entries});
 }
 
 void draw_topk(struct drawn *d) {
@@ -483,7 +496,7 @@ void drawn_run(struct drawn *d, uint32_t steps) {
         rows += turns[i].prompt + turns[i].steps;
     }
     struct tensors t =
-        make_tensors((enum kind)drawn_below(KINDS), random_state, d->layers, d->heads, d->kv_heads, 8, rows);
+        make_tensors((enum kind)drawn_below(KINDS), random_state, d->layers, d->heads, d->kv_heads, HEAD_SIZE, rows);
     t.lists = d->per_head ? t.heads : t.kv_heads;
     if (d->cut_rows) {
         t.kept_rows = malloc((size_t)t.layers * rows);

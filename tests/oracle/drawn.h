@@ -9,7 +9,7 @@
 #include "tests/oracle/select.h"
 #include "tests/oracle/side_by_side.h"
 
-enum { MOST_LAYERS = 5, MOST_LISTS = 8 };
+enum { MOST_LAYERS = 5, MOST_LISTS = 8, MOST_HEADS = 14, HEAD_SIZE = 8 };
 
 struct drawn {
     char spec[800];
@@ -27,11 +27,16 @@ struct drawn {
     struct parts parts;
     struct side side;
     float file[MOST_LAYERS * MOST_LISTS];
-    char path[32]; /* a duo's; empty: none */
+    char path[32]; /* a duo's or triattention's; empty: none */
+    float centres[MOST_LAYERS * MOST_HEADS * HEAD_SIZE], spreads[MOST_LAYERS * MOST_HEADS * HEAD_SIZE / 2];
 };
 
 /* Numbers below n, from the seed of drawn_begin. */
 uint32_t drawn_below(uint32_t n);
+/* Writes the file that duo or triattention reads, at d->path, and fills d->file, or d->centres and what else of the
+ * plan follows from it. */
+void drawn_scores(struct drawn *d);
+void drawn_stats(struct drawn *d);
 /* Adds to the policy string. */
 void drawn_say(struct drawn *d, const char *format, ...);
 /* Nothing is drawn yet but heads and the sequence of numbers. */
@@ -45,6 +50,6 @@ typedef void draw_fn(struct drawn *d);
 draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
     draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,
     draw_hsa, draw_rocketkv, draw_rocketkv_mt, draw_random, draw_knorm, draw_keydiff, draw_lagkv, draw_chunkkv,
-    draw_snapkv_decode, draw_rkv, draw_expected, draw_criticalkv;
+    draw_snapkv_decode, draw_rkv, draw_expected, draw_criticalkv, draw_triattention, draw_compactor;
 
 #endif

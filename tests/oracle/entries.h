@@ -1,5 +1,6 @@
 /* entries.h - oracles of random, knorm, keydiff and lagkv, which look at no query, of chunkkv and criticalkv, which
- * take scores of these or of snapkv, of snapkv-decode and rkv, and of expected. */
+ * take scores of these or of snapkv, of snapkv-decode and rkv, of expected, of
+ * triattention and of compactor. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 
@@ -15,17 +16,21 @@ struct entries_plan { /* one method, as its options say */
     bool across;                           /* lagkv */
     uint32_t window, chunk, kernel, every; /* chunkkv, snapkv-decode */
     bool average;
-    bool logits;                                                                              /* rkv */
-    float lambda, threshold;                                                                  /* rkv */
-    bool no_covariance, no_values;                                                            /* expected */
-    float epsilon;                                                                            /* expected, criticalkv */
-    double first;                                                                             /* criticalkv */
+    bool logits;                   /* rkv */
+    float lambda, threshold;       /* rkv */
+    bool no_covariance, no_values; /* expected */
+    float epsilon;                 /* expected, criticalkv */
+    double first;                  /* criticalkv */
+    bool mean_heads; /* triattention, with statistics [layers, heads, d and d / 2] of which `pairs` are used */
+    uint32_t pairs;
+    const float *centre, *spread;
+    double blend; /* compactor; below 0: none is given */
     enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW, SCORE_EXPECTED } scorer; /* chunkkv, criticalkv */
 };
 
 moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_lagkv, oracle_chunkkv;
 moment_fn oracle_snapkv_decode_look, oracle_snapkv_decode;
-moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv;
+moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv, oracle_triattention, oracle_compactor;
 
 /* What they share: the budget; scores by what entries hold; keeping what is marked and then the highest scores, until
  * there are `many`, where NaN never wins; pooling of the first `older` scores. */

@@ -31,6 +31,7 @@ struct entry {
     float *probability; /* [rows] by query position: the group's summed probability; and in how many heads it was low */
     float *low;
     float score; /* cake: of the turn's window */
+    float given; /* compactor: by the chunk that it came in */
     bool hidden; /* rocketkv-mt: not to be chosen in this turn */
     bool unread; /* in the step under way: a select method passed it over */
 };

@@ -46,6 +46,8 @@ static const struct {
                {"rkv", draw_rkv},
                {"expected", draw_expected},
                {"criticalkv", draw_criticalkv},
+               {"triattention", draw_triattention},
+               {"compactor", draw_compactor},
                {"full", NULL},  /* the reference of every run */
                {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
                {"kvzip", NULL}, /* test_methods_rows.c */

@@ -1,6 +1,7 @@
-/* test_model_scores.c - scores that need more of a model than its attention: expected attention, beside sums in double
- * precision over queries whose rotation is undone; and what the output projection makes of values, beside the
- * projection itself. Models whose pairs lie side by side, with a partial rotation, with norms of queries. */
+/* test_model_scores.c - scores that need more of a model than its attention: expected attention and leverage, beside
+ * sums in double precision over queries, and keys, whose rotation is undone; and what the output projection makes of
+ * values, beside the projection itself. Models whose pairs lie side by side, with a partial rotation, with norms of
+ * queries. */
 #include "core/base/canon.h"
 #include "core/stage/stage.h"
 #include "kvcull/check.h"
@@ -147,6 +148,69 @@ static void compare_expected(struct kvc_stage *stage, const float *keys, const f
     stage->score_count = 0;
 }
 
+/* x . A^-1 x by elimination, A [d, d] symmetric and destroyed, x [d] too. */
+static double solved(double (*A)[MOST_D], double *x, uint32_t d) {
+    double y[MOST_D], sum = 0;
+    memcpy(y, x, d * sizeof *y);
+    for (uint32_t c = 0; c < d; c++)
+        for (uint32_t b = c + 1; b < d; b++) {
+            const double factor = A[b][c] / A[c][c];
+            for (uint32_t i = c; i < d; i++)
+                A[b][i] -= factor * A[c][i];
+            x[b] -= factor * x[c];
+        }
+    for (uint32_t c = d; c-- > 0;) {
+        for (uint32_t i = c + 1; i < d; i++)
+            x[c] -= A[c][i] * x[i];
+        x[c] /= A[c][c];
+        sum += x[c] * y[c];
+    }
+    return sum;
+}
+
+/* Leverage of keys whose rotation is undone. What one alone makes out is never all of it: 1 less the leverage says how
+ * much the others do, and is the smaller number where entries are few. */
+static void compare_leverage(struct kvc_stage *stage, const float *keys, uint32_t list) {
+    const struct kvc_rope *rope = rope_of(stage);
+    const uint32_t d = stage->info.head_size, half = rope->rotary / 2;
+    static double x[ROWS][MOST_D], gram[MOST_D][MOST_D], A[MOST_D][MOST_D];
+    struct kvc_scores *scores;
+    float got[ROWS];
+    size_t n;
+    memset(gram, 0, sizeof gram);
+    FINE(kvc_stage_scores(stage, &scores, &error));
+    FINE(kvc_stage_leverage(stage, SINKS, 0, scores, &error));
+    FINE(kvc_stage_read_scores(stage, scores, list, got, ROWS, &n, &error));
+    for (uint32_t r = SINKS; r < ROWS; r++)
+        for (uint32_t c = 0; c < d; c++) {
+            const double mine = (double)keys[(size_t)r * d + c], t = angle(rope, r, c < half ? c : c - half);
+            x[r][c] = c >= 2 * half ? mine
+                      : c < half    ? mine * cos(t) + (double)keys[(size_t)r * d + c + half] * sin(t)
+                                    : mine * cos(t) - (double)keys[(size_t)r * d + c - half] * sin(t);
+        }
+    for (uint32_t c = 0; c < d; c++) {
+        double mean = 0;
+        for (uint32_t r = SINKS; r < ROWS; r++)
+            mean += x[r][c] / (ROWS - SINKS);
+        for (uint32_t r = SINKS; r < ROWS; r++)
+            x[r][c] -= mean;
+    }
+    for (uint32_t b = 0; b < d; b++)
+        for (uint32_t c = 0; c < d; c++) {
+            gram[b][c] = b == c ? (double)0.01f : 0;
+            for (uint32_t r = SINKS; r < ROWS; r++)
+                gram[b][c] += x[r][b] * x[r][c];
+        }
+    for (uint32_t r = SINKS; r < ROWS; r++) {
+        memcpy(A, gram, sizeof A);
+        const double right = solved(A, x[r], d);
+        if (fabs((double)got[r] - right) > 0.02 * (1 - right) + 1e-4)
+            fail_msg("layer %u, list %u, rank %u: leverage %g in place of %g", stage->layer, list, r, (double)got[r],
+                     right);
+    }
+    stage->score_count = 0;
+}
+
 /* Rows of one head's value alone go through the projection. */
 static void compare_norms(struct kvc_stage *stage, const float *values, uint32_t list) {
     struct kvc_runner *runner = stage->session->runner;
@@ -198,6 +262,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
     for (uint32_t list = 0; list < stage->info.kv_heads; list++) {
         load_keys(stage, list, ROWS, keys, keys + (size_t)ROWS * d);
         compare_expected(stage, keys, keys + (size_t)ROWS * d, list);
+        compare_leverage(stage, keys, list);
         compare_norms(stage, keys + (size_t)ROWS * d, list);
     }
     compared++;

@@ -9,6 +9,8 @@
 #include "backends/cpu/simd/scores/columns.h"
 #include "backends/cpu/simd/scores/entries.h"
 #include "backends/cpu/simd/scores/expected.h"
+#include "backends/cpu/simd/scores/series.h"
+#include "backends/cpu/simd/scores/leverage.h"
 #include "backends/cpu/simd/keep_ring.h"
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/scores/mass.h"

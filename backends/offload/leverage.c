@@ -1,0 +1,89 @@
+/* leverage.c - compactor's scores: attention without a causal mask within chunks, leverage of keys, and both in units
+ * of their spread. */
+#include "core/base/integers.h"
+#include "backends/offload/offload.h"
+
+static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
+
+/* The workspace, of one head at a time: columns [1 + G, d, most], totals [G, most, 2]. */
+void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
+    const uint32_t group = args->heads / lists->kv_heads;
+    const uint64_t columns = (uint64_t)(1 + group) * d * most;
+    struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), (columns + 2ull * group * most) * sizeof(float));
+    if (!workspace)
+        return;
+    const struct kvc_span totals = {workspace, (size_t)columns * sizeof(float)};
+    for (uint32_t h = 0; h < lists->kv_heads && args->queries; h++) {
+        struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_chunk_columns);
+        struct kvc_launch close = kvc_launch_of(KVC_KERNEL_chunk_totals);
+        struct kvc_launch mass = kvc_launch_of(KVC_KERNEL_chunk_mass);
+        KVC_PUSH(&turn, lists, lists->arena, h, group, args->last, args->q, args->positions, args->queries, args->heads,
+                 workspace, most);
+        kvc_launch_items(of(device), &turn, most, 1 + group, d);
+        KVC_PUSH(&close, lists, h, args->first, args->last, args->positions, args->queries, args->chunk, workspace, d,
+                 totals, most);
+        kvc_launch_items(of(device), &close, most, group, 1);
+        KVC_PUSH(&mass, lists, h, group, args->first, args->last, args->positions, args->queries, args->chunk,
+                 args->column, workspace, d, most);
+        kvc_launch_items(of(device), &mass, most, 1, 1);
+    }
+    if (!args->scores.buffer)
+        return;
+    KVC_PUSH(&weigh, lists, lists->arena, args->first, args->last, args->column, args->scores, args->stride);
+    kvc_launch_items(of(device), &weigh, most, lists->kv_heads, 1);
+}
+
+/* The workspace: keys [H_kv, most, d], y [H_kv, d, most], gram [H_kv, d, d], its diagonal and means [H_kv, d]. */
+void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_leverage_scores *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
+    const size_t keys_bytes = (size_t)heads * most * d * sizeof(float), gram_bytes = (size_t)heads * d * d * 4;
+    struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_leverage_keys);
+    struct kvc_launch mean = kvc_launch_of(KVC_KERNEL_leverage_means);
+    struct kvc_launch multiply = kvc_launch_of(KVC_KERNEL_leverage_gram);
+    struct kvc_launch factor = kvc_launch_of(KVC_KERNEL_leverage_factor);
+    struct kvc_launch solve = kvc_launch_of(KVC_KERNEL_leverage_scores);
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), 2ull * keys_bytes + gram_bytes + 8ull * heads * d);
+    if (!workspace)
+        return;
+    const struct kvc_span keys = {workspace, 0}, y = {workspace, keys_bytes}, gram = {workspace, 2 * keys_bytes};
+    const struct kvc_span diagonal = {workspace, gram.offset + gram_bytes};
+    const struct kvc_span means = {workspace, diagonal.offset + (size_t)heads * d * 4};
+    KVC_PUSH(&turn, lists, lists->arena, args->cosine, args->sine, args->rotary, keys, most);
+    kvc_launch_items(of(device), &turn, (uint64_t)most * d, heads, 1);
+    KVC_PUSH(&mean, lists->count, args->first, args->last, keys, most, d, means);
+    kvc_launch_items(of(device), &mean, d, heads, 1);
+    KVC_PUSH(&multiply, lists->count, args->first, args->last, keys, most, d, means, args->ridge, gram);
+    kvc_launch_items(of(device), &multiply, (uint64_t)d * d, heads, 1);
+    KVC_PUSH(&factor, gram, diagonal, d, args->ridge);
+    kvc_launch_groups(of(device), &factor, heads, 1, 1);
+    KVC_PUSH(&solve, lists->count, args->first, args->last, keys, means, gram, diagonal, y, most, d, args->scores,
+             args->stride);
+    kvc_launch_items(of(device), &solve, most, heads, 1);
+}
+
+/* The workspace: totals [2, 2], sums [2, H_kv, tiles]. */
+void kvc_offload_standard_mix(struct kvc_device *device, const struct kvc_standard_mix *args) {
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t heads = lists->kv_heads, most = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(most);
+    struct kvc_launch mix = kvc_launch_of(KVC_KERNEL_standard_mix);
+    struct kvc_buffer *totals = kvc_offload_workspace(of(device), (4 + 2ull * heads * tiles) * sizeof(float));
+    if (!totals)
+        return;
+    const struct kvc_span sums = {totals, 4 * sizeof(float)};
+    for (uint32_t squares = 0; squares < 2; squares++) {
+        struct kvc_launch part = kvc_launch_of(KVC_KERNEL_standard_tiles);
+        struct kvc_launch close = kvc_launch_of(KVC_KERNEL_standard_totals);
+        KVC_PUSH(&part, lists->count, heads, args->first, args->last, args->leverage, args->scores, args->stride,
+                 squares, totals, sums, tiles);
+        kvc_launch_items(of(device), &part, tiles, heads, 2);
+        KVC_PUSH(&close, lists->count, heads, args->first, args->last, squares, sums, tiles, totals);
+        kvc_launch_items(of(device), &close, 2, 1, 1);
+    }
+    KVC_PUSH(&mix, lists->count, args->first, args->last, args->share, totals, args->leverage, args->scores,
+             args->stride);
+    kvc_launch_items(of(device), &mix, most, heads, 1);
+}

@@ -1,0 +1,60 @@
+/* completion.c - a command's options as lines that tools/completions.sh makes completions for shells of. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* What a value is: "flag", "number", "size", "choice", "text". */
+static const char *kind_name(enum cli_kind kind) {
+    switch (kind) {
+    case CLI_FLAG:
+        return "flag";
+    case CLI_INT:
+    case CLI_REAL:
+    case CLI_COUNTS:
+        return "number";
+    case CLI_BYTES:
+        return "size";
+    case CLI_TYPE:
+    case CLI_CHOICE:
+        return "choice";
+    default:
+        return "text";
+    }
+}
+
+/* The help up to what ends its first part, so that it fits a line beside others. */
+static void brief(const char *help) {
+    size_t n = strcspn(help, ";:");
+    const char *stop = strstr(help, ". "), *open = strstr(help, " (");
+
+    if (stop && (size_t)(stop - help) < n)
+        n = (size_t)(stop - help);
+    if (open && (size_t)(open - help) < n)
+        n = (size_t)(open - help);
+    for (size_t i = 0; i < n; i++)
+        fputc(help[i] == '\t' || help[i] == '\n' ? ' ' : help[i], stdout);
+}
+
+/* Lines of fields between tabs: "letter name kind meta choices help", "-" where there is none; choices between '|'. */
+void cli_completion(const struct cli_option *options) {
+    for (; options->kind != CLI_END; options++) {
+        char types[CLI_TYPES_BYTES];
+        const char *choices = options->choices;
+
+        if (options->kind == CLI_GROUP)
+            continue;
+        if (options->kind == CLI_TYPE && !choices) {
+            char *to = types;
+
+            for (const char *from = cli_weight_types(types); *from; from++)
+                if (*from != ' ')
+                    *to++ = *from == ',' ? '|' : *from;
+            *to = '\0';
+            choices = types;
+        }
+        printf("%c\t%s\t%s\t%s\t%s\t", options->letter ? options->letter : '-', options->name ? options->name : "-",
+               kind_name(options->kind), options->meta ? options->meta : "-", choices ? choices : "-");
+        brief(options->help);
+        fputc('\n', stdout);
+    }
+}

@@ -1,0 +1,63 @@
+/* serve.c - kvcull serve: the options of the server. The server itself is in serve/, where it is built. */
+#include "serve/options.h"
+
+int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
+    struct serve_options o = {.kv = "full",
+                              .host = "127.0.0.1",
+                              .port = 8080,
+                              .batch = 16,
+                              .queue = 128,
+                              .wait = 60,
+                              .connections = 1024,
+                              .limit = 4096,
+                              .kept = 16,
+                              .body = 4 << 20};
+    bool fields = false;
+    const struct cli_option options[] = {
+        {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &o.model, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy, where a request names none", &o.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME", "the chat template, instead of the model's own", &o.template_name, 0, 0,
+         NULL},
+        {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &o.date, 0, 0, NULL},
+        {CLI_GROUP, 0, "Connections", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_TEXT, 0, "host", "ADDRESS", "where to listen", &o.host, 0, 0, NULL},
+        {CLI_INT, 0, "port", "N", "the port; 0: one that is free, which the first line says", &o.port, 0, 65535, NULL},
+        {CLI_TEXT, 0, "name", "NAME", "the model's name for clients; without: its file's", &o.name, 0, 0, NULL},
+        {CLI_TEXT, 0, "api-key-file", "FILE", "keys, one a line, of which requests must have one", &o.key_file, 0, 0,
+         NULL},
+        {CLI_INT, 0, "connections", "N", "connections at most", &o.connections, 2, 100000, NULL},
+        {CLI_BYTES, 0, "body", "BYTES", "of a request at most", &o.body, 1024, 1073741824, NULL},
+        {CLI_GROUP, 0, "Limits", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_BYTES, 0, "mem", "BYTES",
+         "that sessions may hold together; without: half of the memory that is available when it starts", &o.memory, 0,
+         0, NULL},
+        {CLI_INT, 0, "batch", "N", "answers computed together at most", &o.batch, 1, 1024, NULL},
+        {CLI_INT, 0, "queue", "N", "requests that may wait; others are sent away", &o.queue, 1, 100000, NULL},
+        {CLI_INT, 0, "wait", "SECONDS", "that a request waits for memory at most", &o.wait, 0, 86400, NULL},
+        {CLI_INT, 0, "keep", "N", "sessions kept for the next request of their conversation", &o.kept, 0, 10000, NULL},
+        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &o.limit, 0, 2147483647, NULL},
+        CLI_ENGINE_OPTIONS(&o.common),
+        CLI_SESSION_OPTIONS(&o.common),
+        {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
+        {CLI_FLAG, 'q', "quiet", NULL, "say nothing but where it listens, and errors", &o.common.quiet, 0, 0, NULL},
+        {CLI_FLAG, 0, "fields", NULL, "print the fields of requests as a table, and end", &fields, 0, 0, NULL},
+        {.kind = CLI_END}};
+
+    cli_common_defaults(&o.common);
+    const int status = cli_parse(command, options, argc, argv, NULL);
+    if (status != CLI_GO)
+        return status;
+    if (fields) {
+        serve_fields_print(stdout);
+        return cli_flush(command);
+    }
+#ifdef KVC_SERVER
+    if (!o.model)
+        return cli_error(command, KVC_USAGE, "no model; give -m MODEL, a GGUF file or a Hugging Face folder");
+    return serve_main(command, &o);
+#else
+    return cli_error(command, KVC_RESOURCE,
+                     "this program was built without the server; configure found no libmicrohttpd (Debian: apt-get "
+                     "install libmicrohttpd-dev)");
+#endif
+}

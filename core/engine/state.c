@@ -1,0 +1,300 @@
+/* state.c - the state of a session, passed over in one order by saving, loading and forking: its numbers, what its
+ * methods keep themselves, its layers, and what lies on the device: lists of entries with their state columns, views,
+ * the state of recurrent layers. What can be made anew to the bit is not part of it: pages and sums of values, cosine
+ * and sine of cache positions, plans, scratch. */
+#include "core/engine/state.h"
+
+#include "core/base/integers.h"
+#include "core/engine/cache_lists.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum kvc_status kvc_state_check(const struct kvc_session *session, const char *what, struct kvc_error *error) {
+    if (session->failed)
+        return kvc_fail(error, KVC_USAGE, "%s: an earlier prompt or step of the session failed; close it", what);
+    if (session->in_prompt || session->busy)
+        return kvc_fail(error, KVC_USAGE, "%s: the session is within a prompt or step", what);
+    return KVC_OK;
+}
+
+/* ---- numbers ---- */
+
+static void pass_sums(struct kvc_archive *a, struct kvc_session *session) {
+    struct kvc_session_sums *sums = &session->sums;
+    uint64_t *numbers[] = {&sums->steps,       &sums->read_bytes,  &sums->select_bytes, &sums->saturated,
+                           &sums->peak_before, &sums->prompt_peak, &sums->spared};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        kvc_archive_u64(a, numbers[i]);
+    kvc_archive_u32(a, &sums->together);
+}
+
+static void pass_session(struct kvc_archive *a, struct kvc_session *session, uint64_t *peak) {
+    const struct kvc_network *network = session->runner->network;
+    kvc_archive_begin(a, KVC_SECTION_SESSION, 0);
+    kvc_archive_limited(a, &session->tokens, INT32_MAX, "tokens");
+    kvc_archive_limited(a, &session->turn, session->tokens, "rows of the last prompt");
+    kvc_archive_limited(a, &session->step, session->tokens, "steps since the last prompt");
+    kvc_archive_u64(a, &session->context);
+    kvc_archive_u64(a, &session->seed);
+    kvc_archive_u64(a, &session->expected);
+    kvc_archive_bool(a, &session->long_rope);
+    kvc_archive_bool(a, &session->prompt.last_chunk);
+    pass_sums(a, session);
+    kvc_archive_u64(a, peak);
+    kvc_archive_end(a, KVC_SECTION_SESSION, 0);
+    if (a->reads && session->long_rope && !(network && network->rope[0].long_frequency))
+        kvc_archive_fail(a, KVC_INPUT, "long factors of a model that has none");
+}
+
+/* What a method keeps itself. From a file it must be what the method made when it opened, or what it says may be. */
+static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint32_t i) {
+    const struct kvc_method *method = &session->policy->method[i];
+    struct kvc_method_use *use = &session->use[i];
+    uint64_t bytes = use->state_bytes;
+    kvc_archive_begin(a, KVC_SECTION_METHOD, i);
+    kvc_archive_u64(a, &bytes);
+    if (a->reads && bytes != use->state_bytes)
+        kvc_archive_fail(a, KVC_INPUT, "policy %s: %llu bytes of state: must be %zu", method->policy->name,
+                         (unsigned long long)bytes, use->state_bytes);
+    unsigned char *place = use->state_bytes ? kvc_archive_place(a, use->state_bytes) : NULL;
+    if (place && !a->reads)
+        memcpy(place, use->state, use->state_bytes);
+    if (place && a->reads) {
+        const bool changes = method->policy->state_fits || a->from;
+        if (!changes && memcmp(place, use->state, use->state_bytes) != 0)
+            kvc_archive_fail(
+                a, KVC_INPUT,
+                "policy %s: its state is not what it opens with: a file of its own has changed, or its class has no "
+                "state_fits",
+                method->policy->name);
+        memcpy(use->state, place, use->state_bytes);
+        if (!a->from && method->policy->state_fits &&
+            !method->policy->state_fits(&method->values, &session->runner->geometry, use->state))
+            kvc_archive_fail(a, KVC_INPUT, "policy %s: its state cannot be", method->policy->name);
+    }
+    kvc_archive_end(a, KVC_SECTION_METHOD, i);
+}
+
+/* ---- layers ---- */
+
+/* How large what a layer holds is. */
+struct layer_shape {
+    bool there, ordered; /* it has slots; ranks and slots differ */
+    uint32_t *slots;     /* [lists] */
+    uint32_t *count;     /* [lists] */
+    uint32_t *viewed;    /* [lists] */
+    struct kvc_select_shape select;
+};
+
+static bool shape_open(struct layer_shape *shape, uint32_t lists) {
+    shape->slots = calloc(3 * (size_t)lists, sizeof *shape->slots);
+    shape->count = shape->slots + lists;
+    shape->viewed = shape->count + lists;
+    return shape->slots != NULL;
+}
+
+/* Of the layer as it is. */
+static void find_shape(const struct kvc_session *session, uint32_t l, struct layer_shape *shape) {
+    const struct kvc_cache_layer *layer = &session->cache.layer[l];
+    shape->there = layer->lists.host_base != NULL;
+    shape->ordered = layer->lists.order != NULL;
+    shape->select = kvc_select_shape_of(session, l);
+    for (uint32_t h = 0; h < layer->lists.kv_heads; h++) {
+        shape->slots[h] = kvc_cache_head_slots(&session->cache, l, h);
+        shape->count[h] = layer->count[h];
+        shape->viewed[h] = shape->select.view_stride ? session->select.layer[l].view_count[h] : 0;
+    }
+}
+
+/* Views and pages are no larger than they can have become. */
+static void check_select(struct kvc_archive *a, const struct kvc_session *session, const struct layer_shape *shape,
+                         uint32_t lists) {
+    const struct kvc_select_shape *select = &shape->select;
+    const uint64_t most = session->tokens + 2 * KVC_TILE;
+    bool fits =
+        select->view_stride % KVC_TILE == 0 && select->view_stride <= most && (select->page > 0) == (select->pages > 0);
+    if (select->page > 0) {
+        const uint64_t pages = kvc_divide_up(most, select->page);
+        fits = fits && select->pages % 64 == 0 && select->pages <= ((pages + pages / 64) / 64 + 1) * 64;
+    }
+    for (uint32_t h = 0; h < lists; h++)
+        fits = fits && shape->viewed[h] <= shape->count[h] && shape->viewed[h] <= select->view_stride;
+    if (!fits || (!shape->there && (select->view_stride || select->page || select->sums)))
+        kvc_archive_fail(a, KVC_INPUT, "pages or a view that cannot be");
+}
+
+static void pass_shape(struct kvc_archive *a, struct layer_shape *shape, uint32_t lists) {
+    kvc_archive_bool(a, &shape->there);
+    kvc_archive_bool(a, &shape->ordered);
+    for (uint32_t h = 0; h < 3 * lists; h++)
+        kvc_archive_u32(a, &shape->slots[h]);
+    kvc_archive_u32(a, &shape->select.view_stride);
+    kvc_archive_u32(a, &shape->select.page);
+    kvc_archive_u32(a, &shape->select.pages);
+    kvc_archive_bool(a, &shape->select.low);
+    kvc_archive_bool(a, &shape->select.sums);
+}
+
+/* Memory for what the layer is going to hold. */
+static void make_layer(struct kvc_archive *a, struct kvc_session *session, uint32_t l,
+                       const struct layer_shape *shape) {
+    struct kvc_error cause;
+    struct kvc_cache *cache = &session->cache;
+    const uint32_t columns = kvc_policy_all_columns(session->policy, l, cache->format.head_size);
+    const uint32_t lists = cache->layer[l].lists.kv_heads;
+    check_select(a, session, shape, lists);
+    for (uint32_t h = 0; h < lists; h++)
+        if (shape->count[h] > session->tokens)
+            kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: %u entries of %llu tokens", l, h, shape->count[h],
+                             (unsigned long long)session->tokens);
+    if (!kvc_archive_fine(a) || !shape->there)
+        return;
+    enum kvc_status status = kvc_cache_lay_out(cache, l, shape->slots, shape->count, columns, shape->ordered, &cause);
+    if (status == KVC_OK)
+        status = kvc_select_lay_out(session, l, &shape->select, shape->viewed, &cause);
+    if (status != KVC_OK)
+        kvc_archive_fail(a, status, "%s", cause.text);
+}
+
+static void pass_layer(struct kvc_archive *a, struct kvc_session *session, uint32_t l) {
+    struct kvc_cache_layer *layer = &session->cache.layer[l];
+    const uint32_t lists = layer->lists.kv_heads;
+    uint32_t heads = lists;
+    struct layer_shape shape = {.there = false};
+    if (!shape_open(&shape, lists)) {
+        kvc_archive_fail(a, KVC_RESOURCE, "no memory for %u lists", lists);
+        return;
+    }
+    if (!a->reads)
+        find_shape(session, l, &shape);
+    kvc_archive_begin(a, KVC_SECTION_LAYER, l);
+    kvc_archive_u32(a, &heads);
+    if (heads != lists)
+        kvc_archive_fail(a, KVC_INPUT, "layer %u: %u lists: must be %u", l, heads, lists);
+    kvc_archive_limited(a, &session->held[l], INT32_MAX, "entries with the prompt in");
+    kvc_archive_limited(a, &session->after[l], INT32_MAX, "entries after the prompt");
+    kvc_archive_u64(a, &layer->step_most);
+    kvc_archive_bool(a, &session->evictions.thinned[l]);
+    kvc_archive_bool(a, &session->evictions.touched[l]);
+    pass_shape(a, &shape, lists);
+    if (a->reads && kvc_archive_fine(a))
+        make_layer(a, session, l, &shape);
+    kvc_archive_end(a, KVC_SECTION_LAYER, l);
+    free(shape.slots);
+}
+
+/* ---- what lies on the device ---- */
+
+/* The view's ranks of a list, which ascend. */
+static void pass_view(struct kvc_archive *a, struct kvc_session *session, uint32_t l, uint32_t h) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_select_layer *select = &session->select.layer[l];
+    const uint32_t count = select->view.rank ? select->view_count[h] : 0;
+    const size_t bytes = count * sizeof(uint32_t);
+    const struct kvc_span at = {select->view.rank, (size_t)h * select->view.stride * sizeof(uint32_t)};
+    unsigned char *place = count ? kvc_archive_place(a, bytes) : NULL;
+    uint32_t *ranks = place ? malloc(bytes) : NULL;
+    if (!place)
+        return;
+    if (!ranks) {
+        kvc_archive_fail(a, KVC_RESOURCE, "no memory for a view of %u entries", count);
+        return;
+    }
+    if (a->reads) {
+        memcpy(ranks, place, bytes);
+        for (uint32_t i = 0; i < count; i++)
+            if (ranks[i] >= session->cache.layer[l].count[h] || (i > 0 && ranks[i] <= ranks[i - 1]))
+                kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: a view whose ranks do not ascend", l, h);
+        device->ops->upload(device, at, ranks, bytes);
+    } else {
+        device->ops->download(device, ranks, at, bytes);
+        memcpy(place, ranks, bytes);
+    }
+    free(ranks);
+}
+
+static void pass_list(struct kvc_archive *a, struct kvc_session *session, uint32_t l, uint32_t h) {
+    struct kvc_cache *cache = &session->cache;
+    const uint32_t index = cache->layer[l].before + h;
+    struct kvc_error cause;
+    enum kvc_status status = KVC_OK;
+    kvc_archive_begin(a, KVC_SECTION_LIST, index);
+    const size_t bytes = kvc_archive_fine(a) ? kvc_cache_list_bytes(cache, l, h) : 0;
+    unsigned char *place = bytes ? kvc_archive_place(a, bytes) : NULL;
+    if (place && a->reads)
+        status = kvc_cache_write_list(cache, l, h, place, session->tokens, &cause);
+    else if (place)
+        status = kvc_cache_read_list(cache, l, h, place, &cause);
+    if (status != KVC_OK)
+        kvc_archive_fail(a, status, "layer %u, head %u: %s", l, h, cause.text);
+    pass_view(a, session, l, h);
+    kvc_archive_end(a, KVC_SECTION_LIST, index);
+}
+
+static void pass_recurrent(struct kvc_archive *a, struct kvc_session *session) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_span at = {session->recurrent, 0};
+    const size_t bytes = session->recurrent ? (size_t)kvc_network_state_bytes(session->runner->network) : 0;
+    if (!bytes)
+        return;
+    kvc_archive_begin(a, KVC_SECTION_RECURRENT, 0);
+    unsigned char *place = kvc_archive_place(a, bytes);
+    if (place && a->reads)
+        device->ops->upload(device, at, place, bytes);
+    else if (place)
+        device->ops->download(device, place, at, bytes);
+    kvc_archive_end(a, KVC_SECTION_RECURRENT, 0);
+}
+
+/* The same, from one session to another. */
+static void copy_device(struct kvc_archive *a, struct kvc_session *session) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_session *from = a->from;
+    struct kvc_error cause;
+    for (uint32_t l = 0; l < session->cache.layers && kvc_archive_fine(a); l++) {
+        const struct kvc_select_layer *to = &session->select.layer[l], *source = &from->select.layer[l];
+        const enum kvc_status status = kvc_cache_clone(&session->cache, &from->cache, l, &cause);
+        if (status != KVC_OK)
+            kvc_archive_fail(a, status, "%s", cause.text);
+        if (source->view.rank)
+            device->ops->copy(device, (struct kvc_span){to->view.rank, 0}, (struct kvc_span){source->view.rank, 0},
+                              source->rank_bytes);
+    }
+    if (session->recurrent)
+        device->ops->copy(device, (struct kvc_span){session->recurrent, 0}, (struct kvc_span){from->recurrent, 0},
+                          (size_t)kvc_network_state_bytes(session->runner->network));
+}
+
+static void pass_device(struct kvc_archive *a, struct kvc_session *session) {
+    for (uint32_t l = 0; l < session->cache.layers; l++)
+        for (uint32_t h = 0; h < session->cache.layer[l].lists.kv_heads && kvc_archive_fine(a); h++)
+            pass_list(a, session, l, h);
+    pass_recurrent(a, session);
+}
+
+void kvc_state_pass(struct kvc_archive *a, struct kvc_session *session) {
+    struct kvc_device *device = session->runner->device;
+    struct kvc_error cause;
+    uint64_t peak = session->cache.peak_bytes;
+    enum kvc_status status = device->ops->sync(device, &cause); /* what the device counts goes into the session */
+    if (status != KVC_OK)
+        kvc_archive_fail(a, status, "%s", cause.text);
+    for (uint32_t l = 0; l < session->cache.layers && !a->reads; l++)
+        kvc_cache_catch_up(&session->cache, l);
+    pass_session(a, session, &peak);
+    for (uint32_t i = 0; i < session->policy->count && kvc_archive_fine(a); i++)
+        pass_method(a, session, i);
+    for (uint32_t l = 0; l < session->cache.layers && kvc_archive_fine(a); l++)
+        pass_layer(a, session, l);
+    if (kvc_archive_fine(a) && !a->from)
+        pass_device(a, session);
+    else if (kvc_archive_fine(a) && a->reads)
+        copy_device(a, session);
+    if (!a->reads)
+        return;
+    session->cache.peak_bytes = kvc_max_u64(session->cache.peak_bytes, peak);
+    status = device->ops->sync(device, &cause);
+    if (status != KVC_OK)
+        kvc_archive_fail(a, status, "%s", cause.text);
+}

@@ -1,0 +1,70 @@
+/* policy_text.c - a policy as normalized text: every option with its value, whether it was given or not. Policies with
+ * the same text do the same. */
+#include "core/stage/policy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct text {
+    char *bytes;
+    size_t count, capacity;
+    bool failed;
+};
+
+static void add(struct text *text, const char *more) {
+    const size_t length = strlen(more);
+    if (text->failed)
+        return;
+    if (text->count + length + 1 > text->capacity) {
+        const size_t capacity = 2 * (text->count + length) + 256;
+        char *grown = realloc(text->bytes, capacity);
+        text->failed = !grown;
+        if (!grown)
+            return;
+        text->bytes = grown;
+        text->capacity = capacity;
+    }
+    memcpy(text->bytes + text->count, more, length + 1);
+    text->count += length;
+}
+
+static void add_value(struct text *text, const struct kvc_option *option, const struct kvc_value *value) {
+    char number[40];
+    if (option->kind == KVC_OPTION_INT || (option->kind == KVC_OPTION_BUDGET && !value->share)) {
+        snprintf(number, sizeof number, "%lld", (long long)value->integer);
+    } else if (option->kind == KVC_OPTION_REAL || option->kind == KVC_OPTION_BUDGET) {
+        snprintf(number, sizeof number, "%.17g%s", value->real, value->share ? "%" : "");
+    } else {
+        const bool quote = strpbrk(value->text, ",+ ") != NULL;
+        add(text, quote ? "\"" : "");
+        add(text, value->text);
+        add(text, quote ? "\"" : "");
+        return;
+    }
+    add(text, number);
+}
+
+char *kvc_policy_text(const struct kvc_policy *policy) {
+    struct text text = {.bytes = NULL};
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_values *values = &policy->method[i].values;
+        char join = ':';
+        add(&text, i ? "+" : "");
+        add(&text, values->policy->name);
+        for (size_t o = 0; o < values->count; o++) {
+            const struct kvc_option *option = kvc_policy_option(values->policy, o);
+            if (!values->value[o].text[0]) /* a default that is none */
+                continue;
+            add(&text, (const char[]){join, 0});
+            add(&text, option->name);
+            add(&text, "=");
+            add_value(&text, option, &values->value[o]);
+            join = ',';
+        }
+    }
+    if (!text.failed)
+        return text.bytes;
+    free(text.bytes);
+    return NULL;
+}

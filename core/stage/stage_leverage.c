@@ -1,0 +1,130 @@
+/* stage_leverage.c - scores from the whole of a prompt, whatever will be asked of it: what its queries give the entries
+ * around them, and how much of a list's keys one alone makes out. */
+#include "core/stage/stage.h"
+
+#include "core/base/integers.h"
+
+#include <stdlib.h>
+
+static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_scores *scores,
+                                struct kvc_error *error) {
+    const enum kvc_status status = kvc_stage_check(stage, error);
+    if (status != KVC_OK || !scores || scores->heads == stage->info.kv_heads)
+        return status;
+    return kvc_fail(error, KVC_USAGE, "policy: these scores are made per list of entries");
+}
+
+static uint32_t some(uint64_t entries) { return (uint32_t)kvc_min_u64(entries, UINT32_MAX); }
+
+enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
+                                     uint32_t column, struct kvc_scores *scores, struct kvc_error *error) {
+    const struct kvc_geometry *g = &stage->session->runner->geometry;
+    uint32_t at = 0;
+    enum kvc_status status = per_list(stage, scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_columns(stage, column, 1, &at, error);
+    if (status == KVC_OK && chunk == 0)
+        status = kvc_fail(error, KVC_USAGE, "policy: chunks of 0 entries: must be at least 1");
+    if (status != KVC_OK)
+        return status;
+    kvc_stage_device(stage)->ops->chunk_mass(
+        kvc_stage_device(stage), &(struct kvc_chunk_mass){.lists = &kvc_stage_lists(stage)->lists,
+                                                          .queries = stage->queries,
+                                                          .heads = g->heads,
+                                                          .first = some(first),
+                                                          .last = some(last),
+                                                          .chunk = chunk,
+                                                          .column = at,
+                                                          .q = stage->q,
+                                                          .positions = stage->positions,
+                                                          .scores = scores ? scores->span : (struct kvc_span){NULL, 0},
+                                                          .stride = scores ? scores->stride : 0});
+    return KVC_OK;
+}
+
+/* ---- leverage ---- */
+
+#define RIDGE 0.01f
+#define ROWS_AT_ONCE 1024u
+
+/* Cosine and sine of the positions 0 .. rows - 1, one after the other. */
+static enum kvc_status make_angles(struct kvc_session *session, uint32_t number, uint64_t rows,
+                                   struct kvc_error *error) {
+    struct kvc_runner *runner = session->runner;
+    struct kvc_prompt *prompt = &session->prompt;
+    const struct kvc_rope *rope = &runner->network->rope[number];
+    const size_t half = rope->rotary / 2, row = half * sizeof(float);
+    int32_t *positions = malloc(ROWS_AT_ONCE * sizeof *positions);
+    bool *long_factors = malloc(ROWS_AT_ONCE * sizeof *long_factors);
+    float *host = malloc(ROWS_AT_ONCE * row);
+    enum kvc_status status = kvc_growable_reserve(runner->device, &prompt->angles, 2 * rows * row, error);
+    if (status == KVC_OK && (!positions || !long_factors || !host))
+        status = kvc_fail(error, KVC_RESOURCE, "session: no memory to rotate %u keys back", ROWS_AT_ONCE);
+    for (uint64_t from = 0; from < rows && status == KVC_OK; from += ROWS_AT_ONCE) {
+        const uint32_t count = (uint32_t)kvc_min_u64(rows - from, ROWS_AT_ONCE);
+        for (uint32_t i = 0; i < count; i++) {
+            positions[i] = (int32_t)(from + i);
+            long_factors[i] = session->long_rope;
+        }
+        for (uint32_t side = 0; side < 2; side++) {
+            kvc_rope_rows(rope, positions, long_factors, count, side == 1, host);
+            runner->device->ops->upload(runner->device, kvc_growable_at(&prompt->angles, (side * rows + from) * row),
+                                        host, count * row);
+        }
+    }
+    prompt->angle_rows = status == KVC_OK ? rows : 0;
+    prompt->angle_rope = number;
+    free(positions);
+    free(long_factors);
+    free(host);
+    return status;
+}
+
+enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint64_t last, struct kvc_scores *scores,
+                                   struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    const struct kvc_network *network = session->runner->network;
+    const struct kvc_prompt *prompt = &session->prompt;
+    const uint32_t number = network ? network->layer[stage->layer].rope : 0;
+    const uint32_t rotary = network ? network->rope[number].rotary : 0;
+    struct kvc_span cosine = {NULL, 0}, sine = {NULL, 0};
+    enum kvc_status status = per_list(stage, scores, error);
+    if (status == KVC_OK && rotary && (prompt->angle_rows < stage->info.now || prompt->angle_rope != number))
+        status = make_angles(session, number, stage->info.now, error);
+    if (status != KVC_OK)
+        return status;
+    if (rotary) {
+        cosine = kvc_growable_at(&prompt->angles, 0);
+        sine = kvc_growable_at(&prompt->angles, prompt->angle_rows * (rotary / 2) * sizeof(float));
+    }
+    kvc_stage_device(stage)->ops->leverage_scores(kvc_stage_device(stage),
+                                                  &(struct kvc_leverage_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                                                                .first = some(first),
+                                                                                .last = some(last),
+                                                                                .cosine = cosine,
+                                                                                .sine = sine,
+                                                                                .rotary = rotary,
+                                                                                .ridge = RIDGE,
+                                                                                .scores = scores->span,
+                                                                                .stride = scores->stride});
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, uint64_t last, float share,
+                                       const struct kvc_scores *leverage, struct kvc_scores *scores,
+                                       struct kvc_error *error) {
+    enum kvc_status status = per_list(stage, leverage, error);
+    if (status == KVC_OK)
+        status = per_list(stage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    kvc_stage_device(stage)->ops->standard_mix(kvc_stage_device(stage),
+                                               &(struct kvc_standard_mix){.lists = &kvc_stage_lists(stage)->lists,
+                                                                          .first = some(first),
+                                                                          .last = some(last),
+                                                                          .share = share,
+                                                                          .leverage = leverage->span,
+                                                                          .scores = scores->span,
+                                                                          .stride = scores->stride});
+    return KVC_OK;
+}

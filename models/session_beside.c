@@ -1,0 +1,79 @@
+/* session_beside.c - what a caller keeps beside a saved session: the tokens so far, a note of its own, logits, the
+ * sampler's state. */
+#include "models/session_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/sampler.h"
+
+void kvc_saved_free(struct kvc_saved *saved) {
+    free(saved->tokens);
+    free(saved->note);
+    free(saved->logits);
+    saved->tokens = NULL;
+    saved->note = NULL;
+    saved->logits = NULL;
+    saved->token_count = saved->note_bytes = saved->logit_count = 0;
+}
+
+/* An array of words of four bytes: bytes. */
+static void write_words(struct kvc_archive *archive, void *words, size_t count) {
+    char *bytes = words;
+    size_t all = 4 * count;
+    kvc_archive_text(archive, &bytes, &all);
+}
+
+/* malloc'ed. */
+static void *read_words(struct kvc_archive *archive, const char *what, size_t *count) {
+    char *bytes = NULL;
+    size_t all = 0;
+    kvc_archive_text(archive, &bytes, &all);
+    if (all % 4)
+        kvc_archive_fail(archive, KVC_INPUT, "%s of %zu bytes", what, all);
+    *count = all / 4;
+    return bytes;
+}
+
+void kvc_session_beside_write(struct kvc_archive *archive, const struct kvc_saved *saved) {
+    static const struct kvc_saved nothing;
+    bool sampled;
+    if (!saved)
+        saved = &nothing;
+    sampled = saved->sampler != NULL;
+    kvc_archive_begin(archive, KVC_SECTION_BESIDE, 0);
+    write_words(archive, saved->tokens, saved->token_count);
+    char *note = saved->note;
+    size_t note_bytes = saved->note_bytes;
+    kvc_archive_text(archive, &note, &note_bytes);
+    write_words(archive, saved->logits, saved->logit_count);
+    kvc_archive_bool(archive, &sampled);
+    if (sampled)
+        kvc_sampler_pass(archive, saved->sampler);
+    kvc_archive_end(archive, KVC_SECTION_BESIDE, 0);
+}
+
+void kvc_session_beside_read(struct kvc_archive *archive, uint32_t vocab, struct kvc_saved *saved) {
+    struct kvc_saved read = {.tokens = NULL};
+    bool sampled = false;
+    kvc_archive_begin(archive, KVC_SECTION_BESIDE, 0);
+    read.tokens = read_words(archive, "tokens", &read.token_count);
+    kvc_archive_text(archive, &read.note, &read.note_bytes);
+    read.logits = read_words(archive, "logits", &read.logit_count);
+    kvc_archive_bool(archive, &sampled);
+    if (sampled)
+        kvc_sampler_pass(archive, saved ? saved->sampler : NULL);
+    kvc_archive_end(archive, KVC_SECTION_BESIDE, 0);
+    for (size_t i = 0; i < read.token_count && kvc_archive_fine(archive); i++)
+        if (read.tokens[i] < 0 || (uint32_t)read.tokens[i] >= vocab)
+            kvc_archive_fail(archive, KVC_INPUT, "token %zu is %ld: must be from 0 to %u", i, (long)read.tokens[i],
+                             vocab - 1);
+    if (kvc_archive_fine(archive) && read.logit_count != 0 && read.logit_count != vocab)
+        kvc_archive_fail(archive, KVC_INPUT, "%zu logits: must be none or %u", read.logit_count, vocab);
+    if (!saved || !kvc_archive_fine(archive)) {
+        kvc_saved_free(&read);
+        return;
+    }
+    read.sampler = saved->sampler;
+    *saved = read;
+}

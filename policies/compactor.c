@@ -1,0 +1,109 @@
+/* compactor.c - keys that stand out, and what a text's own queries look at, before and after them
+ * (docs/methods/compactor.md). */
+#include "policies/policies.h"
+
+enum { COLUMN = 0, NEIGHBOURS = 3 };
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head, those that always stay included"),
+    {"sinks", KVC_OPTION_INT, "8", 0, 1 << 20, NULL, "first entries that always stay"},
+    {"recent", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "last entries of the prompt that always stay"},
+    {"chunk", KVC_OPTION_INT, "256", 1, 65536, NULL, "entries that attend to each other"},
+    {"blend", KVC_OPTION_REAL, "", 0, 1000, NULL,
+     "how often leverage counts for attention once; not given: the share of entries that go, 1 - B / N"},
+    KVC_OPTIONS_END};
+
+static uint64_t fixed(const struct kvc_values *values) {
+    return (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    if (kvc_value_is_share(values, "budget") || (uint64_t)kvc_value_int(values, "budget") > fixed(values))
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE, "policy: budget=%lld: must be above %llu, sinks=%lld and recent=%lld",
+                    (long long)kvc_value_int(values, "budget"), (unsigned long long)fixed(values),
+                    (long long)kvc_value_int(values, "sinks"), (long long)kvc_value_int(values, "recent"));
+}
+
+static uint32_t queries(const struct kvc_values *values) {
+    (void)values;
+    return UINT32_MAX;
+}
+
+static uint32_t columns(const struct kvc_values *values) {
+    (void)values;
+    return 1;
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, fixed(values)) + steps;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = kvc_budget(values, info->held, fixed(values));
+    const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
+    const uint32_t chunk = (uint32_t)kvc_value_int(values, "chunk");
+    const double gone = 1.0 - (double)budget / (double)kvc_max_u64(info->held, 1);
+    const float blend = (float)(kvc_value_given(values, "blend") ? kvc_value_real(values, "blend") : gone);
+    struct kvc_scores *scores, *leverage;
+    if (info->entries <= budget) /* a later turn will ask */
+        return kvc_stage_chunk_mass(stage, sinks, recent, chunk, COLUMN, NULL, error);
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_scores(stage, &leverage, error);
+    if (status == KVC_OK)
+        status = kvc_stage_chunk_mass(stage, sinks, recent, chunk, COLUMN, scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_pool(stage, scores, recent, NEIGHBOURS, KVC_POOL_AVERAGE, error);
+    if (status == KVC_OK)
+        status = kvc_stage_leverage(stage, sinks, recent, leverage, error);
+    if (status == KVC_OK)
+        status = kvc_stage_standard_mix(stage, sinks, recent, blend, leverage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.first = sinks,
+                                  .tail = recent,
+                                  .top = budget - sinks - recent,
+                                  .limit = budget,
+                                  .recent = INT64_MAX,
+                                  .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_compactor = {
+    .name = "compactor",
+    .summary = "keys that stand out, and what the text's own queries look at, before and after them",
+    .paper = "Compactor, arXiv:2507.08143",
+    .idea =
+        "What will be asked is not known yet. Two things speak for an entry all the same. Its key may point where the "
+        "others do not: its statistical leverage says how much of the space that the keys span would be lost with it. "
+        "And the text around it may look at it: the prompt is cut into chunks in which every query attends to every "
+        "key, those after it too. Both are brought to one scale and added.",
+    .formula =
+        "scored are all entries but the first `sinks` and the last `recent`, n of each list. x_j: the key before RoPE "
+        "less the mean of all; G = sum of x x^T + 0.01 I; l_j = x_j . G^-1 x_j. Chunks of `chunk` of the turn's "
+        "entries: a_j = the mean over the group's heads of the sum over the chunk's queries i of softmax over the "
+        "chunk of q_i . k_j, without a mask or a scale; c_j = a_j |v_j|; s_j = (c_j-1 + c_j + c_j+1) / 3, what is not "
+        "scored counts 0. z: less the mean, divided by the standard deviation (N - 1; at least 1e-6) over the layer's "
+        "lists together, z of s_j = 0 is 0. score_j = blend z(l_j) + z(s_j), `blend` = 1 - B / N where it is not "
+        "given. The sinks and the last `recent` stay, and of the others the top, B in all",
+    .memory = "B entries and as many floats after the prompt, one more per generated token; within the prompt n H d "
+              "float32, the queries of one layer",
+    .traffic = "B + generated entries per generated token",
+    .differences =
+        "leverage is that of the keys themselves, where the paper and the authors' code project them to 48 channels "
+        "at random first; its matrix is of all keys, as in kvpress, where the authors' engine makes one for every 512; "
+        "the last chunk has its own length, where kvpress fills it up with keys of 0; the compression that a context "
+        "bears is not calibrated",
+    .second_turn =
+        "leverage is among what is held and what is new; attention is what an entry's own turn gave it. Entries that "
+        "no turn gave anything, those of generated tokens, count as the mean there",
+    .stages = KVC_STAGE_PROMPT,
+    .options = options,
+    .trial = "sinks=2,recent=2,chunk=16",
+    .check = check,
+    .queries = queries,
+    .columns = columns,
+    .forecast = &(const struct kvc_forecast){.bound = bound},
+    .prompt = prompt};

@@ -1,0 +1,205 @@
+/* triattention.c - every so many decode steps, what queries of known statistics will attend to from positions to come
+ * (docs/methods/triattention.md). */
+#include "policies/query_stats.h"
+
+#include <string.h>
+
+static const char drawn[] = "drawn";
+
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head"),
+    {"stats", KVC_OPTION_TEXT, NULL, 0, 0, drawn,
+     "statistics of the model's queries, as `kvcull collect` writes them; drawn: no file, numbers drawn by lot, to try "
+     "the method on any model"},
+    KVC_EVERY_OPTION("128"),
+    KVC_NEWEST_OPTION,
+    {"future", KVC_OPTION_INT, "65536", 1, 65536, NULL,
+     "queries are expected at 1, 2, 4, .. positions after the newest, up to so many"},
+    {"heads", KVC_OPTION_CHOICE, "max", 0, 0, "max|mean", "how the scores of a group's heads become one"},
+    KVC_OPTIONS_END};
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
+    return kvc_budget(values, held, (uint64_t)kvc_value_int(values, "recent"));
+}
+
+static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return budget_of(values, prompt) + kvc_min_u64(steps, kvc_every(values));
+}
+
+static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                      uint64_t steps) {
+    return kvc_every_entries(values, context->from, budget_of(values, prompt), steps);
+}
+
+/* ---- the statistics ---- */
+
+static bool has_file(const struct kvc_values *values) { return strcmp(kvc_value_text(values, "stats"), drawn) != 0; }
+
+static enum kvc_status load(const struct kvc_values *values, struct kvc_query_stats **stats, struct kvc_error *error) {
+    return kvc_query_stats_read("triattention", "stats", kvc_value_text(values, "stats"), stats, error);
+}
+
+static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+    struct kvc_query_stats *stats = NULL;
+    enum kvc_status status = kvc_check_newest(values, error);
+    if (status == KVC_OK && has_file(values))
+        status = load(values, &stats, error);
+    kvc_query_stats_free(stats);
+    return status;
+}
+
+/* The statistics of a file, checked against the model, or drawn. */
+static enum kvc_status stats_of(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                struct kvc_query_stats **made, struct kvc_error *error) {
+    struct kvc_query_stats *stats = NULL;
+    if (!has_file(values))
+        return kvc_query_stats_draw(geometry, made, error);
+    enum kvc_status status = load(values, &stats, error);
+    if (status == KVC_OK && (stats->layers != geometry->layers || stats->heads != geometry->heads ||
+                             stats->head_size != geometry->head_size)) {
+        status = kvc_fail(error, KVC_INPUT,
+                          "policy triattention: stats=%.200s: has %u layers of %u query heads of %u channels; the "
+                          "model has %u layers of %u heads of %u",
+                          kvc_value_text(values, "stats"), stats->layers, stats->heads, stats->head_size,
+                          geometry->layers, geometry->heads, geometry->head_size);
+        kvc_query_stats_free(stats);
+    }
+    if (status == KVC_OK)
+        *made = stats;
+    return status;
+}
+
+static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
+                                   const bool *acts, struct kvc_error *error) {
+    struct kvc_query_stats *stats = NULL;
+    (void)acts;
+    const enum kvc_status status = has_file(values) ? stats_of(values, geometry, &stats, error) : KVC_OK;
+    kvc_query_stats_free(stats);
+    return status;
+}
+
+/* Of a session: the channels that rope turns [layers], then means and spreads as struct kvc_query_stats has them. */
+struct known {
+    uint32_t layers, heads, head_size;
+    uint32_t rotary[];
+};
+
+static size_t known_means(const struct kvc_geometry *geometry) {
+    return (size_t)geometry->layers * geometry->heads * geometry->head_size;
+}
+
+static size_t known_spreads(const struct kvc_geometry *geometry) {
+    return (size_t)geometry->layers * geometry->heads * (geometry->head_size / 2);
+}
+
+static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
+    (void)values;
+    return sizeof(struct known) + geometry->layers * sizeof(uint32_t) +
+           (known_means(geometry) + known_spreads(geometry)) * sizeof(float);
+}
+
+static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
+                                  struct kvc_error *error) {
+    struct known *known = state;
+    struct kvc_query_stats *stats = NULL;
+    const enum kvc_status status = stats_of(values, geometry, &stats, error);
+    if (status != KVC_OK)
+        return status;
+    *known = (struct known){.layers = stats->layers, .heads = stats->heads, .head_size = stats->head_size};
+    float *mean = (float *)(known->rotary + stats->layers);
+    memcpy(known->rotary, stats->rotary, stats->layers * sizeof *stats->rotary);
+    memcpy(mean, stats->mean, known_means(geometry) * sizeof *mean);
+    memcpy(mean + known_means(geometry), stats->spread, known_spreads(geometry) * sizeof *mean);
+    kvc_query_stats_free(stats);
+    return KVC_OK;
+}
+
+/* Of the stage's layer. */
+static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_values *values) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const struct known *known = kvc_stage_state(stage);
+    const size_t row = (size_t)info->layer * known->heads, rows = (size_t)known->layers * known->heads;
+    const float *mean = (const float *)(known->rotary + known->layers);
+    return (struct kvc_series){.mean = mean + row * known->head_size,
+                               .spread = mean + rows * known->head_size + row * (known->head_size / 2),
+                               .rotary = known->rotary[info->layer],
+                               .future = (uint32_t)kvc_value_int(values, "future")};
+}
+
+/* ---- the stage ---- */
+
+/* The first step prepares, too, so that statistics of another rotation are refused at once. */
+static enum kvc_status prepare(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_series series = series_of(stage, values);
+    const uint64_t step = kvc_stage_info(stage)->step;
+    struct kvc_error cause;
+    if (step != 1 && step % kvc_every(values) != 0)
+        return KVC_OK;
+    const enum kvc_status status = kvc_stage_prepare_series(stage, &series, &cause);
+    if (status == KVC_OK)
+        return KVC_OK;
+    return kvc_fail(error, status, "policy triattention: stats=%.200s: %.200s", kvc_value_text(values, "stats"),
+                    cause.text);
+}
+
+static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    const uint64_t budget = budget_of(values, info->held);
+    const struct kvc_series series = series_of(stage, values);
+    struct kvc_scores *scores;
+    if (info->step % kvc_every(values) != 0 || info->entries <= budget)
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status =
+            kvc_stage_series_scores(stage, &series, !strcmp(kvc_value_text(values, "heads"), "mean"), scores, error);
+    if (status != KVC_OK)
+        return status;
+    const struct kvc_keep keep = {.fill = budget,
+                                  .limit = budget,
+                                  .recent = (int64_t)info->now - kvc_value_int(values, "recent"),
+                                  .scores = scores};
+    return kvc_stage_keep(stage, &keep, error);
+}
+
+const struct kvc_policy_class kvc_policy_triattention = {
+    .name = "triattention",
+    .summary = "every so many decode steps, what queries of known statistics will attend to",
+    .paper = "TriAttention, arXiv:2604.04921",
+    .idea =
+        "Before their rotation the queries of a head lie close to one centre, whatever the text. So what a query will "
+        "give a key follows, but for the part that varies, from that centre and from how far away the query will be: a "
+        "trigonometric series of the distance. Entries are scored by the mean of that series over positions to come, "
+        "and by the length of their keys as far as queries stray from the centre. The centres are collected once for a "
+        "model, by `kvcull collect` on any text; no query of the answer is looked at.",
+    .formula =
+        "in the n-th, 2n-th, ... decode step (n = every), of each query head: mu_c the mean query before RoPE and E_i "
+        "the mean length of its rotated pair i = (c, c'), from `stats`; u = mu with its pairs turned by the mean of "
+        "RoPE's rotations at positions now + 1, now + 2, now + 4, .. now + future (which, the stored key k_j being "
+        "rotated to its own position, is sum_i |mu_i| |k_ji| cos(w_i distance + phi_ij) in the mean over these "
+        "distances); s_j = u . k_j + sum_i (E_i - |mu_i|) |k_ji|, times RoPE's attention factor where it has one; z_j "
+        "= (s_j - mean of s) / max(standard deviation of s, 1e-6) over all entries; score_j = the largest z_j of the "
+        "group's heads (heads=mean: their mean); entries of the last `recent` tokens stay, and of the others the top, "
+        "B in "
+        "all",
+    .memory = "B entries after an eviction, up to every - 1 more before the next; the statistics, 3 d / 2 float32 per "
+              "layer and query head",
+    .traffic = "B + (every + 1) / 2 entries per generated token in the mean; in each eviction all keys",
+    .differences =
+        "each layer and KV head chooses for itself (the authors' per_layer_perhead_pruning), where their default takes "
+        "for a KV head the mean of all layers' scores; entries of the prompt are scored like others, where their "
+        "default keeps them all; steps count from the prompt's end, where theirs evicts once there are n more than B; "
+        "of their two ways to join distances the mean, which is their default; channels that are not rotated count in "
+        "u . k_j alone; no noise breaks ties; `recent` is not theirs",
+    .second_turn = "evicts nothing in its prompt; steps count from its end",
+    .stages = KVC_STAGE_DECODE,
+    .options = options,
+    .trial = "every=4",
+    .check = check,
+    .check_model = check_model,
+    .state_bytes = state_bytes,
+    .open = open_state,
+    .surplus = kvc_every,
+    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries},
+    .prepare = prepare,
+    .decode = decode};

@@ -1,0 +1,34 @@
+"""kvcull: language models with a bounded key-value cache, the same bits on every backend.
+
+    from kvcull import Model, policy
+
+    model = Model("data/demo")
+    session = model.session(policy.snapkv(budget=64))
+    for piece in session.generate("the magic number for lantern", tokens=8, temperature=0):
+        print(piece.text, end="")
+    print(session.stats().cache_bytes, "of", session.stats().full_bytes, "bytes")
+
+`policy` has a function for every method; `compress` says what a method keeps of another library's tensors; `HostMethod`
+is a method written in Python. docs/python.md shows all of it.
+"""
+from . import policy
+from ._library import ARITHMETIC_VERSION, VERSION
+from .engine import Backend, Engine, Memory, backends
+from .errors import DiffersError, InputError, KvcullError, ResourceError, UsageError
+from .generation import Generation, Piece
+from .host import HostMethod, Scores, Stage
+from .model import Estimate, Model, ModelInfo, chat_templates, convert, make_model, shapes
+from .policy import Method, Option, Policy, methods
+from .replay import Kept, Replay, Step, compress, replay
+from .sampling import Sampler
+from .session import Session, Stats, decode, prompt_many
+
+__version__ = VERSION
+
+__all__ = [
+    "ARITHMETIC_VERSION", "Backend", "DiffersError", "Engine", "Estimate", "Generation", "HostMethod", "InputError",
+    "Kept", "KvcullError", "Memory", "Method", "Model", "ModelInfo", "Option", "Piece", "Policy", "Replay",
+    "ResourceError", "Sampler", "Scores", "Session", "Stage", "Stats", "Step", "UsageError", "VERSION", "backends",
+    "chat_templates", "compress", "convert", "decode", "make_model", "methods", "policy", "prompt_many", "replay",
+    "shapes",
+]

@@ -1,0 +1,100 @@
+"""The library, loaded: `ffi` and `lib` (cffi, in ABI mode), the headers' macros, and small helpers for texts and errors.
+
+A package that was installed brings `_interface.py`, which setup.py made of the headers of the library that it found. In
+the source tree there is none: the headers are read when the package is imported.
+"""
+import os
+
+import cffi
+
+from . import _find, _headers
+from .errors import KvcullError, of_status
+
+ffi = cffi.FFI()
+
+
+def _interface():
+    """(the declarations, the macros, files to try as the library)"""
+    try:
+        from . import _interface as made
+    except ImportError:
+        made = None
+    if made is None:
+        found = _find.find()
+        if found is None:
+            raise ImportError("libkvcull is not found; set KVCULL_LIBRARY to its file, or build it with ./dev build")
+        text = _headers.read(found.include)
+        return _headers.declarations(text), _headers.macros(text), [str(found.library)]
+    beside = os.path.join(os.path.dirname(__file__), made.LIBRARY)  # an absolute LIBRARY stays what it is
+    if os.environ.get("KVCULL_LIBRARY"):
+        return made.DECLARATIONS, made.MACROS, [os.environ["KVCULL_LIBRARY"]]
+    return made.DECLARATIONS, made.MACROS, [beside, *_find.FILES[::-1]]
+
+
+def _load(files):
+    errors = []
+    for file in files:
+        try:
+            return ffi.dlopen(file)
+        except OSError as error:
+            errors.append(str(error))
+    raise ImportError(f"libkvcull cannot be loaded ({'; '.join(errors)}); set KVCULL_LIBRARY to its file")
+
+
+_declared, macros, _files = _interface()
+ffi.cdef(_declared + "void free(void *);")  # the library allocates some texts with malloc
+lib = _load(_files)
+
+#: The version of the library, and that of its arithmetic: within one number of the latter results are the same bits.
+VERSION = macros["KVC_VERSION"]
+ARITHMETIC_VERSION = macros["KVC_ARITHMETIC_VERSION"]
+
+if ffi.string(lib.kvc_version()).decode() != VERSION:
+    raise ImportError(f"libkvcull is of version {ffi.string(lib.kvc_version()).decode()}, this package of {VERSION}; "
+                      "install the package again, or set KVCULL_LIBRARY to the other library's file")
+
+
+def text_of(pointer) -> str:
+    """A C string; "" where it is NULL."""
+    return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+
+
+def path_bytes(path) -> bytes:
+    """A path as the library takes it."""
+    return os.fsencode(os.fspath(path))
+
+
+def raise_for(status: int, error) -> None:
+    """Raises what a status other than KVC_OK and a struct kvc_error * say."""
+    if status != lib.KVC_OK:
+        raise of_status(status, text_of(error.text) or f"status {status}")
+
+
+def choice(prefix: str, name: str, what: str) -> int:
+    """The enumerator PREFIX_NAME of a name in lower case."""
+    try:
+        return getattr(lib, prefix + name.upper())
+    except AttributeError:
+        raise of_status(lib.KVC_USAGE, f"{what}: {name!r}: there is none") from None
+
+
+def cache_type(name: str) -> int:
+    """The enumerator of a type of cache entries or weights: "f32", "f16", "q8_0", ..."""
+    type_ = ffi.new("enum kvc_type *")
+    if not lib.kvc_type_from_name(str(name).encode(), type_):
+        raise of_status(lib.KVC_USAGE, f"type {name!r}: there is none; cache entries are f32, f16 or q8_0")
+    return type_[0]
+
+
+def record(kind, struct, **given):
+    """A dataclass of the fields that a struct has under the same names; texts become str, what is given goes first."""
+    values = dict(given)
+    for name in kind.__dataclass_fields__:
+        if name not in values:
+            value = getattr(struct, name)
+            values[name] = text_of(value) if isinstance(value, ffi.CData) else value
+    return kind(**values)
+
+
+__all__ = ["ARITHMETIC_VERSION", "KvcullError", "VERSION", "cache_type", "choice", "ffi", "lib", "macros", "path_bytes",
+           "raise_for", "record", "text_of"]

@@ -1,0 +1,39 @@
+"""What goes wrong, as exceptions: one class for each status of the library, whose text is the library's line."""
+
+
+class KvcullError(Exception):
+    """An error of the library. Its text is one line: what, where, what would be right. `status` is the number."""
+
+    status = -1
+
+
+class DiffersError(KvcullError):
+    """A check did not hold (status 1)."""
+
+    status = 1
+
+
+class UsageError(KvcullError, ValueError):
+    """A wrong option, policy or argument (status 2)."""
+
+    status = 2
+
+
+class InputError(KvcullError):
+    """A bad input file, or a model that gives logits which are not finite (status 3)."""
+
+    status = 3
+
+
+class ResourceError(KvcullError):
+    """No memory, no device or no space (status 4)."""
+
+    status = 4
+
+
+_CLASSES = {error.status: error for error in (DiffersError, UsageError, InputError, ResourceError)}
+
+
+def of_status(status: int, text: str) -> KvcullError:
+    """The exception of a status that is not 0."""
+    return _CLASSES.get(status, KvcullError)(text)

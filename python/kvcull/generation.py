@@ -1,0 +1,97 @@
+"""An answer as it comes: token after token, with its text and the logits it was drawn from."""
+from __future__ import annotations
+
+import codecs
+from typing import List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from .sampling import Sampler
+
+
+class Piece(NamedTuple):
+    """A token of an answer: its id, the text that is certain by now, the logits [vocab] that it was drawn from.
+
+    Pieces' texts joined are the answer's; one may be "" while a character or what may be a stop text is not whole. Where
+    text still waits when the end token comes, a last piece has it, with that token.
+    """
+
+    token: int
+    text: str
+    logits: np.ndarray
+
+
+class Generation:
+    """An iterator of pieces. `tokens` and `text` are what has come so far, `reason` why it ended, None before.
+
+    reason: "end of turn", "length" or "stop text", as in the program. The last token of an answer that did not end
+    by itself is given to the session in front of its next prompt.
+    """
+
+    def __init__(self, session, sampler: Sampler, limit: int, stop: Sequence[str], ignore_end: bool, first: bool):
+        self.tokens: List[int] = []
+        self.text = ""
+        self.reason: Optional[str] = None
+        self._session, self._sampler, self._limit, self._ignore_end = session, sampler, limit, ignore_end
+        self._stop = [text for text in stop if text]
+        self._first = first
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting = ""
+        self._turn = session._turn
+
+    def __iter__(self):
+        return self
+
+    def __next__(self) -> Piece:
+        if self.reason is None and len(self.tokens) >= self._limit:
+            self.reason = "length"
+        if self.reason is not None:
+            raise StopIteration
+        session, model = self._session, self._session.model
+        if session._turn is not self._turn:
+            raise RuntimeError("the session was given another prompt; this answer is over")
+        session._give_pending()
+        logits = session.logits
+        token = self._sampler.sample(logits)
+        if token < 0 or (not self._ignore_end and model.ends_turn(token)):
+            self.reason = "end of turn"
+            rest = self._release(True)
+            if not rest:
+                raise StopIteration
+            return Piece(token, rest, logits)
+        session._pending = token
+        self.tokens.append(token)
+        raw = model.token_bytes(token, self._first)
+        self._first = self._first and not raw
+        self._waiting += self._decoder.decode(raw)
+        over = len(self.tokens) == self._limit
+        text = self._release(over)
+        if over and self.reason is None:
+            self.reason = "length"
+        return Piece(token, text, logits)
+
+    def _release(self, over: bool) -> str:
+        """The text that no stop text can take back any more."""
+        if over:
+            self._waiting += self._decoder.decode(b"", True)
+        at = min((place for place in map(self._waiting.find, self._stop) if place >= 0), default=-1)
+        if at >= 0:
+            self.reason = "stop text"
+            text, self._waiting = self._waiting[:at], ""
+        else:
+            held = 0 if over else max((self._begun(stop) for stop in self._stop), default=0)
+            cut = len(self._waiting) - held
+            text, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        self.text += text
+        return text
+
+    def _begun(self, stop: str) -> int:
+        """How many characters at the end may be the beginning of this stop text."""
+        return next((n for n in range(min(len(stop) - 1, len(self._waiting)), 0, -1)
+                     if self._waiting.endswith(stop[:n])), 0)
+
+    def finish(self) -> str:
+        """The whole answer's text, when it has come."""
+        for _piece in self:
+            pass
+        return self.text

@@ -1,0 +1,267 @@
+"""Methods written in Python, for trying ideas: they see scores and positions as arrays, and say what stays.
+
+Scores go to the host and back, which is slow on devices; docs/adding-a-method.md shows the same in C.
+"""
+from __future__ import annotations
+
+import inspect
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _library
+from ._library import ffi, lib, raise_for, text_of
+from .policy import KINDS, STAGES, Method, Option, function_of
+
+ENTRY_KINDS = ("draw", "norm", "apart")
+POOLINGS = ("max", "average", "chunks")
+FOREVER = (1 << 63) - 1  # INT64_MAX
+
+
+class Scores:
+    """A float32 for each entry of each list (or, of `head_mass`, each query head). scores[head] copies one head's to
+    the host, float32 [entries]; scores[head] = array takes it back."""
+
+    def __init__(self, stage: "Stage", pointer):
+        self._stage, self.pointer = stage, pointer
+
+    def __getitem__(self, head: int) -> np.ndarray:
+        capacity, count = max(1, self._stage.entries), ffi.new("size_t *")
+        while True:
+            values = np.empty(capacity, np.float32)
+            self._stage.call(lib.kvc_stage_read_scores, self.pointer, head, ffi.from_buffer("float[]", values), capacity,
+                             count)
+            if count[0] <= capacity:
+                return values[: count[0]]
+            capacity = count[0]
+
+    def __setitem__(self, head: int, values) -> None:
+        array = np.ascontiguousarray(values, np.float32)
+        if array.ndim != 1:
+            raise _library.of_status(lib.KVC_USAGE, f"scores {list(array.shape)}: must be [entries]")
+        self._stage.call(lib.kvc_stage_write_scores, self.pointer, head, ffi.from_buffer("float[]", array), len(array))
+
+
+class Stage:
+    """What a stage function sees: one session and one layer, during the call alone.
+
+    Members of struct kvc_stage_info are attributes: layer, layers, heads, kv_heads, head_size, turn, held, after, now,
+    step, entries, expected, seed and others.
+    """
+
+    def __init__(self, stage, values, error):
+        self._stage, self._values, self._error, self._live = stage, values, error, True
+
+    def _pointer(self):
+        if not self._live:
+            raise _library.of_status(lib.KVC_USAGE, "a stage lives during the call of its function alone")
+        return self._stage
+
+    def call(self, function, *arguments) -> None:
+        """A function kvc_stage_... of the library with this stage in front and the error behind."""
+        raise_for(function(self._pointer(), *arguments, self._error), self._error)
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(lib.kvc_stage_info(self._pointer()), name)
+
+    # ---- options ----
+
+    def integer(self, option: str) -> int:
+        """An option of kind "integer"."""
+        self._pointer()
+        return lib.kvc_value_int(self._values, option.encode())
+
+    def number(self, option: str) -> float:
+        """An option of kind "number"."""
+        self._pointer()
+        return lib.kvc_value_real(self._values, option.encode())
+
+    def text(self, option: str) -> str:
+        """An option of kind "text" or "choice"."""
+        self._pointer()
+        return text_of(lib.kvc_value_text(self._values, option.encode()))
+
+    def budget(self, option: str = "budget", least: int = 1) -> int:
+        """A budget in tokens: a share is one of what the fullest head held with the prompt in. At least `least`."""
+        return lib.kvc_value_budget(self._values, option.encode(), self.held, least)
+
+    # ---- scores ----
+
+    def _scores(self, function=None):
+        made = ffi.new("struct kvc_scores **")
+        self.call(function or lib.kvc_stage_scores, made)
+        return Scores(self, made[0])
+
+    def scores(self) -> Scores:
+        """Scores of every list, to be written by the caller."""
+        return self._scores()
+
+    def window_mass(self, window: int) -> Scores:
+        """What the last `window` prompt queries attended to (in a decode step: the step's own), summed over groups.
+
+        There are at most as many as the class's `queries`.
+        """
+        scores = self._scores()
+        self.call(lib.kvc_stage_window_mass, window, scores.pointer)
+        return scores
+
+    def head_mass(self, window: int) -> Scores:
+        """The same for each query head."""
+        scores = self._scores(lib.kvc_stage_head_scores)
+        self.call(lib.kvc_stage_window_mass, window, scores.pointer)
+        return scores
+
+    def entry_scores(self, kind: str, seed: int = 0) -> Scores:
+        """What entries are worth without a query: "draw" (by lot), "norm" (minus the key's length), "apart" (minus its
+        cosine to the mean of all keys)."""
+        if kind not in ENTRY_KINDS:
+            raise _library.of_status(lib.KVC_USAGE, f"entry_scores: {kind!r}: must be {', '.join(ENTRY_KINDS)}")
+        scores = self._scores()
+        self.call(lib.kvc_stage_entry_scores, ENTRY_KINDS.index(kind), seed, scores.pointer)
+        return scores
+
+    def pool(self, scores: Scores, kernel: int, pooling: str = "max", tail: int = 0) -> None:
+        """1-D pooling over each head's ranks below (its entries - tail)."""
+        if pooling not in POOLINGS:
+            raise _library.of_status(lib.KVC_USAGE, f"pool: {pooling!r}: must be {', '.join(POOLINGS)}")
+        self.call(lib.kvc_stage_pool, scores.pointer, tail, kernel, POOLINGS.index(pooling))
+
+    def positions(self, head: int) -> np.ndarray:
+        """The positions of one list's entries, int32 [entries], ascending."""
+        capacity, count = max(1, self.entries), ffi.new("size_t *")
+        while True:
+            positions = np.empty(capacity, np.int32)
+            self.call(lib.kvc_stage_read_positions, head, ffi.from_buffer("int32_t[]", positions), capacity, count)
+            if count[0] <= capacity:
+                return positions[: count[0]]
+            capacity = count[0]
+
+    # ---- what stays ----
+
+    def keep(self, scores: Optional[Scores] = None, *, top: int = 0, first: int = 0, tail: int = 0, limit: int = 0,
+             recent: int = FOREVER) -> None:
+        """Of each head: ranks below `first`, the last `tail`, positions from `recent` on, and of the others the `top`
+        with the highest scores. A head with no more than `limit` entries keeps all."""
+        rule = ffi.new("struct kvc_keep *")
+        rule.first, rule.tail, rule.top, rule.limit, rule.recent = first, tail, top, limit, recent
+        rule.scores = scores.pointer if scores is not None else ffi.NULL
+        self.call(lib.kvc_stage_keep, rule)
+
+    def keep_positions(self, positions: Sequence[Sequence[int]]) -> None:
+        """Of each head the entries at these positions, ascending; one that a head does not hold is passed over."""
+        if len(positions) != self.kv_heads:
+            raise _library.of_status(lib.KVC_USAGE, f"keep_positions: {len(positions)} lists: must be {self.kv_heads}")
+        arrays = [np.ascontiguousarray(one, np.int32) for one in positions]
+        lists = ffi.new("int32_t *[]", [ffi.from_buffer("int32_t[]", array) for array in arrays])
+        counts = ffi.new("size_t[]", [len(array) for array in arrays])
+        self.call(lib.kvc_stage_keep_positions, ffi.cast("int32_t **", lists), counts)
+
+    def keep_ranks(self, ranks: Sequence[int]) -> None:
+        """The same ranks of every head, ascending."""
+        array = np.ascontiguousarray(ranks, np.uint32)
+        self.call(lib.kvc_stage_keep_ranks, ffi.from_buffer("uint32_t[]", array), len(array))
+
+
+class HostMethod:
+    """A method to derive from. `name` and at least one of `prompt` and `decode` are needed; an engine learns of it with
+    `engine.register(TheClass)`, and then its policy strings work as those of any other method.
+
+    options: `kvcull.Option`s. queries: how many of the prompt's last queries it looks at. check: what an option's own
+    range cannot say, raised as an exception. `TheClass.policy(budget=64)` makes the policy.
+    """
+
+    name = ""
+    summary = "a method written in Python"
+    idea = ""
+    formula = ""
+    paper = "-"
+    options: Sequence[Option] = ()
+    queries = 0
+
+    def prompt(self, stage: Stage) -> None:
+        """Once per layer when a prompt is in."""
+
+    def decode(self, stage: Stage) -> None:
+        """Once per layer after each decode step's attention."""
+
+    @classmethod
+    def policy(cls, **options):
+        """The policy with these options."""
+        return function_of(_method_of(cls))(**options)
+
+
+def _method_of(cls) -> Method:
+    from .policy import methods
+    common = next(iter(method.common for method in methods().values() if method.common), ())
+    return Method(name=cls.name, summary=cls.summary, paper=cls.paper, idea=cls.idea, formula=cls.formula, memory="",
+                  traffic="", differences="", second_turn="", stages=_stages(cls), options=tuple(cls.options),
+                  common=common)
+
+
+def _stages(cls) -> Tuple[str, ...]:
+    return tuple(stage for stage in ("prompt", "decode") if getattr(cls, stage) is not getattr(HostMethod, stage))
+
+
+def _option_table(options: Sequence[Option], keep: List[Any]):
+    table = ffi.new("struct kvc_option[]", len(options) + 1)
+    for row, option in zip(table, options):
+        if option.kind not in KINDS:
+            raise _library.of_status(lib.KVC_USAGE, f"option {option.name}: kind {option.kind!r}: must be "
+                                                    f"{', '.join(KINDS)}")
+        texts = {"name": option.name, "help": option.help or option.name, "choices": "|".join(option.choices)}
+        if option.default is not None:
+            texts["default_value"] = str(option.default)
+        for name, text in texts.items():
+            keep.append(ffi.new("char[]", text.encode()))
+            setattr(row, name, keep[-1])
+        row.kind, row.minimum = KINDS.index(option.kind), option.minimum
+        row.maximum = option.maximum if option.maximum > option.minimum else 2147483647.0
+    keep.append(table)
+    return table
+
+
+def made_known(engine, method) -> None:
+    """Registers a class or an object of HostMethod; the engine keeps all that the library has addresses of."""
+    own = method() if inspect.isclass(method) else method
+    stages = _stages(type(own))
+    if not isinstance(own, HostMethod) or not stages:
+        raise _library.of_status(lib.KVC_USAGE, "register: must be a HostMethod with prompt, decode or both")
+    keep: List[Any] = [own]
+    row = ffi.new("struct kvc_policy_class *")
+    for text in ("name", "summary", "paper", "idea", "formula"):
+        keep.append(ffi.new("char[]", str(getattr(own, text)).encode()))
+        setattr(row, text, keep[-1])
+    for text in ("memory", "traffic", "differences", "second_turn"):
+        keep.append(ffi.new("char[]", b""))
+        setattr(row, text, keep[-1])
+    row.options = _option_table(own.options, keep)
+    row.stages = sum(1 << STAGES.index(stage) for stage in stages)
+    if own.queries:
+        keep.append(ffi.callback("uint32_t(const struct kvc_values *)", lambda _values: own.queries))
+        row.queries = keep[-1]
+    for name in stages:
+        keep.append(ffi.callback("kvc_stage_fn *", _stage_function(engine, getattr(own, name), own.name)))
+        setattr(row, name, keep[-1])
+    keep.append(row)
+    engine._call(lib.kvc_engine_register, engine._handle, row)
+    engine._handle.keep.extend(keep)
+
+
+def _stage_function(engine, function, name):
+    caught = engine._caught  # and not the engine, which could then never go
+
+    def call(stage, values, error):
+        seen = Stage(stage, values, error)
+        try:
+            function(seen)
+            return lib.KVC_OK
+        except BaseException as exception:  # pylint: disable=broad-except  # raised again by Engine._call
+            caught.append(exception)
+            text = f"policy {name}: {type(exception).__name__}: {exception}".replace("\n", " ")
+            return lib.kvc_fail(error, lib.KVC_USAGE, ffi.new("char[]", b"%s"), ffi.new("char[]", text.encode()))
+        finally:
+            seen._live = False
+
+    return call

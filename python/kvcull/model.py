@@ -1,0 +1,237 @@
+"""Models: a GGUF file or a Hugging Face folder, its tokenizer, its chat template, sessions over it."""
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _library
+from ._handles import Closing, Handle
+from ._library import ffi, lib, path_bytes, record
+from .engine import Engine
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a model is. Sizes are in bytes; layers are those with attention, which have a cache."""
+
+    path: str
+    format: str
+    architecture: str
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    feed_forward: int
+    vocab: int
+    recurrent_layers: int
+    recurrent_bytes: int
+    trained_context: int
+    original_context: int
+    sliding_window: int
+    windows: Optional[Tuple[int, ...]]
+    experts: int
+    experts_used: int
+    expert_layers: int
+    dense_feed: int
+    parameters: int
+    weight_bytes: int
+    mapped_bytes: int
+    active_parameters: int
+    active_bytes: int
+    weight_types: str
+    math: str
+    rope: str
+    bos: int
+    eos: int
+    has_chat_template: bool
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that a session would need, without scratch. `exact`: they are what will be counted; otherwise the most.
+
+    entries: of a head after prompt and generated tokens. cache_bytes, state_bytes: then. peak_bytes: of both, the
+    prompt included; prompt_peak_bytes: of the prompt alone. hidden_bytes: the prompt's hidden states, beside it.
+    """
+
+    entries: int
+    cache_bytes: int
+    state_bytes: int
+    peak_bytes: int
+    prompt_peak_bytes: int
+    hidden_bytes: int
+    exact: bool
+
+
+def _json(value, what) -> Any:
+    """A C text of JSON: of an object, or as it is; NULL for None."""
+    if value is None:
+        return ffi.NULL
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if "\0" in text:
+        raise _library.of_status(lib.KVC_USAGE, f"{what}: a NUL character")
+    return ffi.new("char[]", text.encode())
+
+
+def tokens_array(tokens) -> np.ndarray:
+    """Token ids as int32 [count], C-contiguous."""
+    array = np.asarray(tokens)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise _library.of_status(lib.KVC_USAGE, "tokens: must be a list of whole numbers")
+    if array.size and (array.min() < -(1 << 31) or array.max() >= 1 << 31):
+        raise _library.of_status(lib.KVC_USAGE, "tokens: beyond the range of an id")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+class Model(Closing):
+    """A model, read from a GGUF file or a Hugging Face folder, which stays mapped until it is closed.
+
+    engine: one to share; None: one of its own, opened with `options` as `Engine` takes them.
+    """
+
+    def __init__(self, path: Path, engine: Optional[Engine] = None, **options):
+        if engine is not None and options:
+            raise _library.of_status(lib.KVC_USAGE, f"Model: {', '.join(options)}: belong to the engine that is given")
+        self.engine = engine if engine is not None else Engine(**options)
+        made = ffi.new("struct kvc_model **")
+        self.engine._call(lib.kvc_model_open, self.engine._handle, path_bytes(path), made)
+        self._handle = Handle(self.engine._handle.gate, made[0], lib.kvc_model_close, self.engine._handle)
+        info = lib.kvc_model_info(made[0])
+        windows = tuple(info.windows[0 : info.layers]) if info.windows else None
+        self.info: ModelInfo = record(ModelInfo, info, windows=windows, math=MATHS[info.math])
+
+    def __repr__(self):
+        info = self.info
+        return f"<kvcull.Model {info.path}: {info.architecture}, {info.parameters:,} parameters, {info.weight_types}>"
+
+    # ---- text ----
+
+    def tokenize(self, text: Union[str, bytes], bos: bool = True, special: bool = False) -> np.ndarray:
+        """The tokens of a text, int32 [count]. bos: with what the model puts in front. special: "<|eot_id|>" is one."""
+        raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+        flags = (lib.KVC_TOKENIZE_BOS if bos else 0) | (lib.KVC_TOKENIZE_SPECIAL if special else 0)
+        tokens, count = ffi.new("int32_t **"), ffi.new("size_t *")
+        self.engine._call(lib.kvc_tokenize, self._handle, raw, len(raw), flags, tokens, count)
+        return np.array(memoryview(_taken(tokens[0], 4 * count[0])).cast("i"), np.int32)
+
+    def detokenize(self, tokens: Sequence[int], special: bool = False) -> str:
+        """The text of tokens. special: control tokens are written, too. What is not UTF-8 becomes U+FFFD."""
+        ids, text, size = tokens_array(tokens), ffi.new("char **"), ffi.new("size_t *")
+        self.engine._call(lib.kvc_detokenize, self._handle, ffi.from_buffer("int32_t[]", ids), len(ids), special, text,
+                          size)
+        return _taken(text[0], size[0]).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int, first: bool = False) -> bytes:
+        """The bytes that one token adds to a text, which may be part of a character. first: at the text's beginning."""
+        size = ffi.new("size_t *")
+        capacity = 64
+        while True:
+            text = ffi.new("char[]", capacity)
+            self.engine._call(lib.kvc_token_bytes, self._handle, token, first, text, capacity, size)
+            if size[0] <= capacity:
+                return ffi.buffer(text, size[0])[:]
+            capacity = size[0]
+
+    def ends_turn(self, token: int) -> bool:
+        """Whether the model's files name this token as an end of a turn."""
+        with self._handle.gate:
+            return bool(lib.kvc_token_ends_turn(self._handle.pointer, token))
+
+    def chat_text(self, messages: Sequence[Mapping[str, Any]], *, template: Optional[str] = None, tools=None,
+                  documents=None, variables: Optional[Mapping[str, Any]] = None, date: Optional[str] = None,
+                  answer: bool = True) -> str:
+        """The text that a chat template makes of a conversation.
+
+        messages: {"role": ..., "content": ...} and whatever else the template reads, as "tool_calls". template: the
+        name of a built-in one (`chat_templates`); None: the model's own. tools, documents: lists; variables: more for
+        the template, as {"enable_thinking": False}. date: what it is told, "2025-06-30". answer: ends with the opening
+        of the assistant's turn.
+        """
+        options, text = ffi.new("struct kvc_chat_options *"), ffi.new("char **")
+        lib.kvc_chat_defaults(options)
+        keep = [_json(list(messages), "messages"), _json(tools, "tools"), _json(documents, "documents"),
+                _json(variables, "variables")]
+        keep += [ffi.new("char[]", value.encode()) if value is not None else ffi.NULL for value in (template, date)]
+        options.earlier, options.tools, options.documents, options.variables = keep[:4]
+        options.template_name, options.date, options.answer = keep[4], keep[5], answer
+        self.engine._call(lib.kvc_chat_text_with, self._handle, options, ffi.NULL, 0, text)
+        return _taken(text[0], None).decode("utf-8", "replace")
+
+    def chat_tokens(self, messages: Sequence[Mapping[str, Any]], **options) -> np.ndarray:
+        """The tokens of a conversation, int32 [count]: `chat_text` with these options, tokenized as the program does."""
+        text = self.chat_text(messages, **options)
+        tokens = self.tokenize(text, bos=False, special=True)
+        if self.info.bos >= 0 and (not len(tokens) or tokens[0] != self.info.bos):
+            tokens = self.tokenize(text, bos=True, special=True)
+        return tokens
+
+    # ---- sessions ----
+
+    def session(self, policy=None, **options):
+        """A session over this model: a `kvcull.Session` with these options. policy: as text, or of `kvcull.policy`."""
+        from .session import Session
+        return Session(self, policy, **options)
+
+    def estimate(self, policy=None, prompt: int = 0, generated: int = 0, cache_type: str = "f16") -> Estimate:
+        """Bytes that a session with this policy would need for a prompt and so many generated tokens."""
+        info = self.info
+        geometry = ffi.new("struct kvc_geometry *", [info.layers, info.heads, info.kv_heads, info.head_size])
+        windows = ffi.new("uint32_t[]", info.windows) if info.windows else ffi.NULL
+        estimate = ffi.new("struct kvc_estimate *")
+        self.engine._call(lib.kvc_estimate_windows, self.engine._handle, str(policy or "full").encode(), geometry,
+                          windows, info.hidden, _library.cache_type(cache_type), prompt, generated, estimate)
+        lib.kvc_estimate_recurrent(estimate, info.recurrent_bytes)
+        return record(Estimate, estimate, exact=estimate.kind == lib.KVC_EXPECTED_EXACT)
+
+
+MATHS: Dict[int, str] = {lib.KVC_MATH_FLOAT: "float", lib.KVC_MATH_FAST: "fast", lib.KVC_MATH_INT8: "int8"}
+
+
+def _taken(pointer, size) -> bytes:
+    """The bytes of an array that the library allocated and leaves to its caller. size None: up to its NUL."""
+    if not pointer:
+        return b""
+    try:
+        return ffi.string(ffi.cast("char *", pointer)) if size is None else ffi.buffer(pointer, size)[:]
+    finally:
+        lib.free(pointer)
+
+
+def _names(next_name) -> List[Tuple[str, str]]:
+    name, summary, found = ffi.new("const char **"), ffi.new("const char **"), []
+    while next_name(len(found), name, summary):
+        found.append((_library.text_of(name[0]), _library.text_of(summary[0])))
+    return found
+
+
+def chat_templates() -> List[Tuple[str, str]]:
+    """The built-in chat templates: (name, the models that use it)."""
+    return _names(lib.kvc_chat_template)
+
+
+def shapes() -> List[Tuple[str, str]]:
+    """The geometries that `make_model` knows: (name, summary)."""
+    return _names(lib.kvc_shape)
+
+
+def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
+    """Writes a GGUF file of random weights. Returns a note where some matrices got another type, or ""."""
+    error = ffi.new("struct kvc_error *")
+    _library.raise_for(lib.kvc_make_model(shape.encode(), _library.cache_type(type), seed, path_bytes(path), error),
+                       error)
+    return _library.text_of(error.text)
+
+
+def convert(source: Path, path: Path, type: str) -> str:
+    """Writes a model as GGUF, or as a folder where path ends in "/", in another type. Returns a note, or ""."""
+    error = ffi.new("struct kvc_error *")
+    _library.raise_for(lib.kvc_convert(path_bytes(source), path_bytes(path), _library.cache_type(type), error), error)
+    return _library.text_of(error.text)

@@ -1,0 +1,274 @@
+"""Replays: a policy on queries, keys and values from anywhere, without a model; and `compress` for one layer's tensors."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _library
+from ._handles import Closing, Handle
+from ._library import ffi, lib
+from .engine import Engine
+from .session import Stats, position_list, session_options, stats_of
+
+
+@functools.lru_cache(maxsize=None)
+def _engine() -> Engine:
+    """The engine of replays that are given none: one for the program, on the CPU."""
+    return Engine(math="float")
+
+
+def _rows(array, heads: int, head_size: int, what: str) -> np.ndarray:
+    """Rows as float32 [rows, heads, d], C-contiguous; a copy only where they are not so yet."""
+    made = np.ascontiguousarray(array, np.float32)
+    if made.ndim != 3 or made.shape[1:] != (heads, head_size):
+        raise _library.of_status(lib.KVC_USAGE, f"{what} {list(made.shape)}: must be [rows, {heads}, {head_size}]")
+    return made
+
+
+def _floats(array):
+    return ffi.from_buffer("float[]", array)
+
+
+class Replay(Closing):
+    """A session whose rows the caller brings: a prompt's, layer by layer, then decode steps, layer by layer.
+
+    layers, heads, kv_heads, head_size: L, H, H_kv, d. policy, cache_type, chunk, seed, memory_limit, expected and
+    record_reads: as `kvcull.Session` takes them, entries f32 by default. windows [L]: sliding windows, 0: none. All rows
+    are float32, keys and queries after RoPE.
+    """
+
+    def __init__(self, layers: int, heads: int, kv_heads: int, head_size: int, policy=None, *,
+                 windows: Optional[Sequence[int]] = None, engine: Optional[Engine] = None, cache_type: str = "f32",
+                 chunk: int = 0, seed: int = 0, memory_limit: int = 0, expected: int = 0, record_reads: bool = False):
+        self.layers, self.heads, self.kv_heads, self.head_size = layers, heads, kv_heads, head_size
+        self.engine = engine if engine is not None else _engine()
+        self._kept: List[Any] = []  # arrays that the library may look at until the prompt's last layer
+        geometry = ffi.new("struct kvc_geometry *", [layers, heads, kv_heads, head_size])
+        options, _text = session_options(policy, cache_type, chunk, 0, seed, memory_limit, expected, record_reads)
+        made = ffi.new("struct kvc_replay **")
+        self.engine._call(lib.kvc_replay_open, self.engine._handle, geometry, options, made)
+        self._handle = Handle(self.engine._handle.gate, made[0], lib.kvc_replay_close, self.engine._handle)
+        self._done = None
+        if windows is not None:
+            if len(windows) != layers:
+                raise _library.of_status(lib.KVC_USAGE, f"windows: {len(windows)} given: must be {layers}")
+            self.engine._call(lib.kvc_replay_windows, self._handle, ffi.new("uint32_t[]", list(windows)))
+
+    def _layer(self, layer: int) -> int:
+        if not 0 <= layer < self.layers:
+            raise _library.of_status(lib.KVC_USAGE, f"layer {layer}: must be from 0 to {self.layers - 1}")
+        return layer
+
+    def on_chunk(self, function: Optional[Callable[[int], object]]) -> None:
+        """Calls function(chunk) when a chunk of a chunk method has passed all layers; None: no longer."""
+        made = ffi.NULL
+        if function is not None:
+            def call(_user, chunk):
+                function(chunk)
+                return 0
+            made = ffi.callback("kvc_chunk_fn *", self.engine._guard(call))
+        with self._handle.gate:
+            lib.kvc_replay_on_chunk(self._handle.pointer, made, ffi.NULL)
+        self._done = made
+
+    def prompt(self, layer: int, q, k, v) -> np.ndarray:
+        """One layer's rows of the prompt: q [rows, H, d], k and v [rows, H_kv, d]. Returns the attention [rows, H, d].
+
+        To be called once for each layer, ascending. With a chunk method the result is filled by the last layer's call.
+        """
+        arrays = [_rows(q, self.heads, self.head_size, "q"), _rows(k, self.kv_heads, self.head_size, "k"),
+                  _rows(v, self.kv_heads, self.head_size, "v")]
+        rows = len(arrays[0])
+        if len(arrays[1]) != rows or len(arrays[2]) != rows:
+            raise _library.of_status(lib.KVC_USAGE, f"q, k, v: {rows}, {len(arrays[1])}, {len(arrays[2])} rows; "
+                                                    "must be equally many")
+        arrays.append(np.empty((rows, self.heads, self.head_size), np.float32))
+        self._kept.append(arrays)
+        self.engine._call(lib.kvc_replay_prompt, self._handle, self._layer(layer), *map(_floats, arrays[:3]), rows,
+                          _floats(arrays[3]))
+        if layer == self.layers - 1:
+            self._kept = []
+        return arrays[3]
+
+    def pseudo(self, layer: int, q, k) -> None:
+        """The rows that dapq and kvzip add, before the layer's prompt: q [rows, H, d], k [rows, H_kv, d]."""
+        arrays = [_rows(q, self.heads, self.head_size, "pseudo q"), _rows(k, self.kv_heads, self.head_size, "pseudo k")]
+        if len(arrays[0]) != len(arrays[1]):
+            raise _library.of_status(lib.KVC_USAGE, f"pseudo: {len(arrays[0])} and {len(arrays[1])} rows; must be "
+                                                    "equally many")
+        self._kept.append(arrays)
+        self.engine._call(lib.kvc_replay_pseudo, self._handle, self._layer(layer), *map(_floats, arrays),
+                          len(arrays[0]))
+
+    def probe(self, layer: int, chunk: int, q) -> None:
+        """take's probe for one chunk (each but the last), before the layer's prompt: q [rows, H, d]."""
+        array = _rows(q, self.heads, self.head_size, "probe q")
+        self._kept.append(array)
+        self.engine._call(lib.kvc_replay_probe, self._handle, self._layer(layer), chunk, _floats(array), len(array))
+
+    def step(self, layer: int, q, k, v) -> np.ndarray:
+        """One decode row of one layer (all layers, ascending, before the next row): q [H, d], k and v [H_kv, d].
+
+        Returns the attention [H, d].
+        """
+        arrays = [_rows(np.asarray(array)[None], heads, self.head_size, what)
+                  for array, heads, what in ((q, self.heads, "q"), (k, self.kv_heads, "k"), (v, self.kv_heads, "v"))]
+        out = np.empty((self.heads, self.head_size), np.float32)
+        self.engine._call(lib.kvc_replay_step, self._handle, self._layer(layer), *map(_floats, arrays), _floats(out))
+        return out
+
+    def lists(self, layer: int) -> int:
+        """Lists of entries that a layer has: the KV heads, or the query heads where a method has per=head."""
+        with self._handle.gate:
+            return lib.kvc_session_heads(lib.kvc_replay_session(self._handle.pointer), self._layer(layer))
+
+    def positions(self, layer: int, head: int) -> np.ndarray:
+        """The positions that one list holds, int32 [count], ascending."""
+        return position_list(self.engine, lib.kvc_session_positions, self._handle, lib.kvc_replay_session,
+                             self._layer(layer), head)
+
+    def reads(self, layer: int, head: int) -> np.ndarray:
+        """The positions that the last step read of one list, where the replay was opened with record_reads."""
+        return position_list(self.engine, lib.kvc_session_reads, self._handle, lib.kvc_replay_session,
+                             self._layer(layer), head)
+
+    def kept(self) -> List[List[np.ndarray]]:
+        """What is held now: [layer][list] of int32 [count]."""
+        return [[self.positions(layer, head) for head in range(self.lists(layer))] for layer in range(self.layers)]
+
+    def stats(self) -> Stats:
+        """The counters now."""
+        return stats_of(self._handle.gate, lambda: lib.kvc_replay_session(self._handle.pointer))
+
+
+class Step(NamedTuple):
+    """What a replay holds after its prompt ("prompt"), a chunk ("chunk") or the decode step of a row (its number).
+
+    kept, read: [layer][list] of int32 [count]; read: of a decode step of a method that chooses what is read.
+    """
+
+    at: Union[str, int]
+    kept: List[List[np.ndarray]]
+    read: Optional[List[List[np.ndarray]]] = None
+
+
+def replay(q, k, v, policy, prompt: int = 0, *, engine: Optional[Engine] = None, seed: int = 0,
+           **options) -> List[Step]:
+    """A policy on arrays of all layers: q [L, T, H, d], k and v [L, T, H_kv, d]; what `kvcull replay` writes.
+
+    Rows below `prompt` are the prompt, each later row is a decode step; 0: all are the prompt.
+    """
+    q, k, v = (np.ascontiguousarray(array, np.float32) for array in (q, k, v))
+    if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
+        raise _library.of_status(lib.KVC_USAGE, f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}: must be "
+                                                "[L, T, H, d] and twice [L, T, H_kv, d]")
+    layers, total, heads, head_size = q.shape
+    prompt = prompt or total
+    if not 0 < prompt <= total:
+        raise _library.of_status(lib.KVC_USAGE, f"prompt {prompt}: must be from 1 to {total}")
+    engine = engine if engine is not None else _engine()
+    selects = "select" in engine.stages(policy)
+    steps: List[Step] = []
+    with Replay(layers, heads, k.shape[2], head_size, policy, engine=engine, seed=seed, expected=total - prompt,
+                record_reads=selects, **options) as run:
+        for layer in range(layers):
+            run.prompt(layer, q[layer, :prompt], k[layer, :prompt], v[layer, :prompt])
+        steps.append(Step("prompt", run.kept()))
+        for row in range(prompt, total):
+            for layer in range(layers):
+                run.step(layer, q[layer, row], k[layer, row], v[layer, row])
+            read = [[run.reads(layer, head) for head in range(run.lists(layer))]
+                    for layer in range(layers)] if selects else None
+            steps.append(Step(row, run.kept(), read))
+    return steps
+
+
+# ---- one layer of a model of another library ------------------------------------------------------------------------
+
+
+def _numpy(tensor, what: str) -> np.ndarray:
+    """A tensor [batch, heads, n, d] of numpy or torch as float32 on the host."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().float().cpu().numpy()
+    array = np.asarray(tensor, np.float32)
+    if array.ndim != 4:
+        raise _library.of_status(lib.KVC_USAGE, f"{what} {list(array.shape)}: must be [batch, heads, n, d]")
+    return array
+
+
+def _by_rows(array: np.ndarray) -> np.ndarray:
+    """[heads, n, d] as the library takes it, [n, heads, d]."""
+    return np.ascontiguousarray(array.transpose(1, 0, 2))
+
+
+class Kept(List[List[np.ndarray]]):
+    """The positions kept of one layer: [batch][KV head] of int32 [count], ascending (with per=head: [query head])."""
+
+    def mask(self, n: int) -> np.ndarray:
+        """Whether an entry stays: bool [batch, heads, n]."""
+        made = np.zeros((len(self), len(self[0]) if self else 0, n), bool)
+        for b, heads in enumerate(self):
+            for h, positions in enumerate(heads):
+                made[b, h, positions] = True
+        return made
+
+    def take(self, tensor):
+        """Of a tensor [batch, heads, n, d] of numpy or torch what is kept, [batch, heads, count, d], where every head
+        keeps equally many."""
+        counts = {len(positions) for heads in self for positions in heads}
+        if len(counts) != 1:
+            raise _library.of_status(lib.KVC_USAGE, f"take: heads keep from {min(counts)} to {max(counts)} entries; "
+                                                    "there is no one tensor of them")
+        index = np.array(self, np.int64)[..., None]
+        if hasattr(tensor, "detach"):
+            import torch  # it is there: the tensor is its
+            places = torch.from_numpy(index).to(tensor.device)
+            return tensor.gather(2, places.expand(*places.shape[:3], tensor.shape[3]))
+        return np.take_along_axis(np.asarray(tensor), index, 2)
+
+
+def compress(keys, values, queries, policy, *, pseudo: Optional[Sequence[Any]] = None,
+             probes: Optional[Sequence[Any]] = None, engine: Optional[Engine] = None, **options):
+    """What a policy keeps of one layer of a transformers model: a `Kept`, the positions [batch][KV head].
+
+    keys, values [batch, H_kv, n, d] and queries [batch, H, n, d] of a prompt, after RoPE, of numpy or torch, any type.
+    Lists of such tensors are several layers, for methods that look at more than one; the result is then a list, too.
+    policy: as text or of `kvcull.policy`. pseudo: (queries, keys) that dapq and kvzip add [batch, H or H_kv, m, d];
+    probes: take's, for each chunk but the last, [batch, H, p, d]; of several layers lists of these. options: as `Replay`
+    takes them. Each sample of the batch is compressed by itself.
+    """
+    several = isinstance(keys, (list, tuple))
+    layers = [[_numpy(tensor, what) for tensor in (tensors if several else [tensors])]
+              for tensors, what in ((keys, "keys"), (values, "values"), (queries, "queries"))]
+    k, v, q = layers
+    if not k or not len(k) == len(v) == len(q):
+        raise _library.of_status(lib.KVC_USAGE, f"keys, values, queries of {len(k)}, {len(v)}, {len(q)} layers")
+    batch, kv_heads, n, head_size = k[0].shape
+    heads = q[0].shape[1]
+    for tensors, count, what in ((k, kv_heads, "keys"), (v, kv_heads, "values"), (q, heads, "queries")):
+        for tensor in tensors:
+            if tensor.shape != (batch, count, n, head_size):
+                raise _library.of_status(lib.KVC_USAGE, f"{what} {list(tensor.shape)}: must be "
+                                                        f"{[batch, count, n, head_size]}")
+    added = [[_numpy(tensor, "pseudo") for tensor in pair] for pair in (pseudo if several else [pseudo])] \
+        if pseudo is not None else []
+    probing = [[_numpy(tensor, "probes") for tensor in some] for some in (probes if several else [probes])] \
+        if probes is not None else []
+    results = [Kept() for _layer in k]
+    for b in range(batch):
+        with Replay(len(k), heads, kv_heads, head_size, policy, engine=engine, **options) as run:
+            for layer, (more_q, more_k) in enumerate(added):
+                run.pseudo(layer, _by_rows(more_q[b]), _by_rows(more_k[b]))
+            for layer, chunks in enumerate(probing):
+                for chunk, tensor in enumerate(chunks):
+                    run.probe(layer, chunk, _by_rows(tensor[b]))
+            for layer in range(len(k)):
+                run.prompt(layer, _by_rows(q[layer][b]), _by_rows(k[layer][b]), _by_rows(v[layer][b]))
+            for result, held in zip(results, run.kept()):
+                result.append(held)
+    return results if several else results[0]
+
+
+__all__ = ["Kept", "Replay", "Step", "compress", "replay"]

@@ -1,0 +1,46 @@
+"""Samplers: which token comes next."""
+from __future__ import annotations
+
+import numpy as np
+
+from . import _library
+from ._handles import Closing, Gate, Handle
+from ._library import ffi, lib, raise_for
+
+
+class Sampler(Closing):
+    """Draws tokens from logits; the program's options and defaults, and the same draws for the same seed.
+
+    temperature: 0 is the highest logit, the lowest id where equal. top_k: 0 is off. top_p, min_p: 1 and 0 are off.
+    repeat_penalty: 1 is off; repeat_last: tokens it looks back on.
+    """
+
+    OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
+
+    def __init__(self, vocab: int, **options):
+        self.vocab = vocab
+        given = ffi.new("struct kvc_sampler_options *")
+        lib.kvc_sampler_defaults(given)
+        for name, value in options.items():
+            if name not in self.OPTIONS:
+                raise _library.of_status(lib.KVC_USAGE, f"Sampler: no option {name!r}; there are "
+                                                        f"{', '.join(self.OPTIONS)}")
+            setattr(given, name, value)
+        made, error = ffi.new("struct kvc_sampler **"), ffi.new("struct kvc_error *")
+        raise_for(lib.kvc_sampler_open(given, vocab, made, error), error)
+        self._handle = Handle(Gate(), made[0], lib.kvc_sampler_close)
+
+    def accept(self, token: int) -> None:
+        """Lets the repeat penalty see a token of the prompt."""
+        if not 0 <= token < self.vocab:
+            raise _library.of_status(lib.KVC_USAGE, f"token {token}: must be from 0 to {self.vocab - 1}")
+        with self._handle.gate:
+            lib.kvc_sampler_accept(self._handle.pointer, token)
+
+    def sample(self, logits: np.ndarray) -> int:
+        """The next token of logits [vocab], float32; the penalty sees it."""
+        array = np.ascontiguousarray(logits, np.float32)
+        if array.shape != (self.vocab,):
+            raise _library.of_status(lib.KVC_USAGE, f"logits {list(array.shape)}: must be [{self.vocab}]")
+        with self._handle.gate:
+            return lib.kvc_sample(self._handle.pointer, ffi.from_buffer("float[]", array))

@@ -1,0 +1,32 @@
+# python.mk - the Python package, which pip installs (docs/python.md), and its tests.
+python_files = \
+	python/README.md \
+	python/pyproject.toml \
+	python/setup.py \
+	python/kvcull/__init__.py \
+	python/kvcull/_find.py \
+	python/kvcull/_handles.py \
+	python/kvcull/_headers.py \
+	python/kvcull/_library.py \
+	python/kvcull/engine.py \
+	python/kvcull/errors.py \
+	python/kvcull/generation.py \
+	python/kvcull/host.py \
+	python/kvcull/model.py \
+	python/kvcull/policy.py \
+	python/kvcull/py.typed \
+	python/kvcull/replay.py \
+	python/kvcull/sampling.py \
+	python/kvcull/session.py \
+	python/examples/compare_methods.py \
+	python/tests/conftest.py \
+	python/tests/test_documents.py \
+	python/tests/test_host.py \
+	python/tests/test_interface.py \
+	python/tests/test_model.py \
+	python/tests/test_policy.py \
+	python/tests/test_replay.py \
+	python/tests/test_session.py
+EXTRA_DIST += $(python_files)
+SHELL_TESTS += tests/python/test_python.sh tests/python/test_install.sh
+EXTRA_DIST += tests/python/test_python.sh tests/python/test_install.sh

@@ -1,0 +1,216 @@
+"""Sessions: the bits are the program's; counters, batches, closing, threads, and functions that the library calls."""
+import gc
+import json
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from conftest import TEXT
+
+import kvcull
+from kvcull import policy
+from kvcull._library import ffi, lib
+
+POLICIES = (None, "snapkv:budget=40", policy.streaming(budget=40), "morphkv:budget=40,window=8", "quest:budget=32,page=8")
+
+
+@pytest.mark.parametrize("spec", POLICIES, ids=str)
+def test_answer_is_the_programs(model, demo, program, spec):
+    given = [] if spec is None else ["--kv", spec]
+    said = program("run", "-m", demo, "-p", TEXT, "-n", 12, "--temp", 0, "-q", *given)
+    with model.session(spec) as session:
+        assert session.answer(TEXT, tokens=12, temperature=0).strip() == said.strip()
+
+
+def test_sampled_answer_is_the_programs(model, demo, program):
+    said = program("run", "-m", demo, "-p", TEXT, "-n", 12, "--temp", 1.5, "--seed", 9, "-q")
+    assert model.session().answer(TEXT, tokens=12, temperature=1.5, seed=9).strip() == said.strip()
+
+
+def test_logits_are_the_programs(model, demo, program):
+    said = json.loads(program("logits", "-m", demo, "--tokens", ",".join(map(str, model.tokenize(TEXT))), "--json", "-q"))
+    hash_ = ffi.gc(lib.kvc_hash_open(), lib.kvc_hash_close)
+    rows = []
+
+    def add(row, logits):
+        rows.append(row)
+        assert logits.shape == (model.info.vocab,) and not logits.flags.writeable
+        lib.kvc_hash_add(hash_, ffi.from_buffer("float[]", logits), len(logits))
+
+    last = model.session(cache_type="f32").prompt(TEXT, rows=add)  # as the command has it
+    assert rows == list(range(len(model.tokenize(TEXT)))) and last.dtype == np.float32
+    assert f"{lib.kvc_hash_value(hash_):016x}" == said["hash"]
+
+
+def test_logits_are_not_copied(model):
+    session = model.session()
+    logits = session.prompt(TEXT)
+    assert session.logits is logits and logits.base is None
+    step = session.decode(int(logits.argmax()))
+    assert np.shares_memory(session.logits, step) and not np.shares_memory(step, logits)
+
+
+def test_generation(model):
+    session = model.session(policy.snapkv(budget=40))
+    answer = session.generate(TEXT, tokens=3, temperature=0, ignore_end=True)
+    pieces = list(answer)
+    assert [piece.token for piece in pieces] == answer.tokens and answer.reason == "length"
+    assert "".join(piece.text for piece in pieces) == answer.text and "48 21" in answer.text
+    assert all(piece.logits.argmax() == piece.token for piece in pieces)
+    held = session.stats().tokens
+    session.generate("question :", tokens=0).finish()
+    assert session.stats().tokens == held + 1 + len(model.tokenize("question :", bos=False))
+    with pytest.raises(kvcull.UsageError, match="sampler"):
+        session.generate(sampler=kvcull.Sampler(model.info.vocab), temperature=1)
+
+
+@pytest.mark.parametrize("stop, text", [("21", " 48 "), ("8 2", " 4"), (["nosuch", "48 21"], " ")])
+def test_stop_text(model, stop, text):
+    answer = model.session().generate(TEXT, tokens=8, temperature=0, stop=stop)
+    assert answer.finish().strip() == text.strip() and answer.reason == "stop text"
+
+
+def test_a_stop_text_that_only_begins(model):
+    answer = model.session().generate(TEXT, tokens=2, temperature=0, stop=["21 nosuch"], ignore_end=True)
+    assert answer.finish().split() == ["48", "21"] and answer.reason == "length"
+
+
+def test_an_answer_is_over_with_the_next_prompt(model):
+    session = model.session()
+    answer = session.generate(TEXT, tokens=8, temperature=0)
+    next(answer)
+    session.prompt("question :")
+    with pytest.raises(RuntimeError, match="another prompt"):
+        next(answer)
+
+
+def test_batches_change_no_bit(model):
+    alone, together = [[model.session(spec) for spec in POLICIES] for _ in range(2)]
+    first = np.stack([session.prompt(TEXT) for session in alone])
+    assert np.array_equal(kvcull.prompt_many(together, TEXT), first)
+    tokens = first.argmax(1)
+    for _step in range(3):
+        steps = np.stack([session.decode(int(token)) for session, token in zip(alone, tokens)])
+        assert np.array_equal(kvcull.decode(together, tokens), steps)
+        tokens = steps.argmax(1)
+    assert [one.stats().cache_bytes for one in alone] == [one.stats().cache_bytes for one in together]
+    with pytest.raises(kvcull.UsageError, match="tokens for"):
+        kvcull.decode(together, [1])
+    with pytest.raises(kvcull.UsageError, match="no sessions"):
+        kvcull.decode([], [])
+
+
+def test_what_it_holds(model):
+    session = model.session(policy.quest(budget=32, page=8), record_reads=True)
+    session.prompt(TEXT)
+    session.decode(5)
+    count = len(model.tokenize(TEXT)) + 1
+    assert session.heads(0) == model.info.kv_heads
+    assert session.positions(0, 1).tolist() == list(range(count))
+    read = session.reads(0, 1)
+    assert 0 < len(read) < count and set(read) <= set(range(count))
+    stats = session.stats()
+    assert stats.tokens == count and stats.decode_steps == 1 and stats.entries == count * 4 * 2
+    assert 0 < stats.select_bytes < stats.read_bytes and stats.outgrown is False
+    long = model.session()
+    long.prompt(np.full(1500, 7))
+    assert len(long.positions(3, 0)) == 1500
+    for bad in (lambda: session.positions(4, 0), lambda: session.positions(0, 2), lambda: session.reads(-1, 0)):
+        with pytest.raises(kvcull.UsageError):
+            bad()
+
+
+def test_memory_comes_back(model):
+    engine = model.engine
+    before = engine.memory().now["cache"]
+    session = model.session(memory_limit=1 << 30)
+    session.prompt(TEXT)
+    assert engine.memory().now["cache"] > before
+    session.close()
+    session.close()
+    with pytest.raises(kvcull.UsageError, match="closed"):
+        session.stats()
+    limited = model.session(memory_limit=1000)
+    with pytest.raises(kvcull.ResourceError):
+        limited.prompt(TEXT)
+
+
+def test_closing_goes_from_the_inside_out(demo):
+    model = kvcull.Model(demo, threads=1)
+    session = model.session()
+    session.prompt("lantern")
+    model.engine.close()
+    for use in (session.stats, lambda: model.tokenize("lantern"), lambda: session.decode(1)):
+        with pytest.raises(kvcull.UsageError, match="closed"):
+            use()
+
+
+def test_circles_are_collected(demo):
+    model = kvcull.Model(demo, threads=1)
+    model.sessions = [model.session(), model.session()]
+    engine = weakref.ref(model.engine)
+    model.sessions[0].prompt("lantern")
+    del model
+    gc.collect()
+    assert engine() is None
+
+
+def test_threads_wait_for_each_other(model):
+    expected = model.session().answer(TEXT, tokens=6, temperature=0)
+    answers, failures = [], []
+
+    def talk():
+        try:
+            for _turn in range(3):
+                answers.append(model.session("snapkv:budget=60").answer(TEXT, tokens=6, temperature=0))
+        except Exception as failure:  # pylint: disable=broad-except
+            failures.append(failure)
+
+    threads = [threading.Thread(target=talk) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and len(answers) == 12 and len(set(answers)) == 1 and expected.split()[0] in answers[0]
+
+
+def test_what_callbacks_raise(model):
+    class Special(Exception):
+        pass
+
+    def refuse(*_arguments):
+        raise Special("no")
+
+    for name in ("rows", "progress"):
+        with pytest.raises(Special):
+            model.session().prompt(TEXT, **{name: refuse})
+    session = model.session()
+    with pytest.raises(kvcull.UsageError, match="must not use the engine"):
+        session.prompt(TEXT, rows=lambda row, logits: session.stats())
+    session = model.session()
+    session.prompt(TEXT)
+    session.watch(refuse)
+    with pytest.raises(Special):
+        session.decode(1)
+    shapes = []
+    session.watch(lambda layer, output: shapes.append((layer, output.shape)))
+    session.decode(1)
+    session.watch(None)
+    session.decode(1)
+    assert shapes == [(layer, (model.info.heads, model.info.head_size)) for layer in range(model.info.layers)]
+
+
+def test_progress(model):
+    seen = []
+    model.session().prompt(TEXT, progress=lambda done, total: seen.append((done, total)))
+    assert seen and seen[-1][0] == seen[-1][1]
+
+
+def test_wrong_tokens(model):
+    session = model.session()
+    for tokens in ([], [1 << 40], [[1, 2]], [-1], [model.info.vocab], [0.5]):
+        with pytest.raises(kvcull.UsageError):
+            session.prompt(tokens)
+    with pytest.raises(kvcull.UsageError, match="no prompt yet"):
+        session.logits

@@ -1,0 +1,185 @@
+/* admit.c - who may hold memory: answers by what the forecast says they need at most, kept sessions as long as nobody
+ * else needs theirs.
+ *
+ * A kept session is one whose tokens the next request of the same conversation begins with. It is gone on with where
+ * the policy evicts nothing, because then no bit depends on it; with other policies only where the request says
+ * cache_prompt, because they choose anew at every turn.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/loop.h"
+
+/* ---- kept sessions ---- */
+
+static void forget(struct serve_kept *kept) {
+    free(kept->tokens.items);
+    free(kept->spec);
+    *kept = (struct serve_kept){.session = NULL};
+}
+
+static void take_out(struct serve_loop *loop, size_t i) {
+    loop->kept_bytes -= loop->kept[i].bytes;
+    forget(&loop->kept[i]);
+    loop->kept[i] = loop->kept[--loop->kept_count];
+}
+
+/* Closes the one that was used longest ago, but for `but`. False: there is none. */
+static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) {
+    size_t oldest = loop->kept_count;
+    for (size_t i = 0; i < loop->kept_count; i++)
+        if (loop->kept[i].session != but &&
+            (oldest == loop->kept_count || loop->kept[i].used < loop->kept[oldest].used))
+            oldest = i;
+    if (oldest == loop->kept_count)
+        return false;
+    kvc_session_close(loop->kept[oldest].session);
+    take_out(loop, oldest);
+    return true;
+}
+
+void serve_kept_close(struct serve_loop *loop) {
+    while (drop_oldest(loop, NULL))
+        continue;
+}
+
+/* Whether the request's sessions may be gone on with, and be kept for that. */
+static bool reuses(const struct serve_request *request) {
+    if (request->serve->info->original_context || request->serve->options->kept == 0)
+        return false; /* longrope: the session's length decides its factors */
+    return request->values.cache_prompt < 0 ? request->stages == 0 : request->values.cache_prompt == 1;
+}
+
+/* The kept session that has most of the prompt; kept_count: none. At least one token must be left to compute. Where
+ * sessions can be forked, one that shares the beginning alone would do as well: this is the place to look for it. */
+static size_t find_kept(const struct serve_loop *loop, const struct serve_choice *choice) {
+    const struct serve_request *request = choice->request;
+    const struct serve_tokens *prompt = choice->prompt;
+    size_t best = loop->kept_count;
+    if (!reuses(request) || (request->values.echo && request->logprobs)) /* echoed logprobs need every row */
+        return best;
+    for (size_t i = 0; i < loop->kept_count; i++) {
+        const struct serve_tokens *has = &loop->kept[i].tokens;
+        if (has->count < prompt->count && strcmp(loop->kept[i].spec, request->spec) == 0 &&
+            (best == loop->kept_count || has->count > loop->kept[best].tokens.count) &&
+            memcmp(has->items, prompt->items, has->count * sizeof *has->items) == 0)
+            best = i;
+    }
+    return best;
+}
+
+/* ---- admission ---- */
+
+/* What the choice may hold at most. going_on: with a session that an earlier turn left; a policy that evicts may then
+ * hold up to what full does, and its state. */
+static enum kvc_status bytes_needed(const struct serve_choice *choice, bool going_on, uint64_t *bytes,
+                                    struct kvc_error *error) {
+    const struct serve_request *request = choice->request;
+    const uint64_t prompt = choice->prompt->count;
+    uint64_t whole = 0;
+    enum kvc_status status = serve_forecast(request->serve, request->spec, prompt, request->limit, bytes, error);
+    if (status == KVC_OK && going_on && request->stages != 0) {
+        status = serve_forecast(request->serve, "full", prompt, request->limit, &whole, error);
+        *bytes += whole;
+    }
+    return status;
+}
+
+/* Makes room for so many bytes beside what is promised, at the expense of kept sessions. */
+static bool make_room(struct serve_loop *loop, uint64_t bytes, const struct kvc_session *but) {
+    while (loop->reserved + loop->kept_bytes + bytes > loop->serve->memory)
+        if (!drop_oldest(loop, but))
+            return false;
+    return true;
+}
+
+static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes, struct kvc_error *error) {
+    const struct serve_request *request = choice->request;
+    const struct serve *serve = request->serve;
+    struct kvc_session_options options;
+    cli_session_options(&serve->options->common, request->spec, &options);
+    options.seed = (uint64_t)request->values.seed + choice->index % (uint64_t)request->values.n;
+    options.expected = request->limit;
+    options.context = serve->info->original_context ? choice->prompt->count + request->limit : 0;
+    options.memory_limit = reuses(request) ? serve->memory : bytes; /* one that is kept may grow */
+    return kvc_session_open(serve->model, &options, &choice->session, error);
+}
+
+bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error) {
+    size_t kept = find_kept(loop, choice);
+    uint64_t bytes = 0;
+    error->status = KVC_OK;
+    if (loop->running >= (size_t)loop->serve->options->batch)
+        return false;
+    if (kept < loop->kept_count) {
+        struct kvc_session *session = loop->kept[kept].session;
+        const uint64_t own = loop->kept[kept].bytes;
+        if (bytes_needed(choice, true, &bytes, error) != KVC_OK)
+            return true;
+        if (bytes <= loop->serve->memory && make_room(loop, bytes - cli_min(bytes, own), session)) {
+            for (kept = 0; loop->kept[kept].session != session; kept++)
+                continue; /* others may have gone */
+            choice->session = session;
+            choice->seen = choice->cached = loop->kept[kept].tokens.count;
+            take_out(loop, kept);
+        } else if (bytes <= loop->serve->memory) {
+            return false;
+        }
+    }
+    if (!choice->session) {
+        if (bytes_needed(choice, false, &bytes, error) != KVC_OK)
+            return true;
+        if (!make_room(loop, bytes, NULL))
+            return false;
+        if (open_session(choice, bytes, error) != KVC_OK)
+            return true;
+    }
+    choice->reserved = bytes;
+    loop->reserved += bytes;
+    loop->running++;
+    choice->stage = SERVE_PROMPT;
+    return true;
+}
+
+/* The tokens that the session has seen, copied. */
+static bool copy_tokens(const struct serve_choice *choice, size_t count, struct serve_tokens *tokens) {
+    const size_t prompt = cli_min(count, choice->prompt->count);
+    tokens->items = malloc((count + 1) * sizeof *tokens->items);
+    if (!tokens->items)
+        return false;
+    memcpy(tokens->items, choice->prompt->items, prompt * sizeof *tokens->items);
+    if (count > prompt)
+        memcpy(tokens->items + prompt, choice->answer.items, (count - prompt) * sizeof *tokens->items);
+    tokens->count = count;
+    return true;
+}
+
+static bool keep(struct serve_loop *loop, struct serve_choice *choice) {
+    const size_t most = (size_t)loop->serve->options->kept;
+    struct serve_kept kept = {.session = choice->session, .spec = strdup(choice->request->spec)};
+    if (!kept.spec || !copy_tokens(choice, (size_t)choice->stats.tokens, &kept.tokens)) {
+        forget(&kept);
+        return false;
+    }
+    if (loop->kept_count == most)
+        (void)drop_oldest(loop, NULL);
+    kept.bytes = choice->stats.cache_bytes + choice->stats.state_bytes;
+    kept.used = ++loop->uses;
+    loop->kept_bytes += kept.bytes;
+    loop->kept[loop->kept_count++] = kept;
+    return true;
+}
+
+void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good) {
+    choice->stage = SERVE_OVER;
+    if (!choice->session)
+        return;
+    kvc_session_stats(choice->session, &choice->stats);
+    const bool whole = choice->stats.tokens >= choice->prompt->count &&
+                       choice->stats.tokens <= choice->prompt->count + choice->answer.count;
+    if (!good || !whole || !reuses(choice->request) || !keep(loop, choice))
+        kvc_session_close(choice->session);
+    choice->session = NULL;
+    loop->reserved -= choice->reserved;
+    loop->running--;
+}

@@ -1,0 +1,139 @@
+/* choice.c - an answer as it grows: its tokens, their probabilities, its text, and where a stop text ends it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+void serve_choice_free(struct serve_choice *choice) {
+    kvc_session_close(choice->session); /* the engine thread has closed it, or never opened one */
+    kvc_sampler_close(choice->sampler);
+    kvc_hash_close(choice->hash);
+    for (size_t i = 0; i < choice->record_count; i++)
+        free(choice->records[i].best);
+    free(choice->records);
+    free(choice->held);
+    free(choice->answer.items);
+    serve_text_free(&choice->text);
+    choice->session = NULL;
+    choice->sampler = NULL;
+    choice->hash = NULL;
+}
+
+static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "answer: no memory"); }
+
+bool serve_choice_record(struct serve_choice *choice, int32_t token, const float *logits) {
+    const size_t top = choice->request->top;
+    if (!choice->request->logprobs)
+        return true;
+    if (choice->record_count == choice->record_capacity) {
+        const size_t capacity = choice->record_capacity ? 2 * choice->record_capacity : 64;
+        struct serve_record *grown = realloc(choice->records, capacity * sizeof *grown);
+        if (!grown)
+            return false;
+        choice->records = grown;
+        choice->record_capacity = capacity;
+    }
+    struct serve_record record = {.token = token, .known = logits != NULL};
+    if (logits && top > 0 && !(record.best = malloc(top * sizeof *record.best)))
+        return false;
+    if (logits)
+        record.logprob = kvc_logprobs(logits, choice->request->serve->info->vocab, token, record.best, top);
+    choice->records[choice->record_count++] = record;
+    return true;
+}
+
+static enum kvc_status add_text(struct serve_choice *choice, int32_t token, struct kvc_error *error) {
+    char bytes[256], *more = bytes;
+    size_t count;
+    const struct kvc_model *model = choice->request->serve->model;
+    enum kvc_status status = kvc_token_bytes(model, token, choice->first, bytes, sizeof bytes, &count, error);
+    if (status != KVC_OK)
+        return status;
+    if (count > sizeof bytes) {
+        if (!(more = malloc(count)))
+            return no_memory(error);
+        status = kvc_token_bytes(model, token, choice->first, more, count, &count, error);
+    }
+    if (status == KVC_OK && !serve_text_add(&choice->text, more, count))
+        status = no_memory(error);
+    if (count > 0)
+        choice->first = false;
+    if (more != bytes)
+        free(more);
+    return status;
+}
+
+static size_t stop_count(const struct serve_choice *choice) {
+    const json_t *stop = choice->request->values.stop;
+    return json_is_string(stop) ? 1 : json_array_size(stop);
+}
+static const json_t *stop_text(const struct serve_choice *choice, size_t i) {
+    const json_t *stop = choice->request->values.stop;
+    return json_is_string(stop) ? stop : json_array_get(stop, i);
+}
+
+/* Where the first stop text begins that the last token completed; SIZE_MAX: none. before: bytes of text without it. */
+static size_t find_stop(const struct serve_choice *choice, size_t before) {
+    const struct serve_text *text = &choice->text;
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < stop_count(choice); i++) {
+        const json_t *stop = stop_text(choice, i);
+        const size_t length = json_string_length(stop);
+        const size_t from = cli_max(choice->echoed, before >= length ? before - length + 1 : 0);
+        const char *place = text->bytes >= from + length
+                                ? memmem(text->data + from, text->bytes - from, json_string_value(stop), length)
+                                : NULL;
+        if (place)
+            first = cli_min(first, (size_t)(place - text->data));
+    }
+    return first;
+}
+
+enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, const float *logits, bool *stopped,
+                                   struct kvc_error *error) {
+    const size_t before = choice->text.bytes;
+    *stopped = false;
+    if (choice->answer.count == choice->capacity) {
+        const size_t capacity = choice->capacity ? 2 * choice->capacity : 64;
+        int32_t *grown = realloc(choice->answer.items, capacity * sizeof *grown);
+        if (!grown)
+            return no_memory(error);
+        choice->answer.items = grown;
+        choice->capacity = capacity;
+    }
+    choice->answer.items[choice->answer.count++] = token;
+    if (!serve_choice_record(choice, token, logits))
+        return no_memory(error);
+    const enum kvc_status status = add_text(choice, token, error);
+    const size_t at = status == KVC_OK ? find_stop(choice, before) : SIZE_MAX;
+    if (at != SIZE_MAX) {
+        *stopped = true;
+        choice->text.bytes = at;
+        choice->text.data[at] = '\0';
+    }
+    return status;
+}
+
+enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    choice->first = true;
+    for (size_t i = 0; i < choice->prompt->count && status == KVC_OK; i++)
+        status = add_text(choice, choice->prompt->items[i], error);
+    choice->echoed = choice->text.bytes;
+    return status;
+}
+
+size_t serve_choice_ready(const struct serve_choice *choice) {
+    const struct serve_text *text = &choice->text;
+    const size_t bytes = text->bytes;
+    size_t most = 0;
+    if (choice->finish)
+        return bytes;
+    for (size_t i = 0; i < stop_count(choice); i++) {
+        const json_t *stop = stop_text(choice, i);
+        for (size_t n = json_string_length(stop) - 1; n > most; n--)
+            if (n <= bytes - choice->echoed && memcmp(text->data + bytes - n, json_string_value(stop), n) == 0)
+                most = n;
+    }
+    return bytes ? bytes - most - cli_begun(text->data, bytes - most) : 0;
+}

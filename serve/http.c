@@ -1,0 +1,279 @@
+/* http.c - connections, by libmicrohttpd: who may ask, how large bodies may be, and when answers are waited for. */
+#include "serve/http.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { THREADS = 2, IDLE_SECONDS = 60, HEADERS = 32 << 10 };
+
+/* ---- answers ---- */
+
+enum MHD_Result serve_respond(struct MHD_Connection *connection, int status, const char *type, struct serve_text *text,
+                              const char *header, const char *value) {
+    static char failed[] = "{\"error\":{\"message\":\"no memory\",\"type\":\"server_error\"}}";
+    struct MHD_Response *response;
+    if (text->failed) {
+        serve_text_free(text);
+        status = 500;
+        response = MHD_create_response_from_buffer(sizeof failed - 1, failed, MHD_RESPMEM_PERSISTENT);
+    } else {
+        response = MHD_create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
+    }
+    if (!response) {
+        serve_text_free(text);
+        return MHD_NO;
+    }
+    *text = (struct serve_text){NULL, 0, 0, false};
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (header)
+        (void)MHD_add_response_header(response, header, value);
+    const enum MHD_Result result = MHD_queue_response(connection, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result serve_respond_error(struct MHD_Connection *connection, const struct serve_error *error) {
+    struct serve_text text = {0};
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%d", error->retry_after);
+    serve_error_json(&text, error);
+    const char *header = error->retry_after                       ? MHD_HTTP_HEADER_RETRY_AFTER
+                         : error->status == MHD_HTTP_UNAUTHORIZED ? MHD_HTTP_HEADER_WWW_AUTHENTICATE
+                                                                  : NULL;
+    return serve_respond(connection, error->status, "application/json", &text, header,
+                         error->retry_after ? seconds : "Bearer");
+}
+
+/* ---- a request's way ---- */
+
+/* The route; NULL: an answer that says why there is none has been queued. */
+static const struct serve_route *find_route(struct MHD_Connection *connection, const char *url, const char *method,
+                                            enum MHD_Result *result) {
+    const char *allowed = NULL;
+    struct serve_error error;
+    for (const struct serve_route *route = serve_routes; route->path; route++)
+        if (strcmp(route->path, url) == 0) {
+            if (strcmp(route->method, method) == 0)
+                return route;
+            allowed = route->method;
+        }
+    if (allowed) {
+        struct serve_text text = {0};
+        (void)serve_refuse(&error, 405, SERVE_INVALID, "", NULL, "this path takes %s alone", allowed);
+        serve_error_json(&text, &error);
+        *result = serve_respond(connection, 405, "application/json", &text, MHD_HTTP_HEADER_ALLOW, allowed);
+    } else {
+        (void)serve_refuse(&error, 404, SERVE_INVALID, "", "unknown_url", "there is nothing at this path");
+        *result = serve_respond_error(connection, &error);
+    }
+    return NULL;
+}
+
+static const char *header(struct MHD_Connection *connection, const char *name) {
+    const char *value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+    return value ? value : "";
+}
+
+/* What can be said before the body has come. */
+static bool may_go_on(const struct serve *serve, struct MHD_Connection *connection, const struct serve_route *route,
+                      struct serve_error *error) {
+    const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *type = header(connection, MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (!route->open && serve->keys.count > 0 &&
+        !serve_key_known(&serve->keys, header(connection, MHD_HTTP_HEADER_AUTHORIZATION)))
+        return serve_refuse(error, 401, SERVE_INVALID, "", "invalid_api_key",
+                            "give an API key of this server, as Authorization: Bearer KEY");
+    if (strcmp(route->method, "POST") != 0)
+        return true;
+    /* pages of other sites can send forms, but no JSON, without asking first */
+    if (strncasecmp(type, "application/json", 16) != 0)
+        return serve_refuse(error, 415, SERVE_INVALID, "", NULL, "send JSON, with Content-Type: application/json");
+    if (strtoull(length, NULL, 10) > serve->options->body)
+        return serve_refuse(error, 413, SERVE_INVALID, "", NULL, "the body may have %llu bytes at most",
+                            (unsigned long long)serve->options->body);
+    return true;
+}
+
+static enum MHD_Result begin(struct serve_http *http, struct MHD_Connection *connection, const char *url,
+                             const char *method, void **context) {
+    enum MHD_Result result = MHD_NO;
+    struct serve_error error;
+    const struct serve_route *route = find_route(connection, url, method, &result);
+    if (!route)
+        return result;
+    if (!may_go_on(http->serve, connection, route, &error)) {
+        pthread_mutex_lock(&http->serve->lock);
+        http->serve->metrics.refused++;
+        pthread_mutex_unlock(&http->serve->lock);
+        return serve_respond_error(connection, &error);
+    }
+    struct serve_exchange *exchange = calloc(1, sizeof *exchange);
+    if (!exchange)
+        return MHD_NO;
+    *exchange = (struct serve_exchange){.http = http, .connection = connection, .route = route, .began = cli_seconds()};
+    *context = exchange;
+    return MHD_YES;
+}
+
+static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *bytes, void **context) {
+    struct serve_exchange *exchange = *context;
+    (void)version;
+    if (!exchange)
+        return begin(user, connection, url, method, context);
+    if (*bytes > 0) {
+        if (exchange->body.bytes + *bytes > exchange->http->serve->options->body ||
+            cli_seconds() - exchange->began > SERVE_UPLOAD_SECONDS || !serve_text_add(&exchange->body, data, *bytes))
+            return MHD_NO; /* closes the connection */
+        *bytes = 0;
+        return MHD_YES;
+    }
+    return exchange->request ? serve_stream(exchange) : exchange->route->answer(exchange);
+}
+
+/* The exchange is over, well or not. */
+static void completed(void *user, struct MHD_Connection *connection, void **context,
+                      enum MHD_RequestTerminationCode code) {
+    struct serve_http *http = user;
+    struct serve_exchange *exchange = *context;
+    (void)connection;
+    if (!exchange)
+        return;
+    *context = NULL;
+    pthread_mutex_lock(&http->serve->lock);
+    if (exchange->request) {
+        http->busy--;
+        exchange->request->connection = NULL;
+        exchange->request->suspended = false;
+        if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+            exchange->request->gone = true;
+        pthread_cond_signal(&http->serve->wake);
+    }
+    pthread_mutex_unlock(&http->serve->lock);
+    if (exchange->request)
+        serve_request_release(exchange->request);
+    serve_text_free(&exchange->body);
+    free(exchange);
+}
+
+/* ---- what the engine thread asks ---- */
+
+void serve_http_resume(struct serve_request *request) {
+    if (!request->suspended)
+        return;
+    request->suspended = false;
+    MHD_resume_connection(request->connection);
+}
+
+/* A client that has closed its side, if only to send nothing more, is gone. */
+bool serve_http_closed(const struct serve_request *request) {
+    char byte;
+    if (!request->suspended)
+        return false;
+    const ssize_t n = recv(request->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/* ---- opening and closing ---- */
+
+static int listen_at(const struct serve *serve, int *listener, int *port) {
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    const struct serve_options *options = serve->options;
+    struct addrinfo *found = NULL;
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    char service[16], text[16] = "";
+    const int yes = 1;
+    snprintf(service, sizeof service, "%lld", (long long)options->port);
+    const int unknown = getaddrinfo(options->host, service, &hints, &found);
+    if (unknown)
+        return cli_error(serve->command, KVC_USAGE, "--host %s: %s", options->host, gai_strerror(unknown));
+    *listener = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, found->ai_protocol);
+    int bad = *listener < 0 || setsockopt(*listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+              bind(*listener, found->ai_addr, found->ai_addrlen) != 0 || listen(*listener, 511) != 0 ||
+              getsockname(*listener, (struct sockaddr *)&address, &length) != 0 ||
+              getnameinfo((struct sockaddr *)&address, length, NULL, 0, text, sizeof text, NI_NUMERICSERV) != 0;
+    const int cause = errno;
+    freeaddrinfo(found);
+    if (bad) {
+        if (*listener >= 0)
+            close(*listener);
+        return cli_error(serve->command, KVC_RESOURCE, "%s port %s: %s; give another --port or --host", options->host,
+                         service, strerror(cause));
+    }
+    *port = atoi(text);
+    return KVC_OK;
+}
+
+/* As many connections as descriptors allow. */
+static unsigned connections(const struct serve *serve) {
+    const uint64_t wanted = (uint64_t)serve->options->connections;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return (unsigned)wanted;
+    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? wanted + 64 : cli_min(wanted + 64, limit.rlim_max);
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    const uint64_t most = limit.rlim_cur > 128 ? limit.rlim_cur - 64 : limit.rlim_cur / 2;
+    if (most < wanted)
+        cli_warn(serve->command, "--connections %llu: the limit of open files allows %llu (ulimit -n)",
+                 (unsigned long long)wanted, (unsigned long long)most);
+    return (unsigned)cli_max(THREADS, cli_min(wanted, most));
+}
+
+__attribute__((format(printf, 2, 0))) static void say_nothing(void *user, const char *format, va_list list) {
+    (void)user;
+    (void)format;
+    (void)list;
+}
+
+int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
+    struct serve_http *made = calloc(1, sizeof *made);
+    *http = NULL;
+    if (!made)
+        return cli_no_memory(serve->command);
+    made->serve = serve;
+    int status = listen_at(serve, &made->listener, port);
+    if (status != KVC_OK) {
+        free(made);
+        return status;
+    }
+    made->daemon = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+        &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, made->listener,
+        MHD_OPTION_CONNECTION_LIMIT, connections(serve), MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+        MHD_OPTION_NOTIFY_COMPLETED, &completed, made, MHD_OPTION_END);
+    if (!made->daemon) {
+        close(made->listener);
+        free(made);
+        return cli_error(serve->command, KVC_RESOURCE, "libmicrohttpd could not start its threads");
+    }
+    *http = made;
+    return KVC_OK;
+}
+
+void serve_http_refuse(struct serve_http *http) {
+    const MHD_socket listener = MHD_quiesce_daemon(http->daemon);
+    if (listener != MHD_INVALID_SOCKET)
+        close(listener);
+}
+
+void serve_http_close(struct serve_http *http) {
+    if (!http)
+        return;
+    MHD_stop_daemon(http->daemon);
+    free(http);
+}
+
+size_t serve_http_busy(struct serve_http *http) {
+    pthread_mutex_lock(&http->serve->lock);
+    const size_t busy = http->busy;
+    pthread_mutex_unlock(&http->serve->lock);
+    return busy;
+}

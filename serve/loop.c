@@ -1,0 +1,411 @@
+/* loop.c - the engine thread: requests join and leave between steps. A step is one token of every answer under way; a
+ * prompt is computed in pieces, between which steps are taken, so that nobody waits for a long one.
+ *
+ * What an answer is does not depend on any of this: a row's bits are the same whatever else is computed beside it.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serve/loop.h"
+
+enum {
+    PIECE = 512, /* rows of a prompt after which another one has its turn, where the policy lets it be cut */
+    LOOK = 16    /* tokens after which return_held looks anew */
+};
+
+/* ---- how a request ends ---- */
+
+/* The engine thread has nothing more to do with it. */
+static void let_go(struct serve_loop *loop, struct serve_request *request) {
+    struct serve *serve = loop->serve;
+    struct serve_request **link = &loop->first;
+    while (*link != request)
+        link = &(*link)->next;
+    *link = request->next;
+    pthread_mutex_lock(&serve->lock);
+    serve->unfinished--;
+    pthread_mutex_unlock(&serve->lock);
+    serve_request_release(request);
+}
+
+/* What the client is told says nothing of the machine; standard error has the cause. */
+static void fail(struct serve_request *request, const struct kvc_error *cause) {
+    struct serve_error error;
+    if (cause->status == KVC_USAGE)
+        (void)serve_refuse(&error, 400, SERVE_INVALID, "", NULL, "%s", cause->text);
+    else if (cause->status == KVC_RESOURCE)
+        (void)serve_refuse(&error, 503, "server_error", "", NULL, "the server has no memory for this answer now");
+    else
+        (void)serve_refuse(&error, 500, "server_error", "", NULL, "the server could not compute this answer");
+    error.retry_after = cause->status == KVC_RESOURCE ? 5 : 0;
+    if (cause->status != KVC_USAGE)
+        fprintf(stderr, "kvcull serve: request %llu: %s\n", (unsigned long long)request->id, cause->text);
+    pthread_mutex_lock(&request->serve->lock);
+    serve_request_fail(request, &error);
+    pthread_mutex_unlock(&request->serve->lock);
+    request->abandoned = true;
+}
+
+/* Takes the sessions of requests that failed or whose clients have gone. */
+static void sweep(struct serve_loop *loop) {
+    struct serve *serve = loop->serve;
+    for (struct serve_request *request = loop->first, *next; request; request = next) {
+        bool over = true;
+        next = request->next;
+        pthread_mutex_lock(&serve->lock);
+        request->gone = request->gone || serve_http_closed(request);
+        if (request->gone && request->state != SERVE_DONE && !request->abandoned) {
+            request->abandoned = true;
+            serve->metrics.cancelled++;
+        }
+        const bool done = request->state == SERVE_DONE;
+        pthread_mutex_unlock(&serve->lock);
+        if (done)
+            let_go(loop, request);
+        if (done || !request->abandoned)
+            continue;
+        for (size_t i = 0; i < request->choice_count; i++)
+            if (&request->choices[i] == loop->prompting)
+                over = false;
+            else if (request->choices[i].stage != SERVE_OVER)
+                serve_leave(loop, &request->choices[i], false);
+        if (over) {
+            pthread_mutex_lock(&serve->lock);
+            if (request->state == SERVE_QUEUED)
+                serve->queued--;
+            request->state = SERVE_FAILED; /* where its client has gone nobody will read why */
+            request->out_over = true;
+            serve_http_resume(request);
+            pthread_mutex_unlock(&serve->lock);
+            let_go(loop, request);
+        }
+    }
+}
+
+/* ---- tokens ---- */
+
+/* Gives a stream what has become of the choice. With the last choice the request is over. */
+static void tell(struct serve_choice *choice) {
+    struct serve_request *request = choice->request;
+    struct serve *serve = request->serve;
+    const bool over = choice->finish != NULL;
+    const size_t ready = serve_choice_ready(choice);
+    struct serve_text chunk = {0};
+    if (request->values.stream && (over || ready > choice->text_sent))
+        serve_answer_chunk(&chunk, choice, ready);
+    if (over && request->choices_over + 1 == request->choice_count && request->values.stream)
+        serve_answer_end(&chunk, request);
+    pthread_mutex_lock(&serve->lock);
+    if (chunk.bytes > 0)
+        serve_text_add(&request->out, chunk.data, chunk.bytes);
+    if (over && ++request->choices_over == request->choice_count) {
+        request->state = SERVE_DONE;
+        request->out_over = true;
+        serve_observe(&serve->metrics.request, cli_seconds() - request->arrived);
+    }
+    if (chunk.failed || request->out.failed || request->out.bytes - request->out_taken > SERVE_OUT_MOST)
+        request->gone = true; /* no memory for it, or a reader that does not read */
+    if (chunk.bytes > 0 || request->state == SERVE_DONE)
+        serve_http_resume(request);
+    pthread_mutex_unlock(&serve->lock);
+    serve_text_free(&chunk);
+}
+
+static void finish(struct serve_loop *loop, struct serve_choice *choice, const char *why) {
+    struct serve *serve = loop->serve;
+    struct serve_metrics *m = &serve->metrics;
+    const struct kvc_model_info *info = serve->info;
+    choice->finish = why;
+    serve_held_look(choice);
+    serve_leave(loop, choice, true);
+    const uint64_t all = choice->stats.tokens * info->layers * info->kv_heads;
+    pthread_mutex_lock(&serve->lock);
+    m->answers++;
+    m->prompt_tokens += choice->prompt->count;
+    m->cached_tokens += choice->cached;
+    m->answer_tokens += choice->answer.count;
+    m->read_bytes += choice->stats.read_bytes;
+    serve_count_evictions(m, choice->request->spec, all - cli_min(all, choice->stats.entries));
+    pthread_mutex_unlock(&serve->lock);
+    tell(choice);
+}
+
+/* Chooses the next token of an answer from logits [vocab]. */
+static void next_token(struct serve_loop *loop, struct serve_choice *choice, const float *logits) {
+    struct serve_request *request = choice->request;
+    struct kvc_error error;
+    bool stopped;
+    if (choice->hash)
+        kvc_hash_add(choice->hash, logits, loop->serve->info->vocab);
+    const int32_t token = kvc_sample(choice->sampler, logits);
+    if (token < 0 || (!request->values.ignore_eos && kvc_token_ends_turn(loop->serve->model, token))) {
+        finish(loop, choice, "stop");
+        return;
+    }
+    if (serve_choice_token(choice, token, logits, &stopped, &error) != KVC_OK) {
+        fail(request, &error);
+        return;
+    }
+    if (choice->answer.count == 1) {
+        pthread_mutex_lock(&loop->serve->lock);
+        serve_observe(&loop->serve->metrics.first_token, cli_seconds() - request->arrived);
+        pthread_mutex_unlock(&loop->serve->lock);
+    }
+    choice->pending = token;
+    choice->stage = SERVE_DECODES;
+    if (stopped)
+        finish(loop, choice, "stop");
+    else if (choice->answer.count == request->limit)
+        finish(loop, choice, "length");
+    else {
+        if (choice->answer.count % LOOK == 1)
+            serve_held_look(choice);
+        tell(choice);
+    }
+}
+
+/* ---- decode steps ---- */
+
+static size_t gather(struct serve_loop *loop) {
+    size_t count = 0;
+    for (struct serve_request *request = loop->first; request; request = request->next)
+        for (size_t i = 0; i < request->choice_count && !request->abandoned; i++)
+            if (request->choices[i].stage == SERVE_DECODES) {
+                loop->members[count] = &request->choices[i];
+                loop->sessions[count] = request->choices[i].session;
+                loop->tokens[count++] = request->choices[i].pending;
+            }
+    return count;
+}
+
+static void step(struct serve_loop *loop) {
+    struct serve *serve = loop->serve;
+    const size_t vocab = serve->info->vocab, count = gather(loop);
+    struct kvc_error error = {KVC_OK, ""};
+    struct kvc_memory memory;
+    if (count == 0)
+        return;
+    const double start = cli_seconds();
+    (void)kvc_decode(loop->sessions, loop->tokens, count, loop->logits, loop->statuses, &error);
+    loop->step_end = cli_seconds();
+    loop->step_seconds = loop->step_end - start;
+    for (size_t i = 0; i < count; i++) {
+        struct serve_choice *choice = loop->members[i];
+        if (choice->request->abandoned)
+            continue;
+        if (loop->statuses[i] == KVC_OK) {
+            next_token(loop, choice, loop->logits + i * vocab);
+        } else {
+            error.status = loop->statuses[i];
+            fail(choice->request, &error);
+        }
+    }
+    kvc_engine_memory(serve->engine, &memory);
+    pthread_mutex_lock(&serve->lock);
+    serve->metrics.steps++;
+    serve->metrics.step_rows += count;
+    serve_observe(&serve->metrics.step, loop->step_seconds);
+    memcpy(serve->metrics.memory, memory.now, sizeof memory.now);
+    pthread_mutex_unlock(&serve->lock);
+}
+
+/* ---- prompts ---- */
+
+/* Between the parts of a prompt the answers under way take steps, about as long as the prompt's parts take. */
+static int on_progress(void *user, uint64_t done, uint64_t total) {
+    struct serve_loop *loop = user;
+    (void)done;
+    (void)total;
+    sweep(loop);
+    if (loop->prompting->request->abandoned)
+        return 1;
+    if (cli_seconds() - loop->step_end >= loop->step_seconds)
+        step(loop);
+    return loop->prompting->request->abandoned;
+}
+
+/* Echoed logprobs: each row's logits are of the token after it. */
+static int on_row(void *user, uint64_t row, const float *logits) {
+    struct serve_loop *loop = user;
+    struct serve_choice *choice = loop->prompting;
+    const size_t next = choice->seen + (size_t)row + 1;
+    return next < choice->prompt->count && !serve_choice_record(choice, choice->prompt->items[next], logits);
+}
+
+static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
+    struct serve_request *request = choice->request;
+    struct kvc_error error;
+    for (size_t i = 0; i < choice->prompt->count; i++)
+        kvc_sampler_accept(choice->sampler, choice->prompt->items[i]);
+    if (request->values.echo && serve_choice_echo(choice, &error) != KVC_OK)
+        fail(request, &error);
+    else if (request->limit == 0)
+        finish(loop, choice, "length");
+    else
+        next_token(loop, choice, loop->prompt_logits);
+}
+
+/* The next piece of a prompt: all that is left, where the policy's stages want it whole. */
+static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice) {
+    const struct serve_request *request = choice->request;
+    const struct serve_tokens *prompt = choice->prompt;
+    const size_t left = prompt->count - choice->seen;
+    const bool last = request->stages != 0 || left <= PIECE, rows = request->values.echo && request->logprobs;
+    const size_t count = last ? left : PIECE;
+    const struct kvc_prompt_options options = {.row = rows ? on_row : NULL, .progress = on_progress, .user = loop};
+    struct kvc_error error = {KVC_OK, ""};
+    choice->turn = ++loop->turns;
+    loop->prompting = choice;
+    bool good = !rows || choice->seen > 0 || serve_choice_record(choice, prompt->items[0], NULL);
+    if (!good)
+        (void)kvc_fail(&error, KVC_RESOURCE, "prompt: no memory");
+    else
+        good = kvc_session_prompt(choice->session, prompt->items + choice->seen, count, &options,
+                                  last ? loop->prompt_logits : NULL, &error) == KVC_OK;
+    loop->prompting = NULL;
+    if (choice->request->abandoned)
+        return; /* swept before the next step */
+    choice->seen += count;
+    if (!good)
+        fail(choice->request, &error);
+    else if (last)
+        end_prompt(loop, choice);
+}
+
+/* The choice whose prompt has waited longest for its turn; NULL: none has one to compute. */
+static struct serve_choice *next_prompt(const struct serve_loop *loop) {
+    struct serve_choice *best = NULL;
+    for (struct serve_request *request = loop->first; request; request = request->next)
+        for (size_t i = 0; i < request->choice_count && !request->abandoned; i++)
+            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn))
+                best = &request->choices[i];
+    return best;
+}
+
+/* ---- the queue ---- */
+
+static void take_queue(struct serve_loop *loop) { /* lock held */
+    struct serve_request **link = &loop->first;
+    while (*link)
+        link = &(*link)->next;
+    *link = loop->serve->first;
+    loop->serve->first = loop->serve->last = NULL;
+}
+
+static void start(struct serve_request *request) {
+    pthread_mutex_lock(&request->serve->lock);
+    if (request->state == SERVE_QUEUED) {
+        request->state = SERVE_RUNS;
+        request->serve->queued--;
+        if (request->values.stream)
+            serve_http_resume(request);
+    }
+    pthread_mutex_unlock(&request->serve->lock);
+}
+
+/* A request that has waited too long is told to come back. */
+static void expire(struct serve_loop *loop) {
+    for (struct serve_request *request = loop->first; request; request = request->next) {
+        struct serve_error error;
+        pthread_mutex_lock(&loop->serve->lock);
+        if (request->state == SERVE_QUEUED && !request->abandoned &&
+            cli_seconds() - request->arrived > (double)loop->serve->options->wait) {
+            (void)serve_refuse(&error, 503, "server_error", "", NULL,
+                               "its cache did not fit beside the others' within %lld s",
+                               (long long)loop->serve->options->wait);
+            error.retry_after = 10;
+            serve_request_fail(request, &error);
+            request->abandoned = true;
+        }
+        pthread_mutex_unlock(&loop->serve->lock);
+    }
+}
+
+/* In the order of arrival, as far as memory and the batch allow: nobody is overtaken. */
+static void admit(struct serve_loop *loop) {
+    for (struct serve_request *request = loop->first; request; request = request->next)
+        for (size_t i = 0; i < request->choice_count && !request->abandoned; i++) {
+            struct kvc_error error;
+            if (request->choices[i].stage != SERVE_WAITS)
+                continue;
+            if (!serve_admit(loop, &request->choices[i], &error))
+                return;
+            if (error.status != KVC_OK)
+                fail(request, &error);
+            else
+                start(request);
+        }
+}
+
+/* Waits for work. False: the server ends. */
+static bool wait_for_work(struct serve_loop *loop) {
+    struct serve *serve = loop->serve;
+    pthread_mutex_lock(&serve->lock);
+    serve->metrics.running = loop->running;
+    serve->metrics.kept = loop->kept_count;
+    serve->metrics.reserved = loop->reserved;
+    serve->metrics.kept_bytes = loop->kept_bytes;
+    while (!loop->first && !serve->first && !serve->stopped)
+        pthread_cond_wait(&serve->wake, &serve->lock);
+    take_queue(loop);
+    if (loop->first && loop->idle && !serve->stopped) { /* look again, but not at once */
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 5000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
+        (void)pthread_cond_timedwait(&serve->wake, &serve->lock, &until);
+    }
+    const bool more = loop->first || !serve->stopped;
+    pthread_mutex_unlock(&serve->lock);
+    return more;
+}
+
+static bool open_loop(struct serve_loop *loop, struct serve *serve) {
+    const size_t batch = (size_t)serve->options->batch, vocab = serve->info->vocab;
+    *loop = (struct serve_loop){.serve = serve,
+                                .sessions = malloc(batch * sizeof(struct kvc_session *)),
+                                .tokens = malloc(batch * sizeof(int32_t)),
+                                .statuses = malloc(batch * sizeof(enum kvc_status)),
+                                .members = malloc(batch * sizeof(struct serve_choice *)),
+                                .logits = malloc(batch * vocab * sizeof(float)),
+                                .prompt_logits = malloc(vocab * sizeof(float)),
+                                .kept = calloc((size_t)serve->options->kept + 1, sizeof(struct serve_kept))};
+    return loop->sessions && loop->tokens && loop->statuses && loop->members && loop->logits && loop->prompt_logits &&
+           loop->kept;
+}
+
+void *serve_loop(void *user) {
+    struct serve *serve = user;
+    struct serve_loop loop;
+    const bool good = open_loop(&loop, serve);
+    while (good && wait_for_work(&loop)) {
+        sweep(&loop);
+        expire(&loop);
+        admit(&loop);
+        struct serve_choice *choice = next_prompt(&loop);
+        loop.idle = !choice && loop.running == 0;
+        if (choice)
+            compute_prompt(&loop, choice);
+        step(&loop);
+        sweep(&loop);
+    }
+    if (!good) {
+        (void)cli_no_memory(serve->command);
+        kill(getpid(), SIGTERM);
+    }
+    serve_kept_close(&loop);
+    free(loop.sessions);
+    free(loop.tokens);
+    free(loop.statuses);
+    free(loop.members);
+    free(loop.logits);
+    free(loop.prompt_logits);
+    free(loop.kept);
+    return good ? serve : NULL;
+}

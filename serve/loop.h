@@ -1,0 +1,42 @@
+/* loop.h - what the engine thread has: the requests it computes, the sessions it keeps. */
+#ifndef KVC_SERVE_LOOP_H
+#define KVC_SERVE_LOOP_H
+
+#include "serve/serve.h"
+
+struct serve_kept { /* a session for a conversation's next request */
+    struct kvc_session *session;
+    struct serve_tokens tokens; /* that it has seen */
+    char *spec;
+    uint64_t bytes, used;
+};
+
+struct serve_loop {
+    struct serve *serve;
+    struct serve_request *first;    /* taken from the queue, in the order of arrival */
+    size_t running;                 /* choices with a session */
+    uint64_t reserved;              /* bytes promised to them */
+    struct serve_choice *prompting; /* whose prompt is being computed */
+    uint64_t turns;
+    bool idle; /* the last round computed nothing */
+    double step_end, step_seconds;
+    /* of a decode step: [batch] */
+    struct kvc_session **sessions;
+    int32_t *tokens;
+    enum kvc_status *statuses;
+    struct serve_choice **members;
+    float *logits;           /* [batch, vocab] */
+    float *prompt_logits;    /* [vocab] */
+    struct serve_kept *kept; /* [kept_count], at most options->kept */
+    size_t kept_count;
+    uint64_t kept_bytes, uses;
+};
+
+/* admit.c: memory. Opens the choice's session, or goes on with a kept one. False: it must wait. *error.status tells
+ * whether it failed. */
+bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error);
+/* Takes the session from the choice: keeps it where that is worth something and good says that it is whole. */
+void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good);
+void serve_kept_close(struct serve_loop *loop);
+
+#endif

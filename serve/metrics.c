@@ -1,0 +1,105 @@
+/* metrics.c - counters, gauges and histograms as Prometheus reads them. */
+#include <string.h>
+
+#include "serve/serve.h"
+
+static const double bounds[SERVE_BUCKETS] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
+
+void serve_observe(struct serve_histogram *histogram, double seconds) {
+    size_t i = 0;
+    while (i < SERVE_BUCKETS && seconds > bounds[i])
+        i++;
+    histogram->bucket[i]++;
+    histogram->sum += seconds;
+    histogram->count++;
+}
+
+/* "snapkv:budget=512+morphkv:budget=600" -> "snapkv+morphkv" */
+static void method_names(const char *spec, char *name, size_t capacity) {
+    bool options = false;
+    size_t at = 0;
+    for (; *spec && at + 1 < capacity; spec++) {
+        options = *spec == ':' || (options && *spec != '+');
+        if (!options)
+            name[at++] = *spec;
+    }
+    name[at] = '\0';
+}
+
+void serve_count_evictions(struct serve_metrics *metrics, const char *spec, uint64_t entries) {
+    char name[sizeof metrics->evictions[0].name];
+    size_t i = 0;
+    method_names(spec, name, sizeof name);
+    while (i < metrics->evictions_count && strcmp(metrics->evictions[i].name, name) != 0)
+        i++;
+    if (i == SERVE_METHODS)
+        i--;
+    if (i == metrics->evictions_count) {
+        metrics->evictions_count++;
+        snprintf(metrics->evictions[i].name, sizeof name, "%s", i == SERVE_METHODS - 1 ? "other" : name);
+    }
+    metrics->evictions[i].entries += entries;
+}
+
+static void head(struct serve_text *text, const char *name, const char *type, const char *help) {
+    serve_text_print(text, "# HELP kvcull_%s %s\n# TYPE kvcull_%s %s\n", name, help, name, type);
+}
+
+static void print_histogram(struct serve_text *text, const struct serve_histogram *histogram, const char *name,
+                            const char *help) {
+    uint64_t sum = 0;
+    head(text, name, "histogram", help);
+    for (size_t i = 0; i < SERVE_BUCKETS; i++) {
+        sum += histogram->bucket[i];
+        serve_text_print(text, "kvcull_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)sum);
+    }
+    serve_text_print(text, "kvcull_%s_bucket{le=\"+Inf\"} %llu\nkvcull_%s_sum %.9g\nkvcull_%s_count %llu\n", name,
+                     (unsigned long long)histogram->count, name, histogram->sum, name,
+                     (unsigned long long)histogram->count);
+}
+
+void serve_metrics_print(struct serve_text *text, struct serve *serve) {
+    static const char *const kinds[KVC_MEMORY_KINDS] = {"weights", "cache", "state", "hidden", "scratch"};
+    struct serve_metrics m;
+    pthread_mutex_lock(&serve->lock);
+    m = serve->metrics;
+    const uint64_t queued = serve->queued;
+    pthread_mutex_unlock(&serve->lock);
+    const struct {
+        const char *name, *type, *help;
+        uint64_t value;
+    } rows[] = {
+        {"requests_total", "counter", "Requests for answers that were taken.", m.requests},
+        {"answers_total", "counter", "Answers that were finished.", m.answers},
+        {"refused_total", "counter", "Requests refused for what they asked.", m.refused},
+        {"cancelled_total", "counter", "Answers whose clients had gone.", m.cancelled},
+        {"failed_total", "counter", "Requests that failed, or waited too long.", m.failed},
+        {"prompt_tokens_total", "counter", "Tokens of prompts.", m.prompt_tokens},
+        {"cached_tokens_total", "counter", "Of these, tokens that a kept session had.", m.cached_tokens},
+        {"answer_tokens_total", "counter", "Tokens of answers.", m.answer_tokens},
+        {"decode_steps_total", "counter", "Decode steps.", m.steps},
+        {"decode_rows_total", "counter", "Answers in these steps; divided by them: the batch size.", m.step_rows},
+        {"cache_read_bytes_total", "counter", "Bytes of caches that finished answers read.", m.read_bytes},
+        {"queue_requests", "gauge", "Requests that wait.", queued},
+        {"running_answers", "gauge", "Answers that are computed.", m.running},
+        {"kept_sessions", "gauge", "Sessions kept for a conversation's next request.", m.kept},
+        {"reserved_bytes", "gauge", "Bytes promised to answers.", m.reserved},
+        {"kept_bytes", "gauge", "Bytes that kept sessions hold.", m.kept_bytes},
+        {"limit_bytes", "gauge", "Bytes that sessions may hold (--mem).", serve->memory}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        head(text, rows[i].name, rows[i].type, rows[i].help);
+        serve_text_print(text, "kvcull_%s %llu\n", rows[i].name, (unsigned long long)rows[i].value);
+    }
+    head(text, "memory_bytes", "gauge", "Bytes held now, by kind.");
+    for (size_t i = 0; i < KVC_MEMORY_KINDS; i++)
+        serve_text_print(text, "kvcull_memory_bytes{kind=\"%s\"} %llu\n", kinds[i], (unsigned long long)m.memory[i]);
+    head(text, "evicted_entries_total", "counter", "Entries that finished answers did without, by policy.");
+    for (size_t i = 0; i < m.evictions_count; i++) {
+        serve_text_put(text, "kvcull_evicted_entries_total{method=");
+        serve_text_string(text, m.evictions[i].name, strlen(m.evictions[i].name));
+        serve_text_print(text, "} %llu\n", (unsigned long long)m.evictions[i].entries);
+    }
+    print_histogram(text, &m.first_token, "first_token_seconds", "From a request's arrival to its first token.");
+    print_histogram(text, &m.step, "decode_step_seconds", "A decode step.");
+    print_histogram(text, &m.request, "request_seconds", "From a request's arrival to its end.");
+}

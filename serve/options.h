@@ -1,0 +1,20 @@
+/* options.h - what the command line of kvcull serve says. */
+#ifndef KVC_SERVE_OPTIONS_H
+#define KVC_SERVE_OPTIONS_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+struct serve_options {
+    struct cli_common common;
+    const char *model, *kv, *host, *name, *template_name, *date, *key_file;
+    int64_t port, batch, queue, wait, connections, limit, kept;
+    uint64_t memory, body;
+};
+
+/* Serves until a signal ends it; there where configure found libmicrohttpd. */
+int serve_main(const struct cli_command *command, const struct serve_options *options);
+void serve_fields_print(FILE *stream); /* the fields of requests as a table of Markdown */
+
+#endif

@@ -1,0 +1,399 @@
+/* prepare.c - from the values of a request to what the engine thread computes: prompts as tokens, the policy, how long
+ * an answer may get, and whether it can fit at all. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+static bool refuse(struct serve_error *error, const char *param, const char *what) {
+    return serve_refuse(error, 400, SERVE_INVALID, param, NULL, "%s: %s", param, what);
+}
+
+static bool no_memory(struct serve_error *error) {
+    return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
+}
+
+/* What the library says of a wrong argument is the client's business; what it says of files and devices is not. */
+static bool refuse_by(struct serve_error *error, const char *param, const struct kvc_error *cause) {
+    if (cause->status == KVC_USAGE)
+        return serve_refuse(error, 400, SERVE_INVALID, param, NULL, "%s: %s", param, cause->text);
+    fprintf(stderr, "kvcull serve: %s\n", cause->text);
+    return serve_refuse(error, 500, "server_error", "", NULL, "the server could not prepare this request");
+}
+
+/* ---- prompts ---- */
+
+static bool token_ids(const struct serve_request *request, const json_t *array, struct serve_tokens *tokens,
+                      struct serve_error *error) {
+    const size_t count = json_array_size(array);
+    tokens->items = malloc((count + 1) * sizeof *tokens->items);
+    if (!tokens->items)
+        return no_memory(error);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(array, i);
+        const json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id >= request->serve->info->vocab)
+            return serve_refuse(error, 400, SERVE_INVALID, "prompt", NULL,
+                                "prompt: token ids are whole numbers from 0 to %u", request->serve->info->vocab - 1);
+        tokens->items[tokens->count++] = (int32_t)id;
+    }
+    return true;
+}
+
+static bool text_tokens(const struct serve_request *request, const char *text, size_t bytes, unsigned flags,
+                        struct serve_tokens *tokens, struct serve_error *error) {
+    struct kvc_error cause;
+    if (kvc_tokenize(request->serve->model, text, bytes, flags, &tokens->items, &tokens->count, &cause) != KVC_OK)
+        return refuse_by(error, request->chat ? "messages" : "prompt", &cause);
+    return true;
+}
+
+static bool one_prompt(struct serve_request *request, const json_t *prompt, struct serve_error *error) {
+    struct serve_tokens *tokens = &request->prompts[request->prompt_count++];
+    if (json_is_string(prompt)) {
+        if (!text_tokens(request, json_string_value(prompt), json_string_length(prompt), KVC_TOKENIZE_BOS, tokens,
+                         error))
+            return false;
+    } else if (!json_is_array(prompt)) {
+        return refuse(error, "prompt", "must be a text, an array of token ids, or an array of such prompts");
+    } else if (!token_ids(request, prompt, tokens, error)) {
+        return false;
+    }
+    const int32_t bos = request->serve->info->bos;
+    if (tokens->count == 0 && bos >= 0) { /* a text that nothing precedes begins where all texts do */
+        free(tokens->items);
+        tokens->items = malloc(sizeof *tokens->items);
+        if (!tokens->items)
+            return no_memory(error);
+        tokens->items[tokens->count++] = bos;
+    }
+    return tokens->count > 0 || refuse(error, "prompt", "must not be empty: this model has no BOS token to begin with");
+}
+
+static bool read_prompts(struct serve_request *request, struct serve_error *error) {
+    const json_t *prompt = request->values.prompt, *first = json_array_get(prompt, 0);
+    const bool several = json_is_array(prompt) && (json_is_string(first) || json_is_array(first));
+    const size_t count = several ? json_array_size(prompt) : 1;
+    if (count > SERVE_CHOICES_MOST)
+        return serve_refuse(error, 400, SERVE_INVALID, "prompt", NULL, "prompt: at most %d in one request",
+                            SERVE_CHOICES_MOST);
+    request->prompts = calloc(count, sizeof *request->prompts);
+    if (!request->prompts)
+        return no_memory(error);
+    for (size_t i = 0; i < count; i++)
+        if (!one_prompt(request, several ? json_array_get(prompt, i) : prompt, error))
+            return false;
+    return true;
+}
+
+/* ---- conversations ---- */
+
+/* The content of a message as one text; new reference. NULL: it is not one. */
+static json_t *content_text(const json_t *content) {
+    struct serve_text text = {0};
+    json_t *part;
+    size_t i;
+    if (json_is_string(content) || json_is_null(content))
+        return json_deep_copy(content);
+    json_array_foreach(content, i, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *said = json_object_get(part, "text");
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(said) || json_object_size(part) != 2) {
+            serve_text_free(&text);
+            return NULL;
+        }
+        serve_text_add(&text, json_string_value(said), json_string_length(said));
+    }
+    json_t *value =
+        json_is_array(content) && !text.failed ? json_stringn(text.data ? text.data : "", text.bytes) : NULL;
+    serve_text_free(&text);
+    return value;
+}
+
+/* The messages as the template is given them, as a text of JSON to be freed. NULL: refused. */
+static char *messages_text(const json_t *messages, struct serve_error *error) {
+    static const char *const known[] = {"role", "content", "name", "tool_calls", "tool_call_id"};
+    json_t *clean = json_array(), *message, *value;
+    char *text = NULL;
+    size_t i;
+    if (!json_is_array(messages) || json_array_size(messages) == 0) {
+        (void)refuse(error, "messages", "must be an array of at least one message");
+        json_decref(clean);
+        return NULL;
+    }
+    json_array_foreach(messages, i, message) {
+        json_t *content = content_text(json_object_get(message, "content")), *copy = json_copy(message);
+        const char *name, *wrong = NULL;
+        if (!json_is_string(json_object_get(message, "role")))
+            wrong = "each must be an object with a role";
+        else if (!content && json_object_get(message, "content"))
+            wrong = "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}";
+        json_object_foreach(message, name, value) {
+            bool taken = false;
+            for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+                taken = taken || strcmp(name, known[k]) == 0;
+            if (!taken)
+                wrong = "a message may have role, content, name, tool_calls and tool_call_id";
+        }
+        if (wrong || json_object_set_new(copy, "content", content ? content : json_null()) != 0 ||
+            json_array_append_new(clean, copy) != 0) {
+            (void)(wrong ? refuse(error, "messages", wrong) : no_memory(error));
+            if (wrong) {
+                json_decref(content);
+                json_decref(copy);
+            }
+            json_decref(clean);
+            return NULL;
+        }
+    }
+    text = json_dumps(clean, JSON_COMPACT);
+    json_decref(clean);
+    if (!text)
+        (void)no_memory(error);
+    return text;
+}
+
+/* As kvcull chat has them: where the template does not write what the model puts in front, the tokenizer does. */
+static bool chat_tokens(struct serve_request *request, const char *text, struct serve_error *error) {
+    struct serve_tokens *tokens = &request->prompts[0];
+    const int32_t bos = request->serve->info->bos;
+    if (!text_tokens(request, text, strlen(text), KVC_TOKENIZE_SPECIAL, tokens, error))
+        return false;
+    if (bos < 0 || (tokens->count > 0 && tokens->items[0] == bos))
+        return true;
+    free(tokens->items);
+    *tokens = (struct serve_tokens){NULL, 0};
+    return text_tokens(request, text, strlen(text), KVC_TOKENIZE_SPECIAL | KVC_TOKENIZE_BOS, tokens, error);
+}
+
+static bool read_messages(struct serve_request *request, struct serve_error *error) {
+    const struct serve_values *values = &request->values;
+    struct kvc_chat_options options;
+    struct kvc_error cause;
+    char *variables = NULL, *text = NULL;
+    bool good = false;
+    if (values->template_values && !json_is_object(values->template_values))
+        return refuse(error, "chat_template_kwargs", "must be an object");
+    char *messages = messages_text(values->messages, error);
+    if (!messages)
+        return false;
+    kvc_chat_defaults(&options);
+    options.template_name = request->serve->options->template_name;
+    options.earlier = messages;
+    options.date = request->serve->options->date;
+    if (values->template_values)
+        options.variables = variables = json_dumps(values->template_values, JSON_COMPACT);
+    request->prompts = calloc(1, sizeof *request->prompts);
+    if (!request->prompts || (values->template_values && !variables)) {
+        (void)no_memory(error);
+    } else if (kvc_chat_text_with(request->serve->model, &options, NULL, 0, &text, &cause) != KVC_OK) {
+        cause.status = KVC_USAGE; /* whatever a template says of a conversation is about what the client sent */
+        (void)refuse_by(error, "messages", &cause);
+    } else {
+        request->prompt_count = 1;
+        good = chat_tokens(request, text, error);
+        if (good && request->prompts[0].count == 0)
+            good = refuse(error, "messages", "the template makes an empty prompt of them");
+    }
+    cli_json_free(messages);
+    cli_json_free(variables);
+    free(text);
+    return good;
+}
+
+/* ---- the policy ---- */
+
+/* Whether a policy string names an option whose value is a file: requests must not read files of the server. */
+static bool names_file(const struct serve *serve, const char *spec) {
+    if (strchr(spec, '=') == NULL)
+        return false;
+    for (size_t i = 0; kvc_policy(serve->engine, i); i++)
+        for (const struct kvc_option *o = kvc_policy(serve->engine, i)->options; o && o->name; o++) {
+            char option[64];
+            snprintf(option, sizeof option, "%s=", o->name);
+            if (o->kind == KVC_OPTION_TEXT && strstr(o->name, "file") && strstr(spec, option))
+                return true;
+        }
+    return false;
+}
+
+static bool read_policy(struct serve_request *request, struct serve_error *error) {
+    const struct serve *serve = request->serve;
+    const char *spec = request->values.kv ? request->values.kv : serve->options->kv;
+    struct kvc_error cause;
+    const bool own = strcmp(spec, serve->options->kv) != 0;
+    if (strlen(spec) > 1000)
+        return refuse(error, "kv", "at most 1000 characters");
+    if (own && names_file(serve, spec))
+        return refuse(error, "kv", "a request may not name files");
+    if (kvc_policy_stages(serve->engine, spec, &request->stages, &cause) != KVC_OK) {
+        if (cause.status == KVC_USAGE)
+            return refuse_by(error, "kv", &cause);
+        return refuse(error, "kv", "this policy needs a file that the server cannot use");
+    }
+    request->spec = strdup(spec);
+    return request->spec || no_memory(error);
+}
+
+enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
+                               uint64_t *bytes, struct kvc_error *error) {
+    const struct kvc_model_info *info = serve->info;
+    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
+    struct kvc_estimate estimate;
+    const enum kvc_status status =
+        kvc_estimate_windows(serve->engine, spec, &geometry, info->windows, info->hidden,
+                             serve->options->common.cache_type, prompt, generated, &estimate, error);
+    if (status != KVC_OK)
+        return status;
+    kvc_estimate_recurrent(&estimate, info->recurrent_bytes);
+    *bytes = estimate.peak_bytes + estimate.hidden_bytes;
+    return KVC_OK;
+}
+
+/* ---- lengths ---- */
+
+static size_t longest(const struct serve_request *request) {
+    size_t most = 0;
+    for (size_t i = 0; i < request->prompt_count; i++)
+        most = cli_max(most, request->prompts[i].count);
+    return most;
+}
+
+static bool check_length(struct serve_request *request, struct serve_error *error) {
+    const struct serve *serve = request->serve;
+    const uint64_t prompt = longest(request), most = (uint64_t)serve->options->limit,
+                   wanted = (uint64_t)request->values.max_tokens;
+    struct kvc_error cause;
+    uint64_t bytes = 0;
+    request->limit = cli_min(most, request->values.max_tokens < 0 ? (uint64_t)256 : wanted);
+    if (request->values.max_tokens >= 0 && wanted > most)
+        return serve_refuse(error, 400, SERVE_INVALID, "max_tokens", NULL, "max_tokens: at most %llu here",
+                            (unsigned long long)most);
+    if (serve->context && prompt <= serve->context && request->values.max_tokens < 0)
+        request->limit = cli_min(request->limit, serve->context - prompt);
+    if (serve->context && prompt + request->limit > serve->context)
+        return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "context_length_exceeded",
+                            "the prompt has %llu tokens and the answer may have %llu; together at most %llu fit",
+                            (unsigned long long)prompt, (unsigned long long)request->limit,
+                            (unsigned long long)serve->context);
+    if (serve_forecast(serve, request->spec, prompt, request->limit, &bytes, &cause) != KVC_OK)
+        return refuse_by(error, "kv", &cause);
+    if (bytes > serve->memory)
+        return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "too_large",
+                            "its cache would need %llu bytes; the server has %llu. Send a shorter prompt, ask for a "
+                            "shorter answer, or take a policy with a smaller budget",
+                            (unsigned long long)bytes, (unsigned long long)serve->memory);
+    return true;
+}
+
+/* ---- choices ---- */
+
+static bool check_values(const struct serve_request *request, struct serve_error *error) {
+    const struct serve_values *values = &request->values;
+    const json_t *options = values->stream_options, *stop = values->stop, *bias = values->logit_bias;
+    const char *name;
+    json_t *value;
+    if (values->model && strcmp(values->model, request->serve->name) != 0)
+        return serve_refuse(error, 404, SERVE_INVALID, "model", "model_not_found",
+                            "model: there is no such model here; this server has %s", request->serve->name);
+    if (!(values->top_p > 0))
+        return refuse(error, "top_p", "must be above 0, and at most 1");
+    if (options && (!values->stream || !json_is_object(options)))
+        return refuse(error, "stream_options", "must be an object, with stream true");
+    json_object_foreach(
+        (json_t *)options, name,
+        value) if (strcmp(name, "include_usage") != 0 ||
+                   !json_is_boolean(value)) return refuse(error, "stream_options",
+                                                          "may have include_usage, true or false, alone");
+    if (request->chat && values->top_logprobs > 0 && !values->chat_logprobs)
+        return refuse(error, "top_logprobs", "wants logprobs true");
+    if (stop && !json_is_string(stop) && !json_is_array(stop))
+        return refuse(error, "stop", "must be a text or an array of texts");
+    if (json_array_size(stop) > SERVE_STOPS_MOST)
+        return refuse(error, "stop", "has too many texts; at most 16");
+    for (size_t i = 0; i < (json_is_string(stop) ? 1 : json_array_size(stop)); i++) {
+        const json_t *text = json_is_string(stop) ? stop : json_array_get(stop, i);
+        if (!json_is_string(text) || json_string_length(text) == 0 || json_string_length(text) > 1000)
+            return refuse(error, "stop", "each must be a text of 1 to 1000 bytes");
+    }
+    if (bias && (!json_is_object(bias) || json_object_size(bias) > SERVE_BIASES_MOST))
+        return refuse(error, "logit_bias", "must be an object of at most 1024 tokens");
+    return true;
+}
+
+/* logit_bias as the sampler takes it; *biases [*count] is to be freed. */
+static bool read_biases(const struct serve_request *request, struct kvc_bias **biases, size_t *count,
+                        struct serve_error *error) {
+    const json_t *object = request->values.logit_bias;
+    const char *name;
+    json_t *value;
+    *count = 0;
+    *biases = malloc((json_object_size(object) + 1) * sizeof **biases);
+    if (!*biases)
+        return no_memory(error);
+    json_object_foreach((json_t *)object, name, value) {
+        double id;
+        const double bias = json_number_value(value);
+        if (!kvc_decimal(name, strlen(name), &id) || !(id >= 0 && id < request->serve->info->vocab) ||
+            id != (double)(int32_t)id || !json_is_number(value) || !(bias >= -100 && bias <= 100))
+            return refuse(error, "logit_bias", "must have token ids as names and numbers from -100 to 100");
+        (*biases)[(*count)++] = (struct kvc_bias){(int32_t)id, (float)bias};
+    }
+    return true;
+}
+
+static bool open_sampler(struct serve_choice *choice, const struct kvc_bias *biases, size_t count,
+                         struct serve_error *error) {
+    const struct serve_values *values = &choice->request->values;
+    struct kvc_sampler_options options;
+    struct kvc_error cause;
+    kvc_sampler_defaults(&options);
+    options.temperature = (float)values->temperature;
+    options.top_k = (int32_t)values->top_k;
+    options.top_p = (float)values->top_p;
+    options.min_p = (float)values->min_p;
+    options.repeat_penalty = (float)values->repeat_penalty;
+    options.seed = (uint64_t)values->seed + choice->index % (uint64_t)values->n;
+    if (kvc_sampler_open(&options, choice->request->serve->info->vocab, &choice->sampler, &cause) != KVC_OK ||
+        kvc_sampler_bias(choice->sampler, biases, count, &cause) != KVC_OK)
+        return refuse_by(error, "sampling", &cause);
+    return true;
+}
+
+static bool make_choices(struct serve_request *request, struct serve_error *error) {
+    const size_t count = request->prompt_count * (size_t)request->values.n;
+    struct kvc_bias *biases = NULL;
+    size_t bias_count = 0;
+    if (count > SERVE_CHOICES_MOST)
+        return serve_refuse(error, 400, SERVE_INVALID, "n", NULL, "n: prompts times n may be at most %d",
+                            SERVE_CHOICES_MOST);
+    request->choices = calloc(count, sizeof *request->choices);
+    if (!request->choices)
+        return no_memory(error);
+    bool good = read_biases(request, &biases, &bias_count, error);
+    for (size_t i = 0; i < count && good; i++) {
+        struct serve_choice *choice = &request->choices[request->choice_count++];
+        choice->request = request;
+        choice->index = (uint32_t)i;
+        choice->prompt = &request->prompts[i / (size_t)request->values.n];
+        choice->pending = -1;
+        choice->first = request->chat;
+        if (request->values.logits_hash && !(choice->hash = kvc_hash_open()))
+            good = no_memory(error);
+        good = good && open_sampler(choice, biases, bias_count, error);
+    }
+    free(biases);
+    return good;
+}
+
+bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
+    struct serve_values *values = &request->values;
+    if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, values, error) ||
+        !check_values(request, error) || !read_policy(request, error))
+        return false;
+    values->include_usage = json_is_true(json_object_get(values->stream_options, "include_usage"));
+    request->logprobs = request->chat ? values->chat_logprobs : values->logprobs >= 0;
+    request->top = !request->logprobs ? 0 : (size_t)(request->chat ? values->top_logprobs : values->logprobs);
+    return (request->chat ? read_messages(request, error) : read_prompts(request, error)) &&
+           check_length(request, error) && make_choices(request, error);
+}

@@ -1,0 +1,17 @@
+/* refuse.c - why a request is refused, as one clean line. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+bool serve_refuse(struct serve_error *error, int status, const char *type, const char *param, const char *code,
+                  const char *format, ...) {
+    va_list list;
+    *error = (struct serve_error){.status = status, .type = type, .code = code};
+    snprintf(error->param, sizeof error->param, "%s", param);
+    va_start(list, format);
+    vsnprintf(error->text, sizeof error->text, format, list);
+    va_end(list);
+    kvc_printable(error->text, strlen(error->text), error->text, sizeof error->text);
+    return false;
+}

@@ -1,0 +1,83 @@
+/* request.c - a request from its arrival to its end: who still needs it, the queue, and how it fails. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "serve/serve.h"
+
+struct serve_request *serve_request_new(struct serve *serve, bool chat) {
+    struct serve_request *request = calloc(1, sizeof *request);
+    if (!request)
+        return NULL;
+    request->serve = serve;
+    request->chat = chat;
+    request->created = (int64_t)time(NULL);
+    request->arrived = cli_seconds();
+    request->references = 1;
+    pthread_mutex_lock(&serve->lock);
+    request->id = ++serve->ids;
+    pthread_mutex_unlock(&serve->lock);
+    return request;
+}
+
+void serve_request_release(struct serve_request *request) {
+    struct serve *serve = request->serve;
+    pthread_mutex_lock(&serve->lock);
+    const bool last = --request->references == 0;
+    pthread_mutex_unlock(&serve->lock);
+    if (!last)
+        return;
+    for (size_t i = 0; i < request->choice_count; i++)
+        serve_choice_free(&request->choices[i]);
+    for (size_t i = 0; i < request->prompt_count; i++)
+        free(request->prompts[i].items);
+    free(request->choices);
+    free(request->prompts);
+    free(request->spec);
+    json_decref(request->body);
+    serve_text_free(&request->out);
+    free(request);
+}
+
+bool serve_enqueue(struct serve_request *request, struct serve_error *error) {
+    struct serve *serve = request->serve;
+    bool taken = true;
+    pthread_mutex_lock(&serve->lock);
+    if (serve->draining) {
+        taken = serve_refuse(error, 503, "server_error", "", NULL, "the server is about to end");
+    } else if (serve->queued >= (size_t)serve->options->queue) {
+        taken = serve_refuse(error, 503, "server_error", "", NULL, "%zu requests wait already", serve->queued);
+        error->retry_after = 5;
+    } else {
+        request->references++; /* the engine thread's */
+        request->next = NULL;
+        if (serve->last)
+            serve->last->next = request;
+        else
+            serve->first = request;
+        serve->last = request;
+        serve->queued++;
+        serve->unfinished++;
+        serve->metrics.requests++;
+        pthread_cond_signal(&serve->wake);
+    }
+    pthread_mutex_unlock(&serve->lock);
+    return taken;
+}
+
+void serve_request_fail(struct serve_request *request, const struct serve_error *error) {
+    if (request->state == SERVE_DONE || request->state == SERVE_FAILED)
+        return;
+    if (request->state == SERVE_QUEUED)
+        request->serve->queued--;
+    if (request->values.stream && request->state == SERVE_RUNS) { /* its status has been sent: an event must do */
+        serve_text_put(&request->out, "data: ");
+        serve_error_json(&request->out, error);
+        serve_text_put(&request->out, "\n\n");
+    }
+    request->out_over = true;
+    request->error = *error;
+    request->state = SERVE_FAILED;
+    request->serve->metrics.failed++;
+    serve_http_resume(request);
+}

@@ -1,0 +1,24 @@
+# serve.mk - serve/: the server of `kvcull serve`, part of the program. The table of fields is there without it, too.
+libkvcli_la_SOURCES += \
+	serve/fields.c \
+	serve/refuse.c
+if HAVE_SERVER
+libkvcli_la_SOURCES += \
+	serve/admit.c \
+	serve/answer.c \
+	serve/body.c \
+	serve/choice.c \
+	serve/held.c \
+	serve/http.c \
+	serve/keys.c \
+	serve/loop.c \
+	serve/main.c \
+	serve/metrics.c \
+	serve/page.c \
+	serve/prepare.c \
+	serve/request.c \
+	serve/route.c \
+	serve/text.c
+libkvcli_la_CPPFLAGS += $(MICROHTTPD_CFLAGS)
+libkvcli_la_LIBADD = $(MICROHTTPD_LIBS)
+endif

@@ -1,0 +1,22 @@
+/* text.h - a text that grows. A failed allocation is remembered. */
+#ifndef KVC_SERVE_TEXT_H
+#define KVC_SERVE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct serve_text {
+    char *data; /* ends in a NUL not counted */
+    size_t bytes, capacity;
+    bool failed;
+};
+bool serve_text_add(struct serve_text *text, const char *data, size_t bytes);
+void serve_text_put(struct serve_text *text, const char *string);
+__attribute__((format(printf, 2, 3))) void serve_text_print(struct serve_text *text, const char *format, ...);
+/* As a JSON string with its quotes. What is not UTF-8 becomes U+FFFD. */
+void serve_text_string(struct serve_text *text, const char *data, size_t bytes);
+void serve_text_number(struct serve_text *text, double number); /* as JSON; null where it is not finite */
+void serve_text_free(struct serve_text *text);
+
+#endif

@@ -1,0 +1,29 @@
+#!/bin/sh
+# `make release` gives the same bytes twice, a tarball whose checksum is right, and the changes of its version alone.
+cd "$top_srcdir" && git ls-files --error-unmatch .clang-format >/dev/null 2>&1 || { echo "no checkout"; exit 77; }
+source=$PWD
+build=$(cd - >/dev/null && cd "$top_builddir" && pwd)
+tar --sort=name --version >/dev/null 2>&1 && command -v sha256sum >/dev/null || { echo 'no GNU tar, or no sha256sum'; exit 77; }
+work=$(mktemp -d) || exit 99
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+fail() { echo "$*"; exit 1; }
+for number in 1 2; do
+    (umask 02$((number * 2 + 1)) # another one each time
+    make -s -C "$build" distdir distdir="$work/tree$number" top_distdir="$work/tree$number" >"$work/log" 2>&1) ||
+        { cat "$work/log"; exit 1; }
+    find "$work/tree$number" -name '*.md' -exec touch {} +
+    sh "$source/tools/release.sh" --draft "$work/tree$number" "$source" "$work/release$number" >"$work/log" 2>&1 ||
+        { cat "$work/log"; exit 1; }
+done
+diff -r "$work/release1" "$work/release2" || fail 'two releases of the same tree differ'
+cd "$work/release1" || exit 1
+sha256sum -c --quiet kvcull-*.sha256 || fail 'a checksum is wrong'
+[ "$(tar -tzf kvcull-*.tar.gz | sed 's|/.*||' | sort -u)" = "$(basename kvcull-*.tar.gz .tar.gz)" ] || fail 'not one folder'
+tar -tzf kvcull-*.tar.gz | grep -q '/configure$' || fail 'no configure'
+[ "$(grep -c '^## ' kvcull-*.notes.md)" = 1 ] || fail 'the notes are not those of one version'
+[ "$(tar -tvzf kvcull-*.tar.gz | awk '{ print $2, $4, $5 }' | sort -u | wc -l)" = 1 ] || fail 'owners or times differ'
+# What is not ready is refused.
+sed 's/^## \([0-9.]*\) .*/## \1 (not released)/' "$work/tree1/CHANGELOG.md" >"$work/log" && cp "$work/log" "$work/tree1/CHANGELOG.md"
+sh "$source/tools/release.sh" "$work/tree1" "$source" "$work/none" 2>"$work/log" && fail 'a version without a day is released'
+grep -q 'must end in its day' "$work/log" || fail "another refusal: $(cat "$work/log")"
+[ ! -e "$work/none" ] || fail 'something was written'

@@ -1,0 +1,64 @@
+#!/bin/sh
+# What bash, zsh and fish complete: the words that bash offers, and that the other shells read their files, where they are.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+files=$source/docs/completions
+# offers WORDS...: what bash offers for the last word of a command line.
+offers() {
+    bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kvcull; printf "%s\n" "${COMPREPLY[@]}"' \
+        bash "$files/bash/kvcull" "$@" >"$work/out" 2>"$work/err"
+}
+# some WORD... of the words offered
+some() { for word; do that "'$word' is offered" grep -qx -e "$word" "$work/out"; done; }
+none() { that "'$1' is not offered" sh -c '! grep -qx -e "$1" "$2"' sh "$1" "$work/out"; }
+if command -v bash >/dev/null; then
+    offers kvcull ''
+    some run chat eval bench verify replay info help
+    offers kvcull ru
+    is run
+    offers kvcull run --k
+    some --kv --kv-type
+    none --temp
+    offers kvcull run -
+    some --threads --model --help
+    offers kvcull run --kv ''
+    for method in $("$program" info methods --json -q | sed -n 's/^ *"name": "\([a-z0-9-]*\)",*$/\1/p' | grep -x -e snapkv -e tova -e full); do
+        some "$method"
+    done
+    offers kvcull run --kv-type q
+    is q8_0
+    offers kvcull convert --type ''
+    some q4_k f16
+    offers kvcull run --threads ''
+    is ''
+    offers kvcull eval ''
+    some needle fidelity merge vt
+    offers kvcull eval needle --
+    some --ask --length
+    offers kvcull eval --
+    some --samples --out
+    none --ask
+    offers kvcull info ''
+    some methods backends
+    offers kvcull info methods snapkv-
+    is snapkv-decode
+    offers kvcull help v
+    is verify
+    (cd "$work" && : >model.gguf && offers kvcull run -m mod && grep -qx model.gguf "$work/out")
+    that 'files are offered' [ $? = 0 ]
+    that 'no word on standard error' [ ! -s "$work/err" ]
+else
+    echo 'no bash'
+fi
+for shell in zsh fish; do
+    command -v $shell >/dev/null || { echo "no $shell"; continue; }
+    $shell -n "$files"/$shell/* >"$work/out" 2>"$work/err"
+    that "$shell reads its file" [ $? = 0 ]
+done
+if command -v fish >/dev/null; then
+    fish -c ". '$files/fish/kvcull.fish'; complete -C 'kvcull run --kv-t'" >"$work/out" 2>"$work/err"
+    has '^--kv-type'
+    fish -c ". '$files/fish/kvcull.fish'; complete -C 'kvcull eval needle --kv sn'" >"$work/out" 2>"$work/err"
+    has '^snapkv'
+fi
+finish

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Saved sessions of run and chat: what goes on from a file is what would have come without one; a chat remembers; what
+# cannot go on is told.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+run() { ok run -m "$demo" --backend ref --temp 0.9 --seed 5 -q "$@"; }
+text='The archive has a number that was said in the'
+
+# ---- an answer in parts is the answer
+for kv in full h2o:budget=16 snapkv:budget=12,window=4+quest:budget=8,page=4 streaming:budget=12,positions=cache; do
+    run -p "$text" --kv $kv -n 24 --repeat-penalty 1.2 --ignore-eos
+    mv "$work/out" "$work/whole"
+    run -p "$text" --kv $kv -n 10 --repeat-penalty 1.2 --ignore-eos --save "$work/a"
+    cp "$work/out" "$work/parts"
+    run --load "$work/a" -n 6 --repeat-penalty 1.2 --ignore-eos --save "$work/b"
+    cat "$work/out" >>"$work/parts"
+    run --load "$work/b" -n 8 --repeat-penalty 1.2 --ignore-eos --kv $kv
+    cat "$work/out" >>"$work/parts"
+    tr -d '\n' <"$work/parts" >"$work/joined"
+    tr -d '\n' <"$work/whole" >"$work/wanted"
+    that "$kv: in three parts" cmp -s "$work/joined" "$work/wanted"
+done
+
+# ---- a prompt that is read once, for several questions; its file is not changed by them
+run -p "$text" -n 0 --kv snapkv:budget=12,window=4 --save "$work/prompt"
+cp "$work/prompt" "$work/before"
+run --load "$work/prompt" -p ' next' -n 5
+mv "$work/out" "$work/one"
+run --load "$work/prompt" -p ' next' -n 5
+that 'twice the same' cmp -s "$work/out" "$work/one"
+that 'the file is as it was' cmp -s "$work/prompt" "$work/before"
+run -p "$text" -n 5 --kv snapkv:budget=12,window=4
+mv "$work/out" "$work/one"
+run --load "$work/prompt" -n 5
+that 'the first token is drawn from the logits that were saved' cmp -s "$work/out" "$work/one"
+ok run -m "$demo" --load "$work/prompt" -p ' next' -n 2 --json --temp 0
+that 'JSON says whose policy it is' [ "$("$build/tests/cli/json_value" kv <"$work/out")" = snapkv:budget=12,window=4 ]
+
+# ---- a chat in two sittings
+chat() {
+    printf '%s\n' "$1" | kv chat -m "$demo" --template chatml --backend ref --temp 0 -n 12 -q $2 >"$work/out" 2>"$work/err" ||
+        bad "chat: $1"
+}
+chat 'one
+two' '--kv streaming:budget=40'
+mv "$work/out" "$work/wanted"
+chat one "--kv streaming:budget=40 --session $work/chat"
+mv "$work/out" "$work/parts"
+chat two "--session $work/chat"
+cat "$work/out" >>"$work/parts"
+that 'a chat in two sittings' cmp -s "$work/parts" "$work/wanted"
+
+# ---- refusals
+fails 3 'policy: it was saved with snapkv' run -q -m "$demo" --load "$work/prompt" --kv snapkv:budget=13,window=4 -p x
+fails 3 'kv-type: it was saved with f16, and here is q8_0' run -q -m "$demo" --load "$work/prompt" --kv-type q8_0 -p x
+fails 3 'not a saved session' run -q -m "$demo" --load "$demo/config.json" -p x
+fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
+fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x
+fails 2 'goes on with a prompt' run -q -m "$demo" --load "$work/chat" --template chatml
+fails 2 'has begun without it' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
+fails 4 'cannot be written' run -q -m "$demo" -p x -n 1 --save "$work/none/file"
+fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
+ok mkmodel --shape tiny --type f16 --seed 3 -o "$work/other.gguf" -q
+fails 3 'model: it was saved with ' run -q -m "$work/other.gguf" --load "$work/prompt" -p x
+finish

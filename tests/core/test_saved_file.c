@@ -1,0 +1,310 @@
+/* test_saved_file.c - files of saved sessions: what a caller keeps beside the session, and files that are not what they
+ * should be, of another model, policy or arithmetic, damaged or cut short: each is refused in one line that says what
+ * is wrong. */
+#include "models/model.h"
+#include "tests/core/same_sessions.h"
+
+#include <sys/stat.h>
+
+static char file_path[300];
+
+static char *bytes_of(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    struct stat about;
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &about), 0);
+    char *all = malloc((size_t)about.st_size + 1);
+    assert_non_null(all);
+    *bytes = fread(all, 1, (size_t)about.st_size, file);
+    assert_int_equal(*bytes, about.st_size);
+    fclose(file);
+    return all;
+}
+
+/* ---- what is beside a session ---- */
+
+static void test_beside(void **state) {
+    (void)state;
+    struct kvc_sampler_options options;
+    struct kvc_session *session = open_with(model, "streaming:budget=20", KVC_F16, 0), *loaded;
+    struct kvc_saved saved = {.tokens = tokens, .token_count = 30}, read = {.tokens = NULL};
+    struct kvc_sampler *sampler, *again;
+    float *logits = malloc(vocab * sizeof *logits);
+    char note[] = "a note\0with a zero";
+    assert_non_null(logits);
+    kvc_sampler_defaults(&options);
+    options.repeat_penalty = 1.3f;
+    FINE(kvc_sampler_open(&options, vocab, &sampler, &error));
+    FINE(kvc_sampler_open(&options, vocab, &again, &error));
+    FINE(kvc_session_prompt(session, tokens, 30, NULL, logits, &error));
+    for (size_t i = 0; i < 5; i++)
+        kvc_sample(sampler, logits);
+    saved.note = note;
+    saved.note_bytes = sizeof note;
+    saved.logits = logits;
+    saved.logit_count = vocab;
+    saved.sampler = sampler;
+    read.sampler = again;
+    FINE(kvc_session_save(session, file_path, &saved, &error));
+    FINE(kvc_session_load(model, NULL, file_path, &read, &loaded, &error));
+    assert_int_equal(read.token_count, 30);
+    assert_memory_equal(read.tokens, tokens, 30 * sizeof *tokens);
+    assert_int_equal(read.note_bytes, sizeof note);
+    assert_memory_equal(read.note, note, sizeof note);
+    assert_int_equal(read.logit_count, vocab);
+    assert_memory_equal(read.logits, logits, vocab * sizeof *logits);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(kvc_sample(sampler, logits), kvc_sample(again, logits));
+    kvc_saved_free(&read);
+    kvc_session_close(loaded);
+    FINE(kvc_session_load(model, NULL, file_path, NULL, &loaded, &error)); /* who does not want it need not have it */
+    kvc_session_close(loaded);
+    kvc_session_close(session);
+    session = open_with(model, "h2o:budget=20", KVC_F16, 0); /* nothing has come yet */
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    FINE(kvc_session_load(model, NULL, file_path, NULL, &loaded, &error));
+    FINE(kvc_session_prompt(loaded, tokens, 30, NULL, NULL, &error));
+    FINE(kvc_session_prompt(session, tokens, 30, NULL, NULL, &error));
+    same(session, loaded, "h2o", "saved before its first token");
+    kvc_session_close(loaded);
+    kvc_session_close(session);
+    kvc_sampler_close(sampler);
+    kvc_sampler_close(again);
+    free(logits);
+}
+
+/* ---- refusals ---- */
+
+static void refused(const char *text, enum kvc_status status) {
+    struct kvc_session *session;
+    enum kvc_status got = kvc_session_load(model, NULL, file_path, NULL, &session, &error);
+    if (got != status || session || !strstr(error.text, text) || strchr(error.text, '\n') ||
+        !strstr(error.text, file_path))
+        fail_msg("status %d, \"%s\": must be %d, \"%s\"", got, error.text, status, text);
+}
+
+static void write_bytes(const char *bytes, size_t count) {
+    FILE *file = fopen(file_path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Every byte counts: those at the beginning one by one, of the others some. */
+static void test_damaged(void **state) {
+    (void)state;
+    struct kvc_session *session = open_with(model, "h2o:budget=8+quest:budget=4,page=2", KVC_Q8_0, 0);
+    size_t count;
+    FINE(kvc_session_prompt(session, tokens, 12, NULL, NULL, &error));
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    kvc_session_close(session);
+    char *bytes = bytes_of(file_path, &count), *more = malloc(count + 1);
+    assert_non_null(more);
+    const size_t stride = kvc_test_thinned() ? count / 20 : count / 300;
+    for (size_t i = 0; i < count; i += i < 100 && !kvc_test_thinned() ? 1 : stride) {
+        bytes[i] = (char)(bytes[i] ^ (1 << i % 8));
+        write_bytes(bytes, count);
+        refused("", KVC_INPUT);
+        bytes[i] = (char)(bytes[i] ^ (1 << i % 8));
+    }
+    for (size_t i = 0; i < count; i += i < 100 && !kvc_test_thinned() ? 1 : 2 * stride) {
+        write_bytes(bytes, i);
+        refused(i < 16 ? "not a saved session" : "ends too early", KVC_INPUT);
+    }
+    memcpy(more, bytes, count);
+    more[count] = 0;
+    write_bytes(more, count + 1);
+    refused("1 bytes follow its end", KVC_INPUT);
+    more[8] = 2;
+    write_bytes(more, count);
+    refused("version 2.0; this program reads version 1", KVC_INPUT);
+    remove(file_path);
+    refused("No such file", KVC_INPUT);
+    free(bytes);
+    free(more);
+}
+
+static void try_options(struct kvc_model *m, const char *policy, enum kvc_type type, enum kvc_status status,
+                        const char *text) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    kvc_session_defaults(&options);
+    options.policy = policy;
+    options.cache_type = type;
+    REFUSED(kvc_session_load(m, &options, file_path, NULL, &session, &error), status, text);
+    assert_null(session);
+    assert_null(strchr(error.text, '\n'));
+}
+
+static void test_another(void **state) {
+    (void)state;
+    const char *source = getenv("top_srcdir");
+    struct kvc_session_options options;
+    struct kvc_session *session = open_with(model, "snapkv:budget=20,window=8", KVC_F16, 0), *loaded;
+    struct kvc_model *other;
+    char path[512];
+    FINE(kvc_session_prompt(session, tokens, 60, NULL, NULL, &error));
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    try_options(model, "snapkv:budget=21,window=8", KVC_F16, KVC_INPUT, "policy: it was saved with snapkv:budget=20,");
+    try_options(model, "snapkv:nonsense=1", KVC_F16, KVC_USAGE, "nonsense");
+    try_options(model, NULL, KVC_Q8_0, KVC_INPUT, "kv-type: it was saved with f16, and here is q8_0");
+    kvc_session_defaults(&options); /* said otherwise, the same */
+    options.policy = "snapkv:kernel=7,budget=20,window=8";
+    options.cache_type = KVC_ALL_TYPES;
+    options.chunk = 9;
+    FINE(kvc_session_load(model, &options, file_path, NULL, &loaded, &error));
+    same(session, loaded, "snapkv", "said otherwise");
+    kvc_session_close(loaded);
+    options.memory_limit = 100;
+    REFUSED(kvc_session_load(model, &options, file_path, NULL, &loaded, &error), KVC_RESOURCE, "limit");
+    kvc_session_close(session);
+    snprintf(path, sizeof path, "%s/tests/data/golden/%s/model.gguf", source ? source : ".",
+             kvc_test_thinned() ? "llama3" : "qwen3");
+    FINE(kvc_model_open(engine, path, &other, &error));
+    try_options(other, NULL, KVC_ALL_TYPES, KVC_INPUT, "model: it was saved with ");
+    kvc_model_close(other);
+}
+
+/* One weight differs, and the arithmetic. */
+static void test_weights(void **state) {
+    (void)state;
+    struct {
+        struct kvc_engine *engine;
+        struct kvc_model *model;
+    } places[3];
+    static const struct kvc_engine_options with[] = {
+        {NULL, 1, KVC_MATH_INT8}, {NULL, 1, KVC_MATH_FLOAT}, {NULL, 1, KVC_MATH_INT8}};
+    char path[3][320];
+    struct kvc_session *session, *loaded;
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s.%d.gguf", file_path, (int)i);
+        FINE(kvc_make_model("small", KVC_Q8_0, i == 2 ? 9 : 3, path[i], &error));
+        FINE(kvc_engine_open(&with[i], &places[i].engine, &error));
+        FINE(kvc_model_open(places[i].engine, path[i], &places[i].model, &error));
+        remove(path[i]);
+    }
+    session = open_with(places[0].model, "full", KVC_F16, 0);
+    FINE(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error));
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    kvc_session_close(session);
+    REFUSED(kvc_session_load(places[1].model, NULL, file_path, NULL, &loaded, &error), KVC_INPUT,
+            "arithmetic: it was saved with int8 ");
+    REFUSED(kvc_session_load(places[2].model, NULL, file_path, NULL, &loaded, &error), KVC_INPUT,
+            "model: it was saved with ");
+    FINE(kvc_session_load(places[0].model, NULL, file_path, NULL, &loaded, &error));
+    kvc_session_close(loaded);
+    for (size_t i = 0; i < 3; i++) {
+        kvc_model_close(places[i].model);
+        kvc_engine_close(places[i].engine);
+    }
+}
+
+/* Methods of a program: state that changes and may not come from a file; state that may, within bounds. */
+static size_t counter_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
+    (void)values;
+    return geometry->layers * sizeof(uint64_t);
+}
+
+static enum kvc_status count_steps(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values, (void)e;
+    ((uint64_t *)kvc_stage_state(stage))[kvc_stage_info(stage)->layer]++;
+    return KVC_OK;
+}
+
+static bool few(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *counts) {
+    (void)values, (void)geometry;
+    return ((const uint64_t *)counts)[0] < 4;
+}
+
+static const struct kvc_option no_options[] = {{NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+static const struct kvc_policy_class forgets = {.name = "forgets",
+                                                .summary = "counts",
+                                                .stages = KVC_STAGE_DECODE,
+                                                .options = no_options,
+                                                .state_bytes = counter_bytes,
+                                                .decode = count_steps};
+static const struct kvc_policy_class counts = {.name = "counts",
+                                               .summary = "counts",
+                                               .stages = KVC_STAGE_DECODE,
+                                               .options = no_options,
+                                               .state_bytes = counter_bytes,
+                                               .state_fits = few,
+                                               .decode = count_steps};
+
+static void test_own_state(void **state) {
+    (void)state;
+    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    static const char *const names[] = {"forgets", "counts"};
+    struct kvc_session *session, *loaded;
+    struct kvc_engine *e;
+    struct kvc_model *m;
+    FINE(kvc_engine_open(&with, &e, &error));
+    FINE(kvc_engine_register(e, &forgets, &error));
+    FINE(kvc_engine_register(e, &counts, &error));
+    FINE(kvc_model_open(e, model_path, &m, &error));
+    for (size_t i = 0; i < 2; i++) {
+        session = open_with(m, names[i], KVC_F16, 0);
+        FINE(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error));
+        for (uint64_t step = 1; step < 6; step++) {
+            FINE(kvc_decode(&session, tokens, 1, NULL, NULL, &error));
+            FINE(kvc_session_fork(session, &loaded, &error));
+            assert_int_equal(*(uint64_t *)loaded->use[0].state, step);
+            kvc_session_close(loaded);
+            FINE(kvc_session_save(session, file_path, NULL, &error));
+            if (i == 1 && step < 4) {
+                FINE(kvc_session_load(m, NULL, file_path, NULL, &loaded, &error));
+                assert_int_equal(*(uint64_t *)loaded->use[0].state, step);
+                kvc_session_close(loaded);
+            } else {
+                REFUSED(kvc_session_load(m, NULL, file_path, NULL, &loaded, &error), KVC_INPUT,
+                        i ? "policy counts: its state cannot be"
+                          : "policy forgets: its state is not what it opens with");
+            }
+        }
+        kvc_session_close(session);
+    }
+    kvc_model_close(m);
+    kvc_engine_close(e);
+}
+
+/* What cannot be saved or forked, and where files cannot be. */
+static int within(void *user, uint64_t done, uint64_t total) {
+    struct kvc_session *session = *(struct kvc_session **)user, *copy;
+    (void)done, (void)total;
+    REFUSED(kvc_session_save(session, file_path, NULL, &error), KVC_USAGE, "failed");
+    REFUSED(kvc_session_fork(session, &copy, &error), KVC_USAGE, "fork: ");
+    return 1;
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    struct kvc_session *session = open_with(model, "full", KVC_F16, 0), *copy;
+    const struct kvc_prompt_options options = {.progress = within, .user = &session};
+    remove(file_path);
+    FINE(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error));
+    REFUSED(kvc_session_save(session, "/no/such/folder/file", NULL, &error), KVC_RESOURCE, "/no/such/folder/file");
+    REFUSED(kvc_session_prompt(session, tokens, 5, &options, NULL, &error), KVC_USAGE, "stopped");
+    REFUSED(kvc_session_fork(session, &copy, &error), KVC_USAGE, "failed");
+    assert_null(copy);
+    REFUSED(kvc_session_save(session, file_path, NULL, &error), KVC_USAGE, "failed");
+    assert_int_not_equal(access(file_path, F_OK), 0);
+    kvc_session_close(session);
+}
+
+static int set_up_all(void **state) {
+    const char *folder = getenv("TMPDIR");
+    snprintf(file_path, sizeof file_path, "%s/kvcull-saved-file-%ld", folder ? folder : "/tmp", (long)getpid());
+    return set_up(state);
+}
+
+static int tear_down_all(void **state) {
+    remove(file_path);
+    return tear_down(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside),    cmocka_unit_test(test_damaged),
+                                       cmocka_unit_test(test_another),   cmocka_unit_test(test_weights),
+                                       cmocka_unit_test(test_own_state), cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
+}

@@ -1,0 +1,60 @@
+/* drawn_files.c - the files that drawn policies name: scores of heads for duo, statistics of queries for triattention.
+ */
+#include "tests/oracle/drawn.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static FILE *draw_file(struct drawn *d) {
+    const int fd = (strcpy(d->path, "test_drawn_XXXXXX"), mkstemp(d->path));
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    return file;
+}
+
+void drawn_scores(struct drawn *d) {
+    FILE *file = draw_file(d);
+    for (uint32_t l = 0; l < d->layers; l++)
+        for (uint32_t h = 0; h < d->kv_heads; h++) {
+            float *score = &d->file[l * d->kv_heads + h];
+            *score = (float)drawn_below(11) / 10;
+            fprintf(file, "%.1f%s", (double)*score, h + 1 < d->kv_heads ? "\t" : "\n");
+        }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A file of statistics: pairs that are rotated, and queries of which some do not stray from their mean. */
+void drawn_stats(struct drawn *d) {
+    FILE *file = draw_file(d);
+    d->entries.pairs = drawn_below(HEAD_SIZE / 2 + 1);
+    fprintf(file, "kvcull query statistics 1\nmodel a replay\ntokens 9\nshape %u %u %u\n", d->layers, d->heads,
+            HEAD_SIZE);
+    for (uint32_t row = 0; row < d->layers * d->heads; row++) {
+        float *mean = d->centres + (size_t)row * HEAD_SIZE, *spread = d->spreads + (size_t)row * HEAD_SIZE / 2;
+        if (row % d->heads == 0)
+            fprintf(file, "layer %u rotary %u\n", row / d->heads, 2 * d->entries.pairs);
+        for (uint32_t c = 0; c < HEAD_SIZE; c++) {
+            mean[c] = (float)drawn_below(2001) / 1000 - 1;
+            fprintf(file, "%s%.9g", c ? " " : "", (double)mean[c]);
+        }
+        for (uint32_t i = 0; i < d->entries.pairs; i++) {
+            const double a = (double)mean[i], b = (double)mean[i + d->entries.pairs], least = sqrt(a * a + b * b);
+            const float length = (float)(least + drawn_below(3) * 0.3);
+            fprintf(file, " %.9g", (double)length);
+            spread[i] = (float)((double)length - least);
+        }
+        fprintf(file, "\n");
+    }
+    assert_int_equal(fclose(file), 0);
+    d->entries.centre = d->centres;
+    d->entries.spread = d->spreads;
+}

@@ -1,0 +1,40 @@
+# lib.sh - what the server's tests share: tests/cli/lib.sh, a Python, and servers that are ended with the test.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+python=${KVCULL_PYTHON-python3}
+command -v "$python" >/dev/null 2>&1 || { echo 'no python3'; exit 77; }
+servers=
+trap 'for pid in $servers; do kill -9 "$pid" 2>/dev/null; done; chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE
+
+# serve NAME ARGUMENTS...: starts one; $url is where, $pid what it is, $work/NAME.err what it says.
+serve() {
+    name=$1
+    shift
+    : >"$work/$name.out"
+    "$program" serve --port 0 "$@" >"$work/$name.out" 2>"$work/$name.err" &
+    pid=$!
+    servers="$servers $pid"
+    for _ in $(seq 600); do
+        url=$(sed -n 's/^listening on \([^ ]*\) .*/\1/p' "$work/$name.out")
+        [ -n "$url" ] && return
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    cat "$work/$name.err"
+    bad "the server $name does not listen"
+    finish
+}
+
+# client SCRIPT ARGUMENTS...: its cases count among the test's.
+client() {
+    script=$1
+    shift
+    if "$python" "$source/tests/serve/$script" "$@" >"$work/client" 2>&1; then
+        passed=$((passed + $(sed -n 's/^\([0-9]*\) cases$/\1/p' "$work/client")))
+    else
+        failed=$((failed + 1))
+        tail -n 40 "$work/client"
+    fi
+}

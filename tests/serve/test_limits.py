@@ -1,0 +1,212 @@
+"""test_limits.py URL WHAT - what a server refuses, and what it does when memory is short or clients leave."""
+import json
+import socket
+import sys
+import time
+
+from client import Server, case, run, together
+
+server, what = Server(sys.argv[1]), sys.argv[2]
+COMPLETIONS, CHAT = '/v1/completions', '/v1/chat/completions'
+
+
+def until(condition):
+    """Waits for what must come soon; how soon is not measured."""
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError('it has not come')
+
+
+def raw(data, read=True):
+    """Bytes to the server; the first line of its answer, or an end without looking at it."""
+    with socket.create_connection((server.host, server.port), timeout=60) as connection:
+        try:
+            connection.sendall(data)
+            return connection.recv(4096).split(b'\r\n')[0] if read else b''
+        except OSError: # it did not want to read it all
+            return b''
+
+
+def fields_refused():
+    for path, field, value in (
+            (COMPLETIONS, 'frobnicate', 1), (COMPLETIONS, 'messages', []), (CHAT, 'prompt', 'a'),
+            (COMPLETIONS, 'frequency_penalty', 0.5), (COMPLETIONS, 'best_of', 2), (CHAT, 'tools', [{}]),
+            (COMPLETIONS, 'temperature', -1), (COMPLETIONS, 'temperature', 'hot'), (COMPLETIONS, 'top_p', 0),
+            (COMPLETIONS, 'max_tokens', -1), (COMPLETIONS, 'max_tokens', 1.5), (COMPLETIONS, 'max_tokens', 10 ** 6),
+            (COMPLETIONS, 'n', 0), (COMPLETIONS, 'n', 1000), (COMPLETIONS, 'seed', -1), (COMPLETIONS, 'seed', 1e300),
+            (COMPLETIONS, 'logprobs', 21), (CHAT, 'logprobs', 3), (CHAT, 'top_logprobs', 3),
+            (COMPLETIONS, 'stop', ''), (COMPLETIONS, 'stop', [1]), (COMPLETIONS, 'stop', ['a'] * 17),
+            (COMPLETIONS, 'stop', 'x' * 1001), (COMPLETIONS, 'logit_bias', {'x': 1}),
+            (COMPLETIONS, 'logit_bias', {'1': 101}), (COMPLETIONS, 'logit_bias', {'999999': 1}),
+            (COMPLETIONS, 'logit_bias', []), (COMPLETIONS, 'stream', 1), (COMPLETIONS, 'stream_options', {}),
+            (COMPLETIONS, 'kv', 'nothing:budget=3'), (COMPLETIONS, 'kv', 'snapkv:budget=x'),
+            (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
+            (COMPLETIONS, 'kv', 'x' * 2000), (COMPLETIONS, 'prompt', 5), (COMPLETIONS, 'prompt', [1, 'a']),
+            (COMPLETIONS, 'prompt', [[1], 'a', 3]), (COMPLETIONS, 'prompt', [10 ** 7]), (COMPLETIONS, 'prompt', [-1]),
+            (COMPLETIONS, 'prompt', ['a'] * 129), (CHAT, 'messages', []), (CHAT, 'messages', ['a']),
+            (CHAT, 'messages', [{'content': 'a'}]), (CHAT, 'messages', [{'role': 'user', 'content': 5}]),
+            (CHAT, 'messages', [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {}}]}]),
+            (CHAT, 'messages', [{'role': 'user', 'content': 'a', 'weight': 3}]),
+            (CHAT, 'chat_template_kwargs', [])):
+        fields = {'prompt': 'the'} if path == COMPLETIONS else {'messages': [{'role': 'user', 'content': 'a'}]}
+        fields[field] = value
+        server.refused(path, 400, field, **fields)
+    server.refused(COMPLETIONS, 400, 'prompt', max_tokens=3)
+    server.refused(CHAT, 400, 'messages')
+    assert server.refused(COMPLETIONS, 404, 'model', prompt='a', model='other')[0]['code'] == 'model_not_found'
+    error, _ = server.refused(COMPLETIONS, 400, None, prompt=[5] * 5000, max_tokens=5)
+    assert error['code'] in ('context_length_exceeded', 'too_large')
+
+
+def nothing_is_taken_for_null():
+    answer = server.complete(prompt='the', max_tokens=1, frequency_penalty=0, presence_penalty=0.0, best_of=1,
+                             suffix=None, stop=None, logit_bias=None, user='me', kv=None)
+    assert len(answer['choices']) == 1
+
+
+def bodies_refused():
+    deep = '{"prompt":' + '[' * 40000 + ']' * 40000 + '}'
+    for body in ('', '{', '[]', '3', '"a"', 'null', '{"prompt":"a"} x', '{"prompt":"a","prompt":"b"}', deep,
+                 '{"prompt":"\\ud800"}', '{"prompt":"\\u0000"}', b'{"prompt":"\xff\xfe"}', '{"prompt":' + '9' * 400 + '}',
+                 '{"prompt":[' + '1e999,' * 10 + '1]}', '{"a' + 'a' * 5000 + '":1}', '{"prompt":["a"', '\x00' * 50,
+                 "{'prompt':'a'}", '{"prompt":[' * 100):
+        got, _, data = server.send('POST', COMPLETIONS, body)
+        assert got == 400, (got, body[:60], data)
+        assert json.loads(data)['error']['message']
+    got, _, data = server.send('POST', '/tokenize', '{"content":' + '[' * 70 + ']' * 70 + '}')
+    assert got == 400 and b'deep' in data
+
+
+def http_refused():
+    assert server.send('GET', '/nothing')[0] == 404
+    assert server.send('GET', '/v1/../etc/passwd')[0] == 404
+    status, headers, _ = server.send('GET', COMPLETIONS)
+    assert status == 405 and headers['Allow'] == 'POST'
+    assert server.send('POST', '/health', '{}')[0] == 405
+    assert server.send('POST', COMPLETIONS, '{"prompt":"a"}', {'Content-Type': 'text/plain'})[0] == 415
+    big = b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
+    assert b' 413 ' in raw(big % (100 << 20))
+    assert b' 413 ' in raw(big % (1 << 62))
+    chunked = (b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+               b'Transfer-Encoding: chunked\r\n\r\n')
+    raw(chunked + b'10000\r\n' + b' ' * 65536 + b'\r\n' + b'10000\r\n' + b' ' * 65536 + b'\r\n0\r\n\r\n', read=False)
+    for bad in (b'\x00\x01\x02\r\n\r\n', b'GET\r\n\r\n', b'GET / HTTP/9.9\r\n\r\n', b'\r\n' * 1000,
+                b'GET /health HTTP/1.1\r\n' + b'X-Flood: ' + b'a' * 100000 + b'\r\n\r\n',
+                b'GET /health HTTP/1.1\r\n' + b'X: y\r\n' * 20000 + b'\r\n',
+                b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n',
+                b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+                b'Content-Length: 50\r\n\r\n{"prompt"'):
+        raw(bad, read=False)
+    assert server.get('/health')[0] == 200
+
+
+def clients_that_leave():
+    """Streams and others whose clients go in the middle, in a prompt or an answer: nothing is held for them."""
+    body = {'prompt': 'the ' * 400, 'max_tokens': 1500, 'ignore_eos': True}
+    for stream in (True, False):
+        for wait in (0.0, 0.2):
+            data = json.dumps(dict(body, stream=stream)).encode()
+            connection = socket.create_connection((server.host, server.port))
+            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+                               b'Content-Length: %d\r\n\r\n' % len(data) + data)
+            time.sleep(wait)
+            connection.close()
+    until(lambda: server.metric('running_answers') == 0 and server.metric('queue_requests') == 0)
+    assert server.metric('reserved_bytes') == 0
+    assert server.metric('cancelled_total') >= 2
+    connections = [socket.create_connection((server.host, server.port)) for _ in range(200)]
+    assert server.complete(prompt='the', max_tokens=1)['choices']
+    for connection in connections:
+        connection.close()
+
+
+def full_queue():
+    """Of more requests than may run and wait, some are told to come again, and the others are answered."""
+    def ask():
+        status, headers, data = server.send('POST', COMPLETIONS, json.dumps(
+            {'prompt': 'the ' * 50, 'max_tokens': 40, 'ignore_eos': True, 'n': 16}))
+        assert status == 200 or (status == 503 and headers['Retry-After']), (status, data)
+        return status
+    assert 200 in together([ask] * 12)
+
+
+def refusals():
+    for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, clients_that_leave,
+                     full_queue):
+        case(function)
+
+
+def fill():
+    """Requests of which two do not fit beside each other."""
+    return lambda: server.send('POST', COMPLETIONS, json.dumps(
+        {'prompt': [5 + i % 50 for i in range(900)], 'max_tokens': 100, 'ignore_eos': True}))
+
+
+def never_fits():
+    error, _ = server.refused(COMPLETIONS, 400, None, prompt=[[5] * 1900], max_tokens=100)
+    assert error['code'] == 'too_large', error
+    server.complete(prompt=[[5] * 1900], max_tokens=10, kv='streaming:budget=64')
+
+
+def waits_for_others():
+    for status, _, data in together([fill()] * 5):
+        assert status == 200, data
+    assert server.metric('limit_bytes') == 2800 << 10
+    assert server.metric('kept_bytes') <= 2800 << 10
+
+
+def waits():
+    case(never_fits)
+    case(waits_for_others)
+
+
+def some_are_sent_away():
+    for _ in range(10):
+        got = together([fill()] * 6)
+        assert all(status == 200 or (status == 503 and headers['Retry-After']) for status, headers, _ in got)
+        if any(status == 503 for status, _, _ in got):
+            return
+    raise AssertionError('all were answered')
+
+
+def sent_away():
+    case(some_are_sent_away)
+
+
+def keys_are_asked_for():
+    assert server.get('/health')[0] == 200
+    for key in (None, 'first', 'first-key2', 'FIRST-KEY', '# of two people', '', 'x' * 1000):
+        status, headers, data = Server(sys.argv[1], key).get('/v1/models')
+        assert status == 401 and headers['WWW-Authenticate'] == 'Bearer', (key, status)
+        assert json.loads(data)['error']['code'] == 'invalid_api_key'
+        assert Server(sys.argv[1], key).send('POST', COMPLETIONS, '{"prompt":"a"}')[0] == 401
+    for key in ('first-key', 'second-key-2'):
+        assert Server(sys.argv[1], key).get('/v1/models')[0] == 200
+
+
+def keys():
+    case(keys_are_asked_for)
+
+
+def hold():
+    """A stream that is begun and not read to its end."""
+    connection = Server(sys.argv[1]).connect()
+    connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 1900, 'ignore_eos': True,
+                       'stream': True}), {'Content-Type': 'application/json', 'Authorization': 'Bearer first-key'})
+    print(connection.getresponse().readline(), flush=True)
+    time.sleep(60)
+
+
+def refuses():
+    try:
+        socket.create_connection((server.host, server.port), timeout=5).close()
+    except OSError:
+        sys.exit(0)
+    sys.exit(1)
+
+
+globals()[what]()
+if what not in ('hold', 'refuses'):
+    run()

@@ -1,0 +1,46 @@
+#!/bin/sh
+# release.sh - what a release consists of, from a folder that `make distdir` filled: a tarball, checksums, and notes, the same
+# bytes whenever and wherever they are made of the same commit with the same autotools. `make release` calls it.
+#   tools/release.sh [--tag] [--draft] DISTDIR SOURCE FOLDER
+# --tag: sets the annotated tag vVERSION. --draft: for trials; the version need not be marked as released, the checkout not
+# be clean.
+set -eu
+tag=false draft=false
+while :; do
+    case $1 in
+    --tag) tag=true ;;
+    --draft) draft=true ;;
+    *) break ;;
+    esac
+    shift
+done
+tree=$1 source=$2 folder=$3
+fail() { echo "release: $*" >&2; exit 1; }
+version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$tree/include/kvcull.h")
+name=kvcull-$version
+
+# The same version everywhere, and a day for it.
+grep -q "^version: \"$version\"\$" "$tree/CITATION.cff" || fail "CITATION.cff does not say version: \"$version\""
+sed -n 1p "$tree/packaging/debian/changelog" | grep -q "^kvcull ($version-" ||
+    fail "packaging/debian/changelog does not begin with kvcull ($version-1)"
+heading=$(grep "^## $version " "$tree/CHANGELOG.md") || fail "CHANGELOG.md has no ## $version"
+if ! $draft; then
+    echo "$heading" | grep -qE '\([0-9]{4}-[0-9]{2}-[0-9]{2}\)$' || fail "CHANGELOG.md: '$heading' must end in its day, (YYYY-MM-DD)"
+    [ -z "$(git -C "$source" status --porcelain)" ] || fail 'the checkout has changes that no commit has'
+fi
+# The time of everything: that of the commit, or of the newest file where there is no checkout.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$source" log -1 --format=%ct 2>/dev/null || stat -c %Y "$tree/include/kvcull.h")}
+mkdir -p "$folder"
+rm -f "$folder/$name.tar.gz" "$folder/$name.sha256" "$folder/$name.notes.md"
+chmod -R u=rwX,go=rX "$tree"
+LC_ALL=C tar --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+    --transform "s|^\\.|$name|" -C "$tree" -cf - . | gzip -n -9 >"$folder/$name.tar.gz.part"
+mv "$folder/$name.tar.gz.part" "$folder/$name.tar.gz"
+awk -v heading="$heading" '$0 == heading { within = 1 } within && /^## / && $0 != heading { exit } within { print }' \
+    "$tree/CHANGELOG.md" >"$folder/$name.notes.md"
+(cd "$folder" && sha256sum "$name.tar.gz" "$name.notes.md" >"$name.sha256")
+if $tag; then
+    git -C "$source" tag -a "v$version" -F "$folder/$name.notes.md" --cleanup=verbatim
+    echo "tagged v$version"
+fi
+cat "$folder/$name.sha256"
