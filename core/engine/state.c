@@ -291,10 +291,9 @@ void kvc_state_pass(struct kvc_archive *a, struct kvc_session *session) {
         pass_device(a, session);
     else if (kvc_archive_fine(a) && a->reads)
         copy_device(a, session);
-    if (!a->reads)
-        return;
-    session->cache.peak_bytes = kvc_max_u64(session->cache.peak_bytes, peak);
-    status = device->ops->sync(device, &cause);
+    if (a->reads)
+        session->cache.peak_bytes = kvc_max_u64(session->cache.peak_bytes, peak);
+    status = device->ops->sync(device, &cause); /* whether all of it came or went */
     if (status != KVC_OK)
         kvc_archive_fail(a, status, "%s", cause.text);
 }
