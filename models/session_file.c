@@ -107,6 +107,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
     archive->count = (size_t)start.bytes;
     archive->at = 0;
     status = take(file, archive->bytes, start.bytes);
+    archive->left = file->bytes - file->offset;
     if (status == KVC_OK && hash_of(&start, archive->bytes) != start.hash)
         status =
             kvc_fail(&file->cause, KVC_INPUT, "it is damaged: section %u.%u at byte %" PRIu64 " has another checksum",
