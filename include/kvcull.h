@@ -422,8 +422,7 @@ void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_by
 
 /* A file that appears under its name only when it is complete; until then it lies in the same folder as
  * NAME.part-PID-N. Every file that this library writes is written so. Where the name is a symbolic link, its target is
- * replaced or made.
- */
+ * replaced or made. A file that is replaced hands on its permissions. */
 struct kvc_output;
 /* bytes: the size it will have, which is reserved at once, so that a full disk shows early; 0: not known. Failures are
  * KVC_RESOURCE. */
