@@ -120,6 +120,9 @@ static void test_damaged(void **state) {
     refused("version 2.0; this program reads version 1", KVC_INPUT);
     remove(file_path);
     refused("No such file", KVC_INPUT);
+    assert_int_equal(mkfifo(file_path, 0600), 0);
+    refused("not a regular file", KVC_INPUT);
+    remove(file_path);
     free(bytes);
     free(more);
 }
