@@ -8,19 +8,6 @@
 
 static char file_path[300];
 
-static char *bytes_of(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
-    struct stat about;
-    assert_non_null(file);
-    assert_int_equal(fstat(fileno(file), &about), 0);
-    char *all = malloc((size_t)about.st_size + 1);
-    assert_non_null(all);
-    *bytes = fread(all, 1, (size_t)about.st_size, file);
-    assert_int_equal(*bytes, about.st_size);
-    fclose(file);
-    return all;
-}
-
 /* ---- what is beside a session ---- */
 
 static void test_beside(void **state) {
