@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 static uint64_t random_state;
-
 uint32_t drawn_below(uint32_t n) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(random_state >> 33) % n;
@@ -475,8 +474,8 @@ void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers) {
 void drawn_run(struct drawn *d, uint32_t steps) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
     const size_t count = steps == UINT32_MAX ? 1 + drawn_below(3) : 1;
-    struct turn turns[3];
     uint32_t rows = 0;
+    struct turn turns[3];
     for (size_t i = 0; i < count; i++) {
         const uint32_t b = d->budget, prompts[] = {1, b - (b > 1), b, b + 1, 2 * b + 1, 1 + drawn_below(100)};
         const uint32_t prompt = prompts[drawn_below(6)];
