@@ -14,7 +14,7 @@ static const struct kvc_option options[] = {
     KVC_EVERY_OPTION("128"),
     KVC_NEWEST_OPTION,
     {"future", KVC_OPTION_INT, "65536", 1, 65536, NULL,
-     "queries are expected at 1, 2, 4, .. positions after the newest, up to so many"},
+     "queries are expected 1, 2, 4, .. positions after the next one, up to so many"},
     {"heads", KVC_OPTION_CHOICE, "max", 0, 0, "max|mean", "how the scores of a group's heads become one"},
     KVC_OPTIONS_END};
 
