@@ -397,6 +397,15 @@ void *serve_loop(void *user) {
     }
     if (!good) {
         (void)cli_no_memory(serve->command);
+        pthread_mutex_lock(&serve->lock);
+        serve->draining = true; /* nobody is to wait for it */
+        take_queue(&loop);
+        pthread_mutex_unlock(&serve->lock);
+        while (loop.first) {
+            const struct kvc_error cause = {KVC_RESOURCE, "no memory to compute with"};
+            fail(loop.first, &cause);
+            let_go(&loop, loop.first);
+        }
         kill(getpid(), SIGTERM);
     }
     serve_kept_close(&loop);

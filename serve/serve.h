@@ -155,8 +155,8 @@ void *serve_loop(void *serve);
 /* request.c */
 struct serve_request *serve_request_new(struct serve *serve, bool chat);
 void serve_request_release(struct serve_request *request); /* lock held by nobody */
-/* Puts it in the queue, or says why not. */
-bool serve_enqueue(struct serve_request *request, struct serve_error *error);
+/* Puts it in the queue and counts it in *busy, or says why not. */
+bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error);
 /* With the lock held: the request ends so, or its stream does. */
 void serve_request_fail(struct serve_request *request, const struct serve_error *error);
 __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *error, int status, const char *type,
