@@ -386,8 +386,8 @@ void *serve_loop(void *user) {
     const bool good = open_loop(&loop, serve);
     while (good && wait_for_work(&loop)) {
         sweep(&loop);
-        expire(&loop);
         admit(&loop);
+        expire(&loop); /* of those for which there was no room now */
         struct serve_choice *choice = next_prompt(&loop);
         loop.idle = !choice && loop.running == 0;
         if (choice)

@@ -162,6 +162,11 @@ def waits():
     case(waits_for_others)
 
 
+def one_alone_is_answered():
+    status, _, data = fill()()
+    assert status == 200, data
+
+
 def some_are_sent_away():
     for _ in range(10):
         got = together([fill()] * 6)
@@ -172,6 +177,7 @@ def some_are_sent_away():
 
 
 def sent_away():
+    case(one_alone_is_answered)
     case(some_are_sent_away)
 
 
