@@ -334,8 +334,9 @@ static bool read_biases(const struct serve_request *request, struct kvc_bias **b
     json_object_foreach((json_t *)object, name, value) {
         double id;
         const double bias = json_number_value(value);
-        if (!kvc_decimal(name, strlen(name), &id) || !(id >= 0 && id < request->serve->info->vocab) ||
-            id != (double)(int32_t)id || !json_is_number(value) || !(bias >= -100 && bias <= 100))
+        if (name[strspn(name, "0123456789")] || !kvc_decimal(name, strlen(name), &id) ||
+            !(id >= 0 && id < request->serve->info->vocab) || id != (double)(int32_t)id || !json_is_number(value) ||
+            !(bias >= -100 && bias <= 100))
             return refuse(error, "logit_bias", "must have token ids as names and numbers from -100 to 100");
         (*biases)[(*count)++] = (struct kvc_bias){(int32_t)id, (float)bias};
     }

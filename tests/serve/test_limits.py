@@ -40,6 +40,7 @@ def fields_refused():
             (COMPLETIONS, 'stop', ''), (COMPLETIONS, 'stop', [1]), (COMPLETIONS, 'stop', ['a'] * 17),
             (COMPLETIONS, 'stop', 'x' * 1001), (COMPLETIONS, 'logit_bias', {'x': 1}),
             (COMPLETIONS, 'logit_bias', {'1': 101}), (COMPLETIONS, 'logit_bias', {'999999': 1}),
+            (COMPLETIONS, 'logit_bias', {'1e1': 1}), (COMPLETIONS, 'logit_bias', {'-0': 1}),
             (COMPLETIONS, 'logit_bias', []), (COMPLETIONS, 'stream', 1), (COMPLETIONS, 'stream_options', {}),
             (COMPLETIONS, 'kv', 'nothing:budget=3'), (COMPLETIONS, 'kv', 'snapkv:budget=x'),
             (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
