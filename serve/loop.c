@@ -185,7 +185,6 @@ static void step(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
     const size_t vocab = serve->info->vocab, count = gather(loop);
     struct kvc_error error = {KVC_OK, ""};
-    struct kvc_memory memory;
     if (count == 0)
         return;
     const double start = cli_seconds();
@@ -203,12 +202,10 @@ static void step(struct serve_loop *loop) {
             fail(choice->request, &error);
         }
     }
-    kvc_engine_memory(serve->engine, &memory);
     pthread_mutex_lock(&serve->lock);
     serve->metrics.steps++;
     serve->metrics.step_rows += count;
     serve_observe(&serve->metrics.step, loop->step_seconds);
-    memcpy(serve->metrics.memory, memory.now, sizeof memory.now);
     pthread_mutex_unlock(&serve->lock);
 }
 
@@ -343,7 +340,10 @@ static void admit(struct serve_loop *loop) {
 /* Waits for work. False: the server ends. */
 static bool wait_for_work(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
+    struct kvc_memory memory;
+    kvc_engine_memory(serve->engine, &memory);
     pthread_mutex_lock(&serve->lock);
+    memcpy(serve->metrics.memory, memory.now, sizeof memory.now);
     serve->metrics.running = loop->running;
     serve->metrics.kept = loop->kept_count;
     serve->metrics.reserved = loop->reserved;
