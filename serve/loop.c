@@ -330,6 +330,7 @@ static void admit(struct serve_loop *loop) {
                 continue;
             if (!serve_admit(loop, &request->choices[i], &error))
                 return;
+            request->choices[i].turn = ++loop->turns;
             if (error.status != KVC_OK)
                 fail(request, &error);
             else

@@ -70,7 +70,7 @@ struct serve_choice { /* one answer; the engine thread's alone until its request
     size_t held_count;
     bool held_news; /* clients have not been told */
     struct kvc_session_stats stats;
-    uint64_t turn; /* when a piece of its prompt was computed last; 0: never */
+    uint64_t turn; /* when a piece of its prompt was computed last, or it was admitted */
 };
 
 enum serve_state { SERVE_QUEUED, SERVE_RUNS, SERVE_DONE, SERVE_FAILED };
