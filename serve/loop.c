@@ -245,13 +245,26 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
         next_token(loop, choice, loop->prompt_logits);
 }
 
+/* The choice's, and that of other answers to it which need not compute it. */
+static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
+    struct serve_request *request = choice->request;
+    serve_share_prompt(choice);
+    for (size_t i = 0; i < request->choice_count && !request->abandoned; i++) {
+        struct serve_choice *each = &request->choices[i];
+        if (each->prompt == choice->prompt && each->stage == SERVE_PROMPT && each->seen == each->prompt->count)
+            end_prompt(loop, each);
+    }
+}
+
 /* The next piece of a prompt: all that is left, where the policy's stages want it whole. */
 static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const struct serve_tokens *prompt = choice->prompt;
+    serve_share_begin(loop, choice);
     const size_t left = prompt->count - choice->seen;
-    const bool last = request->stages != 0 || left <= PIECE, rows = request->values.echo && request->logprobs;
-    const size_t count = last ? left : PIECE;
+    const size_t most = choice->share_at > choice->seen ? cli_min(PIECE, choice->share_at - choice->seen) : PIECE;
+    const bool last = request->stages != 0 || left <= most, rows = serve_wants_rows(request);
+    const size_t count = last ? left : most;
     const struct kvc_prompt_options options = {.row = rows ? on_row : NULL, .progress = on_progress, .user = loop};
     struct kvc_error error = {KVC_OK, ""};
     choice->turn = ++loop->turns;
@@ -269,7 +282,9 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
     if (!good)
         fail(choice->request, &error);
     else if (last)
-        end_prompt(loop, choice);
+        end_prompts(loop, choice);
+    else if (choice->seen == choice->share_at)
+        serve_kept_add(loop, choice);
 }
 
 /* The choice whose prompt has waited longest for its turn; NULL: none has one to compute. */
@@ -277,7 +292,8 @@ static struct serve_choice *next_prompt(const struct serve_loop *loop) {
     struct serve_choice *best = NULL;
     for (struct serve_request *request = loop->first; request; request = request->next)
         for (size_t i = 0; i < request->choice_count && !request->abandoned; i++)
-            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn))
+            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn) &&
+                !serve_share_waits(loop, &request->choices[i]))
                 best = &request->choices[i];
     return best;
 }

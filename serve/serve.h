@@ -55,6 +55,8 @@ struct serve_choice { /* one answer; the engine thread's alone until its request
     struct kvc_hash *hash; /* of all logits that tokens were chosen from; NULL: not asked for */
     uint64_t reserved;     /* bytes promised to it */
     size_t seen, cached;   /* prompt tokens that the session has; that it had when the answer began */
+    size_t share_at;       /* prompt tokens after which a copy is kept for others; 0: none */
+    bool looked;           /* for what others have of its prompt */
     int32_t pending;       /* the last token, which the session has not seen */
     struct serve_tokens answer;
     size_t capacity;              /* of answer and of records, in tokens */
