@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "kvcull/saved.h"
 
 bool cli_is_given(int argc, char **argv, const char *name) {
     const size_t length = strlen(name);
@@ -51,8 +52,17 @@ int cli_generation_save(struct cli_generation *generation, const char *path, con
 
 /* ---- reading ---- */
 
+/* Whether all that a session has seen was counted and, where its cache is whole, is there to be given again. */
+static bool has_history(const struct kvc_session *session, const struct kvc_saved *saved, size_t given) {
+    struct kvc_session_stats stats;
+
+    kvc_session_stats(session, &stats);
+    return stats.tokens == given && (saved->token_count == given || strcmp(kvc_session_policy(session), "full") != 0);
+}
+
 /* What the note says of the generation. false: it is not one of ours. */
-static bool read_note(struct cli_generation *generation, const json_t *note, const struct kvc_saved *saved) {
+static bool read_note(struct cli_generation *generation, const struct kvc_session *session, const json_t *note,
+                      const struct kvc_saved *saved) {
     const json_t *pending = json_object_get(note, "pending"), *given = json_object_get(note, "given");
     const json_t *outgrown = json_object_get(note, "outgrown"), *ended = json_object_get(note, "ended");
     const json_int_t vocab = (json_int_t)kvc_model_info(generation->model)->vocab;
@@ -62,8 +72,7 @@ static bool read_note(struct cli_generation *generation, const json_t *note, con
         return false;
     generation->pending = (int32_t)json_integer_value(pending);
     generation->given = (size_t)json_integer_value(given);
-    generation->outgrown =
-        json_is_true(outgrown) || (saved->token_count > 0 && saved->token_count != generation->given);
+    generation->outgrown = json_is_true(outgrown) || !has_history(session, saved, generation->given);
     generation->ended = json_is_true(ended);
     return true;
 }
@@ -78,6 +87,8 @@ static int take(struct cli_generation *generation, struct kvc_session *session, 
         return cli_no_memory(generation->command);
     generation->options.policy = generation->policy;
     generation->options.cache_type = kvc_session_cache_type(session);
+    if (!generation->outgrown) /* it began with the short factors, whatever --ctx says now */
+        generation->options.context = 0;
     if (saved->logits)
         memcpy(generation->logits, saved->logits, saved->logit_count * sizeof *saved->logits);
     generation->goes_on = generation->pending >= 0 || saved->logits;
@@ -107,7 +118,7 @@ int cli_generation_load(struct cli_generation *generation, const char *path, boo
     json_t *note = saved.note ? json_loadb(saved.note, saved.note_bytes, JSON_REJECT_DUPLICATES, &at) : NULL;
     if (!note && cli_json_lost())
         status = cli_no_memory(command);
-    else if (!read_note(generation, note, &saved))
+    else if (!read_note(generation, session, note, &saved))
         status =
             cli_error(command, KVC_INPUT, "%s: was saved by another program, and has no note of run or chat", path);
     if (status == KVC_OK)

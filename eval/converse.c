@@ -2,6 +2,7 @@
  * requests that are each the only one; and answers that tell what is held while they grow. Greedy, as answer.c. */
 #include "eval/eval.h"
 #include "eval/singly.h"
+#include "kvcull/saved.h"
 
 #include <stdlib.h>
 #include <string.h>

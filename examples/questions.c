@@ -4,6 +4,7 @@
  *     ./questions MODEL FILE snapkv:budget=512 "a long text"      # reads and saves
  *     ./questions MODEL FILE "a question" "another one"           # loads and answers; more than one question
  */
+#include "kvcull/saved.h"
 #include <kvcull.h>
 
 #include <stdio.h>

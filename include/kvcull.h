@@ -250,6 +250,9 @@ void kvc_session_defaults(struct kvc_session_options *options);
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error);
 void kvc_session_close(struct kvc_session *session); /* NULL is fine */
+/* The policy string that it was opened with, and how its entries are stored. */
+const char *kvc_session_policy(const struct kvc_session *session);
+enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
 
 /* Called for prompt rows in ascending order. logits [vocab] is valid during the call, which must not use the model's
  * sessions. Non-zero return stops. */
@@ -378,44 +381,6 @@ struct kvc_logprob {
  * machine. */
 float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
 
-/* ---- sessions twice, and in files ------------------------------------------------------------------------------ */
-
-/* A second session with the state of the first one: both go on from here with the same bits, each by itself. The caller
- * closes it. It takes as much cache and state as the first holds, and a copy of these, on the device where they lie;
- * nothing is computed. What the last step read (kvc_session_reads) and who watches (kvc_session_watch) are not copied.
- * KVC_USAGE: the session is within a prompt, or has failed; KVC_RESOURCE: no memory, and the first is as it was. */
-enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session **copy, struct kvc_error *error);
-
-/* What a caller keeps beside a session in its file. Zeroed: nothing. */
-struct kvc_saved {
-    int32_t *tokens; /* [token_count]: the text so far, say */
-    size_t token_count;
-    char *note; /* [note_bytes]: of the caller's own */
-    size_t note_bytes;
-    float
-        *logits; /* [logit_count]: those that the next token is to be drawn from, if it is not known yet; 0 or vocab */
-    size_t logit_count;
-    struct kvc_sampler *sampler; /* NULL, or saved; loading: NULL, or one that gets what was saved */
-};
-void kvc_saved_free(struct kvc_saved *saved); /* the arrays of a saved that was loaded; not the sampler */
-
-/* Writes all that a session needs to go on with the same bits, on any backend of the same arithmetic: its entries and
- * their positions, what its policy keeps, recurrent state, counters; and saved, or NULL. The file appears under its
- * name when it is complete (kvc_output), in the place of an older one; the session stays as it is. KVC_USAGE as for
- * kvc_session_fork; KVC_RESOURCE: it cannot be written. */
-enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, const struct kvc_saved *saved,
-                                 struct kvc_error *error);
-/* Opens a session that goes on where the saved one was. options: NULL, or where policy NULL and cache_type
- * KVC_ALL_TYPES stand for what the file has; context, seed and expected are the file's in any case. saved: NULL, or
- * gets what was saved beside it, to be freed with kvc_saved_free. KVC_INPUT: the file is damaged, or it is of another
- * model, policy, cache type or arithmetic; the error says which. There is no session then, and the sampler's state is
- * undefined. */
-enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_session_options *options, const char *path,
-                                 struct kvc_saved *saved, struct kvc_session **session, struct kvc_error *error);
-/* The policy string that it was opened with, and how its entries are stored. */
-const char *kvc_session_policy(const struct kvc_session *session);
-enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
-
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
 
 /* Checks a policy string, name[:option=value[,...]][+name...], without a model. */
@@ -457,8 +422,7 @@ void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_by
 
 /* A file that appears under its name only when it is complete; until then it lies in the same folder as
  * NAME.part-PID-N. Every file that this library writes is written so. Where the name is a symbolic link, its target is
- * replaced or made.
- */
+ * replaced or made. A file that is replaced hands on its permissions. */
 struct kvc_output;
 /* bytes: the size it will have, which is reserved at once, so that a full disk shows early; 0: not known. Failures are
  * KVC_RESOURCE. */

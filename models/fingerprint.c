@@ -83,12 +83,12 @@ static uint64_t add_network(uint64_t hash, const struct kvc_network *network) {
 }
 
 static uint64_t add_tensor(uint64_t hash, const struct kvc_file_tensor *tensor) {
-    const unsigned char *data = tensor->data;
-    const size_t bytes = (size_t)tensor->bytes, some = (size_t)kvc_min_u64(bytes, SAMPLE);
+    const bool made = !tensor->data && tensor->scaled; /* of numbers of eight or four bits */
+    const unsigned char *data = made ? tensor->scaled->raw : tensor->data;
+    const size_t bytes = (size_t)(made ? tensor->rows * tensor->cols / 2 : tensor->bytes);
+    const size_t some = (size_t)kvc_min_u64(bytes, SAMPLE);
     hash = add_number(add_text(hash, tensor->name), (uint64_t)tensor->type);
     hash = kvc_bytes_hash(hash, tensor->shape, tensor->dimensions * sizeof *tensor->shape);
-    if (!data && tensor->scaled) /* it is made of numbers of eight or four bits */
-        return kvc_bytes_hash(hash, tensor->scaled->raw, (size_t)kvc_min_u64(SAMPLE, tensor->rows * tensor->cols / 2));
     if (!data)
         return hash;
     hash = kvc_bytes_hash(hash, data, some);

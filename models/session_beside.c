@@ -35,12 +35,23 @@ static void *read_words(struct kvc_archive *archive, const char *what, size_t *c
     return bytes;
 }
 
-void kvc_session_beside_write(struct kvc_archive *archive, const struct kvc_saved *saved) {
+/* Tokens and logits are the model's. */
+static void check(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved, enum kvc_status status) {
+    for (size_t i = 0; i < saved->token_count && kvc_archive_fine(archive); i++)
+        if (saved->tokens[i] < 0 || (uint32_t)saved->tokens[i] >= vocab)
+            kvc_archive_fail(archive, status, "token %zu is %ld: must be from 0 to %u", i, (long)saved->tokens[i],
+                             vocab - 1);
+    if (saved->logit_count != 0 && saved->logit_count != vocab)
+        kvc_archive_fail(archive, status, "%zu logits: must be none or %u", saved->logit_count, vocab);
+}
+
+void kvc_session_beside_write(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved) {
     static const struct kvc_saved nothing;
     bool sampled;
     if (!saved)
         saved = &nothing;
     sampled = saved->sampler != NULL;
+    check(archive, vocab, saved, KVC_USAGE);
     kvc_archive_begin(archive, KVC_SECTION_BESIDE, 0);
     write_words(archive, saved->tokens, saved->token_count);
     char *note = saved->note;
@@ -64,12 +75,7 @@ void kvc_session_beside_read(struct kvc_archive *archive, uint32_t vocab, struct
     if (sampled)
         kvc_sampler_pass(archive, saved ? saved->sampler : NULL);
     kvc_archive_end(archive, KVC_SECTION_BESIDE, 0);
-    for (size_t i = 0; i < read.token_count && kvc_archive_fine(archive); i++)
-        if (read.tokens[i] < 0 || (uint32_t)read.tokens[i] >= vocab)
-            kvc_archive_fail(archive, KVC_INPUT, "token %zu is %ld: must be from 0 to %u", i, (long)read.tokens[i],
-                             vocab - 1);
-    if (kvc_archive_fine(archive) && read.logit_count != 0 && read.logit_count != vocab)
-        kvc_archive_fail(archive, KVC_INPUT, "%zu logits: must be none or %u", read.logit_count, vocab);
+    check(archive, vocab, &read, KVC_INPUT);
     if (!saved || !kvc_archive_fine(archive)) {
         kvc_saved_free(&read);
         return;

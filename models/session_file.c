@@ -107,6 +107,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
     archive->count = (size_t)start.bytes;
     archive->at = 0;
     status = take(file, archive->bytes, start.bytes);
+    archive->left = file->bytes - file->offset;
     if (status == KVC_OK && hash_of(&start, archive->bytes) != start.hash)
         status =
             kvc_fail(&file->cause, KVC_INPUT, "it is damaged: section %u.%u at byte %" PRIu64 " has another checksum",
@@ -117,7 +118,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
 static enum kvc_status open_file(struct kvc_session_file *file) {
     struct file_start start;
     struct stat about;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not wait */
     if (file->descriptor < 0 || fstat(file->descriptor, &about) != 0)
         return kvc_fail(&file->cause, KVC_INPUT, "it cannot be read: %s", strerror(errno));
     if (!S_ISREG(about.st_mode))

@@ -5,6 +5,7 @@
 #include "core/engine/archive.h"
 #include "core/engine/session.h"
 #include "models/model.h"
+#include "kvcull/saved.h"
 
 /* An archive whose sections go to a file, which appears under its name when it is complete, or come from one. */
 struct kvc_session_file {
@@ -36,7 +37,7 @@ void kvc_session_identity_compare(struct kvc_archive *archive, struct kvc_model 
                                   const struct kvc_session *session);
 
 /* What the caller keeps beside the session (session_beside.c). */
-void kvc_session_beside_write(struct kvc_archive *archive, const struct kvc_saved *saved);
+void kvc_session_beside_write(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved);
 void kvc_session_beside_read(struct kvc_archive *archive, uint32_t vocab, struct kvc_saved *saved);
 
 #endif

@@ -24,7 +24,7 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
         return status;
     kvc_session_identity_write(&file.archive, model, session);
     kvc_state_pass(&file.archive, session);
-    kvc_session_beside_write(&file.archive, saved);
+    kvc_session_beside_write(&file.archive, model->network.vocab, saved);
     return kvc_session_file_close(&file, error);
 }
 

@@ -63,7 +63,7 @@ MORPHKV = [
           long_answers(("morphkv:budget={}", "h2o:budget={}"), ("morphkv:budget={}", "streaming:budget={}"))),
     Claim("Long answers: above SnapKV",
           "and than SnapKV, which keeps every token of the answer (9.4 % in the mean; LongGenBench 45 beside 44 Llama, "
-          "52 beside 49 Mistral, 47 beside 39 Qwen); the second policy here evicts the answer's tokens, too, as ours can",
+          "52 beside 49 Mistral, 47 beside 39 Qwen); the second here evicts the answer's tokens, too, as ours can",
           "section 1, Table 2",
           "snapkv pools its scores over neighbours and chooses once, while the questions are still to come; "
           "morphkv chooses anew at every step by what is asked now. Where answers keep to the prompt's facts the "
@@ -104,9 +104,9 @@ DAPQ = [
     Claim("The needle at 3 % of the cache",
           "with 256 of 8,000 entries DapQ finds 99.5 % of the needles, SnapKV 91.0; with 128 it is 95.8 and 74.7, with "
           "64 68.3 and 61.7 (Llama-3-8B)", "abstract, Table 15",
-          "Our dapq pools as snapkv does (its formula as printed does not). On the bundled model both keep a fact "
-          "that was asked for in all texts, so that there is nothing to be above; on SmolLM2 both have lost most "
-          "of the number at this budget. Unseen, dapq's copies of the prompt's tokens ask for nothing either.",
+          "Our dapq pools as snapkv does (its formula as printed does not). Where both keep a fact that was asked "
+          "for there is nothing to be above. Unseen, neither window asks for anything: dapq's is made of the text's "
+          "own first and last tokens.",
           prompt(PROMPT_SETS, [("dapq:budget=64", "snapkv:budget=64")])),
     Claim("Above SnapKV at larger budgets, too",
           "the highest average at nearly every budget (RULER, Llama-3-8B: 56.9 beside 52.2 at 256 entries, 67.8 beside "
@@ -116,14 +116,17 @@ DAPQ = [
           prompt((DEMO_ORDER, *PROMPT_SETS), [(f"dapq:budget={b}", f"snapkv:budget={b}") for b in BUDGETS[1:]])),
     Claim("Harder retrieval", "the gap is widest where values are UUIDs (S-NIAH-3 59.6 beside 1.4 at 512 entries)",
           "section 5.2, Table 11",
-          "Lists of keys and values that are UUIDs are beyond these models even with the full cache.",
+          "A set whose task the full cache cannot do is left out (the table above).",
           prompt((KV,), [(f"dapq:budget={b}", f"snapkv:budget={b}") for b in BUDGETS])),
     Claim("Pseudo queries recall what the answer attends to",
           "of the entries to which the answer attends most, a window of pseudo queries at the answer's positions keeps "
           "more than SnapKV's window", "section 3.3, Figure 3",
           "Windows of licences and of a policy, of which the answer is the full cache's own continuation; recall "
-          "is the share of the entries most attended to that are held, in the mean of all heads. This is the "
-          "paper's own measure, on a text without a question.",
+          "is the share of the entries most attended to that are held, in the mean of all heads: the paper's own "
+          "measure, on a text without a question. Pooling keeps neighbours in place of what is most attended to, so "
+          "that both lose recall by it, and dapq more; without any, as both formulas are printed (kernel=1), pseudo "
+          "queries recall more than the prompt's last ones. A number needs its neighbours, though "
+          "(docs/measured/needle.md), and so both pool by default.",
           recall(("dapq:budget=64", "snapkv:budget=64"), ("dapq:budget=200", "snapkv:budget=200"),
                  ("dapq:budget=64,kernel=1", "snapkv:budget=64,kernel=1"))),
     Claim("Position matters more than content",
@@ -221,34 +224,35 @@ CLAIMS = {"MorphKV (two versions, ICML and arXiv:2503.00979)": MORPHKV, "DapQ": 
 
 # ---- words of the page ----
 
-INTRODUCTION = """Written by tools/seeds.py on DATE. MACHINE. SETTINGS Answers are greedy, in the model's template where
-it has one. The runs took MINUTES minutes of prompts and answers. By default the question is the end of the prompt that
-is compressed (`seen`); `unseen`, the text is compressed before it is asked."""
+INTRODUCTION = """Written by tools/seeds.py on DATE. MACHINE. SETTINGS Answers are greedy, in the model's template
+where it has one. The runs took MINUTES minutes of prompts and answers. By default the question is the end of the
+prompt that is compressed (`seen`); `unseen`, the text is compressed before it is asked."""
 
 COMMANDS = ["tools/seeds.py run --model smollm2=models-local/smollm2.gguf --model gemma3=models-local/gemma3.gguf",
             "tools/seeds.py slim > docs/measured/seeds.jsonl",
             "tools/seeds.py page > docs/measured/seeds.md"]
 
-READING = ["""All policies of a set answer the same samples, so differences are paired. A sample of the bundled model is
-a text with four or eight questions, and its score their mean. Intervals are of 95 %: of what is right or wrong Wilson's
-and, paired, Newcombe's; of means Student's. **Holds** and **does not hold** are said by rule: where all intervals of a
-claim's differences lie on its side of nothing, or all on the other; `in part` where only some do, and the others say
-nothing. Of a claim that two are level, an interval within 0.1 of nothing is for it. Of twenty intervals one misses by
-chance, so a single one is no proof.""",
-           """Real models' needles are compared by `digits`: the share of the number's digits that the answer begins with
-as the full cache's answer does. At tight budgets these models rarely get a whole number right, and right or wrong alone
-would tell nothing.""",
-           """To run it again, or further: `run` goes on with what lies in build/seeds, and every set advances sample by
-sample. The whole of it takes some hours of one core; with `--shard 1/2` and `--shard 2/2` in two terminals half of
-that. `--samples N` asks for more samples or fewer, `--minutes M` ends it, `--set NAME` runs one."""]
-SHORT = ["""**What these models can tell.** The bundled model was trained to find facts, does so with the full cache, and
-is asked cheaply: it shows what a method lets go of, as plainly as a unit test. SmolLM2-135M finds a needle in 2,000
-tokens of real text with the full cache, and loses digits as soon as entries go that no query asked for yet. What they
-cannot tell: whether the orders of 7B and 8B models, whose heads look for facts in a few layers and hold them in many
-entries, are the same at 8,000 to 128,000 tokens; the papers' LongBench, RULER and HELMET averages mix tasks that are
-beyond models of this size. `kvcull eval` runs those tasks (docs/benchmarks.md) on any model that fits; to settle a
-difference of 0.05 between two methods, some 500 paired samples of a task are needed where a third of the answers differ,
-and for one of 0.02 some 3,200."""]
+READING = ["""All policies of a set answer the same samples, so differences are paired. A sample of the bundled model
+is a text with four or eight questions, and its score their mean. Intervals are of 95 %: of what is right or wrong
+Wilson's and, paired, Newcombe's; of means Student's. **Holds** and **does not hold** are said by rule: where all
+intervals of a claim's differences lie on its side of nothing, or all on the other; `in part` where only some do, and
+the others say nothing. Of a claim that two are level, an interval within 0.1 of nothing is for it. Of twenty
+intervals one misses by chance, so a single one is no proof.""",
+           """Real models' needles are compared by `digits`: the share of the number's digits that the answer begins
+with as the full cache's answer does. At tight budgets these models rarely get a whole number right, and right or
+wrong alone would tell nothing.""",
+           """To run it again, or further: `run` goes on with what lies in build/seeds, and every set advances sample
+by sample. The whole of it is about an hour and a half of one core of this machine, some 25 minutes of which are the
+bundled model's (an estimate from the processor time of its first samples); with `--shard 1/2` and `--shard 2/2` in
+two terminals it is half of that. What is here is the beginning of that run, as far as it came. `--samples N` asks for
+more samples or fewer, `--minutes M` ends it, `--set NAME` runs one."""]
+SHORT = ["""**What these models can tell.** The bundled model was trained to find facts, does so with the full cache,
+and is asked cheaply: it shows what a method lets go of, as plainly as a unit test. SmolLM2-135M finds a needle in
+2,000 tokens of real text with the full cache. What they cannot tell: whether the orders of 7B and 8B models, whose
+heads look for facts in a few layers and hold them in many entries, are the same at 8,000 to 128,000 tokens; the
+papers' LongBench, RULER and HELMET averages mix tasks that are beyond models of this size. `kvcull eval` runs those
+tasks (docs/benchmarks.md) on any model that fits; to settle a difference of 0.05 between two methods, some 500 paired
+samples of a task are needed where a third of the answers differ, and for one of 0.02 some 3,200."""]
 ABLE = """The full cache, before anything is compressed; tasks below 0.3 are not asked of methods."""
-TABLES = """Bytes are means: `held` after the prompt, or the most while a long answer grows; `peak` from the first token
-to the last, prefill with it; read of the cache by a decode step. In brackets 95 %."""
+TABLES = """Bytes are means: `held` after the prompt, or the most while a long answer grows; `peak` from the first
+token to the last, prefill with it; read of the cache by a decode step. In brackets 95 %."""

@@ -7,6 +7,7 @@ import sys
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
      2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 Z = 1.959964
+NOTHING = 1e-9  # a spread that comes of rounding
 
 
 def student(degrees):
@@ -31,14 +32,15 @@ def wilson(share, count):
 def interval(numbers, share):
     """95 %, of the mean. share: numbers lie between 0 and 1; then a spread of nothing is no certainty."""
     spread = deviation(numbers)
-    if share and (spread == 0 or set(numbers) <= {0, 1}):
+    if share and (spread < NOTHING or set(numbers) <= {0, 1}):
         return wilson(mean(numbers), len(numbers))
     half = student(len(numbers) - 1) * spread / math.sqrt(len(numbers)) if len(numbers) > 1 else math.inf
-    return mean(numbers) - half, mean(numbers) + half
+    low, high = mean(numbers) - half, mean(numbers) + half
+    return (max(0.0, low), min(1.0, high)) if share and min(numbers) >= 0 else (low, high)
 
 
 def correlation(a, b):
-    if deviation(a) == 0 or deviation(b) == 0:
+    if deviation(a) < NOTHING or deviation(b) < NOTHING:
         return 0.0
     middle = mean(a), mean(b)
     return mean([(x - middle[0]) * (y - middle[1]) for x, y in zip(a, b)]) / (
@@ -56,9 +58,10 @@ def newcombe(a, b):
 def paired(a, b, share):
     """95 %, of the mean of a - b."""
     differences = [x - y for x, y in zip(a, b)]
-    if share and (deviation(differences) == 0 or set(a) | set(b) <= {0, 1}):
+    if share and (deviation(differences) < NOTHING or set(a) | set(b) <= {0, 1}):
         return newcombe(a, b)
-    return interval(differences, False)
+    low, high = interval(differences, False)
+    return (max(-1.0, low), min(1.0, high)) if share else (low, high)
 
 
 class Data:

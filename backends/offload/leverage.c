@@ -12,6 +12,8 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
     const uint32_t group = args->heads / lists->kv_heads;
     const uint64_t columns = (uint64_t)(1 + group) * d * most;
     struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
+    if (most == 0) /* no slots: no device has empty buffers */
+        return;
     struct kvc_buffer *workspace = kvc_offload_workspace(of(device), (columns + 2ull * group * most) * sizeof(float));
     if (!workspace)
         return;
@@ -40,17 +42,18 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
 void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_leverage_scores *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
-    const size_t keys_bytes = (size_t)heads * most * d * sizeof(float), gram_bytes = (size_t)heads * d * d * 4;
+    const uint64_t keys_bytes = (uint64_t)heads * most * d * sizeof(float), gram_bytes = (uint64_t)heads * d * d * 4;
     struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_leverage_keys);
     struct kvc_launch mean = kvc_launch_of(KVC_KERNEL_leverage_means);
     struct kvc_launch multiply = kvc_launch_of(KVC_KERNEL_leverage_gram);
     struct kvc_launch factor = kvc_launch_of(KVC_KERNEL_leverage_factor);
     struct kvc_launch solve = kvc_launch_of(KVC_KERNEL_leverage_scores);
-    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), 2ull * keys_bytes + gram_bytes + 8ull * heads * d);
+    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), 2 * keys_bytes + gram_bytes + 8ull * heads * d);
     if (!workspace)
         return;
-    const struct kvc_span keys = {workspace, 0}, y = {workspace, keys_bytes}, gram = {workspace, 2 * keys_bytes};
-    const struct kvc_span diagonal = {workspace, gram.offset + gram_bytes};
+    const struct kvc_span keys = {workspace, 0}, y = {workspace, (size_t)keys_bytes},
+                          gram = {workspace, 2 * (size_t)keys_bytes};
+    const struct kvc_span diagonal = {workspace, gram.offset + (size_t)gram_bytes};
     const struct kvc_span means = {workspace, diagonal.offset + (size_t)heads * d * 4};
     KVC_PUSH(&turn, lists, lists->arena, args->cosine, args->sine, args->rotary, keys, most);
     kvc_launch_items(of(device), &turn, (uint64_t)most * d, heads, 1);

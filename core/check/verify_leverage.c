@@ -38,7 +38,7 @@ KVC_INJECT(chunk_mass, kvc_chunk_mass,
            if (args->scores.buffer) kvc_flip_score(device, args->lists, args->scores, args->stride, 1);
            else kvc_flip_state(device, args->lists, args->column))
 KVC_CASE(chunk_mass, 30) {
-    static const uint32_t chunks[] = {1, 2, 7, 31, 32, 33, 64, 256, 65536}, few[] = {1, 2, 7};
+    static const uint32_t chunks[] = {1, 2, 7, 31, 32, 33, 64, 256, UINT32_MAX}, few[] = {1, 2, 7};
     const uint32_t chunk = v->small ? kvc_verify_pick(v, few) : kvc_verify_pick(v, chunks);
     const uint32_t columns = kvc_verify_range(v, 1, 3), group = kvc_verify_group(v);
     const uint32_t column = kvc_verify_range(v, 0, columns - 1), queries = kvc_verify_range(v, 0, v->small ? 9 : 300);

@@ -27,7 +27,9 @@ struct kvc_archive {
     /* The section under way; where store and fetch are NULL, all of them one after another. */
     unsigned char *bytes;
     size_t count, capacity;
-    size_t at; /* reading: what comes next */
+    size_t at;         /* reading: what comes next */
+    uint64_t left;     /* reading from a file: bytes of it after the section, */
+    uint64_t promised; /* and how many of them what was read so far says that there are */
     /* At the end of a section that was written, and at the beginning of one that is to be read. */
     enum kvc_status (*store)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
     enum kvc_status (*fetch)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SURPLUS_MOST                                                                                                   \
-    65536u /* slots of a list beyond those of its entries: more than rows that methods add to a prompt */
 #define NO_RANK UINT32_MAX
 
 uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t l, uint32_t h) {
@@ -19,8 +17,7 @@ uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t l, uint32_
 /* Whether a head may own so many slots for so many entries. */
 static bool may_own(uint32_t slots, uint32_t count) {
     const uint32_t beside = slots % KVC_TILE;
-    return (beside == 0 || beside == KVC_SPARE_SLOTS) && count <= kvc_slots_hold(slots) &&
-           slots <= kvc_round_up(count, KVC_TILE) + SURPLUS_MOST + KVC_SPARE_SLOTS;
+    return (beside == 0 || beside == KVC_SPARE_SLOTS) && count <= kvc_slots_hold(slots);
 }
 
 enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t l, const uint32_t *slots, const uint32_t *counts,

@@ -1,5 +1,6 @@
 /* fork.c - a second session with the state of a first one, in memory. */
 #include "core/engine/state.h"
+#include "kvcull/saved.h"
 
 #include <string.h>
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ADDED_ROWS 65536u /* more than methods add to a prompt, for a moment */
+
 enum kvc_status kvc_state_check(const struct kvc_session *session, const char *what, struct kvc_error *error) {
     if (session->failed)
         return kvc_fail(error, KVC_USAGE, "%s: an earlier prompt or step of the session failed; close it", what);
@@ -136,18 +138,33 @@ static void pass_shape(struct kvc_archive *a, struct layer_shape *shape, uint32_
     kvc_archive_bool(a, &shape->select.sums);
 }
 
+/* Lists hold no more than the text has and than follows in the file, and no more slots than methods leave free. */
+static void check_lists(struct kvc_archive *a, const struct kvc_session *session, uint32_t l,
+                        const struct layer_shape *shape, uint32_t columns) {
+    const struct kvc_cache *cache = &session->cache;
+    const uint64_t surplus = kvc_policy_surplus(session->policy, l) + (uint64_t)ADDED_ROWS;
+    const uint64_t entry =
+        2ull * cache->format.row_bytes + (shape->ordered ? sizeof(int32_t) : 0) + (uint64_t)columns * sizeof(float);
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads && kvc_archive_fine(a); h++) {
+        const uint32_t count = shape->count[h];
+        if (count > session->tokens || shape->slots[h] > kvc_round_up(count + surplus, KVC_TILE) + KVC_SPARE_SLOTS)
+            kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: %u entries in %u slots, of %llu tokens", l, h, count,
+                             shape->slots[h], (unsigned long long)session->tokens);
+        a->promised += count * entry;
+        if (!a->from && a->promised > a->left)
+            kvc_archive_fail(a, KVC_INPUT, "it ends too early: the lists up to layer %u, head %u have %llu bytes", l, h,
+                             (unsigned long long)a->promised);
+    }
+}
+
 /* Memory for what the layer is going to hold. */
 static void make_layer(struct kvc_archive *a, struct kvc_session *session, uint32_t l,
                        const struct layer_shape *shape) {
     struct kvc_error cause;
     struct kvc_cache *cache = &session->cache;
     const uint32_t columns = kvc_policy_all_columns(session->policy, l, cache->format.head_size);
-    const uint32_t lists = cache->layer[l].lists.kv_heads;
-    check_select(a, session, shape, lists);
-    for (uint32_t h = 0; h < lists; h++)
-        if (shape->count[h] > session->tokens)
-            kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: %u entries of %llu tokens", l, h, shape->count[h],
-                             (unsigned long long)session->tokens);
+    check_select(a, session, shape, cache->layer[l].lists.kv_heads);
+    check_lists(a, session, l, shape, columns);
     if (!kvc_archive_fine(a) || !shape->there)
         return;
     enum kvc_status status = kvc_cache_lay_out(cache, l, shape->slots, shape->count, columns, shape->ordered, &cause);
@@ -291,10 +308,9 @@ void kvc_state_pass(struct kvc_archive *a, struct kvc_session *session) {
         pass_device(a, session);
     else if (kvc_archive_fine(a) && a->reads)
         copy_device(a, session);
-    if (!a->reads)
-        return;
-    session->cache.peak_bytes = kvc_max_u64(session->cache.peak_bytes, peak);
-    status = device->ops->sync(device, &cause);
+    if (a->reads)
+        session->cache.peak_bytes = kvc_max_u64(session->cache.peak_bytes, peak);
+    status = device->ops->sync(device, &cause); /* whether all of it came or went */
     if (status != KVC_OK)
         kvc_archive_fail(a, status, "%s", cause.text);
 }

@@ -29,12 +29,23 @@ static void add(struct text *text, const char *more) {
     text->count += length;
 }
 
+/* What a program's locale may put between the digits becomes a point. */
+static void set_point(char *number) {
+    char *point = number + strspn(number, "-0123456789");
+    const size_t bytes = strcspn(point, "0123456789e%");
+    if (bytes == 0)
+        return;
+    *point = '.';
+    memmove(point + 1, point + bytes, strlen(point + bytes) + 1);
+}
+
 static void add_value(struct text *text, const struct kvc_option *option, const struct kvc_value *value) {
     char number[40];
     if (option->kind == KVC_OPTION_INT || (option->kind == KVC_OPTION_BUDGET && !value->share)) {
         snprintf(number, sizeof number, "%lld", (long long)value->integer);
     } else if (option->kind == KVC_OPTION_REAL || option->kind == KVC_OPTION_BUDGET) {
         snprintf(number, sizeof number, "%.17g%s", value->real, value->share ? "%" : "");
+        set_point(number);
     } else {
         const bool quote = strpbrk(value->text, ",+ ") != NULL;
         add(text, quote ? "\"" : "");

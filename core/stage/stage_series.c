@@ -120,24 +120,34 @@ static enum kvc_status turn_means(const struct kvc_stage *stage, const struct kv
     return status;
 }
 
+static enum kvc_status check_rotary(const struct kvc_stage *stage, uint32_t rotary, struct kvc_error *error) {
+    const struct kvc_rope *rope = rope_of(stage);
+    const uint32_t d = stage->info.head_size;
+    if (rotary == KVC_ANY_ROTARY)
+        return KVC_OK;
+    if (rotary > d || rotary % 2)
+        return kvc_fail(error, KVC_USAGE, "policy: %u rotated channels: must be even, up to %u", rotary, d);
+    if (rope && rotary != rope->rotary)
+        return kvc_fail(error, KVC_INPUT, "layer %u: statistics of queries with %u rotated channels; the model has %u",
+                        stage->layer, rotary, rope->rotary);
+    return KVC_OK;
+}
+
 enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct kvc_series *series,
                                          struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_device *device = kvc_stage_device(stage);
-    const struct kvc_rope *rope = rope_of(stage);
     const size_t floats = floats_of(stage), bytes = floats * sizeof(float);
     const uint32_t heads = stage->info.heads, d = stage->info.head_size;
     if (series->future == 0)
         return kvc_fail(error, KVC_USAGE, "policy: queries are expected at none of the positions to come");
-    if (series->rotary != KVC_ANY_ROTARY && (series->rotary > d || series->rotary % 2))
-        return kvc_fail(error, KVC_USAGE, "policy: %u rotated channels: must be even, up to %u", series->rotary, d);
-    if (rope && series->rotary != KVC_ANY_ROTARY && series->rotary != rope->rotary)
-        return kvc_fail(error, KVC_INPUT, "layer %u: statistics of queries with %u rotated channels; the model has %u",
-                        stage->layer, series->rotary, rope->rotary);
+    enum kvc_status status = check_rotary(stage, series->rotary, error);
+    if (status != KVC_OK)
+        return status;
     float *values = calloc(floats, sizeof *values);
     if (!values)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu values", floats);
-    enum kvc_status status = turn_means(stage, series, values, values + (size_t)heads * d, error);
+    status = turn_means(stage, series, values, values + (size_t)heads * d, error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &session->series, session->cache.layers * bytes, error);
     if (status == KVC_OK) {
@@ -155,7 +165,9 @@ enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct k
 enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
                                         struct kvc_scores *scores, struct kvc_error *error) {
     struct kvc_device *device = kvc_stage_device(stage);
-    const enum kvc_status status = kvc_stage_check(stage, error);
+    enum kvc_status status = kvc_stage_check(stage, error);
+    if (status == KVC_OK)
+        status = check_rotary(stage, series->rotary, error);
     if (status != KVC_OK)
         return status;
     if (scores->heads != stage->info.kv_heads)

@@ -173,7 +173,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
 enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, size_t capacity, size_t *rows,
                                        uint32_t *rotary, struct kvc_error *error);
 /* Of a class's `prepare`: what is known of all of the layer's queries before their rotation, for scores in the step to
- * come. What the positions to come make of it, at 1, 2, 4, .. up to `future` after the step's own, goes to the device.
+ * come. What the positions to come make of it, at now + 1, now + 2, now + 4, .. now + future, goes to the device.
  * KVC_INPUT: the layer rotates another number of channels. */
 #define KVC_ANY_ROTARY UINT32_MAX
 struct kvc_series {

@@ -17,7 +17,8 @@
 enum { PIECE = 2 << 20 };
 
 struct kvc_output {
-    int fd; /* -1 of a folder, which has no target and nothing pending */
+    int fd;      /* -1 of a folder, which has no target and nothing pending */
+    mode_t mode; /* of the file that it replaces; 0: there is none */
     char *target, *temporary;
     struct kvc_held_file *held; /* the temporary name, for handlers of signals */
     unsigned char *pending;     /* [PIECE], of which pending_bytes belong at `start` */
@@ -72,6 +73,7 @@ static enum kvc_status find_target(struct kvc_output *output, const char *path, 
             return kvc_fail(error, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
         }
         output->target = realpath(path, NULL);
+        output->mode = about.st_mode & 0777;
     } else if (errno == ENOENT) { /* and not links in a circle */
         output->target = follow_links(path);
     }
@@ -90,14 +92,21 @@ static enum kvc_status make_temporary(struct kvc_output *output, const char *pat
         if (!output->held) {
             return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
         }
-        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        output->fd =
+            open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, output->mode ? output->mode : 0666);
         if (output->fd >= 0 || errno != EEXIST) {
             break;
         }
         kvc_let_go(output->held);
         output->held = NULL;
     }
-    return output->fd >= 0 ? KVC_OK : cannot_write(path, errno, error);
+    if (output->fd < 0) {
+        return cannot_write(path, errno, error);
+    }
+    if (output->mode) { /* without the umask; a file system that has no modes need not know it */
+        (void)!fchmod(output->fd, output->mode);
+    }
+    return KVC_OK;
 }
 
 static enum kvc_status reserve(struct kvc_output *output, const char *path, uint64_t bytes, struct kvc_error *error) {
@@ -201,20 +210,27 @@ enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, con
     return status;
 }
 
+/* 0, or why it failed; a file or folder that need not be synced is left alone. */
+static int sync_file(int descriptor) {
+    int failed;
+    do {
+        failed = fsync(descriptor);
+    } while (failed != 0 && errno == EINTR);
+    return failed != 0 && errno != EINVAL && errno != ENOSYS ? errno : 0;
+}
+
 /* The folder that a file was renamed in: after a power cut the name is there. 0, or why not; a folder that cannot be
  * read is left alone. */
 static int sync_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     const int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int reason = 0;
+    int reason;
     free(folder);
     if (descriptor < 0) {
         return 0;
     }
-    if (fsync(descriptor) != 0 && errno != EINVAL && errno != ENOSYS) {
-        reason = errno;
-    }
+    reason = sync_file(descriptor);
     close(descriptor);
     return reason;
 }
@@ -227,15 +243,12 @@ enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *e
         return KVC_OK;
     }
     enum kvc_status status = write_pending(output, error);
-    int reason = 0;
+    int reason;
     if (status) {
         kvc_output_abandon(output);
         return status;
     }
-    /* Some file systems tell of a full disk only here. */
-    if (fsync(output->fd) != 0 && errno != EINVAL && errno != ENOSYS) {
-        reason = errno;
-    }
+    reason = sync_file(output->fd); /* some file systems tell of a full disk only here */
     if (close(output->fd) != 0 && !reason) {
         reason = errno;
     }

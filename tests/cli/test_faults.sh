@@ -80,6 +80,7 @@ while name=$(value methods.$number.name); do
         lag:*) options="$options,lag=32" ;;    # two of them are below the budget
         span:*) options="$options,span=2" ;; # below the model's layers
         file:null) options="$options,file=every-other" ;;
+        stats:null) options="$options,stats=drawn" ;;
         *:null) bad "this test has no value for the option $key of $name" ;;
         esac
         option=$((option + 1))

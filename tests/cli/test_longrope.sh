@@ -26,6 +26,20 @@ that 'and continues with the short ones' sh -c "! cmp -s '$work/out' '$work/anew
 ask --kv streaming:budget=500 --ctx 400 -q
 that 'with --ctx it does not' [ ! -s "$work/err" ]
 
+# ---- in two parts, of which one says --ctx: the long ones stay, and what began short begins anew with all of it
+parts() {
+    ok run -m "$model" --kv full -p "$text" -n "$1" --temp 0 --ignore-eos -q --save "$work/saved" $2
+    cp "$work/out" "$work/parts"
+    ok run -m "$model" --load "$work/saved" -p "$text" -n "$1" --temp 0 --ignore-eos -q $3
+    cat "$work/out" >>"$work/parts"
+}
+ok run -m "$model" --kv full -p "$text" -p "$text" -n 24 --temp 0 --ignore-eos -q --ctx 400
+mv "$work/out" "$work/whole"
+parts 24 '--ctx 400' ''
+that 'the long ones stay' cmp -s "$work/parts" "$work/whole"
+parts 12 '' '--ctx 400'
+that 'what began short begins anew' cmp -s "$work/parts" "$work/anew"
+
 # ---- chat: the long ones from the first token on where entries will go
 printf '%s\n%s\n' "$text" "$text" >"$work/lines"
 for kv in full streaming:budget=500; do

@@ -1,9 +1,12 @@
-/* same_sessions.h - whether two sessions hold the same: entries, positions, statistics. */
+/* same_sessions.h - whether two sessions hold the same: entries, positions, statistics; the bytes of a saved one. */
 #ifndef KVC_TESTS_CORE_SAME_SESSIONS_H
 #define KVC_TESTS_CORE_SAME_SESSIONS_H
 
 #include "core/engine/session.h"
 #include "tests/core/session_fixture.h"
+#include "kvcull/saved.h"
+
+#include <sys/stat.h>
 
 /* What the host can see of a head's entries: their positions, and keys and values as attention reads them. */
 static inline void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {
@@ -55,6 +58,20 @@ static inline void same(struct kvc_session *a, struct kvc_session *b, const char
 static inline void same_logits(const float *a, const float *b, uint32_t count, const char *spec, const char *when) {
     if (memcmp(a, b, count * sizeof *a) != 0)
         fail_msg("%s, %s: other logits", spec, when);
+}
+
+/* Of a file, malloc'ed. */
+static inline char *bytes_of(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    struct stat about;
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &about), 0);
+    char *all = malloc((size_t)about.st_size + 1);
+    assert_non_null(all);
+    *bytes = fread(all, 1, (size_t)about.st_size, file);
+    assert_int_equal(*bytes, about.st_size);
+    fclose(file);
+    return all;
 }
 
 #endif

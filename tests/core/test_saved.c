@@ -4,8 +4,6 @@
 #include "tests/core/same_sessions.h"
 #include "tests/method_spec.h"
 
-#include <sys/stat.h>
-
 enum { BUDGET = 40, STEPS = 3, MORE = 20 };
 
 static char file_path[300], other_path[310];
@@ -89,19 +87,6 @@ static void go_on(struct kvc_session *one, struct kvc_session *other, const stru
     }
     same_logits(talk->logits[0], talk->logits[1], talk->words, spec, how);
     same(one, other, spec, how);
-}
-
-static char *bytes_of(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
-    struct stat about;
-    assert_non_null(file);
-    assert_int_equal(fstat(fileno(file), &about), 0);
-    char *all = malloc((size_t)about.st_size + 1);
-    assert_non_null(all);
-    *bytes = fread(all, 1, (size_t)about.st_size, file);
-    assert_int_equal(*bytes, about.st_size);
-    fclose(file);
-    return all;
 }
 
 /* Two files are the same bytes. */

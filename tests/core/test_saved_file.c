@@ -8,19 +8,6 @@
 
 static char file_path[300];
 
-static char *bytes_of(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
-    struct stat about;
-    assert_non_null(file);
-    assert_int_equal(fstat(fileno(file), &about), 0);
-    char *all = malloc((size_t)about.st_size + 1);
-    assert_non_null(all);
-    *bytes = fread(all, 1, (size_t)about.st_size, file);
-    assert_int_equal(*bytes, about.st_size);
-    fclose(file);
-    return all;
-}
-
 /* ---- what is beside a session ---- */
 
 static void test_beside(void **state) {
@@ -120,6 +107,9 @@ static void test_damaged(void **state) {
     refused("version 2.0; this program reads version 1", KVC_INPUT);
     remove(file_path);
     refused("No such file", KVC_INPUT);
+    assert_int_equal(mkfifo(file_path, 0600), 0);
+    refused("not a regular file", KVC_INPUT);
+    remove(file_path);
     free(bytes);
     free(more);
 }
@@ -280,9 +270,14 @@ static void test_refused(void **state) {
     (void)state;
     struct kvc_session *session = open_with(model, "full", KVC_F16, 0), *copy;
     const struct kvc_prompt_options options = {.progress = within, .user = &session};
+    int32_t none = -1;
+    float logit = 0;
+    const struct kvc_saved strange[] = {{.tokens = &none, .token_count = 1}, {.logits = &logit, .logit_count = 1}};
     remove(file_path);
     FINE(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error));
     REFUSED(kvc_session_save(session, "/no/such/folder/file", NULL, &error), KVC_RESOURCE, "/no/such/folder/file");
+    REFUSED(kvc_session_save(session, file_path, &strange[0], &error), KVC_USAGE, "token 0 is -1");
+    REFUSED(kvc_session_save(session, file_path, &strange[1], &error), KVC_USAGE, "1 logits: must be none or");
     REFUSED(kvc_session_prompt(session, tokens, 5, &options, NULL, &error), KVC_USAGE, "stopped");
     REFUSED(kvc_session_fork(session, &copy, &error), KVC_USAGE, "failed");
     assert_null(copy);

@@ -44,7 +44,7 @@ static const char *methods[METHODS_MOST] = {"window:budget=" B,
                                             "rocketkv-mt:budget=60+tova:budget=" B,
                                             "duo:file=every-other,sinks=6,recent=" B,
                                             "expected:budget=100+rkv:budget=" B ",every=1",
-                                            "snapkv:budget=100+triattention:stats=drawn,every=1,budget=" B};
+                                            "snapkv:budget=254+triattention:stats=drawn,every=1,budget=" B};
 static size_t method_count;
 enum { PROMPT = 300, STEPS = 170 };
 static size_t after(size_t i) { return i + (kvc_test_thinned() ? 5 : 1); } /* the case to try next */

@@ -37,11 +37,15 @@ made() {
         }
     }'
 }
-for shape in '1 1' '2 1' '30 13'; do
-    # shellcheck disable=SC2086
-    set -- $shape
-    name=made-$1-$2
-    made "$1" "$2" >"$work/$name.jsonl"
+shapes='1 1
+2 1
+30 13'
+sanitized && shapes='1 1
+2 1'
+echo "$shapes" >"$work/shapes"
+while read -r policies tasks; do
+    name=made-$policies-$tasks
+    made "$policies" "$tasks" >"$work/$name.jsonl"
     ok eval merge "$work/$name.jsonl" --report "$work/$name.html" -q
     narrow
     whole "$work/$name.html"
@@ -49,11 +53,13 @@ for shape in '1 1' '2 1' '30 13'; do
     for what in Leaderboard 'Quality and bytes' 'Depth and length' '>Time<' 'What stayed' 'Where it was lost'; do
         has "$what" "$work/$name.html"
     done
-done
-that 'every policy has its number' grep -q '<b class="num f[0-7]">30</b>' "$work/made-30-13.html"
-ok eval merge "$work/made-30-13.jsonl" --json
-that 'traces without their texts' [ "$(json traces)" = '[30]' ]
-that 'no text there' [ "$(grep -c '"text"' "$work/out")" = 0 ]
+done <"$work/shapes"
+if ! sanitized; then
+    that 'every policy has its number' grep -q '<b class="num f[0-7]">30</b>' "$work/made-30-13.html"
+    ok eval merge "$work/made-30-13.jsonl" --json
+    that 'traces without their texts' [ "$(json traces)" = '[30]' ]
+    that 'no text there' [ "$(grep -c '"text"' "$work/out")" = 0 ]
+fi
 
 # ---- runs: of the bundled model, which does not know the words, and of a made one
 run() { # NAME MODEL ARGUMENTS...
@@ -142,8 +148,8 @@ has '^full' # the tables were shown
 
 # ---- in a browser
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
-if [ -z "$browser" ]; then
-    echo 'no chromium: the layout is not looked at'
+if sanitized || [ -z "$browser" ]; then
+    echo 'no chromium, or a build with sanitizers: the layout is not looked at'
     finish
 fi
 # laid_out FILE WIDTH: what report_check.js says in a frame of that width; a picture of it goes to REPORT_PICTURES

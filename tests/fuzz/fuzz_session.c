@@ -3,6 +3,7 @@
  * bytes each, where and what. */
 #include "core/base/bytes_hash.h"
 #include "tests/fuzz/memory_file.h"
+#include "kvcull/saved.h"
 
 static const char *const policies[] = {"full",
                                        "streaming:budget=5,sinks=1,positions=cache",

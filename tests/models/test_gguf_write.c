@@ -136,20 +136,27 @@ static void refuses_misuse(void **state) {
     assert_int_equal(count_files("wrong"), 0);
 }
 
-/* The file's name is that of what a link points to; the link stays. */
+/* The file's name is that of what a link points to; the link stays, and so do the permissions of an older file. */
 static void writes_through_links(void **state) {
     (void)state;
     struct kvc_error error = {0};
     struct stat about;
     write_file("target.gguf", "old", 3);
+    assert_int_equal(chmod(own_path("target.gguf"), 0640), 0);
     assert_int_equal(symlink(own_path("target.gguf"), own_path("link.gguf")), 0);
     struct kvc_gguf_writer *writer = new_writer();
     must(kvc_gguf_writer_begin(writer, own_path("link.gguf"), &error), &error);
     must(kvc_gguf_writer_commit(writer, &error), &error);
     assert_true(lstat(own_path("link.gguf"), &about) == 0 && S_ISLNK(about.st_mode));
     assert_true(stat(own_path("target.gguf"), &about) == 0 && about.st_size == 32);
+    assert_int_equal(about.st_mode & 0777, 0640);
     mode_t mask = umask(0);
     umask(mask);
+    assert_int_equal(remove(own_path("target.gguf")), 0);
+    writer = new_writer();
+    must(kvc_gguf_writer_begin(writer, own_path("link.gguf"), &error), &error);
+    must(kvc_gguf_writer_commit(writer, &error), &error);
+    assert_true(stat(own_path("target.gguf"), &about) == 0 && about.st_size == 32);
     assert_int_equal(about.st_mode & 0777, 0666 & ~mask);
 }
 

@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,14 +24,6 @@ static uint32_t between(uint32_t low, uint32_t high) {
 
 #define ONE_OF(...)                                                                                                    \
     ((const uint32_t[]){__VA_ARGS__}[drawn_below(sizeof(const uint32_t[]){__VA_ARGS__} / sizeof(uint32_t))])
-
-void drawn_say(struct drawn *d, const char *format, ...) {
-    const size_t used = strlen(d->spec);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(d->spec + used, sizeof d->spec - used, format, list);
-    va_end(list);
-}
 
 /* Layers it acts on, `least` or more: the upper ones by skip_layers, or any by layers, said after the name. */
 static void draw_layers(struct drawn *d, uint32_t least) {
@@ -474,8 +465,6 @@ static void draw_rocket(struct drawn *d, const char *name, enum choice method) {
 void draw_rocketkv(struct drawn *d) { draw_rocket(d, "rocketkv", ROCKET); }
 void draw_rocketkv_mt(struct drawn *d) { draw_rocket(d, "rocketkv-mt", ROCKET_MT); }
 
-/* ---- runs ---- */
-
 void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers) {
     static const uint32_t heads[][2] = {{1, 1}, {4, 4}, {4, 1}, {7, 1}, {8, 2}, {8, 1}, {14, 2}};
     random_state = seed * 0x9E3779B97F4A7C15u;
@@ -485,12 +474,11 @@ void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers) {
 
 void drawn_run(struct drawn *d, uint32_t steps) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
-    const uint32_t budget = d->budget;
     const size_t count = steps == UINT32_MAX ? 1 + drawn_below(3) : 1;
     struct turn turns[3];
     uint32_t rows = 0;
     for (size_t i = 0; i < count; i++) {
-        const uint32_t prompts[] = {1, budget - (budget > 1), budget, budget + 1, 2 * budget + 1, 1 + drawn_below(100)};
+        const uint32_t b = d->budget, prompts[] = {1, b - (b > 1), b, b + 1, 2 * b + 1, 1 + drawn_below(100)};
         const uint32_t prompt = prompts[drawn_below(6)];
         turns[i] = (struct turn){prompt < 150 ? prompt : 150, steps == UINT32_MAX ? between(0, 20) : steps};
         rows += turns[i].prompt + turns[i].steps;

@@ -1,5 +1,5 @@
-/* drawn_files.c - the files that drawn policies name: scores of heads for duo, statistics of queries for triattention.
- */
+/* drawn_files.c - what drawn policies are written to: their strings, and the files that these name, scores of heads for
+ * duo, statistics of queries for triattention. */
 #include "tests/oracle/drawn.h"
 
 #include <math.h>
@@ -12,6 +12,14 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+void drawn_say(struct drawn *d, const char *format, ...) {
+    const size_t used = strlen(d->spec);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(d->spec + used, sizeof d->spec - used, format, list);
+    va_end(list);
+}
 
 static FILE *draw_file(struct drawn *d) {
     const int fd = (strcpy(d->path, "test_drawn_XXXXXX"), mkstemp(d->path));

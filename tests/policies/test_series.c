@@ -133,6 +133,7 @@ static double series_score(const struct kvc_stage *stage, uint32_t h, uint32_t j
 
 static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     const struct kvc_series series = series_of(stage);
+    struct kvc_series other = series;
     const uint32_t d = stage->info.head_size, group = stage->info.heads / stage->info.kv_heads;
     const uint32_t window = kvc_runner_window(stage->session->runner, stage->layer);
     float *keys = malloc((size_t)ALL * d * sizeof *keys), most[ALL], average[ALL];
@@ -145,6 +146,8 @@ static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *
         double high[ALL], sum[ALL] = {0};
         load_keys(stage, list, keys);
         FINE(kvc_stage_scores(stage, &scores, &error));
+        other.rotary = 2 * d;
+        assert_int_equal(kvc_stage_series_scores(stage, &other, false, scores, &error), KVC_USAGE);
         FINE(kvc_stage_series_scores(stage, &series, false, scores, &error));
         FINE(kvc_stage_read_scores(stage, scores, list, most, ALL, &n, &error));
         assert_int_equal(n, ALL);

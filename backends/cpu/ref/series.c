@@ -32,9 +32,9 @@ void KVC_REF(series_scores)(struct kvc_device *device, const struct kvc_series_s
         const uint32_t count = kvc_list_count(lists, h);
         float *score = (float *)kvc_span_data(args->scores) + (size_t)h * args->stride;
         float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, ((size_t)2 * d + count) * sizeof *key);
-        float *length = key + d, *s = length + d;
         if (!key)
             return;
+        float *length = key + d, *s = length + d;
         for (uint32_t g = h * group; g < (h + 1) * group; g++) {
             const float *mean = (const float *)kvc_span_data(args->mean) + (size_t)g * d;
             const float *spread = (const float *)kvc_span_data(args->spread) + (size_t)g * pairs;

@@ -154,7 +154,7 @@ static void chunk_mass_task(void *argument, size_t task, unsigned thread) {
     lay_out_chunk(job, &work, scratch);
     const struct head_entries head = head_open(lists, NULL, h, work.block);
     const uint32_t end = scored_end(lists, h, args->last), begin = chunks_begin(args, &head, end);
-    if (number >= (end - begin + args->chunk - 1) / args->chunk)
+    if (number >= kvc_divide_up(end - begin, args->chunk))
         return;
     const uint32_t from = begin + number * args->chunk, n = kvc_min_u32(args->chunk, end - from);
     turn_rows(lists, &head, from, n, &work);
