@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kvcull/saved.h"
 #include "serve/loop.h"
 
 /* ---- kept sessions ---- */

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "kvcull/saved.h"
 #include "serve/loop.h"
 
 enum { SHARED_LEAST = 64 }; /* tokens below which a prefix is rather computed again than kept */
