@@ -148,8 +148,11 @@ static char *messages_text(const json_t *messages, struct serve_error *error) {
     }
     text = json_dumps(clean, JSON_COMPACT);
     json_decref(clean);
-    if (!text)
+    if (!text || cli_json_lost()) {
         (void)no_memory(error);
+        cli_json_free(text);
+        return NULL;
+    }
     return text;
 }
 
@@ -184,7 +187,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     if (values->template_values)
         options.variables = variables = json_dumps(values->template_values, JSON_COMPACT);
     request->prompts = calloc(1, sizeof *request->prompts);
-    if (!request->prompts || (values->template_values && !variables)) {
+    if (!request->prompts || (values->template_values && (!variables || cli_json_lost()))) {
         (void)no_memory(error);
     } else if (kvc_chat_text_with(request->serve->model, &options, NULL, 0, &text, &cause) != KVC_OK) {
         cause.status = KVC_USAGE; /* whatever a template says of a conversation is about what the client sent */
