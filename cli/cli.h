@@ -251,6 +251,8 @@ json_t *cli_json_number(double value); /* null where it is not finite, which JSO
 void cli_json_start(void);
 /* Whether a value was lost for want of memory: what jansson then says of a text is not true. */
 bool cli_json_lost(void);
+/* A new begin, where this thread has freed all JSON that lost something. */
+void cli_json_forget(void);
 /* What json_dumps gave. */
 void cli_json_free(void *block);
 /* Adds to an object; a value that is lost (NULL: no memory) makes the next print fail. */

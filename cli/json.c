@@ -29,16 +29,16 @@ json_t *cli_json_text(const char *text, size_t bytes) {
 
 json_t *cli_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* Values that were lost for want of memory; the program ends without printing any JSON then. */
-static size_t lost;
+/* Values that this thread lost for want of memory; the program ends without printing any JSON then. */
+static _Thread_local size_t lost;
 
 /* After a failed request jansson goes on with texts that lack characters, and its scanner may end in an assertion. So
  * it gets this, until somebody has looked at cli_json_lost. */
-static union {
+static _Thread_local union {
     max_align_t align;
     unsigned char bytes[65536];
 } reserve;
-static size_t reserved;
+static _Thread_local size_t reserved;
 
 static void *counted(size_t bytes) {
     void *block = malloc(bytes);
@@ -65,6 +65,8 @@ void cli_json_free(void *block) {
 void cli_json_start(void) { json_set_alloc_funcs(counted, cli_json_free); }
 
 bool cli_json_lost(void) { return lost > 0; }
+
+void cli_json_forget(void) { lost = reserved = 0; }
 
 void cli_json_set(json_t *object, const char *key, json_t *value) {
     lost += json_object_set_new(object, key, value) != 0;

@@ -1,13 +1,14 @@
 /* admit.c - who may hold memory: answers by what the forecast says they need at most, kept sessions as long as nobody
  * else needs theirs.
  *
- * A kept session is one whose tokens the next request of the same conversation begins with. It is gone on with where
- * the policy evicts nothing, because then no bit depends on it; with other policies only where the request says
- * cache_prompt, because they choose anew at every turn.
+ * A kept session is one whose tokens the next request of the same conversation begins with, or a shared one, of what
+ * several prompts begin with (share.c). It is gone on with where the policy evicts nothing, because then no bit depends
+ * on it; with other policies only where the request says cache_prompt, because they choose anew at every turn.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "kvcull/saved.h"
 #include "serve/loop.h"
 
 /* ---- kept sessions ---- */
@@ -43,20 +44,20 @@ void serve_kept_close(struct serve_loop *loop) {
         continue;
 }
 
-/* Whether the request's sessions may be gone on with, and be kept for that. */
-static bool reuses(const struct serve_request *request) {
+bool serve_reuses(const struct serve_request *request) {
     if (request->serve->info->original_context || request->serve->options->kept == 0)
         return false; /* longrope: the session's length decides its factors */
     return request->values.cache_prompt < 0 ? request->stages == 0 : request->values.cache_prompt == 1;
 }
 
-/* The kept session that has most of the prompt; kept_count: none. At least one token must be left to compute. Where
- * sessions can be forked, one that shares the beginning alone would do as well: this is the place to look for it. */
+bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
+
+/* The kept session that has most of the prompt; kept_count: none. At least one token must be left to compute. */
 static size_t find_kept(const struct serve_loop *loop, const struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const struct serve_tokens *prompt = choice->prompt;
     size_t best = loop->kept_count;
-    if (!reuses(request) || (request->values.echo && request->logprobs)) /* echoed logprobs need every row */
+    if (!serve_reuses(request) || serve_wants_rows(request))
         return best;
     for (size_t i = 0; i < loop->kept_count; i++) {
         const struct serve_tokens *has = &loop->kept[i].tokens;
@@ -101,8 +102,28 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
     options.seed = (uint64_t)request->values.seed + choice->index % (uint64_t)request->values.n;
     options.expected = request->limit;
     options.context = serve->info->original_context ? choice->prompt->count + request->limit : 0;
-    options.memory_limit = reuses(request) ? serve->memory : bytes; /* one that is kept may grow */
+    options.memory_limit = serve_reuses(request) ? serve->memory : bytes; /* one that is kept may grow */
     return kvc_session_open(serve->model, &options, &choice->session, error);
+}
+
+/* The choice goes on from a kept session: from a copy of one that is shared, where there is room for both. False: it
+ * must wait. */
+static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t kept, uint64_t bytes) {
+    struct kvc_session *session = loop->kept[kept].session, *copy = NULL;
+    const uint64_t own = loop->kept[kept].bytes;
+    if (loop->kept[kept].shared && loop->reserved + own + bytes <= loop->serve->memory &&
+        make_room(loop, bytes, session))
+        (void)kvc_session_fork(session, &copy, NULL);
+    if (!copy && !make_room(loop, bytes - cli_min(bytes, own), session))
+        return false;
+    for (kept = 0; loop->kept[kept].session != session; kept++)
+        continue; /* others may have gone */
+    choice->session = copy ? copy : session;
+    choice->seen = choice->cached = loop->kept[kept].tokens.count;
+    loop->kept[kept].used = ++loop->uses;
+    if (!copy)
+        take_out(loop, kept);
+    return true;
 }
 
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error) {
@@ -112,19 +133,10 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
     if (loop->running >= (size_t)loop->serve->options->batch)
         return false;
     if (kept < loop->kept_count) {
-        struct kvc_session *session = loop->kept[kept].session;
-        const uint64_t own = loop->kept[kept].bytes;
         if (bytes_needed(choice, true, &bytes, error) != KVC_OK)
             return true;
-        if (bytes <= loop->serve->memory && make_room(loop, bytes - cli_min(bytes, own), session)) {
-            for (kept = 0; loop->kept[kept].session != session; kept++)
-                continue; /* others may have gone */
-            choice->session = session;
-            choice->seen = choice->cached = loop->kept[kept].tokens.count;
-            take_out(loop, kept);
-        } else if (bytes <= loop->serve->memory) {
+        if (bytes <= loop->serve->memory && !go_on(loop, choice, kept, bytes))
             return false;
-        }
     }
     if (!choice->session) {
         if (bytes_needed(choice, false, &bytes, error) != KVC_OK)
@@ -154,20 +166,46 @@ static bool copy_tokens(const struct serve_choice *choice, size_t count, struct 
     return true;
 }
 
-static bool keep(struct serve_loop *loop, struct serve_choice *choice) {
-    const size_t most = (size_t)loop->serve->options->kept;
-    struct serve_kept kept = {.session = choice->session, .spec = strdup(choice->request->spec)};
-    if (!kept.spec || !copy_tokens(choice, (size_t)choice->stats.tokens, &kept.tokens)) {
+/* Keeps a session that has seen so many tokens of the choice. False: no memory, and it is the caller's. */
+static bool keep(struct serve_loop *loop, const struct serve_choice *choice, struct kvc_session *session, bool shared) {
+    struct kvc_session_stats stats;
+    struct serve_kept kept = {.session = session, .spec = strdup(choice->request->spec), .shared = shared};
+    kvc_session_stats(session, &stats);
+    if (!kept.spec || !copy_tokens(choice, (size_t)stats.tokens, &kept.tokens)) {
         forget(&kept);
         return false;
     }
-    if (loop->kept_count == most)
+    if (loop->kept_count == (size_t)loop->serve->options->kept)
         (void)drop_oldest(loop, NULL);
-    kept.bytes = choice->stats.cache_bytes + choice->stats.state_bytes;
+    kept.bytes = stats.cache_bytes + stats.state_bytes;
     kept.used = ++loop->uses;
     loop->kept_bytes += kept.bytes;
     loop->kept[loop->kept_count++] = kept;
     return true;
+}
+
+void serve_kept_add(struct serve_loop *loop, const struct serve_choice *choice) {
+    struct kvc_session_stats stats;
+    struct kvc_session *copy;
+    kvc_session_stats(choice->session, &stats);
+    const uint64_t bytes = stats.cache_bytes + stats.state_bytes;
+    if (loop->reserved + bytes > loop->serve->memory || !make_room(loop, bytes, NULL) ||
+        kvc_session_fork(choice->session, &copy, NULL) != KVC_OK)
+        return;
+    if (!keep(loop, choice, copy, true))
+        kvc_session_close(copy);
+}
+
+void serve_kept_copy(struct serve_loop *loop, struct serve_choice *choice) {
+    const size_t kept = find_kept(loop, choice);
+    struct kvc_session *copy;
+    if (kept == loop->kept_count || !loop->kept[kept].shared ||
+        kvc_session_fork(loop->kept[kept].session, &copy, NULL) != KVC_OK)
+        return;
+    kvc_session_close(choice->session);
+    choice->session = copy;
+    choice->seen = choice->cached = loop->kept[kept].tokens.count;
+    loop->kept[kept].used = ++loop->uses;
 }
 
 void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good) {
@@ -177,7 +215,7 @@ void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good
     kvc_session_stats(choice->session, &choice->stats);
     const bool whole = choice->stats.tokens >= choice->prompt->count &&
                        choice->stats.tokens <= choice->prompt->count + choice->answer.count;
-    if (!good || !whole || !reuses(choice->request) || !keep(loop, choice))
+    if (!good || !whole || !serve_reuses(choice->request) || !keep(loop, choice, choice->session, false))
         kvc_session_close(choice->session);
     choice->session = NULL;
     loop->reserved -= choice->reserved;

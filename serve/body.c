@@ -39,6 +39,7 @@ json_t *serve_body(const char *text, size_t bytes, struct serve_error *error) {
     char line[200];
     if (!within_bounds(text, bytes, error))
         return NULL;
+    cli_json_forget(); /* an earlier request may have found no memory; its JSON is gone */
     json_t *body = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &cause);
     if (cli_json_lost()) {
         json_decref(body);

@@ -185,7 +185,6 @@ static void step(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
     const size_t vocab = serve->info->vocab, count = gather(loop);
     struct kvc_error error = {KVC_OK, ""};
-    struct kvc_memory memory;
     if (count == 0)
         return;
     const double start = cli_seconds();
@@ -203,12 +202,10 @@ static void step(struct serve_loop *loop) {
             fail(choice->request, &error);
         }
     }
-    kvc_engine_memory(serve->engine, &memory);
     pthread_mutex_lock(&serve->lock);
     serve->metrics.steps++;
     serve->metrics.step_rows += count;
     serve_observe(&serve->metrics.step, loop->step_seconds);
-    memcpy(serve->metrics.memory, memory.now, sizeof memory.now);
     pthread_mutex_unlock(&serve->lock);
 }
 
@@ -248,13 +245,26 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
         next_token(loop, choice, loop->prompt_logits);
 }
 
+/* The choice's, and that of other answers to it which need not compute it. */
+static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
+    struct serve_request *request = choice->request;
+    serve_share_prompt(choice);
+    for (size_t i = 0; i < request->choice_count && !request->abandoned; i++) {
+        struct serve_choice *each = &request->choices[i];
+        if (each->prompt == choice->prompt && each->stage == SERVE_PROMPT && each->seen == each->prompt->count)
+            end_prompt(loop, each);
+    }
+}
+
 /* The next piece of a prompt: all that is left, where the policy's stages want it whole. */
 static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const struct serve_tokens *prompt = choice->prompt;
+    serve_share_begin(loop, choice);
     const size_t left = prompt->count - choice->seen;
-    const bool last = request->stages != 0 || left <= PIECE, rows = request->values.echo && request->logprobs;
-    const size_t count = last ? left : PIECE;
+    const size_t most = choice->share_at > choice->seen ? cli_min(PIECE, choice->share_at - choice->seen) : PIECE;
+    const bool last = request->stages != 0 || left <= most, rows = serve_wants_rows(request);
+    const size_t count = last ? left : most;
     const struct kvc_prompt_options options = {.row = rows ? on_row : NULL, .progress = on_progress, .user = loop};
     struct kvc_error error = {KVC_OK, ""};
     choice->turn = ++loop->turns;
@@ -272,7 +282,9 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
     if (!good)
         fail(choice->request, &error);
     else if (last)
-        end_prompt(loop, choice);
+        end_prompts(loop, choice);
+    else if (choice->seen == choice->share_at)
+        serve_kept_add(loop, choice);
 }
 
 /* The choice whose prompt has waited longest for its turn; NULL: none has one to compute. */
@@ -280,7 +292,8 @@ static struct serve_choice *next_prompt(const struct serve_loop *loop) {
     struct serve_choice *best = NULL;
     for (struct serve_request *request = loop->first; request; request = request->next)
         for (size_t i = 0; i < request->choice_count && !request->abandoned; i++)
-            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn))
+            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn) &&
+                !serve_share_waits(loop, &request->choices[i]))
                 best = &request->choices[i];
     return best;
 }
@@ -333,6 +346,7 @@ static void admit(struct serve_loop *loop) {
                 continue;
             if (!serve_admit(loop, &request->choices[i], &error))
                 return;
+            request->choices[i].turn = ++loop->turns;
             if (error.status != KVC_OK)
                 fail(request, &error);
             else
@@ -343,7 +357,10 @@ static void admit(struct serve_loop *loop) {
 /* Waits for work. False: the server ends. */
 static bool wait_for_work(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
+    struct kvc_memory memory;
+    kvc_engine_memory(serve->engine, &memory);
     pthread_mutex_lock(&serve->lock);
+    memcpy(serve->metrics.memory, memory.now, sizeof memory.now);
     serve->metrics.running = loop->running;
     serve->metrics.kept = loop->kept_count;
     serve->metrics.reserved = loop->reserved;
@@ -386,8 +403,8 @@ void *serve_loop(void *user) {
     const bool good = open_loop(&loop, serve);
     while (good && wait_for_work(&loop)) {
         sweep(&loop);
-        expire(&loop);
         admit(&loop);
+        expire(&loop); /* of those for which there was no room now */
         struct serve_choice *choice = next_prompt(&loop);
         loop.idle = !choice && loop.running == 0;
         if (choice)
@@ -397,6 +414,15 @@ void *serve_loop(void *user) {
     }
     if (!good) {
         (void)cli_no_memory(serve->command);
+        pthread_mutex_lock(&serve->lock);
+        serve->draining = true; /* nobody is to wait for it */
+        take_queue(&loop);
+        pthread_mutex_unlock(&serve->lock);
+        while (loop.first) {
+            const struct kvc_error cause = {KVC_RESOURCE, "no memory to compute with"};
+            fail(loop.first, &cause);
+            let_go(&loop, loop.first);
+        }
         kill(getpid(), SIGTERM);
     }
     serve_kept_close(&loop);

@@ -4,11 +4,12 @@
 
 #include "serve/serve.h"
 
-struct serve_kept { /* a session for a conversation's next request */
+struct serve_kept { /* a session for a conversation's next request, or for all that begin with its tokens */
     struct kvc_session *session;
     struct serve_tokens tokens; /* that it has seen */
     char *spec;
     uint64_t bytes, used;
+    bool shared; /* requests get copies of it */
 };
 
 struct serve_loop {
@@ -38,5 +39,20 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
 /* Takes the session from the choice: keeps it where that is worth something and good says that it is whole. */
 void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good);
 void serve_kept_close(struct serve_loop *loop);
+/* Keeps a copy of the session for other prompts that begin with what it has seen, where there is room for it. */
+void serve_kept_add(struct serve_loop *loop, const struct serve_choice *choice);
+/* Gives a choice that has computed nothing yet a copy of what is kept of its prompt's beginning. */
+void serve_kept_copy(struct serve_loop *loop, struct serve_choice *choice);
+/* Whether the request's sessions may be gone on with, and be kept for that. */
+bool serve_reuses(const struct serve_request *request);
+/* Whether it wants the logits of every row of its prompt: echoed logprobs. */
+bool serve_wants_rows(const struct serve_request *request);
+
+/* share.c: prefixes of prompts that are computed once. */
+bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice *choice); /* for such a prefix */
+/* Before a prompt's first piece: from where it need not be computed, and up to where others can use it. */
+void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice);
+/* At a prompt's end: the other answers to it, as far as they have been admitted, get copies of the session. */
+void serve_share_prompt(struct serve_choice *choice);
 
 #endif

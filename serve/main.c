@@ -127,7 +127,7 @@ static int serve_until_end(struct serve *serve, const sigset_t *signals) {
     if (status == KVC_OK)
         wait_for_end(serve, http, signals);
     pthread_mutex_lock(&serve->lock);
-    serve->stopped = true;
+    serve->draining = serve->stopped = true;
     pthread_cond_signal(&serve->wake);
     pthread_mutex_unlock(&serve->lock);
     pthread_join(thread, &good);

@@ -22,7 +22,7 @@ struct serve_metrics {
     uint64_t read_bytes;       /* of caches, by decode steps */
     uint64_t running, kept;    /* now: answers computed, sessions kept */
     uint64_t reserved, kept_bytes;
-    uint64_t memory[5]; /* as struct kvc_memory, after the last step */
+    uint64_t memory[5]; /* as struct kvc_memory, after the last round */
     struct serve_histogram first_token, step, request;
     struct serve_evictions {
         char name[64]; /* of the policy: its methods' names, joined by + */

@@ -148,8 +148,11 @@ static char *messages_text(const json_t *messages, struct serve_error *error) {
     }
     text = json_dumps(clean, JSON_COMPACT);
     json_decref(clean);
-    if (!text)
+    if (!text || cli_json_lost()) {
         (void)no_memory(error);
+        cli_json_free(text);
+        return NULL;
+    }
     return text;
 }
 
@@ -184,7 +187,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     if (values->template_values)
         options.variables = variables = json_dumps(values->template_values, JSON_COMPACT);
     request->prompts = calloc(1, sizeof *request->prompts);
-    if (!request->prompts || (values->template_values && !variables)) {
+    if (!request->prompts || (values->template_values && (!variables || cli_json_lost()))) {
         (void)no_memory(error);
     } else if (kvc_chat_text_with(request->serve->model, &options, NULL, 0, &text, &cause) != KVC_OK) {
         cause.status = KVC_USAGE; /* whatever a template says of a conversation is about what the client sent */
@@ -334,8 +337,9 @@ static bool read_biases(const struct serve_request *request, struct kvc_bias **b
     json_object_foreach((json_t *)object, name, value) {
         double id;
         const double bias = json_number_value(value);
-        if (!kvc_decimal(name, strlen(name), &id) || !(id >= 0 && id < request->serve->info->vocab) ||
-            id != (double)(int32_t)id || !json_is_number(value) || !(bias >= -100 && bias <= 100))
+        if (name[strspn(name, "0123456789")] || !kvc_decimal(name, strlen(name), &id) ||
+            !(id >= 0 && id < request->serve->info->vocab) || id != (double)(int32_t)id || !json_is_number(value) ||
+            !(bias >= -100 && bias <= 100))
             return refuse(error, "logit_bias", "must have token ids as names and numbers from -100 to 100");
         (*biases)[(*count)++] = (struct kvc_bias){(int32_t)id, (float)bias};
     }

@@ -39,7 +39,7 @@ void serve_request_release(struct serve_request *request) {
     free(request);
 }
 
-bool serve_enqueue(struct serve_request *request, struct serve_error *error) {
+bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error) {
     struct serve *serve = request->serve;
     bool taken = true;
     pthread_mutex_lock(&serve->lock);
@@ -58,6 +58,7 @@ bool serve_enqueue(struct serve_request *request, struct serve_error *error) {
         serve->last = request;
         serve->queued++;
         serve->unfinished++;
+        ++*busy; /* at once, so that the server does not end between the answer and its way to the client */
         serve->metrics.requests++;
         pthread_cond_signal(&serve->wake);
     }

@@ -84,8 +84,8 @@ static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
     json_t *body = serve_body(exchange->body.data ? exchange->body.data : "", exchange->body.bytes, &error);
     if (!body)
         return refuse(exchange, &error);
-    struct serve_request *request = serve_request_new(serve, chat);
-    if (!request || !info) {
+    struct serve_request *request = info ? serve_request_new(serve, chat) : NULL;
+    if (!request) {
         json_decref(body);
         return MHD_NO;
     }
@@ -93,14 +93,11 @@ static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
     request->connection = exchange->connection;
     request->descriptor = info->connect_fd;
     serve_text_free(&exchange->body);
-    if (!serve_prepare(request, body, &error) || !serve_enqueue(request, &error)) {
+    if (!serve_prepare(request, body, &error) || !serve_enqueue(request, &exchange->http->busy, &error)) {
         serve_request_release(request);
         return refuse(exchange, &error);
     }
     exchange->request = request;
-    pthread_mutex_lock(&serve->lock);
-    exchange->http->busy++;
-    pthread_mutex_unlock(&serve->lock);
     return serve_stream(exchange);
 }
 

@@ -55,6 +55,8 @@ struct serve_choice { /* one answer; the engine thread's alone until its request
     struct kvc_hash *hash; /* of all logits that tokens were chosen from; NULL: not asked for */
     uint64_t reserved;     /* bytes promised to it */
     size_t seen, cached;   /* prompt tokens that the session has; that it had when the answer began */
+    size_t share_at;       /* prompt tokens after which a copy is kept for others; 0: none */
+    bool looked;           /* for what others have of its prompt */
     int32_t pending;       /* the last token, which the session has not seen */
     struct serve_tokens answer;
     size_t capacity;              /* of answer and of records, in tokens */
@@ -70,7 +72,7 @@ struct serve_choice { /* one answer; the engine thread's alone until its request
     size_t held_count;
     bool held_news; /* clients have not been told */
     struct kvc_session_stats stats;
-    uint64_t turn; /* when a piece of its prompt was computed last; 0: never */
+    uint64_t turn; /* when a piece of its prompt was computed last, or it was admitted */
 };
 
 enum serve_state { SERVE_QUEUED, SERVE_RUNS, SERVE_DONE, SERVE_FAILED };
@@ -155,8 +157,8 @@ void *serve_loop(void *serve);
 /* request.c */
 struct serve_request *serve_request_new(struct serve *serve, bool chat);
 void serve_request_release(struct serve_request *request); /* lock held by nobody */
-/* Puts it in the queue, or says why not. */
-bool serve_enqueue(struct serve_request *request, struct serve_error *error);
+/* Puts it in the queue and counts it in *busy, or says why not. */
+bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error);
 /* With the lock held: the request ends so, or its stream does. */
 void serve_request_fail(struct serve_request *request, const struct serve_error *error);
 __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *error, int status, const char *type,

@@ -40,6 +40,7 @@ def fields_refused():
             (COMPLETIONS, 'stop', ''), (COMPLETIONS, 'stop', [1]), (COMPLETIONS, 'stop', ['a'] * 17),
             (COMPLETIONS, 'stop', 'x' * 1001), (COMPLETIONS, 'logit_bias', {'x': 1}),
             (COMPLETIONS, 'logit_bias', {'1': 101}), (COMPLETIONS, 'logit_bias', {'999999': 1}),
+            (COMPLETIONS, 'logit_bias', {'1e1': 1}), (COMPLETIONS, 'logit_bias', {'-0': 1}),
             (COMPLETIONS, 'logit_bias', []), (COMPLETIONS, 'stream', 1), (COMPLETIONS, 'stream_options', {}),
             (COMPLETIONS, 'kv', 'nothing:budget=3'), (COMPLETIONS, 'kv', 'snapkv:budget=x'),
             (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
@@ -162,6 +163,11 @@ def waits():
     case(waits_for_others)
 
 
+def one_alone_is_answered():
+    status, _, data = fill()()
+    assert status == 200, data
+
+
 def some_are_sent_away():
     for _ in range(10):
         got = together([fill()] * 6)
@@ -172,6 +178,7 @@ def some_are_sent_away():
 
 
 def sent_away():
+    case(one_alone_is_answered)
     case(some_are_sent_away)
 
 

@@ -187,6 +187,32 @@ def conversations():
 
 
 @case
+def prefixes():
+    """What conversations share is computed once, and so is a prompt with several answers: not a bit is another."""
+    words = TEXT.split()
+    random.Random(11).shuffle(words)
+    head = server.post('/tokenize', content=' '.join(words * 9), add_special=True)['tokens']
+    ends = [server.post('/tokenize', content=text)['tokens'] for text in ('red kettle', 'the old sailor', 'harbor')]
+    fields = [dict(prompt=head + end, max_tokens=5, temperature=0.9, seed=2, ignore_eos=True, logits_hash=True,
+                   return_token_ids=True) for end in ends]
+    alone = [server.complete(cache_prompt=False, **each)['choices'][0]['logits_hash'] for each in fields]
+    shared = [server.complete(**each) for each in fields]
+    assert [each['choices'][0]['logits_hash'] for each in shared] == alone
+    cached = [each['usage']['prompt_tokens_details']['cached_tokens'] for each in shared]
+    assert cached[:2] == [0, 0] and cached[2] >= len(head), cached # the second one shows that they share it
+    for kv in ('full', 'snapkv:budget=64', 'random:budget=64'):
+        fields[0].update(kv=kv, cache_prompt=False)
+        before = server.metric('cached_tokens_total')
+        got = server.complete(n=3, **fields[0])['choices']
+        spared = server.metric('cached_tokens_total') - before
+        assert spared == (0 if kv.startswith('random') else 2 * len(fields[0]['prompt'])), (kv, spared)
+        for i in range(3):
+            each = server.complete(**dict(fields[0], seed=2 + i))['choices'][0]
+            assert each['logits_hash'] == got[i]['logits_hash'], (kv, i)
+            assert each['token_ids'] == got[i]['token_ids'], (kv, i)
+
+
+@case
 def texts():
     tokens = server.post('/tokenize', content=TEXT)
     assert tokens['count'] == len(tokens['tokens']) > 10
