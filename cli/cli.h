@@ -96,7 +96,11 @@ int cli_error(const struct cli_command *command, enum kvc_status status, const c
 int cli_report(const struct cli_command *command, const struct kvc_error *error); /* the same, of a library error */
 int cli_no_memory(const struct cli_command *command);
 void cli_warn(const struct cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void cli_signals(void); /* how signals end the program; called once */
+/* Where the program was started as several processes (mpirun): CLI_GO on rank 0; on the others all that rank 0 asks
+ * for is done when this returns, an exit status. */
+int cli_start_ranks(const struct cli_command *command, int argc, char **argv);
+struct kvc_ranks *cli_ranks(void); /* NULL: one process */
+void cli_signals(void);            /* how signals end the program; called once */
 
 /* ---- common options and opening ------------------------------------------------------------------------------ */
 
@@ -104,6 +108,7 @@ struct cli_common {
     const char *backend;
     int64_t threads, context, chunk;
     const char *math;
+    const char *ranks; /* read before the other options (cli/ranks.c) */
     enum kvc_type cache_type;
     bool json, quiet;
 };
@@ -127,7 +132,11 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          "arithmetic of linear layers. int8, the default: activations of eight bits where weights are quantized, "      \
          "elsewhere float; float: without; both the same bits everywhere. fast: a BLAS library; exact: another word "   \
          "for float",                                                                                                  \
-         &(c)->math, 0, 0, "float|int8|fast|exact"}
+         &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                   \
+        {CLI_CHOICE, 0, "ranks", "HOW",                                                                               \
+         "how processes that mpirun or srun started share the model; tensor: each has some heads with their entries, "  \
+         "and some outputs of every matrix. Never changes a bit",                                                      \
+         &(c)->ranks, 0, 0, "tensor"}
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},      \

@@ -20,6 +20,7 @@ libkvcli_la_SOURCES = \
 	cli/options.c \
 	cli/perplexity.c \
 	cli/progress.c \
+	cli/ranks.c \
 	cli/replay.c \
 	cli/roff.c \
 	cli/run.c \

@@ -90,6 +90,9 @@ int main(int argc, char **argv) {
     fill_closed_files();
     cli_signals();
     cli_json_start();
+    status = cli_start_ranks(&program, argc, argv);
+    if (status != CLI_GO)
+        return status;
     status = program_main(&program, argc, argv);
     if (status == KVC_OK)
         status = cli_flush(&program);

@@ -11,6 +11,12 @@ libkvc_la_SOURCES += \
 	core/base/trig.c \
 	core/base/types.c
 
+# Several processes as one engine.
+libkvc_la_SOURCES += \
+	core/ranks/packet.c \
+	core/ranks/ranks.c \
+	core/ranks/split.c
+
 # What computes: the operations of a forward pass, the lists of entries.
 libkvc_la_SOURCES += \
 	core/engine/advice.c \
@@ -28,6 +34,7 @@ libkvc_la_SOURCES += \
 	core/engine/network.c \
 	core/engine/runner.c \
 	core/engine/sampler.c \
+	core/engine/shared.c \
 	core/engine/spares.c
 
 # Sessions: what they hold, prompts (prompt.c, pass.c), decode steps (decode.c, step.c), evictions (evict.c).

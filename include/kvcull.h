@@ -87,10 +87,13 @@ bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: none o
  * many rows to a BLAS library. */
 enum kvc_math { KVC_MATH_FLOAT, KVC_MATH_FAST, KVC_MATH_INT8, KVC_MATH_EXACT = KVC_MATH_FLOAT /* its name before */ };
 
+struct kvc_ranks; /* kvcull/ranks.h */
+
 struct kvc_engine_options {
     const char *backend; /* "cpu" (default, NULL), "ref"; opencl[:N] and cuda[:N] where they are built */
     int threads;         /* 0: one per available core */
     enum kvc_math math;
+    struct kvc_ranks *ranks; /* the processes that the engine's models are shared out to; NULL: this one alone */
 };
 
 enum kvc_memory_kind {

@@ -44,8 +44,8 @@ static uint64_t add_rope(uint64_t hash, const struct kvc_rope *rope) {
 static uint64_t add_network(uint64_t hash, const struct kvc_network *network) {
     const uint64_t numbers[] = {network->layers,
                                 network->hidden,
-                                network->heads,
-                                network->kv_heads,
+                                network->part.heads,
+                                network->part.kv_heads,
                                 network->head_size,
                                 network->feed_forward,
                                 network->expert_feed,

@@ -10,6 +10,7 @@
 #include "core/engine/runner.h"
 #include "core/engine/session.h"
 #include "models/chat/template.h"
+#include "models/fingerprint.h"
 
 /* ---- opening ---- */
 
@@ -46,7 +47,7 @@ static enum kvc_status open_gguf(struct kvc_model *model, const char *path, stru
     }
     enum kvc_status status = kvc_gguf_open(path, &model->gguf, error);
     if (!status) {
-        status = kvc_network_from_gguf(model->engine->device, model->gguf, path, &model->network, &model->info, error);
+        status = kvc_network_from_gguf(model->engine, model->gguf, path, &model->network, &model->info, error);
     }
     if (!status && kvc_gguf_has(model->gguf, "tokenizer.ggml.model")) {
         status = kvc_tokenizer_from_gguf(model->gguf, path, model->network.vocab, &model->tokenizer, error);
@@ -57,14 +58,45 @@ static enum kvc_status open_gguf(struct kvc_model *model, const char *path, stru
 static enum kvc_status open_folder(struct kvc_model *model, const char *path, struct kvc_error *error) {
     enum kvc_status status = kvc_safetensors_open(path, &model->safetensors, error);
     if (!status) {
-        status = kvc_network_from_folder(model->engine->device, model->safetensors, path, &model->network, &model->info,
-                                         error);
+        status = kvc_network_from_folder(model->engine, model->safetensors, path, &model->network, &model->info, error);
     }
     if (!status && (folder_has(path, "tokenizer.json", &status, error) ||
                     (!status && folder_has(path, "tokenizer.model", &status, error)))) {
         status = kvc_tokenizer_from_folder(path, model->network.vocab, &model->tokenizer, error);
     }
     return status;
+}
+
+/* The other ranks open theirs, which must be the same. */
+static enum kvc_status tell_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
+    struct kvc_ranks *ranks = model->engine->ranks;
+    uint64_t least = 0, most = 0;
+    model->told = ranks != NULL;
+    if (!ranks)
+        return KVC_OK;
+    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_MODEL_OPEN);
+    if (packet) {
+        kvc_packet_put_pointer(packet, model->engine);
+        kvc_packet_put_pointer(packet, model);
+        kvc_packet_put_text(packet, path);
+        kvc_call_tell(ranks);
+    }
+    most = kvc_model_fingerprint(model);
+    least = ~most;
+    kvc_ranks_most(ranks, &most, 1);
+    kvc_ranks_most(ranks, &least, 1);
+    if (most != ~least)
+        ranks->link->class->end(ranks->link, "the ranks' models of this path differ: all need the same file");
+    return kvc_call_end(ranks, KVC_OK, error);
+}
+
+static void tell_close(struct kvc_model *model) {
+    struct kvc_packet *packet = kvc_call_begin(model->engine->ranks, KVC_CALL_MODEL_CLOSE);
+    if (packet) {
+        kvc_packet_put_pointer(packet, model);
+        kvc_call_tell(model->engine->ranks);
+    }
+    (void)kvc_call_end(model->engine->ranks, KVC_OK, NULL);
 }
 
 enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, struct kvc_model **model,
@@ -92,12 +124,15 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
         made->info.has_chat_template = kvc_tokenizer_chat_template(made->tokenizer) != NULL;
     }
     *model = made;
-    return KVC_OK;
+    return tell_open(made, path, error);
 }
 
 void kvc_model_close(struct kvc_model *model) {
     if (!model) {
         return;
+    }
+    if (model->told) {
+        tell_close(model);
     }
     if (model->runner) {
         kvc_runner_close(model->runner);
@@ -120,5 +155,21 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) { ret
 
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error) {
-    return kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);
+    struct kvc_ranks *ranks = model->engine->ranks;
+    enum kvc_status status =
+        kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);
+    if (status || !ranks)
+        return status;
+    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_SESSION_OPEN);
+    if (packet) {
+        struct kvc_session_options defaults;
+        kvc_session_defaults(&defaults);
+        kvc_packet_put_pointer(packet, model);
+        kvc_packet_put_pointer(packet, *session);
+        kvc_packet_put(packet, options ? options : &defaults, sizeof defaults);
+        kvc_packet_put_text(packet, options ? options->policy : NULL);
+        kvc_call_tell(ranks);
+    }
+    (*session)->told = true;
+    return kvc_call_end(ranks, KVC_OK, error);
 }

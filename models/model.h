@@ -17,6 +17,7 @@ struct kvc_model {
     struct kvc_gguf *gguf;           /* one of the two */
     struct kvc_safetensors *safetensors;
     struct kvc_runner *runner;
+    bool told; /* the other ranks have it, too */
     bool has_fingerprint;
     uint64_t fingerprint; /* once it was asked for: models/fingerprint.h */
 };
@@ -25,10 +26,10 @@ struct kvc_model {
 void kvc_model_info_free(struct kvc_model_info *info);
 
 /* Fills the network from an open GGUF file (libc only) or a Hugging Face folder (jansson). */
-enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kvc_gguf *file, const char *path,
+enum kvc_status kvc_network_from_gguf(struct kvc_engine *engine, const struct kvc_gguf *file, const char *path,
                                       struct kvc_network *network, struct kvc_model_info *info,
                                       struct kvc_error *error);
-enum kvc_status kvc_network_from_folder(struct kvc_device *device, struct kvc_safetensors *file, const char *folder,
+enum kvc_status kvc_network_from_folder(struct kvc_engine *engine, struct kvc_safetensors *file, const char *folder,
                                         struct kvc_network *network, struct kvc_model_info *info,
                                         struct kvc_error *error);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/engine/advice.h"
+#include "core/engine/engine.h"
 #include "core/base/canon.h"
 #include "core/base/types.h"
 #include "models/config/names.h"
@@ -50,21 +51,32 @@ enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struc
     return KVC_OK;
 }
 
-enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
-                                  const void *data, struct kvc_weight **weight) {
-    enum kvc_status status = in->device->ops->weight_create(in->device, type, outputs, inputs, data, weight, in->error);
+struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads) {
+    const struct kvc_part_of *part = &in->network->part;
+    if (!part->ranks || (heads && !part->heads_shared)) {
+        return part->ranks ? kvc_loader_range(in, outputs, false) : (struct kvc_range){0, outputs};
+    }
+    if (!heads) {
+        return kvc_split_outputs(outputs, part->ranks->link->count, part->ranks->link->rank);
+    }
+    const uint64_t each = outputs / part->kv_heads;
+    return (struct kvc_range){part->first_kv_head * each, in->network->kv_heads * each};
+}
+
+enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
+                                const void *data, struct kvc_weight **weight) {
+    const unsigned char *first = (const unsigned char *)data + (size_t)rows.first * kvc_type_row_bytes(type, inputs);
+    enum kvc_status status =
+        in->device->ops->weight_create(in->device, type, rows.count, inputs, first, weight, in->error);
     if (!status) {
         in->network->weights[in->network->weight_count++] = *weight;
     }
     return status;
 }
 
-/* Rows first..first+outputs-1 of a tensor as a weight. */
-static enum kvc_status add_weight(struct kvc_loader *in, const struct kvc_file_tensor *tensor, uint64_t first,
-                                  uint64_t outputs, struct kvc_weight **weight) {
-    const size_t row_bytes = kvc_type_row_bytes(tensor->type, tensor->cols);
-    const unsigned char *data = (const unsigned char *)kvc_tensor_data(tensor) + (size_t)first * row_bytes;
-    return kvc_loader_weight(in, tensor->type, outputs, tensor->cols, data, weight);
+enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                  const void *data, struct kvc_weight **weight) {
+    return kvc_loader_rows(in, type, kvc_loader_range(in, outputs, false), inputs, data, weight);
 }
 
 enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
@@ -74,7 +86,7 @@ enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint6
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, outputs, inputs);
     }
-    return status ? status : add_weight(in, tensor, 0, outputs, weight);
+    return status ? status : kvc_loader_weight(in, tensor->type, outputs, inputs, kvc_tensor_data(tensor), weight);
 }
 
 /* ---- vectors: widened to float32, collected, then put into one buffer ---- */
@@ -192,8 +204,9 @@ static enum kvc_status load_head_norms(struct kvc_loader *in, uint32_t l, const 
             free(values);
         }
     }
+    const struct kvc_range own = kvc_loader_range(in, rows, true);
     if (!status)
-        status = kvc_loader_add_floats(in, all, (size_t)(rows * length), span);
+        status = kvc_loader_add_floats(in, all + own.first * length, (size_t)(own.count * length), span);
     free(all);
     return status;
 }
@@ -220,9 +233,11 @@ static enum kvc_status load_named_matrix(struct kvc_loader *in, uint32_t l, cons
     for (unsigned p = 0; !status && p < matrix->parts; p++) {
         const uint64_t rows = kvc_extent(in->config, matrix->part[p].outputs);
         void *weight = (char *)layer + matrix->part[p].weight, *span = (char *)layer + matrix->part[p].bias;
-        status = add_weight(in, tensor, first, rows, weight);
+        struct kvc_range own = kvc_loader_range(in, rows, matrix->bias == KVC_QKV_BIAS);
+        own.first += first;
+        status = kvc_loader_rows(in, tensor->type, own, tensor->cols, kvc_tensor_data(tensor), weight);
         if (!status && bias) {
-            status = kvc_loader_add_floats(in, bias + first, (size_t)rows, span);
+            status = kvc_loader_add_floats(in, bias + own.first, (size_t)own.count, span);
         }
         first += rows;
     }
@@ -244,7 +259,8 @@ static enum kvc_status load_sinks(struct kvc_loader *in, uint32_t l, struct kvc_
         }
     }
     if (!status) {
-        status = kvc_loader_add_floats(in, sinks, heads, &layer->sinks);
+        const struct kvc_range own = kvc_loader_range(in, heads, true);
+        status = kvc_loader_add_floats(in, sinks + own.first, (size_t)own.count, &layer->sinks);
     }
     free(sinks);
     return status;
@@ -309,6 +325,17 @@ static enum kvc_status load_layers(struct kvc_loader *in) {
     return status;
 }
 
+static enum kvc_status load_head_bias(struct kvc_loader *in, uint64_t vocab) {
+    const struct kvc_range own = kvc_loader_range(in, vocab, false);
+    float *values = NULL;
+    enum kvc_status status = kvc_loader_vector(in, kvc_head_bias_name[in->gguf], vocab, &values);
+    if (!status) {
+        status = kvc_loader_add_floats(in, values + own.first, (size_t)own.count, &in->network->head_bias);
+        free(values);
+    }
+    return status;
+}
+
 static enum kvc_status load_ends(struct kvc_loader *in) {
     const struct kvc_config *config = in->config;
     struct kvc_network *network = in->network;
@@ -321,7 +348,18 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
                         in->where, embedding, vocab);
     }
     network->vocab = (uint32_t)vocab;
-    enum kvc_status status = kvc_loader_matrix(in, embedding, vocab, config->hidden, &network->embedding);
+    enum kvc_status status = kvc_loader_find(in, embedding, &tensor);
+    if (!status) {
+        status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
+    }
+    if (!status) { /* tokens are looked up on every rank */
+        status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
+                                 kvc_tensor_data(tensor), &network->embedding);
+    }
+    network->head = network->embedding;
+    if (!status && config->tied && kvc_loader_range(in, vocab, false).count < vocab) {
+        status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
+    }
     if (!status) {
         status = load_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
     }
@@ -329,7 +367,7 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
         status = load_norm(in, kvc_final_norm_name(config, in->gguf, true), config->hidden, &network->final_norm_bias);
     }
     if (!status && config->family->head_bias) {
-        status = load_norm(in, kvc_head_bias_name[in->gguf], vocab, &network->head_bias);
+        status = load_head_bias(in, vocab);
     }
     if (!status && network->delta.count) {
         status = kvc_loader_delta_units(in);
@@ -337,7 +375,6 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
     if (!status) {
         status = flush_floats(in);
     }
-    network->head = network->embedding;
     if (!status && !config->tied) {
         status = kvc_loader_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
     }
@@ -373,7 +410,7 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
     network->layer = calloc(network->layers, sizeof *network->layer);
     network->delta_layer = calloc(network->delta.count + 1u, sizeof *network->delta_layer);
     network->host = calloc(7 * (size_t)network->delta.count + 1, sizeof *network->host);
-    network->weights = calloc(layers * LAYER_WEIGHTS + 2, sizeof *network->weights);
+    network->weights = calloc(layers * LAYER_WEIGHTS + 3, sizeof *network->weights);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
     const size_t heads = in->config->qk_norm == KVC_QK_SPLIT ? (size_t)(in->config->heads + in->config->kv_heads) : 0;
@@ -412,7 +449,21 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
     return status;
 }
 
-enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_config *config, bool gguf,
+/* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
+static void share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
+    network->part = (struct kvc_part_of){.ranks = ranks,
+                                         .heads_shared = ranks && !network->qk_norm_whole && !network->gated_attention,
+                                         .heads = network->heads,
+                                         .kv_heads = network->kv_heads};
+    if (network->part.heads_shared) {
+        const struct kvc_range own = kvc_split_heads(network->kv_heads, ranks->link->count, ranks->link->rank);
+        network->heads = network->heads / network->kv_heads * (uint32_t)own.count;
+        network->kv_heads = (uint32_t)own.count;
+        network->part.first_kv_head = (uint32_t)own.first;
+    }
+}
+
+enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_config *config, bool gguf,
                                  const struct kvc_tensors *tensors, const char *where, struct kvc_network *network,
                                  struct kvc_model_info *info, struct kvc_error *error) {
     *network = (struct kvc_network){
@@ -453,6 +504,8 @@ enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_con
         network->delta.count += kvc_config_recurs(config, l);
     }
     network->layers -= network->delta.count;
+    share_heads(network, engine->ranks);
+    struct kvc_device *device = engine->device;
     struct kvc_loader in = {.device = device,
                             .config = config,
                             .gguf = gguf,

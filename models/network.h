@@ -15,7 +15,7 @@ struct kvc_tensors {
 /* Loads every tensor that config asks for; one that is missing, has another shape or is not asked for is an error.
  * Matrices stay in the file's mapping, norms and biases are widened to float32. gguf: names and rotary order of GGUF.
  * On failure nothing is left to free. */
-enum kvc_status kvc_network_load(struct kvc_device *device, const struct kvc_config *config, bool gguf,
+enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_config *config, bool gguf,
                                  const struct kvc_tensors *tensors, const char *where, struct kvc_network *network,
                                  struct kvc_model_info *info, struct kvc_error *error);
 

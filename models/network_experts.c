@@ -2,6 +2,7 @@
  * their biases. libc only. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/types.h"
 #include "models/config/names.h"
@@ -46,7 +47,8 @@ static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const str
             break;
         const size_t bytes = (size_t)outputs * kvc_type_row_bytes(tensor->type, inputs);
         *type = tensor->type;
-        in->experts[e] = (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0);
+        in->experts[e] = (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0) +
+                         (size_t)kvc_loader_range(in, outputs, false).first * kvc_type_row_bytes(tensor->type, inputs);
         in->loaded.expert_parameters += outputs * inputs;
         in->loaded.expert_bytes += bytes;
     }
@@ -72,8 +74,11 @@ static enum kvc_status load_biases(struct kvc_loader *in, uint32_t l, const stru
     if (!status) {
         status = kvc_loader_widen(in, tensor, &values);
     }
-    if (!status) {
-        status = kvc_loader_add_floats(in, values, (size_t)(experts * outputs), span);
+    if (!status) { /* this rank's outputs of each expert, one after another */
+        const struct kvc_range own = kvc_loader_range(in, outputs, false);
+        for (uint64_t e = 0; e < experts; e++)
+            memmove(values + e * own.count, values + e * outputs + own.first, (size_t)own.count * sizeof *values);
+        status = kvc_loader_add_floats(in, values, (size_t)(experts * own.count), span);
         in->loaded.expert_parameters += experts * outputs;
         in->loaded.expert_bytes += tensor->bytes;
     }
@@ -93,7 +98,8 @@ enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc
         status = kvc_loader_vector(in, name, config->experts, &bias);
     }
     if (bias) {
-        status = kvc_loader_add_floats(in, bias, (size_t)config->experts, &layer->router_bias);
+        const struct kvc_range own = kvc_loader_range(in, config->experts, false);
+        status = kvc_loader_add_floats(in, bias + own.first, (size_t)own.count, &layer->router_bias);
         free(bias);
     }
     for (const struct kvc_expert_name *matrix = kvc_expert_names; !status && matrix->gguf; matrix++) {
@@ -103,8 +109,9 @@ enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc
         enum kvc_type type = KVC_F32;
         status = find_experts(in, l, matrix, outputs, inputs, &type);
         if (!status)
-            status = in->device->ops->experts_create(in->device, type, (uint32_t)config->experts, outputs, inputs,
-                                                     in->experts, weight, in->error);
+            status = in->device->ops->experts_create(in->device, type, (uint32_t)config->experts,
+                                                     kvc_loader_range(in, outputs, false).count, inputs, in->experts,
+                                                     weight, in->error);
         if (!status)
             in->network->weights[in->network->weight_count++] = *weight;
         if (!status && config->family->stacked)

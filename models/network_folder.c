@@ -23,7 +23,7 @@ static char *folder_name(const char *folder) {
     return kvc_copy_text(folder + start, end - start);
 }
 
-enum kvc_status kvc_network_from_folder(struct kvc_device *device, struct kvc_safetensors *file, const char *folder,
+enum kvc_status kvc_network_from_folder(struct kvc_engine *engine, struct kvc_safetensors *file, const char *folder,
                                         struct kvc_network *network, struct kvc_model_info *info,
                                         struct kvc_error *error) {
     *network = (struct kvc_network){0};
@@ -45,7 +45,7 @@ enum kvc_status kvc_network_from_folder(struct kvc_device *device, struct kvc_sa
     }
     const struct kvc_tensors tensors = {file, kvc_safetensors_count(file), tensor_at, find_tensor};
     if (!status) {
-        status = kvc_network_load(device, &config, false, &tensors, folder, network, info, error);
+        status = kvc_network_load(engine, &config, false, &tensors, folder, network, info, error);
     }
     kvc_config_free(&config);
     if (status) {
@@ -55,7 +55,7 @@ enum kvc_status kvc_network_from_folder(struct kvc_device *device, struct kvc_sa
     info->name = folder_name(folder);
     if (!info->path || !info->name) {
         kvc_model_info_free(info);
-        kvc_network_free(device, network);
+        kvc_network_free(engine->device, network);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
     }
     return KVC_OK;

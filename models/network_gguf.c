@@ -30,7 +30,7 @@ static const struct kvc_file_tensor *find_tensor(const void *file, const char *n
     return kvc_gguf_tensor(file, name);
 }
 
-enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kvc_gguf *file, const char *path,
+enum kvc_status kvc_network_from_gguf(struct kvc_engine *engine, const struct kvc_gguf *file, const char *path,
                                       struct kvc_network *network, struct kvc_model_info *info,
                                       struct kvc_error *error) {
     struct kvc_config config;
@@ -41,7 +41,7 @@ enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kv
         return status;
     }
     const struct kvc_tensors tensors = {file, kvc_gguf_tensor_count(file), tensor_at, find_tensor};
-    status = kvc_network_load(device, &config, true, &tensors, path, network, info, error);
+    status = kvc_network_load(engine, &config, true, &tensors, path, network, info, error);
     kvc_config_free(&config);
     if (status) {
         return status;
@@ -57,7 +57,7 @@ enum kvc_status kvc_network_from_gguf(struct kvc_device *device, const struct kv
     info->has_chat_template = kvc_gguf_has(file, "tokenizer.chat_template");
     if (!info->path || !info->name) {
         kvc_model_info_free(info);
-        kvc_network_free(device, network);
+        kvc_network_free(engine->device, network);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
     }
     return KVC_OK;

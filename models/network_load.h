@@ -31,7 +31,13 @@ enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struc
                                         uint64_t outputs, uint64_t inputs);
 enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
                                   struct kvc_weight **weight);
-/* outputs x inputs of `type` at data, which stays where it is, as a weight. */
+/* This rank's part of so many outputs (heads: of what heads give, a multiple of the KV heads): all, where there is one
+ * rank. */
+struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads);
+/* These rows of a matrix of `type` at data, which stays where it is, as a weight. */
+enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
+                                const void *data, struct kvc_weight **weight);
+/* The same, this rank's part of outputs x inputs. */
 enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
                                   const void *data, struct kvc_weight **weight);
 /* A tensor's numbers, or those of a vector by its name, as float32, malloc'ed. */

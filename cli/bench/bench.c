@@ -73,7 +73,8 @@ static int note_copy(void *user, const struct kvc_ceilings *ceilings, const stru
 /* Of a device's own memory: what a large copy reads and writes, before the model is there. */
 static void measure_device(struct bench *bench) {
     const struct cli_common *common = &bench->a->common;
-    const struct kvc_engine_options options = {common->backend, (int)common->threads, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {
+        .backend = common->backend, .threads = (int)common->threads, .math = KVC_MATH_EXACT};
     const struct kvc_measure_options what = {NULL, "add", 0};
     struct kvc_error error;
     double copy = 0;

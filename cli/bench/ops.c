@@ -120,7 +120,8 @@ static int print_table(struct ops_report *report) {
 }
 
 int bench_ops(const struct cli_command *command, const struct bench_arguments *a) {
-    const struct kvc_engine_options options = {a->common.backend, (int)a->common.threads, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {
+        .backend = a->common.backend, .threads = (int)a->common.threads, .math = KVC_MATH_EXACT};
     const struct kvc_measure_options what = {a->beside, a->only, (uint32_t)a->entries};
     struct ops_report report = {.command = command, .a = a};
     struct kvc_error error;

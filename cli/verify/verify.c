@@ -47,7 +47,7 @@ void verify_add(struct verify_report *report, const char *backend, const struct 
 }
 
 static bool opens(const char *backend, struct kvc_error *error) {
-    const struct kvc_engine_options options = {backend, 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = backend, .threads = 1, .math = KVC_MATH_EXACT};
     struct kvc_engine *engine;
 
     if (kvc_engine_open(&options, &engine, error) != KVC_OK)

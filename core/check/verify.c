@@ -68,7 +68,8 @@ static enum kvc_status open_devices(struct kvc_verify *v, const struct kvc_verif
                 return kvc_backend_list[i]->open("plain", 0, 1, KVC_MATH_EXACT, &v->device[1], &v->error);
         }
     if (status == KVC_OK) {
-        struct kvc_engine_options open = {options->backend, options->threads, KVC_MATH_EXACT};
+        struct kvc_engine_options open = {
+            .backend = options->backend, .threads = options->threads, .math = KVC_MATH_EXACT};
         status = kvc_engine_open(&open, engine, &v->error);
     }
     if (status == KVC_OK)

@@ -184,6 +184,8 @@ static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t
         struct kvc_error cause;
         enum kvc_status status = join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
         status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
+        if (status == KVC_RESOURCE && kvc_session_ranks(sessions[i])) /* the other ranks take the step with it */
+            sessions[i]->engine->ranks->link->class->end(sessions[i]->engine->ranks->link, cause.text);
         if (statuses)
             statuses[i] = status;
         if (status != KVC_OK && first == KVC_OK) {
@@ -207,6 +209,12 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
                         kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most %u at once", count, SESSIONS_MOST));
     if (!sessions[0]->runner->network)
         return fail_all(statuses, count, kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model"));
+    struct kvc_ranks *ranks = kvc_session_ranks(sessions[0]);
+    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_DECODE);
+    if (packet) {
+        kvc_sessions_tell(packet, sessions, count, tokens, count, logits != NULL);
+        kvc_call_tell(ranks);
+    }
     struct participants participants;
     const uint64_t environment = kvc_float_open();
     const enum kvc_status status =
@@ -215,5 +223,5 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
             : fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
     participants_free(&participants);
     kvc_float_close(environment);
-    return status;
+    return kvc_call_end(ranks, status, error);
 }

@@ -104,10 +104,10 @@ void kvc_delta_part_queries(struct kvc_runner *runner, uint32_t rows) {
 
 /* What linear layers of the net take: normed. again: the layer before took it too. */
 static void project(struct kvc_runner *runner, const struct kvc_growable *to, const struct kvc_weight *w, uint32_t rows,
-                    bool again) {
+                    uint32_t outputs, bool again) {
     const struct kvc_input input = {
         .x = kvc_growable_at(&runner->normed, 0), .rows = rows, .K = runner->network->hidden, .again = again};
-    kvc_linear_pass(runner, kvc_growable_at(to, 0), input, w, none);
+    kvc_linear_pass(runner, kvc_growable_at(to, 0), input, w, none, outputs);
 }
 
 /* Some rows of one layer on their way through it. */
@@ -154,13 +154,13 @@ static void make_heads(const struct mix *mix, const struct kvc_layer *layer) {
     const uint32_t keys = shape->key_heads * shape->key_size, values = shape->heads * shape->value_size;
     /* x / sqrt(|x|^2 + eps) is the norm of x with eps / d_k, times 1 / sqrt(d_k) */
     const float eps = UNIT_EPS / (float)shape->key_size;
-    project(runner, &scratch->raw, layer->q, mix->rows, false);
+    project(runner, &scratch->raw, layer->q, mix->rows, keys, false);
     convolve(mix, &scratch->q, layer->q_taps, keys, state.q);
     norm_heads(mix, &scratch->q, network->q_unit, shape->key_heads, shape->key_size, eps);
-    project(runner, &scratch->raw, layer->k, mix->rows, true);
+    project(runner, &scratch->raw, layer->k, mix->rows, keys, true);
     convolve(mix, &scratch->k, layer->k_taps, keys, state.k);
     norm_heads(mix, &scratch->k, network->k_unit, shape->key_heads, shape->key_size, eps);
-    project(runner, &scratch->raw, layer->v, mix->rows, true);
+    project(runner, &scratch->raw, layer->v, mix->rows, values, true);
     convolve(mix, &scratch->v, layer->v_taps, values, state.v);
 }
 
@@ -173,9 +173,9 @@ void kvc_delta_mix(struct kvc_runner *runner, const struct kvc_layer *layer, con
     const uint32_t values = shape->heads * shape->value_size;
     const struct kvc_span out = kvc_growable_at(&scratch->out, 0), gate = kvc_growable_at(&scratch->gate, 0);
     make_heads(&mix, layer);
-    project(runner, &scratch->gate, layer->delta_gate, rows, true);
-    project(runner, &scratch->decay, layer->delta_decay, rows, true);
-    project(runner, &scratch->beta, layer->delta_beta, rows, true);
+    project(runner, &scratch->gate, layer->delta_gate, rows, values, true);
+    project(runner, &scratch->decay, layer->delta_decay, rows, shape->heads, true);
+    project(runner, &scratch->beta, layer->delta_beta, rows, shape->heads, true);
     device->ops->delta_rule(device,
                             &(struct kvc_delta_rule){.segments = segments,
                                                      .segment_count = count,
@@ -198,5 +198,6 @@ void kvc_delta_mix(struct kvc_runner *runner, const struct kvc_layer *layer, con
         device, &(struct kvc_gated_silu){
                     .y = gate, .gate = gate, .up = out, .n = (size_t)rows * values, .activation = KVC_SILU});
     kvc_linear_pass(runner, kvc_growable_at(&runner->projected, 0),
-                    (struct kvc_input){.x = gate, .rows = rows, .K = values}, layer->output, none);
+                    (struct kvc_input){.x = gate, .rows = rows, .K = values}, layer->output, none,
+                    runner->network->hidden);
 }

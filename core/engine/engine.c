@@ -57,6 +57,29 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
 }
 
+/* The other ranks open theirs. */
+static enum kvc_status tell_open(const struct kvc_engine *engine, const struct kvc_engine_options *options,
+                                 struct kvc_error *error) {
+    struct kvc_packet *packet = kvc_call_begin(engine->ranks, KVC_CALL_ENGINE_OPEN);
+    if (packet) {
+        kvc_packet_put_pointer(packet, engine);
+        kvc_packet_put_text(packet, options->backend);
+        kvc_packet_put_number(packet, (uint64_t)options->threads);
+        kvc_packet_put_number(packet, options->math);
+        kvc_call_tell(engine->ranks);
+    }
+    return kvc_call_end(engine->ranks, KVC_OK, error);
+}
+
+/* A call that takes nothing but the engine. */
+static void tell(const struct kvc_engine *engine, enum kvc_call call) {
+    struct kvc_packet *packet = kvc_call_begin(engine->ranks, call);
+    if (packet) {
+        kvc_packet_put_pointer(packet, engine);
+        kvc_call_tell(engine->ranks);
+    }
+}
+
 enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
                                 struct kvc_error *error) {
     const struct kvc_engine_options defaults = {0};
@@ -86,25 +109,39 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         return status;
     }
     made->math = options->math;
+    made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
     *engine = made;
-    return KVC_OK;
+    return tell_open(made, options, error);
 }
 
 void kvc_engine_close(struct kvc_engine *engine) {
     if (!engine)
         return;
+    tell(engine, KVC_CALL_ENGINE_CLOSE);
+    (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
     if (engine->device)
         engine->device->ops->close(engine->device);
     free(engine->policies);
     free(engine);
 }
 
-void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory) { *memory = engine->device->memory; }
+/* Of all ranks. */
+void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory) {
+    struct kvc_ranks *ranks = engine->ranks;
+    *memory = engine->device->memory;
+    if (!ranks)
+        return;
+    tell(engine, KVC_CALL_MEMORY);
+    kvc_ranks_add(ranks, (uint64_t *)memory, sizeof *memory / sizeof(uint64_t));
+    (void)kvc_call_end(ranks, KVC_OK, NULL);
+}
 
 void kvc_engine_reset_peaks(struct kvc_engine *engine) {
     struct kvc_memory *memory = &engine->device->memory;
+    tell(engine, KVC_CALL_RESET_PEAKS);
     memcpy(memory->peak, memory->now, sizeof memory->peak);
     memory->peak_total = memory->now_total;
+    (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
 }
 
 const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->device->name; }

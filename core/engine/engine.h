@@ -4,10 +4,12 @@
 
 #include "core/base/ops.h"
 #include "core/base/policy_list.h"
+#include "core/ranks/ranks.h"
 
 struct kvc_engine {
     struct kvc_device *device;
     enum kvc_math math;
+    struct kvc_ranks *ranks;                  /* NULL: one process; not owned. The other ranks have this engine, too */
     const struct kvc_policy_class **policies; /* NULL-terminated */
     size_t policy_count;
 };

@@ -5,6 +5,7 @@
 
 #include "core/base/integers.h"
 #include "core/engine/runner.h"
+#include "core/engine/shared.h"
 
 #define BUFFERS 11u
 
@@ -68,19 +69,20 @@ static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer
     const struct kvc_ops *ops = device->ops;
     const struct kvc_experts_scratch *s = &runner->experts;
     const struct kvc_span gate = all_of(&s->gate), up = all_of(&s->up);
+    const uint32_t width = runner->network->shared_feed;
     struct kvc_input in = {.x = all_of(&runner->normed), .rows = rows, .K = runner->network->hidden};
-    kvc_linear_pass(runner, all_of(&s->shared_logit), in, layer->shared_router, none);
+    kvc_linear_pass(runner, all_of(&s->shared_logit), in, layer->shared_router, none, 1);
     in.again = true;
-    kvc_linear_pass(runner, gate, in, layer->shared_gate, none);
-    kvc_linear_pass(runner, up, in, layer->shared_up, none);
+    kvc_linear_own(runner, gate, in, layer->shared_gate, none);
+    kvc_linear_own(runner, up, in, layer->shared_up, none);
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
-                                                     .n = (size_t)rows * runner->network->shared_feed,
+                                                     .n = rows * kvc_shared_own(runner, width),
                                                      .activation = runner->network->activation});
-    kvc_linear_pass(runner, all_of(&s->shared),
-                    (struct kvc_input){.x = gate, .rows = rows, .K = runner->network->shared_feed}, layer->shared_down,
-                    none);
+    kvc_shared_gather(runner, gate, gate, rows, width);
+    kvc_linear_pass(runner, all_of(&s->shared), (struct kvc_input){.x = gate, .rows = rows, .K = width},
+                    layer->shared_down, none, runner->network->hidden);
 }
 
 void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
@@ -92,7 +94,7 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     const struct kvc_span normed = all_of(&runner->normed), logits = all_of(&s->logits), share = all_of(&s->share);
     const struct kvc_span x = all_of(&s->x), gate = all_of(&s->gate), up = all_of(&s->up), pair = all_of(&s->pair);
     struct kvc_input in = {.x = normed, .rows = rows, .K = network->hidden};
-    kvc_linear_pass(runner, logits, in, layer->router, layer->router_bias);
+    kvc_linear_pass(runner, logits, in, layer->router, layer->router_bias, network->experts);
     ops->route(device, &(struct kvc_route){.logits = logits,
                                            .rows = rows,
                                            .experts = network->experts,
@@ -106,16 +108,18 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     ops->gather(device, &(struct kvc_gather){
                             .out = x, .x = normed, .index = all_of(&s->row), .rows = pairs, .width = network->hidden});
     in = (struct kvc_input){.x = x, .rows = pairs, .K = network->hidden};
-    kvc_linear_pass_experts(runner, gate, in, layer->gate, layer->gate_bias, all_of(&s->first));
+    kvc_linear_own_experts(runner, gate, in, layer->gate, layer->gate_bias, all_of(&s->first));
     in.again = true;
-    kvc_linear_pass_experts(runner, up, in, layer->up, layer->up_bias, all_of(&s->first));
+    kvc_linear_own_experts(runner, up, in, layer->up, layer->up_bias, all_of(&s->first));
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
-                                                     .n = (size_t)pairs * network->expert_feed,
+                                                     .n = pairs * kvc_shared_own(runner, network->expert_feed),
                                                      .activation = network->activation});
+    kvc_shared_gather(runner, gate, gate, pairs, network->expert_feed);
     in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->expert_feed};
-    kvc_linear_pass_experts(runner, x, in, layer->down, layer->down_bias, all_of(&s->first));
+    kvc_linear_own_experts(runner, x, in, layer->down, layer->down_bias, all_of(&s->first));
+    kvc_shared_gather(runner, x, x, pairs, network->hidden);
     if (layer->shared_router)
         pass_shared(runner, layer, rows);
     ops->expert_sum(device,

@@ -33,9 +33,16 @@ enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session
         return status;
     status = copy_state(session, made, &cause);
     if (status != KVC_OK) {
-        kvc_session_close(made);
+        kvc_session_free(made);
         return kvc_fail(error, status, "fork: %s", cause.text);
     }
     *copy = made;
-    return KVC_OK;
+    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), KVC_CALL_FORK);
+    if (packet) {
+        kvc_packet_put_pointer(packet, session);
+        kvc_packet_put_pointer(packet, made);
+        kvc_call_tell(session->engine->ranks);
+    }
+    made->told = session->told;
+    return kvc_call_end(kvc_session_ranks(session), KVC_OK, error);
 }

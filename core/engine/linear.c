@@ -3,6 +3,7 @@
 #include "core/engine/linear.h"
 
 #include "core/engine/runner.h"
+#include "core/engine/shared.h"
 
 /* By the type of its weight, whatever the others are: what is no integers, plain numbers and FP8, is multiplied as
  * floats. */
@@ -54,8 +55,8 @@ static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kv
     return rows;
 }
 
-void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
-                     struct kvc_span bias) {
+void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
+                    struct kvc_span bias) {
     struct kvc_device *device = runner->device;
     runner->linear.holds = runner->linear.holds && in.again;
     if (runner->linear.int8 && is_int8(w))
@@ -66,8 +67,17 @@ void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_in
         device->ops->linear(device, &(struct kvc_linear){.y = y, .x = in.x, .w = w, .bias = bias, .rows = in.rows});
 }
 
-void kvc_linear_pass_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
-                             const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first) {
+void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
+                     struct kvc_span bias, uint64_t N) {
+    const bool shared = kvc_shared_splits(runner, N);
+    const struct kvc_span own = shared ? kvc_shared_room(runner, in.rows * kvc_shared_own(runner, N)) : y;
+    kvc_linear_own(runner, own, in, w, bias);
+    if (shared)
+        kvc_shared_gather(runner, y, own, in.rows, N);
+}
+
+void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
+                            const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first) {
     struct kvc_device *device = runner->device;
     const uint32_t experts = runner->network->experts;
     runner->linear.holds = runner->linear.holds && in.again;

@@ -28,12 +28,15 @@ struct kvc_input {
     uint32_t rows, K;
     bool again; /* they are what the last call took too, unchanged */
 };
-/* y [rows, N] = x w^T + bias. */
+/* y [rows, N] = x w^T + bias. Where ranks share out the N outputs, w and bias are this rank's, and y is gathered. */
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
-                     struct kvc_span bias);
-/* y [pairs, N]: rows are pairs, each multiplied by its expert's matrix, plus its bias [experts, N]; first as route
- * gives it. */
-void kvc_linear_pass_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
-                             const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first);
+                     struct kvc_span bias, uint64_t N);
+/* The same, of this rank's outputs alone. */
+void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
+                    struct kvc_span bias);
+/* y [pairs, this rank's outputs]: rows are pairs, each multiplied by its expert's matrix, plus its bias [experts, N];
+ * first as route gives it. */
+void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
+                            const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first);
 
 #endif

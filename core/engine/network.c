@@ -22,6 +22,28 @@ uint64_t kvc_network_state_bytes(const struct kvc_network *network) {
     return network->delta.count * kvc_delta_state_of(&network->delta).floats * sizeof(float);
 }
 
+bool kvc_network_counts(const struct kvc_network *network) {
+    const struct kvc_link *link = network->part.ranks ? network->part.ranks->link : NULL;
+    if (!link)
+        return true;
+    return network->part.heads_shared ? kvc_split_owned_heads(network->part.kv_heads, link->count, link->rank) > 0
+                                      : link->rank == 0;
+}
+
+uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head) {
+    const uint32_t ranks = network->part.ranks ? network->part.ranks->link->count : 1;
+    uint32_t rank = 0;
+    if (!network->part.heads_shared)
+        return 0;
+    while (rank + 1 < ranks) {
+        const struct kvc_range heads = kvc_split_heads(network->part.kv_heads, ranks, rank);
+        if (kv_head >= heads.first && kv_head < heads.first + heads.count)
+            break;
+        rank++;
+    }
+    return rank;
+}
+
 void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {
     for (size_t i = 0; i < network->weight_count; i++)
         device->ops->weight_free(device, network->weights[i]);

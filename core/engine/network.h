@@ -3,6 +3,7 @@
 #define KVC_CORE_ENGINE_NETWORK_H
 
 #include "core/base/ops.h"
+#include "core/ranks/ranks.h"
 
 /* Norm and bias vectors on the device; buffer NULL where the model has none. */
 struct kvc_layer {
@@ -72,6 +73,14 @@ struct kvc_delta_shape {
     bool tiled; /* as in struct kvc_delta_rule */
 };
 
+/* Which part of a network's heads this process has; heads and kv_heads of struct kvc_network are its own. */
+struct kvc_part_of {
+    struct kvc_ranks *ranks;  /* NULL: it has all */
+    bool heads_shared;        /* each rank has some KV heads and their queries; otherwise each has all */
+    uint32_t heads, kv_heads; /* of all ranks */
+    uint32_t first_kv_head;
+};
+
 struct kvc_network {
     uint32_t layers; /* with attention: those that have entries, which sessions and policies count */
     uint32_t hidden;
@@ -109,6 +118,7 @@ struct kvc_network {
     struct kvc_span final_norm_bias; /* [hidden] */
     struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself where tied */
     struct kvc_span head_bias;       /* [vocab] */
+    struct kvc_part_of part;
     /* Owners, freed by kvc_network_free. */
     struct kvc_weight **weights;
     size_t weight_count;
@@ -126,6 +136,10 @@ struct kvc_delta_state {
 };
 struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape);
 /* Bytes of the state of all layers; 0 where there are none. */
+/* Whether this rank's entries count in what all hold: they are no second copies of another's. */
+bool kvc_network_counts(const struct kvc_network *network);
+/* The rank that has a KV head, the first of them. */
+uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head);
 uint64_t kvc_network_state_bytes(const struct kvc_network *network);
 
 /* Frees every weight and buffer and the arrays; the struct itself belongs to the caller. */

@@ -35,7 +35,9 @@ static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, ui
                     kvc_finite_logits(runner, logits + (size_t)i * vocab, session->tokens + first + from + i, error);
             if (status != KVC_OK)
                 return status;
-            if (options->row(options->user, first + from + i, logits + (size_t)i * vocab))
+            const unsigned depth = kvc_call_out(kvc_session_ranks(session));
+            const int stop = options->row(options->user, first + from + i, logits + (size_t)i * vocab);
+            if (kvc_call_back(kvc_session_ranks(session), depth, stop))
                 return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller at row %u", first + from + i);
         }
     }
@@ -122,7 +124,11 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
                           (session->prompt.last_chunk
                                ? 0
                                : layers * (session->turn - session->prompt.chunk_from - session->prompt.chunk_rows));
-    if (options && options->progress && options->progress(options->user, prompt->done, prompt->done + left))
+    if (!options || !options->progress)
+        return KVC_OK;
+    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
+    const int stop = options->progress(options->user, prompt->done, prompt->done + left);
+    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
         return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
     return KVC_OK;
 }
@@ -244,6 +250,15 @@ static enum kvc_status reserve(struct prompt *prompt, uint32_t count, struct kvc
     return status;
 }
 
+static enum kvc_status report_chunk(const struct kvc_session *session, const struct kvc_prompt_options *options,
+                                    uint64_t tokens, struct kvc_error *error) {
+    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
+    const int stop = options->chunk(options->user, tokens);
+    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
+        return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
+    return KVC_OK;
+}
+
 enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t session_count, const int32_t *tokens,
                                uint32_t count, const struct kvc_prompt_options *options, float *logits,
                                struct kvc_error *error) {
@@ -259,8 +274,8 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     for (uint32_t from = 0, rows; from < count && status == KVC_OK; from += rows) {
         rows = kvc_min_u32(count - from, pass);
         status = run_pass(&prompt, &source, from, rows, error);
-        if (status == KVC_OK && chunk && options && options->chunk && options->chunk(options->user, from + rows))
-            status = kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
+        if (status == KVC_OK && chunk && options && options->chunk)
+            status = report_chunk(session, options, from + rows, error);
     }
     if (status == KVC_OK && logits)
         status = kvc_runner_logits(runner, &runner->prompt, session->prompt.chunk_rows - 1, 1, logits, error);
@@ -280,15 +295,35 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     return status;
 }
 
+static void tell_prompt(const struct kvc_session *session, const int32_t *tokens, size_t count,
+                        const struct kvc_prompt_options *options, bool logits) {
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_PROMPT);
+    uint64_t flags = logits ? KVC_TOLD_LOGITS : 0;
+    if (!packet)
+        return;
+    if (options)
+        flags |= (options->row ? (unsigned)KVC_TOLD_ROW : 0u) | (options->progress ? (unsigned)KVC_TOLD_PROGRESS : 0u) |
+                 (options->chunk ? (unsigned)KVC_TOLD_CHUNK : 0u) |
+                 (options->made_up ? (unsigned)KVC_TOLD_MADE_UP : 0u);
+    kvc_packet_put_pointer(packet, session);
+    kvc_packet_put_number(packet, count);
+    kvc_packet_put(packet, tokens, count * sizeof *tokens);
+    kvc_packet_put_number(packet, flags);
+    kvc_packet_put_number(packet, session->runner->network->vocab);
+    kvc_call_tell(ranks);
+}
+
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
     if (count > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
+    tell_prompt(session, tokens, count, options, logits != NULL);
     const uint64_t environment = kvc_float_open();
     enum kvc_status status = kvc_prompt_start(session, tokens, (uint32_t)count, error);
     if (status == KVC_OK)
         status = kvc_prompt_run(&session, 1, tokens, (uint32_t)count, options, logits, error);
     status = kvc_advise(session, session->tokens + count, status, error);
     kvc_float_close(environment);
-    return status;
+    return kvc_call_end(kvc_session_ranks(session), status, error);
 }

@@ -144,6 +144,12 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
         return fail_all(&many, kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX));
     if (!sessions[0]->runner->network)
         return fail_all(&many, kvc_fail(error, KVC_USAGE, "prompt: a replayed session has no model"));
+    struct kvc_ranks *ranks = kvc_session_ranks(sessions[0]);
+    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_PROMPT_MANY);
+    if (packet) {
+        kvc_sessions_tell(packet, sessions, session_count, tokens, count, logits != NULL);
+        kvc_call_tell(ranks);
+    }
     many.over = calloc(session_count, sizeof *many.over);
     many.member = malloc(session_count * sizeof *many.member);
     many.place = malloc(session_count * sizeof *many.place);
@@ -164,5 +170,5 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
     free(many.over);
     free(many.member);
     free(many.place);
-    return status;
+    return kvc_call_end(ranks, status, many.error);
 }

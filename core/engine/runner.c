@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/integers.h"
+#include "core/engine/shared.h"
 
 static const struct kvc_span none = {NULL, 0};
 
@@ -21,14 +22,14 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
-    const size_t hidden = network ? network->hidden : 0;
+    const size_t hidden = network ? network->hidden : 0;     /* attended: those of all ranks are gathered there */
     const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
     BUFFER(k, k_width);
     BUFFER(v, k_width);
-    BUFFER(attended, q_width);
+    BUFFER(attended, network ? (size_t)network->part.heads * g->head_size : q_width);
     BUFFER(maximum, g->heads);
     BUFFER(sum, g->heads);
     if (runner->per_head) {
@@ -64,7 +65,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
-    made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
+    made->last.kind = made->logits.kind = made->counts.kind = made->part.kind = KVC_MEMORY_SCRATCH;
     kvc_linear_open(&made->linear, network, engine->math);
     kvc_experts_set_kinds(&made->experts);
     kvc_delta_set_kinds(&made->delta);
@@ -88,14 +89,9 @@ void kvc_runner_close(struct kvc_runner *runner) {
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
         kvc_growable_free(runner->device, buffers[i]);
-    struct kvc_growable *others[] = {&runner->last,
-                                     &runner->logits,
-                                     &runner->counts,
-                                     &runner->stage.kept_rank,
-                                     &runner->stage.kept_count,
-                                     &runner->stage.rows,
-                                     &runner->stage.numbers,
-                                     &runner->stage.totals};
+    struct kvc_growable *others[] = {&runner->last,       &runner->logits,          &runner->part,
+                                     &runner->counts,     &runner->stage.kept_rank, &runner->stage.kept_count,
+                                     &runner->stage.rows, &runner->stage.numbers,   &runner->stage.totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
@@ -131,7 +127,7 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
 static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_network *n = runner->network;
     const size_t pairs = (size_t)rows * n->experts_used;
-    const uint32_t mixed = kvc_max_u32(n->heads * n->head_size, n->delta.heads * n->delta.value_size);
+    const uint32_t mixed = kvc_max_u32(n->part.heads * n->head_size, n->delta.heads * n->delta.value_size);
     const uint32_t feed = kvc_max_u32(n->feed_forward, n->shared_feed);
     const size_t most = (size_t)rows * kvc_max_u32(kvc_max_u32(mixed, n->hidden), feed);
     return kvc_max_u64(most, pairs * kvc_max_u32(n->hidden, n->expert_feed));
@@ -230,6 +226,15 @@ static void norm_heads(struct kvc_runner *runner, struct kvc_span x, struct kvc_
                                                  .bias = bias});
 }
 
+/* A linear layer to heads: this rank's own, where ranks share out heads. */
+static void pass_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
+                       struct kvc_span bias, uint32_t outputs) {
+    if (runner->network->part.heads_shared)
+        kvc_linear_own(runner, y, in, w, bias);
+    else
+        kvc_linear_pass(runner, y, in, w, bias, outputs);
+}
+
 /* One layer's queries or keys: linear, then the norm where there is one, then RoPE. */
 static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
                                uint32_t l, bool keys) {
@@ -244,8 +249,8 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
     const uint32_t d = network->head_size, half = rope->rotary / 2;
     const size_t angles = (size_t)layer->rope * batch->rows + row;
     const bool gated = !keys && network->gated_attention;
-    kvc_linear_pass(runner, at(gated ? &runner->delta.q_and_gate : raw, 0, 0), normed_input(runner, rows, keys),
-                    keys ? layer->k : layer->q, keys ? layer->k_bias : layer->q_bias);
+    pass_heads(runner, at(gated ? &runner->delta.q_and_gate : raw, 0, 0), normed_input(runner, rows, keys),
+               keys ? layer->k : layer->q, keys ? layer->k_bias : layer->q_bias, (gated ? 2 : 1) * heads * d);
     if (gated)
         kvc_delta_part_queries(runner, rows);
     if (norm.buffer)
@@ -295,8 +300,10 @@ void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc
 }
 
 void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t rows) {
-    const struct kvc_layer *layer = &runner->network->layer[l];
-    kvc_linear_pass(runner, at(&runner->v, 0, 0), normed_input(runner, rows, true), layer->v, layer->v_bias);
+    const struct kvc_network *network = runner->network;
+    const struct kvc_layer *layer = &network->layer[l];
+    pass_heads(runner, at(&runner->v, 0, 0), normed_input(runner, rows, true), layer->v, layer->v_bias,
+               network->kv_heads * network->head_size);
 }
 
 /* Copies the segments that have so many lists to runner->alike, in order: sessions of a batch may differ in this. */
@@ -375,14 +382,16 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     const bool gated = runner->network->gated_attention;
     const struct kvc_input attended = {.x = at(gated ? &runner->delta.attention_gate : &runner->attended, 0, 0),
                                        .rows = rows,
-                                       .K = runner->network->heads * runner->network->head_size};
+                                       .K = runner->network->part.heads * runner->network->head_size};
+    kvc_shared_gather_heads(runner, at(&runner->attended, 0, 0), at(&runner->attended, 0, 0), rows);
     if (gated) /* the gate becomes what it lets through */
         runner->device->ops->gated_silu(runner->device, &(struct kvc_gated_silu){.y = attended.x,
                                                                                  .gate = attended.x,
                                                                                  .up = at(&runner->attended, 0, 0),
                                                                                  .n = (size_t)rows * attended.K,
                                                                                  .activation = KVC_SIGMOID});
-    kvc_linear_pass(runner, at(&runner->projected, 0, 0), attended, layer->output, layer->output_bias);
+    kvc_linear_pass(runner, at(&runner->projected, 0, 0), attended, layer->output, layer->output_bias,
+                    runner->network->hidden);
     add_projected(runner, batch, layer->attention_after, row, rows);
 }
 
@@ -391,15 +400,18 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
     const struct kvc_span projected = at(&runner->projected, 0, 0), gate = at(&runner->gate, 0, 0);
     const struct kvc_span up = layer->up ? at(&runner->up, 0, 0) : none;
     const uint32_t width = runner->network->feed_forward;
-    kvc_linear_pass(runner, gate, normed_input(runner, rows, false), layer->gate, layer->gate_bias);
+    kvc_linear_own(runner, gate, normed_input(runner, rows, false), layer->gate, layer->gate_bias);
     if (layer->up)
-        kvc_linear_pass(runner, up, normed_input(runner, rows, true), layer->up, layer->up_bias);
-    runner->device->ops->gated_silu(
-        runner->device,
-        &(struct kvc_gated_silu){
-            .y = gate, .gate = gate, .up = up, .n = (size_t)rows * width, .activation = runner->network->activation});
+        kvc_linear_own(runner, up, normed_input(runner, rows, true), layer->up, layer->up_bias);
+    runner->device->ops->gated_silu(runner->device,
+                                    &(struct kvc_gated_silu){.y = gate,
+                                                             .gate = gate,
+                                                             .up = up,
+                                                             .n = rows * kvc_shared_own(runner, width),
+                                                             .activation = runner->network->activation});
+    kvc_shared_gather(runner, gate, gate, rows, width);
     kvc_linear_pass(runner, projected, (struct kvc_input){.x = gate, .rows = rows, .K = width}, layer->down,
-                    layer->down_bias);
+                    layer->down_bias, runner->network->hidden);
 }
 
 static void feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, const struct kvc_layer *layer,
@@ -439,7 +451,7 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
               count, network->hidden);
     kvc_linear_pass(runner, out, (struct kvc_input){.x = last, .rows = count, .K = network->hidden}, network->head,
-                    network->head_bias);
+                    network->head_bias, network->vocab);
     if (network->logit_scale != 0.0f || network->logit_cap != 0.0f)
         scale_values(runner, out, (size_t)count * network->vocab,
                      network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);

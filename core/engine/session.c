@@ -116,7 +116,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     if (status == KVC_OK)
         status = open_recurrent(made, error);
     if (status != KVC_OK) {
-        kvc_session_close(made);
+        kvc_session_free(made);
         return status;
     }
     *session = made;
@@ -142,9 +142,35 @@ enum kvc_status kvc_session_create_bare(struct kvc_runner *runner, const struct 
     return create(runner, options, session, error);
 }
 
+void kvc_session_tell(const struct kvc_session *session, enum kvc_call call) {
+    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
+    if (packet) {
+        kvc_packet_put_pointer(packet, session);
+        kvc_call_tell(session->engine->ranks);
+    }
+}
+
+void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
+                       const int32_t *tokens, size_t count, bool logits) {
+    kvc_packet_put_number(packet, session_count);
+    for (size_t i = 0; i < session_count; i++)
+        kvc_packet_put_pointer(packet, sessions[i]);
+    kvc_packet_put_number(packet, count);
+    kvc_packet_put(packet, tokens, count * sizeof *tokens);
+    kvc_packet_put_number(packet, logits);
+    kvc_packet_put_number(packet, sessions[0]->runner->network->vocab);
+}
+
 void kvc_session_close(struct kvc_session *session) {
+    struct kvc_ranks *ranks = session ? kvc_session_ranks(session) : NULL;
     if (!session)
         return;
+    kvc_session_tell(session, KVC_CALL_SESSION_CLOSE);
+    kvc_session_free(session);
+    (void)kvc_call_end(ranks, KVC_OK, NULL);
+}
+
+void kvc_session_free(struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
     struct kvc_growable *buffers[] = {
         &session->prompt.probe,  &session->prompt.probe_now,       &session->prompt.moments,
@@ -185,7 +211,7 @@ void kvc_session_close(struct kvc_session *session) {
 
 /* ---- what a session holds ---- */
 
-void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
+static void local_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
     const struct kvc_cache *cache = &session->cache;
     memset(stats, 0, sizeof *stats);
     stats->tokens = session->tokens;
@@ -215,17 +241,81 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
                       session->tokens > network->rope[0].original_context;
 }
 
+/* Bytes are those that all ranks hold; entries that two hold count once. */
+static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session, struct kvc_session_stats *stats) {
+    uint64_t *const sums[] = {&stats->entries,      &stats->full_bytes, &stats->read_bytes,
+                              &stats->select_bytes, &stats->saturated,  &stats->cache_bytes,
+                              &stats->state_bytes,  &stats->peak_bytes, &stats->prompt_peak_bytes};
+    enum { SUMS = sizeof sums / sizeof *sums, COUNTED_ONCE = 5 };
+    uint64_t numbers[SUMS];
+    const bool counts = kvc_network_counts(session->runner->network);
+    for (size_t i = 0; i < SUMS; i++)
+        numbers[i] = i < COUNTED_ONCE && !counts ? 0 : *sums[i];
+    kvc_ranks_add(ranks, numbers, SUMS);
+    kvc_ranks_most(ranks, &stats->entries_most, 1);
+    for (size_t i = 0; i < SUMS; i++)
+        *sums[i] = numbers[i];
+}
+
+void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    kvc_session_tell(session, KVC_CALL_STATS);
+    local_stats(session, stats);
+    if (ranks)
+        add_stats(ranks, session, stats);
+    (void)kvc_call_end(ranks, KVC_OK, NULL);
+}
+
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
-    return layer < session->cache.layers ? session->cache.layer[layer].lists.kv_heads : 0;
+    const struct kvc_network *network = session->runner->network;
+    const uint32_t lists = layer < session->cache.layers ? session->cache.layer[layer].lists.kv_heads : 0;
+    return network ? lists / network->kv_heads * network->part.kv_heads : lists;
+}
+
+/* The rank that holds the list tells the others. */
+static enum kvc_status read_positions(const struct kvc_session *session, uint32_t layer, uint32_t head,
+                                      int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    struct kvc_link *link = ranks->link;
+    const struct kvc_network *network = session->runner->network;
+    const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
+    const uint32_t owner = kvc_network_owner(network, head / each);
+    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_POSITIONS);
+    if (packet) {
+        kvc_packet_put_pointer(packet, session);
+        kvc_packet_put_number(packet, layer);
+        kvc_packet_put_number(packet, head);
+        kvc_packet_put_number(packet, capacity);
+        kvc_call_tell(ranks);
+    }
+    int32_t *room = positions ? positions : malloc(capacity * sizeof *room + 1);
+    uint64_t told = 0;
+    if (!room)
+        link->class->end(link, "no memory for positions");
+    if (owner == link->rank) {
+        const enum kvc_status status = kvc_cache_read_positions(
+            &session->cache, layer, head - network->part.first_kv_head * each, room, capacity, count, error);
+        if (status != KVC_OK)
+            link->class->end(link, error ? error->text : "positions cannot be read");
+        told = *count;
+    }
+    link->class->broadcast(link, &told, sizeof told, owner);
+    link->class->broadcast(link, room, kvc_min_u64(told, capacity) * sizeof *room, owner);
+    *count = (size_t)told;
+    if (room != positions)
+        free(room);
+    return kvc_call_end(ranks, KVC_OK, error);
 }
 
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
     const struct kvc_cache *cache = &session->cache;
-    if (layer >= cache->layers || kv_head >= cache->layer[layer].lists.kv_heads)
+    if (layer >= cache->layers || kv_head >= kvc_session_heads(session, layer))
         return kvc_fail(error, KVC_USAGE, "positions: layer %u, head %u; the model has layers 0 to %u, heads 0 to %u",
                         layer, kv_head, cache->layers - 1,
                         kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
+    if (kvc_session_ranks(session))
+        return read_positions(session, layer, kv_head, positions, capacity, count, error);
     return kvc_cache_read_positions(cache, layer, kv_head, positions, capacity, count, error);
 }
 

@@ -37,6 +37,7 @@ struct kvc_session {
     uint64_t seed;
     uint64_t expected;
     bool long_rope; /* chosen by the first prompt */
+    bool told;      /* the other ranks have it, too */
 
     /* what it has seen */
     uint64_t tokens; /* before the prompt or step under way */
@@ -59,6 +60,18 @@ struct kvc_session {
     struct kvc_growable series; /* [layers, H, d + d/2]: what kvc_stage_prepare_series made (stage_series.c) */
     struct kvc_record record;   /* record.c */
 };
+
+/* Those that have a part of it; NULL: this process has all. */
+static inline struct kvc_ranks *kvc_session_ranks(const struct kvc_session *session) {
+    return session->told ? session->engine->ranks : NULL;
+}
+/* Tells a call that takes the session alone. */
+void kvc_session_tell(const struct kvc_session *session, enum kvc_call call);
+/* Puts sessions of one model, tokens and what follows them into a call's message. */
+void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
+                       const int32_t *tokens, size_t count, bool logits);
+/* Frees what this rank has of it. */
+void kvc_session_free(struct kvc_session *session);
 
 /* Whether nothing of its own has failed in the prompt under way. */
 static inline bool kvc_session_lives(const struct kvc_session *session) { return session->failure.status == KVC_OK; }

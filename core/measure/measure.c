@@ -307,7 +307,8 @@ static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *
 
 static enum kvc_status measure_ceilings(const struct kvc_engine_options *options, struct kvc_device *device,
                                         struct kvc_measure *m, struct kvc_ceilings *ceilings, struct kvc_error *error) {
-    const struct kvc_engine_options fast = {options->backend, options->threads, KVC_MATH_FAST};
+    const struct kvc_engine_options fast = {
+        .backend = options->backend, .threads = options->threads, .math = KVC_MATH_FAST};
     struct kvc_engine *engine;
     enum kvc_status status = run(device, large_copy, 0, m, error);
     ceilings->copy = (double)m->row.bytes / m->best;
@@ -406,7 +407,8 @@ enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options,
 
 enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                  bool once, kvc_measure_fn *row, void *user, struct kvc_error *error) {
-    const struct kvc_engine_options other = {what->beside, options->threads, KVC_MATH_EXACT};
+    const struct kvc_engine_options other = {
+        .backend = what->beside, .threads = options->threads, .math = KVC_MATH_EXACT};
     struct kvc_engine *engine = NULL, *second = NULL;
     struct kvc_ceilings ceilings;
     if (what->entries && (what->entries < KVC_MEASURE_LEAST || what->entries > KVC_MEASURE_MOST))

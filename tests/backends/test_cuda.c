@@ -209,7 +209,7 @@ struct run {
 };
 
 static void open_run(struct run *run, const char *backend, enum kvc_math math, const char *model, const char *spec) {
-    const struct kvc_engine_options options = {backend, 1, math};
+    const struct kvc_engine_options options = {.backend = backend, .threads = 1, .math = math};
     const char *source = getenv("top_srcdir");
     struct kvc_session_options session;
     struct kvc_error error = {KVC_OK, ""};

@@ -133,7 +133,7 @@ static void finds_a_flipped_bit(void **state) {
 }
 
 static void opens_not(const char *backend, const char *text) {
-    struct kvc_engine_options options = {backend, 0, KVC_MATH_EXACT};
+    struct kvc_engine_options options = {.backend = backend, .threads = 0, .math = KVC_MATH_EXACT};
     struct kvc_engine *engine = NULL;
     struct kvc_error error = {KVC_OK, ""};
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_RESOURCE);
@@ -145,7 +145,7 @@ static void opens_not(const char *backend, const char *text) {
 }
 
 static void devices(void **state) {
-    struct kvc_engine_options options = {"opencl:0", 0, KVC_MATH_EXACT};
+    struct kvc_engine_options options = {.backend = "opencl:0", .threads = 0, .math = KVC_MATH_EXACT};
     struct kvc_engine *engine = NULL;
     struct kvc_error error;
     char detail[256], name[64] = "opencl:";
@@ -271,7 +271,7 @@ static void a_step_makes_no_buffer(void **state) {
         "full",          "streaming:budget=40", "snapkv:budget=40,window=8+morphkv:budget=40,window=8",
         "h2o:budget=40", "quest:budget=32",     "sparq:budget=32",
         "hsa:budget=32"};
-    const struct kvc_engine_options options = {"opencl", 0, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = "opencl", .threads = 0, .math = KVC_MATH_EXACT};
     struct kvc_offload_driver driver = kvc_opencl_driver;
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;

@@ -88,14 +88,15 @@ static void test_backends(void **state) {
                  {"cpux", KVC_USAGE}, {"cpu:-1", KVC_USAGE}, {"cpu:", KVC_USAGE}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvc_engine *other;
-        const struct kvc_engine_options engine_options = {names[i].name, 1, KVC_MATH_EXACT};
+        const struct kvc_engine_options engine_options = {
+            .backend = names[i].name, .threads = 1, .math = KVC_MATH_EXACT};
         assert_int_equal(kvc_engine_open(&engine_options, &other, &error), names[i].status);
     }
 }
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options engine_options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options engine_options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     if (whole_model(KVC_F16, "arguments", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
         kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {

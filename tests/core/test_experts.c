@@ -25,7 +25,7 @@ static struct kvc_error error;
 
 static int open_experts(void **state) {
     const char *folder = getenv("TMPDIR"), *source = getenv("top_srcdir");
-    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     (void)state;
     if (kvc_test_thinned()) {
         snprintf(path, sizeof path, "%s/tests/data/golden/qwen3-moe/model.gguf", source ? source : ".");
@@ -58,10 +58,10 @@ static uint64_t run(struct kvc_model *m, const char *spec, uint32_t chunk) {
 
 /* Every method; the i-th gets one of the chunk sizes and one of the engines. */
 static void every_method(void **state) {
-    static const struct kvc_engine_options others[] = {{"ref", 1, KVC_MATH_EXACT},
-                                                       {"cpu", 1, KVC_MATH_EXACT},
-                                                       {"cpu", 3, KVC_MATH_EXACT},
-                                                       {"avx2", 2, KVC_MATH_EXACT}};
+    static const struct kvc_engine_options others[] = {{.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                                       {.backend = "cpu", .threads = 1, .math = KVC_MATH_EXACT},
+                                                       {.backend = "cpu", .threads = 3, .math = KVC_MATH_EXACT},
+                                                       {.backend = "avx2", .threads = 2, .math = KVC_MATH_EXACT}};
     enum { OTHERS = sizeof others / sizeof *others };
     static const uint32_t chunks[] = {1, 7, 64};
     struct kvc_engine *other[OTHERS];

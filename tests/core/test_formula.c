@@ -236,7 +236,8 @@ static void test_all(void **state) {
 
 static int open_engine(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {
+        .backend = getenv("KVCULL_TEST_BACKEND"), .threads = 2, .math = KVC_MATH_EXACT};
     return kvc_engine_open(&options, &engine, &error) == KVC_OK ? 0 : -1;
 }
 

@@ -34,7 +34,7 @@ static int note(void *user, const struct kvc_ceilings *ceilings, const struct kv
 
 static void every_operation_once(void **state) {
     static struct seen seen;
-    const struct kvc_engine_options options = {"cpu", 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = "cpu", .threads = 2, .math = KVC_MATH_EXACT};
     static const char *const names[] = {
 #define KVC_OPERATION(name, parameters, ...) #name,
 #define KVC_OPERATION_REF(name, parameters, ...)
@@ -68,7 +68,7 @@ static enum kvc_status some(const struct kvc_engine_options *options, struct kvc
 /* A short one: what is called is the same. */
 static void a_long_context(void **state) {
     static struct seen seen;
-    const struct kvc_engine_options options = {"cpu", 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = "cpu", .threads = 2, .math = KVC_MATH_EXACT};
     const struct kvc_measure_options what = {NULL, NULL, 300};
     static const char *const names[] = {"linear", "attention", "prefill", "selection"};
     struct kvc_error error = {KVC_OK, ""};
@@ -81,7 +81,7 @@ static void a_long_context(void **state) {
 }
 
 static void beside_another(void **state) {
-    const struct kvc_engine_options options = {"ref", 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT};
     struct kvc_error error = {KVC_OK, ""};
     unsigned rows = 0;
     (void)state;

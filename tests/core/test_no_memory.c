@@ -80,7 +80,7 @@ static enum kvc_status whole_run(const char *path, float *logits, struct kvc_err
     kvc_session_defaults(&options);
     kvc_sampler_defaults(&sampling);
     options.policy = "snapkv:budget=40+morphkv:budget=36,window=8";
-    const struct kvc_engine_options with = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     const struct kvc_message message = {"user", "What is it?"};
     const struct kvc_chat_options chat = {
         .template_name = "qwen3",
@@ -193,7 +193,7 @@ static void test_step_again(void **state) {
                  {"streaming:budget=41,sinks=4,positions=cache", 22}};
     struct kvc_engine *engine;
     struct kvc_error error;
-    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT};
     assert_int_equal(kvc_engine_open(&with, &engine, &error), KVC_OK);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         assert_true(three_steps(engine, cases[c].policy, 0, expected));
@@ -219,7 +219,7 @@ static void test_estimate(void **state) {
     struct kvc_estimate all, found;
     struct kvc_engine *engine;
     struct kvc_error error;
-    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT};
     assert_int_equal(kvc_engine_open(&with, &engine, &error), KVC_OK);
     uint64_t allocations = 1, done = 0;
     for (uint64_t n = 0; n <= allocations; n++) { /* 0: none fails */
@@ -248,7 +248,7 @@ static void test_token_bytes(void **state) {
     struct kvc_error error;
     char path[512], text[64];
     size_t bytes, all = 0;
-    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT};
     assert_int_equal(kvc_engine_open(&with, &engine, &error), KVC_OK);
     assert_int_equal(kvc_model_open(engine, demo_path(path, sizeof path), &model, &error), KVC_OK);
     calls = 0;

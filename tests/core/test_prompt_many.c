@@ -171,21 +171,25 @@ static void run_wholes(const struct whole *wholes, size_t count) {
 static void test_every_method(void **state) {
     (void)state;
     static const struct whole wholes[] = {
-        {"qwen3", {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 0, 257},  {"qwen3", {NULL, 1, KVC_MATH_EXACT}, KVC_F32, 7, 60},
-        {"qwen3", {"ref", 1, KVC_MATH_EXACT}, KVC_F16, 50, 70}, {"qwen3", {NULL, 3, KVC_MATH_EXACT}, KVC_Q8_0, 64, 256},
-        {"qwen3", {"avx2", 2, KVC_MATH_EXACT}, KVC_F16, 0, 65}, {"qwen3", {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 0, 3},
-        {"qwen3", {NULL, 2, KVC_MATH_EXACT}, KVC_Q8_0, 0, 1}};
+        {"qwen3", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_F16, 0, 257},
+        {"qwen3", {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT}, KVC_F32, 7, 60},
+        {"qwen3", {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT}, KVC_F16, 50, 70},
+        {"qwen3", {.backend = NULL, .threads = 3, .math = KVC_MATH_EXACT}, KVC_Q8_0, 64, 256},
+        {"qwen3", {.backend = "avx2", .threads = 2, .math = KVC_MATH_EXACT}, KVC_F16, 0, 65},
+        {"qwen3", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_F16, 0, 3},
+        {"qwen3", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_Q8_0, 0, 1}};
     run_wholes(wholes, kvc_test_thinned() ? 1 : sizeof wholes / sizeof *wholes);
 }
 
 /* Recurrent layers, windows, two ropes, sinks, experts, longrope: other roads through a layer. */
 static void test_families(void **state) {
     (void)state;
-    static const struct whole wholes[] = {{"qwen35", {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 32, 90},
-                                          {"gemma3", {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 0, 290},
-                                          {"gpt-oss", {NULL, 2, KVC_MATH_EXACT}, KVC_Q8_0, 50, 80},
-                                          {"phi3-longrope", {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 0, 60},
-                                          {"qwen3-moe-window", {"ref", 1, KVC_MATH_EXACT}, KVC_F32, 16, 80}};
+    static const struct whole wholes[] = {
+        {"qwen35", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_F16, 32, 90},
+        {"gemma3", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_F16, 0, 290},
+        {"gpt-oss", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_Q8_0, 50, 80},
+        {"phi3-longrope", {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT}, KVC_F16, 0, 60},
+        {"qwen3-moe-window", {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT}, KVC_F32, 16, 80}};
     run_wholes(wholes, kvc_test_thinned() ? 1 : sizeof wholes / sizeof *wholes);
 }
 
@@ -411,7 +415,7 @@ static void test_methods_that_fail(void **state) {
     static const char *const says[] = {"session 0: policy wrong, layer 1: it would not look",
                                        "session 1: policy wrong, layer 1: it would not choose",
                                        "session 2: policy wrong, layer 1: policy: 1 rows are to be kept: no method"};
-    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT};
     struct kvc_engine *e;
     struct kvc_model *m;
     FINE(kvc_engine_open(&with, &e, &error));

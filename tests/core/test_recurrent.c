@@ -25,7 +25,7 @@ static int32_t tokens[600];
 static struct kvc_error error;
 
 static int open_model(void **state) {
-    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     const char *source = getenv("top_srcdir");
     (void)state;
     snprintf(path, sizeof path, "%s/tests/data/golden/qwen35/model.gguf", source ? source : ".");
@@ -72,8 +72,9 @@ static void one_by_one(void **state) {
 
 /* Every method; the i-th gets one of the chunk sizes and one of the engines. */
 static void every_method(void **state) {
-    static const struct kvc_engine_options others[] = {
-        {"ref", 1, KVC_MATH_EXACT}, {"cpu", 1, KVC_MATH_EXACT}, {"cpu", 3, KVC_MATH_EXACT}};
+    static const struct kvc_engine_options others[] = {{.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                                       {.backend = "cpu", .threads = 1, .math = KVC_MATH_EXACT},
+                                                       {.backend = "cpu", .threads = 3, .math = KVC_MATH_EXACT}};
     enum { OTHERS = sizeof others / sizeof *others };
     static const uint32_t chunks[] = {1, 7, 64};
     struct kvc_engine *other[OTHERS];

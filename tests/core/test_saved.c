@@ -184,28 +184,71 @@ static void run_ways(const struct way *ways, size_t count) {
 
 static void test_every_method(void **state) {
     (void)state;
-    static const struct way ways[] = {{"qwen3", {NULL, 2, KVC_MATH_EXACT}, {"ref", 1, KVC_MATH_EXACT}, KVC_F16, 70, 1},
-                                      {"qwen3", {"ref", 1, KVC_MATH_EXACT}, {NULL, 2, KVC_MATH_EXACT}, KVC_Q8_0, 60, 1},
-                                      {"qwen3", {NULL, 2, KVC_MATH_EXACT}, {NULL, 1, KVC_MATH_EXACT}, KVC_F32, 257, 3}};
+    static const struct way ways[] = {{"qwen3",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                       KVC_F16,
+                                       70,
+                                       1},
+                                      {"qwen3",
+                                       {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       KVC_Q8_0,
+                                       60,
+                                       1},
+                                      {"qwen3",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT},
+                                       KVC_F32,
+                                       257,
+                                       3}};
     run_ways(ways, sizeof ways / sizeof *ways);
 }
 
 /* Recurrent layers, windows, longrope, sinks. */
 static void test_families(void **state) {
     (void)state;
-    static const struct way ways[] = {
-        {"qwen35", {NULL, 2, KVC_MATH_EXACT}, {"ref", 1, KVC_MATH_EXACT}, KVC_F16, 60, 2},
-        {"gemma3", {NULL, 2, KVC_MATH_EXACT}, {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 290, 3},
-        {"phi3-longrope", {NULL, 2, KVC_MATH_EXACT}, {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 60, 5},
-        {"gpt-oss", {NULL, 2, KVC_MATH_EXACT}, {NULL, 2, KVC_MATH_EXACT}, KVC_Q8_0, 60, 5}};
+    static const struct way ways[] = {{"qwen35",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                       KVC_F16,
+                                       60,
+                                       2},
+                                      {"gemma3",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       KVC_F16,
+                                       290,
+                                       3},
+                                      {"phi3-longrope",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       KVC_F16,
+                                       60,
+                                       5},
+                                      {"gpt-oss",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       KVC_Q8_0,
+                                       60,
+                                       5}};
     run_ways(ways, sizeof ways / sizeof *ways);
 }
 
 static void test_devices(void **state) {
     (void)state;
-    static const struct way ways[] = {
-        {"qwen3", {"opencl", 0, KVC_MATH_EXACT}, {NULL, 2, KVC_MATH_EXACT}, KVC_F16, 60, 4},
-        {"qwen3", {NULL, 2, KVC_MATH_EXACT}, {"opencl", 0, KVC_MATH_EXACT}, KVC_Q8_0, 61, 4}};
+    static const struct way ways[] = {{"qwen3",
+                                       {.backend = "opencl", .threads = 0, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       KVC_F16,
+                                       60,
+                                       4},
+                                      {"qwen3",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = "opencl", .threads = 0, .math = KVC_MATH_EXACT},
+                                       KVC_Q8_0,
+                                       61,
+                                       4}};
     if (kvc_test_thinned())
         skip();
     run_ways(ways, sizeof ways / sizeof *ways);

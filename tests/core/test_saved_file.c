@@ -162,8 +162,9 @@ static void test_weights(void **state) {
         struct kvc_engine *engine;
         struct kvc_model *model;
     } places[3];
-    static const struct kvc_engine_options with[] = {
-        {NULL, 1, KVC_MATH_INT8}, {NULL, 1, KVC_MATH_FLOAT}, {NULL, 1, KVC_MATH_INT8}};
+    static const struct kvc_engine_options with[] = {{.backend = NULL, .threads = 1, .math = KVC_MATH_INT8},
+                                                     {.backend = NULL, .threads = 1, .math = KVC_MATH_FLOAT},
+                                                     {.backend = NULL, .threads = 1, .math = KVC_MATH_INT8}};
     char path[3][320];
     struct kvc_session *session, *loaded;
     for (size_t i = 0; i < 3; i++) {
@@ -223,7 +224,7 @@ static const struct kvc_policy_class counts = {.name = "counts",
 
 static void test_own_state(void **state) {
     (void)state;
-    const struct kvc_engine_options with = {NULL, 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT};
     static const char *const names[] = {"forgets", "counts"};
     struct kvc_session *session, *loaded;
     struct kvc_engine *e;

@@ -66,7 +66,7 @@ static void remove_part(pid_t process) {
 
 static void test_killed(void **state) {
     (void)state;
-    const struct kvc_engine_options one_thread = {"ref", 1, KVC_MATH_EXACT};
+    const struct kvc_engine_options one_thread = {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT};
     const char *folder = getenv("TMPDIR"), *source = getenv("top_srcdir");
     static const char *const specs[] = {"h2o:budget=8", "full"};
     struct kvc_session *sessions[IMAGES];

@@ -26,10 +26,10 @@ static void test_chunks(void **state) {
 
 static void test_threads_and_backends(void **state) {
     (void)state;
-    static const struct kvc_engine_options others[] = {{"cpu", 1, KVC_MATH_EXACT},
-                                                       {"cpu", 3, KVC_MATH_EXACT},
-                                                       {"ref", 1, KVC_MATH_EXACT},
-                                                       {"avx2", 2, KVC_MATH_EXACT}};
+    static const struct kvc_engine_options others[] = {{.backend = "cpu", .threads = 1, .math = KVC_MATH_EXACT},
+                                                       {.backend = "cpu", .threads = 3, .math = KVC_MATH_EXACT},
+                                                       {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                                       {.backend = "avx2", .threads = 2, .math = KVC_MATH_EXACT}};
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
     const size_t count = sizeof others / sizeof *others - kvc_test_thinned(); /* valgrind's cpu is avx2 */
     for (size_t o = 0; o < count; o++) {

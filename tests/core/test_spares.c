@@ -250,7 +250,8 @@ static void add_methods(void) {
 
 static int open_model(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {
+        .backend = getenv("KVCULL_TEST_BACKEND"), .threads = 2, .math = KVC_MATH_EXACT};
     if (whole_model(KVC_F32, "spares", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK ||
         kvc_model_open(engine, model_path, &model, &error) != KVC_OK)

@@ -386,7 +386,7 @@ static void test_window_mass(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options engine_options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options engine_options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     if (whole_model(KVC_F16, "stage", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
         kvc_engine_register(engine, &wild, &error) != KVC_OK ||

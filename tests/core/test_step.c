@@ -114,7 +114,7 @@ static void open_folder(const char *folder) {
 }
 
 static int open_model(void **state) {
-    const struct kvc_engine_options options = {"counting", 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = "counting", .threads = 2, .math = KVC_MATH_EXACT};
     (void)state;
     FINE(kvc_engine_open(&options, &engine, &error));
     open_folder("data/demo");

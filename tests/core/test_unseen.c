@@ -261,7 +261,7 @@ static void budgets_count_what_is_seen(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     const char *folder = getenv("TMPDIR");
     uint64_t random = 1;
     snprintf(path, sizeof path, "%s/kvcull-unseen-%ld.gguf", folder ? folder : "/tmp", (long)getpid());

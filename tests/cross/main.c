@@ -277,7 +277,7 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     print_file(path);
     if (kvc_gguf_open(path, &model.gguf, &error) != KVC_OK)
         stop(&error, path);
-    if (kvc_network_from_gguf(engine->device, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
+    if (kvc_network_from_gguf(engine, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
         stop(&error, path);
     if (type == KVC_F16) {
         for (size_t t = 0; t < 3; t++)
@@ -300,7 +300,7 @@ static void generate_golden(struct kvc_engine *engine, const char *path) {
     struct kvc_error error;
     if (kvc_gguf_open(path, &model.gguf, &error) != KVC_OK)
         stop(&error, path);
-    if (kvc_network_from_gguf(engine->device, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
+    if (kvc_network_from_gguf(engine, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
         stop(&error, path);
     printf("family %s\n", model.info.name);
     generate(&model, "full", KVC_F32);

@@ -337,7 +337,8 @@ void side_run_kinds(const struct side *side, uint32_t layers, const struct turn 
 int side_open(void **state) {
     (void)state;
     struct kvc_error error;
-    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {
+        .backend = getenv("KVCULL_TEST_BACKEND"), .threads = 2, .math = KVC_MATH_EXACT};
     return kvc_engine_open(&options, &engine, &error) == KVC_OK ? 0 : -1;
 }
 

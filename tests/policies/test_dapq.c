@@ -273,7 +273,7 @@ static void test_probe_position(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     uint64_t random = 5;
     if (whole_model(KVC_F32, "dapq", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK || kvc_engine_register(engine, &afar, &error) != KVC_OK ||

@@ -263,7 +263,8 @@ static void test_refused(void **state) {
 
 static int open_all(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {getenv("KVCULL_TEST_BACKEND"), 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {
+        .backend = getenv("KVCULL_TEST_BACKEND"), .threads = 2, .math = KVC_MATH_EXACT};
     uint64_t random = 5;
     if (whole_model(KVC_F32, "fastkv", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK || kvc_engine_register(engine, &left, &error) != KVC_OK ||

@@ -281,7 +281,7 @@ static const struct kvc_policy_class looks = {.name = "looks",
 static void models(void **state) {
     static const char *const folders[] = {"data/demo", "tests/data/golden/cohere", "tests/data/golden/qwen3",
                                           "tests/data/golden/glm4", "tests/data/golden/phi2"};
-    const struct kvc_engine_options engine_options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options engine_options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     struct kvc_engine *engine;
     const char *source = getenv("top_srcdir");
     (void)state;

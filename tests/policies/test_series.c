@@ -192,7 +192,7 @@ static const struct kvc_policy_class scores = {.name = "scores",
                                                .decode = decode};
 
 static void open_model(struct kvc_engine **engine, const char *folder, struct kvc_model **model) {
-    const struct kvc_engine_options with = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options with = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     const char *source = getenv("top_srcdir");
     char path[512];
     FINE(kvc_engine_open(&with, engine, &error));

@@ -1,0 +1,65 @@
+/* shared.c - gathers what ranks compute of a layer. Between devices rows go through the host. A rank that lacks memory
+ * ends all, since the others wait for its part. */
+#include "core/engine/shared.h"
+
+#include "core/engine/runner.h"
+
+#include <stdlib.h>
+
+static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
+    return runner->network ? runner->network->part.ranks : NULL;
+}
+
+bool kvc_shared_splits(const struct kvc_runner *runner, uint64_t N) {
+    const struct kvc_ranks *ranks = ranks_of(runner);
+    return ranks && kvc_split_shares(N, ranks->link->count);
+}
+
+uint64_t kvc_shared_own(const struct kvc_runner *runner, uint64_t N) {
+    const struct kvc_ranks *ranks = ranks_of(runner);
+    return ranks ? kvc_split_outputs(N, ranks->link->count, ranks->link->rank).count : N;
+}
+
+struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats) {
+    const struct kvc_ranks *ranks = ranks_of(runner);
+    struct kvc_error error;
+    if (kvc_growable_reserve(runner->device, &runner->part, floats * sizeof(float), &error) != KVC_OK)
+        ranks->link->class->end(ranks->link, error.text);
+    return kvc_growable_at(&runner->part, 0);
+}
+
+/* y [rows, sum of widths] = all ranks' parts, whose widths stand in ranks->widths; this rank's is part [rows, own], of
+ * which nothing counts where its width is 0. */
+static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    struct kvc_device *device = runner->device;
+    const size_t mine = rows * ranks->widths[ranks->link->rank];
+    size_t width = 0;
+    for (uint32_t r = 0; r < ranks->link->count; r++)
+        width += ranks->widths[r];
+    float *host = kvc_ranks_room(ranks, mine + rows * width), *whole = host + mine;
+    if (mine)
+        device->ops->download(device, host, part, mine * sizeof *host);
+    kvc_ranks_gather_rows(ranks, host, rows, ranks->widths, whole);
+    device->ops->upload(device, y, whole, rows * width * sizeof *whole);
+}
+
+void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    if (!kvc_shared_splits(runner, N))
+        return;
+    for (uint32_t r = 0; r < ranks->link->count; r++)
+        ranks->widths[r] = (size_t)kvc_split_outputs(N, ranks->link->count, r).count;
+    gather(runner, y, part, rows);
+}
+
+void kvc_shared_gather_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    const struct kvc_network *network = runner->network;
+    if (!ranks || !network->part.heads_shared)
+        return;
+    const size_t each = (size_t)network->part.heads / network->part.kv_heads * network->head_size;
+    for (uint32_t r = 0; r < ranks->link->count; r++)
+        ranks->widths[r] = each * kvc_split_owned_heads(network->part.kv_heads, ranks->link->count, r);
+    gather(runner, y, part, rows);
+}

@@ -1,0 +1,35 @@
+/* link.h - the communication layer: what the processes that share a model say to each other. MPI (ranks/mpi.c) and a
+ * single process (ranks/single.c) are implementations; nothing else knows which.
+ *
+ * None of these can fail: where a message does not come through, every process ends (`end`). All ranks call `gather`,
+ * `broadcast` and `await` in the same order. Bytes are counted as they leave a rank. */
+#ifndef KVC_CORE_RANKS_LINK_H
+#define KVC_CORE_RANKS_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct kvc_link;
+
+struct kvc_link_class {
+    const char *name;
+    /* all [sum of sizes] on every rank = what each gives; sizes, offsets [count] in bytes, those of rank r's part. */
+    void (*gather)(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets);
+    /* data of rank `from` to all. */
+    void (*broadcast)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
+    /* The same from rank 0, where the others may wait for hours: they sleep meanwhile. */
+    void (*await)(struct kvc_link *link, void *data, size_t bytes);
+    void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to);
+    void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
+    /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
+    void (*end)(struct kvc_link *link, const char *text);
+    void (*close)(struct kvc_link *link);
+};
+
+struct kvc_link {
+    const struct kvc_link_class *class;
+    uint32_t rank, count;
+    uint64_t messages, bytes; /* that this rank has sent, to each of the others counted apart */
+};
+
+#endif

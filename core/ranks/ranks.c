@@ -1,0 +1,142 @@
+/* ranks.c - calls that are told, and rows that are gathered. */
+#include "core/ranks/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void out_of_memory(struct kvc_ranks *ranks) { ranks->link->class->end(ranks->link, "no memory for a message"); }
+
+struct kvc_packet *kvc_call_begin(struct kvc_ranks *ranks, enum kvc_call call) {
+    if (!kvc_ranks_several(ranks) || ranks->depth++ > 0 || ranks->link->rank != 0)
+        return NULL;
+    ranks->packet.bytes = ranks->packet.at = 0;
+    kvc_packet_put_number(&ranks->packet, call);
+    return &ranks->packet;
+}
+
+void kvc_call_tell(struct kvc_ranks *ranks) {
+    struct kvc_link *link = ranks->link;
+    uint64_t bytes = ranks->packet.bytes;
+    if (ranks->packet.broken)
+        out_of_memory(ranks);
+    link->class->await(link, &bytes, sizeof bytes);
+    link->class->broadcast(link, ranks->packet.data, ranks->packet.bytes, 0);
+}
+
+/* all [count, bytes] = what each rank gives. NULL: no memory, and all have ended. */
+static void *gather_each(struct kvc_ranks *ranks, const void *mine, size_t bytes) {
+    struct kvc_link *link = ranks->link;
+    size_t *sizes = malloc(2 * link->count * sizeof *sizes);
+    void *all = malloc(link->count * bytes);
+    if (!sizes || !all)
+        out_of_memory(ranks);
+    for (uint32_t r = 0; r < link->count; r++) {
+        sizes[r] = bytes;
+        sizes[link->count + r] = r * bytes;
+    }
+    link->class->gather(link, mine, all, sizes, sizes + link->count);
+    free(sizes);
+    return all;
+}
+
+void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count) {
+    uint64_t *all = gather_each(ranks, numbers, count * sizeof *numbers);
+    memset(numbers, 0, count * sizeof *numbers);
+    for (size_t i = 0; i < ranks->link->count * count; i++)
+        numbers[i % count] += all[i];
+    free(all);
+}
+
+void kvc_ranks_most(struct kvc_ranks *ranks, uint64_t *numbers, size_t count) {
+    uint64_t *all = gather_each(ranks, numbers, count * sizeof *numbers);
+    for (size_t i = 0; i < ranks->link->count * count; i++)
+        if (all[i] > numbers[i % count])
+            numbers[i % count] = all[i];
+    free(all);
+}
+
+/* What each rank came to. */
+struct outcome {
+    uint32_t status;
+    char text[252];
+};
+
+enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, const struct kvc_error *error) {
+    struct outcome mine = {(uint32_t)status, ""}, *all;
+    char text[400];
+    if (!kvc_ranks_several(ranks) || --ranks->depth > 0)
+        return status;
+    struct kvc_link *link = ranks->link;
+    if (status != KVC_OK && error)
+        snprintf(mine.text, sizeof mine.text, "%.251s", error->text);
+    if (status == KVC_RESOURCE) /* the others may wait for a part of a row */
+        link->class->end(link, mine.text[0] ? mine.text : "out of memory");
+    all = gather_each(ranks, &mine, sizeof mine);
+    for (uint32_t r = 1; r < link->count; r++) {
+        if (all[r].status == all[0].status)
+            continue;
+        snprintf(text, sizeof text, "rank 0 has come to status %u and rank %u to %u%s%.251s", all[0].status, r,
+                 all[r].status, all[r].text[0] ? ": " : "", all[r].text);
+        link->class->end(link, text);
+    }
+    free(all);
+    return status;
+}
+
+unsigned kvc_call_out(struct kvc_ranks *ranks) {
+    const unsigned depth = ranks ? ranks->depth : 0;
+    if (ranks)
+        ranks->depth = 0;
+    return depth;
+}
+
+int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value) {
+    if (!kvc_ranks_several(ranks))
+        return value;
+    if (ranks->link->rank == 0) {
+        struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_RETURN);
+        kvc_packet_put_number(packet, (uint64_t)(int64_t)value);
+        kvc_call_tell(ranks);
+    } else {
+        value = ranks->follow(ranks);
+    }
+    ranks->depth = depth;
+    return value;
+}
+
+/* At least so many floats. */
+static float *grown(struct kvc_ranks *ranks, float **room, size_t *capacity, size_t floats) {
+    if (floats > *capacity) {
+        free(*room);
+        *room = floats <= SIZE_MAX / sizeof **room ? malloc(floats * sizeof **room) : NULL;
+        *capacity = floats;
+        if (!*room)
+            out_of_memory(ranks);
+    }
+    return *room;
+}
+
+float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats) {
+    return grown(ranks, &ranks->room, &ranks->room_capacity, floats);
+}
+
+void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
+                           float *out) {
+    struct kvc_link *link = ranks->link;
+    size_t *sizes = malloc(2 * link->count * sizeof *sizes), *offsets = sizes + link->count, width = 0;
+    if (!sizes)
+        out_of_memory(ranks);
+    for (uint32_t r = 0; r < link->count; r++) {
+        sizes[r] = rows * widths[r] * sizeof *mine;
+        offsets[r] = rows * width * sizeof *mine;
+        width += widths[r];
+    }
+    float *all = rows == 1 ? out : grown(ranks, &ranks->gathered, &ranks->gathered_capacity, rows * width);
+    link->class->gather(link, mine, all, sizes, offsets);
+    size_t at = 0;
+    for (uint32_t r = 0; rows > 1 && r < link->count; at += widths[r++])
+        for (size_t row = 0; row < rows; row++)
+            memcpy(out + row * width + at, all + offsets[r] / sizeof *all + row * widths[r], widths[r] * sizeof *out);
+    free(sizes);
+}

@@ -1,0 +1,290 @@
+/* follow.c - ranks other than 0: does the calls that rank 0 tells, with objects of this rank. An object is named by its
+ * address on rank 0. */
+#include "ranks/follow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ranks/ranks.h"
+#include "kvcull/ranks.h"
+#include "kvcull/saved.h"
+
+/* What rank 0's objects are here. */
+struct object {
+    uint64_t name;
+    void *here;
+};
+
+struct objects {
+    struct object *list; /* [count], of [capacity] */
+    size_t count, capacity;
+};
+
+static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
+
+static void *copy_of(struct kvc_ranks *ranks, const void *data, size_t bytes) {
+    void *copy = malloc(bytes + 1);
+    if (!copy || (bytes && !data))
+        end(ranks, "no memory for what rank 0 tells");
+    else if (bytes)
+        memcpy(copy, data, bytes);
+    return copy;
+}
+
+static void keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
+    struct objects *objects = ranks->objects;
+    if (!here)
+        return;
+    if (!objects)
+        objects = ranks->objects = calloc(1, sizeof *objects);
+    if (objects && objects->count == objects->capacity) {
+        objects->capacity = 2 * objects->capacity + 8;
+        struct object *grown = realloc(objects->list, objects->capacity * sizeof *grown);
+        if (!grown)
+            end(ranks, "no memory for what rank 0 tells");
+        objects->list = grown;
+    }
+    if (!objects)
+        end(ranks, "no memory for what rank 0 tells");
+    else
+        objects->list[objects->count++] = (struct object){name, here};
+}
+
+/* The object that the packet names next. forget: it is about to be closed. */
+static void *object(struct kvc_ranks *ranks, bool forget) {
+    const uint64_t name = kvc_packet_get_number(&ranks->packet);
+    struct objects *objects = ranks->objects;
+    for (size_t i = objects ? objects->count : 0; i-- > 0;) {
+        void *here = objects->list[i].here;
+        if (objects->list[i].name != name)
+            continue;
+        if (forget)
+            objects->list[i] = objects->list[--objects->count];
+        return here;
+    }
+    end(ranks, "rank 0 names an object that is not here");
+    return NULL;
+}
+
+/* ---- the calls; each reads what the function of that name puts into its packet ---- */
+
+static void open_engine(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    char *backend;
+    struct kvc_engine_options options = {.ranks = ranks};
+    struct kvc_engine *engine;
+    const uint64_t name = kvc_packet_get_number(in);
+    const char *text = kvc_packet_get_text(in);
+    options.backend = backend = text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
+    options.threads = (int)kvc_packet_get_number(in);
+    options.math = (enum kvc_math)kvc_packet_get_number(in);
+    (void)kvc_engine_open(&options, &engine, NULL);
+    keep(ranks, name, engine);
+    free(backend);
+}
+
+static void open_model(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    struct kvc_engine *engine = object(ranks, false);
+    const uint64_t name = kvc_packet_get_number(in);
+    const char *text = kvc_packet_get_text(in);
+    char *path = copy_of(ranks, text, text ? strlen(text) + 1 : 0);
+    struct kvc_model *model;
+    struct kvc_error error;
+    (void)kvc_model_open(engine, path, &model, &error);
+    keep(ranks, name, model);
+    free(path);
+}
+
+static void open_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    struct kvc_model *model = object(ranks, false);
+    const uint64_t name = kvc_packet_get_number(in);
+    struct kvc_session_options options;
+    const void *told = kvc_packet_get(in, sizeof options);
+    const char *text = kvc_packet_get_text(in);
+    char *policy = text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
+    struct kvc_session *session;
+    struct kvc_error error;
+    if (told)
+        memcpy(&options, told, sizeof options);
+    options.policy = policy;
+    (void)kvc_session_open(model, &options, &session, &error);
+    keep(ranks, name, session);
+    free(policy);
+}
+
+static void fork_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    struct kvc_session *session = object(ranks, false), *copy;
+    const uint64_t name = kvc_packet_get_number(in);
+    struct kvc_error error;
+    (void)kvc_session_fork(session, &copy, &error);
+    keep(ranks, name, copy);
+}
+
+/* The functions of rank 0's program are called there; here their place is held. */
+static int row(void *user, uint64_t number, const float *logits) {
+    (void)user, (void)number, (void)logits;
+    return 0;
+}
+
+static int progress(void *user, uint64_t done, uint64_t total) {
+    (void)user, (void)done, (void)total;
+    return 0;
+}
+
+static int chunk(void *user, uint64_t tokens) {
+    (void)user, (void)tokens;
+    return 0;
+}
+
+static float *room(struct kvc_ranks *ranks, bool wanted, size_t rows, uint32_t vocab) {
+    float *logits = wanted ? malloc(rows * vocab * sizeof *logits) : NULL;
+    if (wanted && !logits)
+        end(ranks, "no memory for logits");
+    return logits;
+}
+
+static void prompt(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    struct kvc_session *session = object(ranks, false);
+    const size_t count = (size_t)kvc_packet_get_number(in);
+    int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
+    const uint64_t flags = kvc_packet_get_number(in);
+    float *logits = room(ranks, flags & KVC_TOLD_LOGITS, 1, (uint32_t)kvc_packet_get_number(in));
+    const struct kvc_prompt_options options = {.row = flags & KVC_TOLD_ROW ? row : NULL,
+                                               .progress = flags & KVC_TOLD_PROGRESS ? progress : NULL,
+                                               .chunk = flags & KVC_TOLD_CHUNK ? chunk : NULL,
+                                               .made_up = flags & KVC_TOLD_MADE_UP};
+    struct kvc_error error;
+    (void)kvc_session_prompt(session, tokens, count, &options, logits, &error);
+    free(tokens);
+    free(logits);
+}
+
+static struct kvc_session **sessions_of(struct kvc_ranks *ranks, struct kvc_packet *in, size_t *count) {
+    *count = (size_t)kvc_packet_get_number(in);
+    struct kvc_session **sessions = calloc(*count + 1, sizeof *sessions);
+    if (!sessions)
+        end(ranks, "no memory for sessions");
+    for (size_t i = 0; sessions && i < *count; i++)
+        sessions[i] = object(ranks, false);
+    return sessions;
+}
+
+static void prompt_many(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    size_t sessions;
+    struct kvc_session **session = sessions_of(ranks, in, &sessions);
+    const size_t count = (size_t)kvc_packet_get_number(in);
+    int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
+    const bool wanted = kvc_packet_get_number(in);
+    float *logits = room(ranks, wanted, sessions, (uint32_t)kvc_packet_get_number(in));
+    struct kvc_error error;
+    (void)kvc_session_prompt_many(session, sessions, tokens, count, logits, NULL, &error);
+    free(tokens);
+    free(logits);
+    free(session);
+}
+
+static void decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    size_t count;
+    struct kvc_session **session = sessions_of(ranks, in, &count);
+    (void)kvc_packet_get_number(in); /* a token of each */
+    int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
+    const bool wanted = kvc_packet_get_number(in);
+    float *logits = room(ranks, wanted, count, (uint32_t)kvc_packet_get_number(in));
+    struct kvc_error error;
+    (void)kvc_decode(session, tokens, count, logits, NULL, &error);
+    free(tokens);
+    free(logits);
+    free(session);
+}
+
+static void positions(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    const struct kvc_session *session = object(ranks, false);
+    const uint32_t layer = (uint32_t)kvc_packet_get_number(in), head = (uint32_t)kvc_packet_get_number(in);
+    const size_t capacity = (size_t)kvc_packet_get_number(in);
+    size_t count;
+    struct kvc_error error;
+    (void)kvc_session_positions(session, layer, head, NULL, capacity, &count, &error);
+}
+
+/* The call that was told; false: it was the last. */
+static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
+    struct kvc_packet *in = &ranks->packet;
+    struct kvc_session_stats stats;
+    struct kvc_memory memory;
+    switch (call) {
+    case KVC_CALL_LEAVE:
+    case KVC_CALL_RETURN:
+        return false;
+    case KVC_CALL_ENGINE_OPEN:
+        open_engine(ranks, in);
+        break;
+    case KVC_CALL_ENGINE_CLOSE:
+        kvc_engine_close(object(ranks, true));
+        break;
+    case KVC_CALL_MODEL_OPEN:
+        open_model(ranks, in);
+        break;
+    case KVC_CALL_MODEL_CLOSE:
+        kvc_model_close(object(ranks, true));
+        break;
+    case KVC_CALL_SESSION_OPEN:
+        open_session(ranks, in);
+        break;
+    case KVC_CALL_SESSION_CLOSE:
+        kvc_session_close(object(ranks, true));
+        break;
+    case KVC_CALL_FORK:
+        fork_session(ranks, in);
+        break;
+    case KVC_CALL_PROMPT:
+        prompt(ranks, in);
+        break;
+    case KVC_CALL_PROMPT_MANY:
+        prompt_many(ranks, in);
+        break;
+    case KVC_CALL_DECODE:
+        decode(ranks, in);
+        break;
+    case KVC_CALL_STATS:
+        kvc_session_stats(object(ranks, false), &stats);
+        break;
+    case KVC_CALL_POSITIONS:
+        positions(ranks, in);
+        break;
+    case KVC_CALL_MEMORY:
+        kvc_engine_memory(object(ranks, false), &memory);
+        break;
+    case KVC_CALL_RESET_PEAKS:
+        kvc_engine_reset_peaks(object(ranks, false));
+        break;
+    }
+    if (in->broken)
+        end(ranks, "a call that rank 0 tells is not what was expected");
+    return true;
+}
+
+int kvc_follow(struct kvc_ranks *ranks) {
+    struct kvc_link *link = ranks->link;
+    struct kvc_packet *in = &ranks->packet;
+    enum kvc_call call;
+    do {
+        uint64_t bytes = 0;
+        link->class->await(link, &bytes, sizeof bytes);
+        if (!kvc_packet_reserve(in, (size_t)bytes))
+            end(ranks, "no memory for what rank 0 tells");
+        link->class->broadcast(link, in->data, (size_t)bytes, 0);
+        in->bytes = (size_t)bytes;
+        in->at = 0;
+        call = (enum kvc_call)kvc_packet_get_number(in);
+    } while (one(ranks, call));
+    if (call == KVC_CALL_LEAVE)
+        return 0;
+    return (int)(int64_t)kvc_packet_get_number(in);
+}
+
+void kvc_follow_free(struct kvc_ranks *ranks) {
+    struct objects *objects = ranks->objects;
+    if (objects)
+        free(objects->list);
+    free(objects);
+    ranks->objects = NULL;
+}

@@ -1,0 +1,15 @@
+/* links.h - the implementations of the communication layer. */
+#ifndef KVC_RANKS_LINKS_H
+#define KVC_RANKS_LINKS_H
+
+#include <stdbool.h>
+
+#include "core/ranks/link.h"
+#include "kvcull.h"
+
+/* KVC_RESOURCE: this build has no MPI. */
+enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error);
+/* One process alone. */
+enum kvc_status kvc_link_open_single(struct kvc_link **link, struct kvc_error *error);
+
+#endif

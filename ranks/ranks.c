@@ -1,0 +1,111 @@
+/* ranks.c - opens and closes the ranks: all must be of one build and have been given the same. */
+#include "kvcull/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ranks/ranks.h"
+#include "ranks/follow.h"
+#include "ranks/links.h"
+
+bool kvc_ranks_started(void) {
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *size = getenv(sizes[i]);
+        if (size && atoi(size) > 1)
+            return true;
+    }
+    return getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
+}
+
+/* What ranks must have in common. */
+struct build {
+    char version[32], how[96];
+    uint32_t arithmetic, int8, pointer;
+};
+
+static enum kvc_status compare(struct kvc_ranks *ranks, const char *how, struct kvc_error *error) {
+    struct kvc_link *link = ranks->link;
+    struct build mine = {.arithmetic = KVC_ARITHMETIC_VERSION, .int8 = KVC_INT8_VERSION, .pointer = sizeof(void *)};
+    struct build *all = calloc(link->count, sizeof *all);
+    size_t *sizes = malloc(2 * link->count * sizeof *sizes);
+    enum kvc_status status = KVC_OK;
+    if (!all || !sizes)
+        link->class->end(link, "no memory");
+    snprintf(mine.version, sizeof mine.version, "%s", KVC_VERSION);
+    snprintf(mine.how, sizeof mine.how, "%s", how);
+    for (uint32_t r = 0; r < link->count; r++) {
+        sizes[r] = sizeof mine;
+        sizes[link->count + r] = r * sizeof mine;
+    }
+    link->class->gather(link, &mine, all, sizes, sizes + link->count);
+    for (uint32_t r = 1; r < link->count && status == KVC_OK; r++) {
+        if (strcmp(all[r].how, all[0].how) != 0)
+            status = kvc_fail(error, KVC_USAGE, "ranks: rank 0 was given '%s', rank %u '%s': must be the same",
+                              all[0].how, r, all[r].how);
+        else if (memcmp(&all[r], &all[0], sizeof *all) != 0)
+            status = kvc_fail(error, KVC_INPUT,
+                              "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u), rank %u %s (%u, %u): must be the "
+                              "same",
+                              all[0].version, all[0].arithmetic, all[0].int8, r, all[r].version, all[r].arithmetic,
+                              all[r].int8);
+    }
+    free(sizes);
+    free(all);
+    return status;
+}
+
+enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct kvc_error *error) {
+    const char *given = how ? how : "tensor";
+    struct kvc_ranks *made = calloc(1, sizeof *made);
+    *ranks = NULL;
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
+    enum kvc_status status =
+        kvc_ranks_started() ? kvc_link_open_mpi(&made->link, error) : kvc_link_open_single(&made->link, error);
+    made->follow = kvc_follow;
+    made->widths = status == KVC_OK ? calloc(made->link->count, sizeof *made->widths) : NULL;
+    if (status == KVC_OK && !made->widths)
+        status = kvc_fail(error, KVC_RESOURCE, "ranks: no memory for %u ranks", made->link->count);
+    if (status == KVC_OK)
+        status = compare(made, given, error);
+    if (status == KVC_OK && strcmp(given, "tensor") != 0)
+        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor", given);
+    if (status != KVC_OK) {
+        if (made->link)
+            made->link->class->close(made->link);
+        free(made->widths);
+        free(made);
+        return status;
+    }
+    *ranks = made;
+    return KVC_OK;
+}
+
+uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks) { return ranks->link->rank; }
+
+uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->count; }
+
+void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
+    *traffic = (struct kvc_ranks_traffic){ranks->link->messages, ranks->link->bytes};
+}
+
+void kvc_ranks_follow(struct kvc_ranks *ranks) {
+    if (ranks->link->rank != 0)
+        (void)kvc_follow(ranks);
+}
+
+void kvc_ranks_close(struct kvc_ranks *ranks) {
+    if (!ranks)
+        return;
+    if (kvc_call_begin(ranks, KVC_CALL_LEAVE))
+        kvc_call_tell(ranks);
+    kvc_follow_free(ranks);
+    ranks->link->class->close(ranks->link);
+    kvc_packet_free(&ranks->packet);
+    free(ranks->gathered);
+    free(ranks->room);
+    free(ranks->widths);
+    free(ranks);
+}

@@ -1,0 +1,58 @@
+/* single.c - the communication layer of one process alone; and what a build without MPI says when it is asked for. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks/links.h"
+
+static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
+    (void)link;
+    if (sizes[0])
+        memmove((char *)all + offsets[0], mine, sizes[0]);
+}
+
+static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
+    (void)link, (void)data, (void)bytes, (void)from;
+}
+
+static void await(struct kvc_link *link, void *data, size_t bytes) { (void)link, (void)data, (void)bytes; }
+
+static void end(struct kvc_link *link, const char *text) {
+    fprintf(stderr, "kvcull: rank %u: %s\n", link->rank, text);
+    exit(KVC_RESOURCE);
+}
+
+/* There is nobody to send to. */
+static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
+    (void)data, (void)bytes, (void)to;
+    end(link, "a message to another rank, where there is none");
+}
+
+static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) { send(link, data, bytes, from); }
+
+static void close_link(struct kvc_link *link) { free(link); }
+
+static const struct kvc_link_class class = {.name = "single",
+                                            .gather = gather,
+                                            .broadcast = broadcast,
+                                            .await = await,
+                                            .send = send,
+                                            .receive = receive,
+                                            .end = end,
+                                            .close = close_link};
+
+enum kvc_status kvc_link_open_single(struct kvc_link **link, struct kvc_error *error) {
+    *link = calloc(1, sizeof **link);
+    if (!*link)
+        return kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
+    **link = (struct kvc_link){.class = &class, .rank = 0, .count = 1};
+    return KVC_OK;
+}
+
+#ifndef KVC_MPI
+enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
+    *link = NULL;
+    return kvc_fail(error, KVC_RESOURCE,
+                    "ranks: this build has no MPI; configure it with --with-mpi where mpicc is found");
+}
+#endif
