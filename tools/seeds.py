@@ -165,7 +165,7 @@ class Run:
     def __init__(self, options):
         self.kvcull = os.path.join(options.build, "kvcull")
         self.work, self.models = options.work, {"demo": os.path.join(TOP, "data", "demo")}
-        self.threads = str(options.threads)
+        self.threads, self.templates = str(options.threads), {}
         self.ends = time.time() + 60 * options.minutes if options.minutes else None
         try:
             self.shard, self.shards = [int(part) for part in options.shard.split("/")]
@@ -188,6 +188,15 @@ class Run:
         if not self.text:
             self.text = os.path.join(self.work, f"text.{self.shard}")
             free_text(self.text)
+
+    def raw(self, model):
+        """--raw for a model that has no chat template."""
+        if model not in self.templates:
+            printed = subprocess.run([self.kvcull, "info", self.models[model], "--json"], capture_output=True, text=True)
+            if printed.returncode:
+                fail(f"{self.models[model]}: {printed.stderr.strip()}")
+            self.templates[model] = json.loads(printed.stdout)["chat_template"]
+        return [] if self.templates[model] else ["--raw"]
 
     def file(self, chosen):
         return os.path.join(self.work, f"{chosen.name}.{self.shard}-{self.shards}.jsonl")
@@ -217,7 +226,7 @@ class Run:
             given += ["--samples", str(samples), "--question", "seen" if question == "none" else question]
             given += ["--shard", f"{self.shard}/{self.shards}", "--out", self.file(chosen), "--resume"]
             given += ["--" + chosen.file, self.text] if chosen.file else []
-            if self.call(chosen, *given) is None:
+            if self.call(chosen, *self.raw(chosen.model), *given) is None:
                 return False
         return True
 
