@@ -196,13 +196,20 @@ static void decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
     free(session);
 }
 
-static void positions(struct kvc_ranks *ranks, struct kvc_packet *in) {
+typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, int32_t *, size_t, size_t *,
+                                struct kvc_error *);
+
+/* positions or reads of a list */
+static void list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn *function) {
     const struct kvc_session *session = object(ranks, false);
     const uint32_t layer = (uint32_t)kvc_packet_get_number(in), head = (uint32_t)kvc_packet_get_number(in);
-    const size_t capacity = (size_t)kvc_packet_get_number(in);
-    size_t count;
+    size_t count = 0, capacity = (size_t)kvc_packet_get_number(in);
+    int32_t *room = malloc(capacity * sizeof *room + 1);
     struct kvc_error error;
-    (void)kvc_session_positions(session, layer, head, NULL, capacity, &count, &error);
+    if (!room)
+        end(ranks, "no memory for positions");
+    (void)function(session, layer, head, room, capacity, &count, &error);
+    free(room);
 }
 
 /* The call that was told; false: it was the last. */
@@ -248,7 +255,10 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         kvc_session_stats(object(ranks, false), &stats);
         break;
     case KVC_CALL_POSITIONS:
-        positions(ranks, in);
+        list(ranks, in, kvc_session_positions);
+        break;
+    case KVC_CALL_READS:
+        list(ranks, in, kvc_session_reads);
         break;
     case KVC_CALL_MEMORY:
         kvc_engine_memory(object(ranks, false), &memory);

@@ -80,14 +80,21 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
 
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                   int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
-    if (layer >= session->cache.layers || kv_head >= session->cache.layer[layer].lists.kv_heads)
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    uint32_t here;
+    if (layer >= session->cache.layers || kv_head >= kvc_session_heads(session, layer))
         return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
     if (!session->record.recorded)
         return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
-    const struct kvc_recorded *recorded =
-        &session->record.recorded[(size_t)layer * session->runner->geometry.heads + kv_head];
-    *count = recorded->count;
-    if (recorded->count && capacity)
-        memcpy(positions, recorded->positions, kvc_min_u64(recorded->count, capacity) * sizeof *positions);
-    return KVC_OK;
+    const uint32_t owner = kvc_session_list_owner(session, layer, kv_head, &here);
+    kvc_session_tell_list(session, KVC_CALL_READS, layer, kv_head, capacity);
+    if (!ranks || owner == ranks->link->rank) {
+        const struct kvc_recorded *recorded =
+            &session->record.recorded[(size_t)layer * session->runner->geometry.heads + here];
+        *count = recorded->count;
+        if (recorded->count && capacity)
+            memcpy(positions, recorded->positions, kvc_min_u64(recorded->count, capacity) * sizeof *positions);
+    }
+    kvc_session_share_positions(ranks, owner, positions, capacity, count);
+    return kvc_call_end(ranks, KVC_OK, error);
 }

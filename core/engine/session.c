@@ -272,39 +272,36 @@ uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
     return network ? lists / network->kv_heads * network->part.kv_heads : lists;
 }
 
-/* The rank that holds the list tells the others. */
-static enum kvc_status read_positions(const struct kvc_session *session, uint32_t layer, uint32_t head,
-                                      int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
-    struct kvc_link *link = ranks->link;
+uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here) {
     const struct kvc_network *network = session->runner->network;
+    *here = list;
+    if (!kvc_session_ranks(session))
+        return 0;
     const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
-    const uint32_t owner = kvc_network_owner(network, head / each);
-    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_POSITIONS);
-    if (packet) {
-        kvc_packet_put_pointer(packet, session);
-        kvc_packet_put_number(packet, layer);
-        kvc_packet_put_number(packet, head);
-        kvc_packet_put_number(packet, capacity);
-        kvc_call_tell(ranks);
-    }
-    int32_t *room = positions ? positions : malloc(capacity * sizeof *room + 1);
-    uint64_t told = 0;
-    if (!room)
-        link->class->end(link, "no memory for positions");
-    if (owner == link->rank) {
-        const enum kvc_status status = kvc_cache_read_positions(
-            &session->cache, layer, head - network->part.first_kv_head * each, room, capacity, count, error);
-        if (status != KVC_OK)
-            link->class->end(link, error ? error->text : "positions cannot be read");
-        told = *count;
-    }
-    link->class->broadcast(link, &told, sizeof told, owner);
-    link->class->broadcast(link, room, kvc_min_u64(told, capacity) * sizeof *room, owner);
+    *here = list - network->part.first_kv_head * each;
+    return kvc_network_owner(network, list / each);
+}
+
+void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
+                           size_t capacity) {
+    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
+    if (!packet)
+        return;
+    kvc_packet_put_pointer(packet, session);
+    kvc_packet_put_number(packet, layer);
+    kvc_packet_put_number(packet, list);
+    kvc_packet_put_number(packet, capacity);
+    kvc_call_tell(session->engine->ranks);
+}
+
+void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
+                                 size_t *count) {
+    uint64_t told = *count;
+    if (!ranks)
+        return;
+    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
+    ranks->link->class->broadcast(ranks->link, positions, kvc_min_u64(told, capacity) * sizeof *positions, owner);
     *count = (size_t)told;
-    if (room != positions)
-        free(room);
-    return kvc_call_end(ranks, KVC_OK, error);
 }
 
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
@@ -314,9 +311,15 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
         return kvc_fail(error, KVC_USAGE, "positions: layer %u, head %u; the model has layers 0 to %u, heads 0 to %u",
                         layer, kv_head, cache->layers - 1,
                         kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
-    if (kvc_session_ranks(session))
-        return read_positions(session, layer, kv_head, positions, capacity, count, error);
-    return kvc_cache_read_positions(cache, layer, kv_head, positions, capacity, count, error);
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    uint32_t here;
+    const uint32_t owner = kvc_session_list_owner(session, layer, kv_head, &here);
+    kvc_session_tell_list(session, KVC_CALL_POSITIONS, layer, kv_head, capacity);
+    enum kvc_status status = KVC_OK;
+    if (!ranks || owner == ranks->link->rank)
+        status = kvc_cache_read_positions(cache, layer, here, positions, capacity, count, error);
+    kvc_session_share_positions(ranks, owner, positions, capacity, count);
+    return kvc_call_end(ranks, status, error);
 }
 
 const char *kvc_session_policy(const struct kvc_session *session) { return session->policy->spec; }

@@ -70,6 +70,13 @@ void kvc_session_tell(const struct kvc_session *session, enum kvc_call call);
 /* Puts sessions of one model, tokens and what follows them into a call's message. */
 void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
                        const int32_t *tokens, size_t count, bool logits);
+/* The rank that has one of the lists of all ranks, and which of its own that is; 0 and the list itself where there is
+ * one process. A call that takes a list; and what its owner then tells the others. */
+uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
+void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
+                           size_t capacity);
+void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
+                                 size_t *count);
 /* Frees what this rank has of it. */
 void kvc_session_free(struct kvc_session *session);
 
