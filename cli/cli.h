@@ -111,6 +111,7 @@ struct cli_common {
     const char *ranks; /* read before the other options (cli/ranks.c) */
     enum kvc_type cache_type;
     bool json, quiet;
+    bool alone; /* the engine is this process's, whatever --ranks says */
 };
 void cli_common_defaults(struct cli_common *common);
 /* What an engine is opened with; kvc_model_info says what is in force for a model. */

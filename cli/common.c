@@ -74,7 +74,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]) {
 
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {
     struct kvc_engine_options options = {
-        .backend = common->backend, .threads = (int)common->threads, .ranks = cli_ranks()};
+        .backend = common->backend, .threads = (int)common->threads, .ranks = common->alone ? NULL : cli_ranks()};
     struct kvc_error error;
 
     options.math = cli_math(common);

@@ -70,6 +70,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
 	core/stage/stage_queries.c \
+	core/stage/stage_ranks.c \
 	core/stage/stage_series.c \
 	core/stage/stage_leverage.c \
 	core/stage/stage_call.c

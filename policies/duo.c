@@ -243,7 +243,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
     const struct streams *duo = kvc_stage_state(stage);
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
     const bool *streams = duo->streams + info->layer * duo->heads;
-    const size_t lists = info->kv_heads / duo->heads; /* of each KV head */
+    const size_t lists = info->model_lists / duo->heads; /* of each KV head */
     bool any = false;
     for (size_t h = 0; h < duo->heads; h++)
         any = any || streams[h];
@@ -254,7 +254,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
         return kvc_fail(error, KVC_RESOURCE, "no memory for %u heads", info->kv_heads);
     for (uint32_t h = 0; h < info->kv_heads; h++)
         keep[h] = (struct kvc_keep){.first = sinks,
-                                    .limit = streams[h / lists] ? sinks + recent : UINT64_MAX,
+                                    .limit = streams[(info->first_list + h) / lists] ? sinks + recent : UINT64_MAX,
                                     .recent = (int64_t)info->now - (int64_t)recent};
     const enum kvc_status status = kvc_stage_keep_heads(stage, keep, error);
     free(keep);

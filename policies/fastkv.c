@@ -88,7 +88,7 @@ static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores
                                 struct candidate *candidates, uint32_t count, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     size_t held = 0;
-    const enum kvc_status status = kvc_stage_read_scores(stage, scores, head, values, info->entries, &held, error);
+    const enum kvc_status status = kvc_stage_read_any_scores(stage, scores, head, values, info->entries, &held, error);
     for (uint32_t i = 0; i < count && status == KVC_OK; i++)
         candidates[i].score += values[held - info->turn + i];
     return status;
@@ -109,7 +109,7 @@ static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_value
         status = kvc_fail(error, KVC_RESOURCE, "no memory for the scores of %llu rows", (unsigned long long)info->turn);
     if (status == KVC_OK)
         status = make_scores(stage, values, window, &scores, error);
-    for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++)
+    for (uint32_t h = 0; h < info->model_lists && status == KVC_OK; h++)
         status = add_head(stage, scores, h, read, candidates, count, error);
     if (status == KVC_OK) {
         const uint32_t top = (uint32_t)tsp - window;

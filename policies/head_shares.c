@@ -13,7 +13,7 @@ enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores
     if (!keep || !shares)
         status = kvc_fail(error, KVC_RESOURCE, "no memory for the budgets of %u heads", heads);
     if (status == KVC_OK)
-        status = kvc_stage_shares(stage, scores, tail, heads * each, shares, error);
+        status = kvc_stage_shares(stage, scores, tail, kvc_stage_info(stage)->model_lists * each, shares, error);
     for (uint32_t h = 0; h < heads && status == KVC_OK; h++) {
         const uint64_t top = (uint64_t)floor(least * (double)each + (1.0 - least) * shares[h] + 0.5);
         keep[h] = (struct kvc_keep){

@@ -118,7 +118,8 @@ static enum kvc_status open_state(const struct kvc_values *values, const struct 
 static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_values *values) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct known *known = kvc_stage_state(stage);
-    const size_t row = (size_t)info->layer * known->heads, rows = (size_t)known->layers * known->heads;
+    const size_t row = (size_t)info->layer * known->heads + info->first_head,
+                 rows = (size_t)known->layers * known->heads;
     const float *mean = (const float *)(known->rotary + known->layers);
     return (struct kvc_series){.mean = mean + row * known->head_size,
                                .spread = mean + rows * known->head_size + row * (known->head_size / 2),

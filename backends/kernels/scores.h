@@ -6,7 +6,7 @@
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
         KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
-        float scale, float cap, kvc_u64 seed, kvc_u32 layer, float tau
+        float scale, float cap, kvc_u64 seed, kvc_u32 layer, kvc_u32 first_head, float tau
 
 /* Whether a query sees the entry of a rank at position `at`. Where causal_offset is 0 (NULL) it sees those up to its
  * own position. */
@@ -121,7 +121,7 @@ KVC_GROUP_KERNEL(probabilities)
                               scale;
                     x = cap != 0.0f ? kvc_capped(x, cap) : x;
                     if (mode != KVC_RING_LOGITS)
-                        x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, g, at, tau) -
+                        x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, first_head + g, at, tau) -
                                             maximum_buffer[maximum_offset + row * step]),
                                     sum_buffer[sum_offset + row * step]);
                     if (mode == KVC_RING_LOW)
@@ -158,8 +158,8 @@ KVC_GROUP_KERNEL(probabilities)
 
 /* One work-item a query head and total: the sum over lanes rank % 32 and the tree, to where its first rank's was. */
 KVC_KERNEL(moment_lanes)
-(KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL float *values,
- kvc_u32 stride) {
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL const float *values,
+ kvc_u32 stride, KVC_SPAN(float, totals)) {
     kvc_u64 i = KVC_GLOBAL_ID();
     kvc_u32 ranks;
     float lane[32], one = KVC_ONE(heads);
@@ -172,16 +172,7 @@ KVC_KERNEL(moment_lanes)
     for (kvc_u32 r = 0; r < ranks; r++)
         lane[r % 32] = kvc_plus(lane[r % 32], values[i * stride + r], one);
     KVC_TREE32(lane);
-    values[i * stride] = lane[0];
-}
-KVC_KERNEL(moment_totals)(kvc_u32 heads, KVC_GLOBAL const float *values, kvc_u32 stride, KVC_SPAN(float, totals)) {
-    kvc_u64 which = KVC_GLOBAL_ID();
-    float total = 0.0f, one = KVC_ONE(heads);
-    if (which >= 2)
-        return;
-    for (kvc_u32 g = 0; g < heads; g++)
-        total = kvc_plus(total, values[((kvc_u64)g * 2 + which) * stride], one);
-    totals_buffer[totals_offset + which] = total;
+    totals_buffer[totals_offset + i] = lane[0];
 }
 
 /* Grid: KV heads, queries. low [queries, kv_heads] = 1 / the entries that the query sees. */
@@ -237,7 +228,7 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
                   scale;
         s = cap != 0.0f ? kvc_capped(s, cap) : s;
         if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
-            score[j] = kvc_noisy(s, seed, layer, g, at, tau);
+            score[j] = kvc_noisy(s, seed, layer, first_head + g, at, tau);
             sees[j] = seen;
         }
     }

@@ -11,7 +11,8 @@ static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_of
 static void score_entries(struct kvc_offload *offload, const struct kvc_entry_scores *args, uint32_t kind,
                           const struct kvc_buffer *u) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entry_scores);
-    KVC_PUSH(&launch, args->lists, args->lists->arena, kind, args->layer, args->seed, u, args->scores, args->stride);
+    KVC_PUSH(&launch, args->lists, args->lists->arena, kind, args->layer, args->first_list, args->seed, u, args->scores,
+             args->stride);
     kvc_launch_groups(offload, &launch, kvc_slots_blocks(kvc_offload_most_slots(args->lists)), args->lists->kv_heads,
                       1);
 }

@@ -12,7 +12,8 @@ static void push_probabilities(struct kvc_launch *launch, const struct kvc_proba
     KVC_PUSH(launch, w->lists, w->lists->arena, w->reads, w->q, maximum, sum, step, w->positions, w->causal_offset,
              w->queries, w->heads, w->kv_heads);
     KVC_PUSH(launch, w->window, kvc_score_scale(w->scoring.scale, w->head_size), w->scoring.cap,
-             noise ? noise->seed : 0, noise ? noise->layer : 0, noise ? noise->tau : 0.0f);
+             noise ? noise->seed : 0, noise ? noise->layer : 0, noise ? noise->first_head : 0,
+             noise ? noise->tau : 0.0f);
 }
 
 struct extras { /* the arguments after those, per mode */
@@ -52,17 +53,15 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
                           .by_head = true,
                           .tail = args->tail,
                           .gamma = args->gamma};
-    struct kvc_launch lanes = kvc_launch_of(KVC_KERNEL_moment_lanes), sums = kvc_launch_of(KVC_KERNEL_moment_totals);
+    struct kvc_launch lanes = kvc_launch_of(KVC_KERNEL_moment_lanes);
     struct kvc_buffer *workspace =
         kvc_offload_workspace(of(device), (uint64_t)w->heads * 2 * args->stride * sizeof(float));
     if (!workspace)
         return;
     more.low = workspace;
     probabilities(of(device), w, w->maximum, w->sum, 1, NULL, &more);
-    KVC_PUSH(&lanes, w->lists->count, w->heads, w->kv_heads, args->tail, workspace, args->stride);
+    KVC_PUSH(&lanes, w->lists->count, w->heads, w->kv_heads, args->tail, workspace, args->stride, args->totals);
     kvc_launch_items(of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
-    KVC_PUSH(&sums, w->heads, workspace, args->stride, args->totals);
-    kvc_launch_items(of(device), &sums, 2, 1, 1);
 }
 
 /* M and L of every row's noisy scores go into the workspace first, at 2 * tiles floats from one row to the next. */

@@ -326,6 +326,7 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
 
         run->name = r == 0 ? "ref" : backends[r - 1];
         common.backend = run->name;
+        common.alone = r == 0;
         status = cli_open_model(runs->command, &common, path, NULL, &run->engine, &run->model);
         if (status != KVC_OK)
             return status;

@@ -19,6 +19,7 @@
 struct kvc_noise {
     uint64_t seed;
     uint32_t layer;
+    uint32_t first_head; /* query head h draws as first_head + h */
     float tau;
 };
 

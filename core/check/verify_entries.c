@@ -35,6 +35,7 @@ KVC_CASE(entry_scores, 30) {
                                            &(struct kvc_entry_scores){.lists = &c.lists.lists[side],
                                                                       .kind = kind,
                                                                       .layer = layer,
+                                                                      .first_list = layer % 3,
                                                                       .seed = seed,
                                                                       .scores = kvc_verify_span(c.scores, side),
                                                                       .stride = c.stride});

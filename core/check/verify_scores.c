@@ -148,7 +148,7 @@ KVC_CASE(window_moments, 15) {
         uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1000);
         float gamma = kvc_verify_range(v, 0, 2) ? 200.0f : (float)kvc_verify_range(v, 0, 3);
         struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
-        struct kvc_twin totals = kvc_verify_twin(v, 2 * sizeof(float), NULL);
+        struct kvc_twin totals = kvc_verify_twin(v, 2 * heads * sizeof(float), NULL);
         by_position(v, &c);
         kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
@@ -163,7 +163,7 @@ KVC_CASE(window_moments, 15) {
             kvc_verify_compare(v, scores, (size_t)h * stride, c.lists.count[h * c.lists.lists[1].kv_heads / heads],
                                "scores");
         if (v->status == KVC_OK)
-            kvc_verify_compare(v, totals, 0, 2, "totals");
+            kvc_verify_compare(v, totals, 0, 2 * heads, "totals");
     }
     kvc_verify_lists_free(v, &c.lists);
 }
@@ -176,10 +176,11 @@ KVC_CASE(accumulate, 20) {
     uint32_t column = kvc_verify_range(v, 0, 2), more = kvc_verify_range(v, 0, 1);
     uint32_t most = kvc_verify_range(v, 0, 3) ? 40 : 400;
     if (make_rows(v, column + 2 + more, most, false, &c)) {
-        struct kvc_noise noise = {kvc_verify_draw(v), kvc_verify_range(v, 0, 40), 1.0f};
+        struct kvc_noise noise = {.seed = kvc_verify_draw(v), .layer = kvc_verify_range(v, 0, 40), .tau = 1.0f};
         bool noisy = kvc_verify_range(v, 0, 1);
         if (kvc_verify_range(v, 0, 1))
             noise.seed <<= 20;
+        noise.first_head = noise.layer % 3;
         if (kvc_verify_range(v, 0, 2))
             noise.tau += (float)kvc_verify_range(v, 0, 64) / 64.0f;
         by_position(v, &c);

@@ -149,12 +149,14 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     const uint64_t away = session->turn - kvc_session_rows(session);
     if (!session->prompt.chunking.chunk)
         session->held[layer] = kvc_unseen_left(session, layer, kvc_cache_most(&session->cache, layer) + away);
-    session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->geometry,
+    kvc_session_most(session, &session->held[layer], 1);
+    session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->model,
                                                                  &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_call_prompt(&stage, error);
     for (uint32_t l = 0; l <= layer; l++) /* of the layers below, too, which the stage may have shrunk */
         session->after[l] = kvc_unseen_left(session, l, kvc_cache_most(&session->cache, l));
+    kvc_session_most(session, session->after, layer + 1);
     if (status == KVC_OK)
         status = kvc_evict_shrink(session, layer + 1, 1, error);
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
@@ -166,7 +168,7 @@ static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_
                                   struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     while (status == KVC_OK && session->prompt.ended <= layer &&
-           kvc_policy_decider(session->policy, session->prompt.ended, &session->runner->geometry,
+           kvc_policy_decider(session->policy, session->prompt.ended, &session->runner->model,
                               &session->cache.format) <= layer)
         status = end_prompt(session, source, session->prompt.ended++, error);
     return status;

@@ -23,8 +23,8 @@ static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error 
 
 /* Whether the step may be the layer's first that evicts, by the method's formulas. */
 static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
-    struct kvc_method_layer at = kvc_policy_method_at(session->policy, KVC_STAGE_DECODE, layer,
-                                                      &session->runner->geometry, &session->cache.format);
+    struct kvc_method_layer at =
+        kvc_policy_method_at(session->policy, KVC_STAGE_DECODE, layer, &session->runner->model, &session->cache.format);
     const uint64_t held = session->held[layer];
     if (session->evictions.planned[layer].nothing_goes)
         return false;

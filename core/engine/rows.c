@@ -121,6 +121,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
         session->evictions.touched[l] = false;
         kvc_select_drop_view(session, l);
     }
+    kvc_session_most(session, session->held, session->cache.layers);
     session->turn = rows;
     session->step = 0;
     session->sums.together = 1;

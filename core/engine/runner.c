@@ -57,7 +57,11 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->engine = engine;
     made->device = engine->device;
     made->network = network;
-    made->geometry = *geometry;
+    made->geometry = made->model = *geometry;
+    if (network) {
+        made->model.heads = network->part.heads;
+        made->model.kv_heads = network->part.kv_heads;
+    }
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
     made->per_head = true; /* list them all */
@@ -72,6 +76,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     struct kvc_stage_scratch *stage = &made->stage;
     stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
     stage->rows.kind = stage->numbers.kind = KVC_MEMORY_SCRATCH;
+    stage->across.kind = stage->across_count.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
         stage->scores[i].kind = KVC_MEMORY_SCRATCH;
     kvc_batch_set_kinds(&made->prompt);
@@ -89,9 +94,17 @@ void kvc_runner_close(struct kvc_runner *runner) {
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
         kvc_growable_free(runner->device, buffers[i]);
-    struct kvc_growable *others[] = {&runner->last,       &runner->logits,          &runner->part,
-                                     &runner->counts,     &runner->stage.kept_rank, &runner->stage.kept_count,
-                                     &runner->stage.rows, &runner->stage.numbers,   &runner->stage.totals};
+    struct kvc_growable *others[] = {&runner->last,
+                                     &runner->logits,
+                                     &runner->part,
+                                     &runner->counts,
+                                     &runner->stage.kept_rank,
+                                     &runner->stage.kept_count,
+                                     &runner->stage.across,
+                                     &runner->stage.across_count,
+                                     &runner->stage.rows,
+                                     &runner->stage.numbers,
+                                     &runner->stage.totals};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         kvc_growable_free(runner->device, others[i]);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)

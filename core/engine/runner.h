@@ -25,6 +25,7 @@ struct kvc_stage_scratch {
     struct kvc_growable totals;                   /* a few numbers on their way to the host */
     struct kvc_growable rows;                     /* float32 [some outputs, H*d] of an output projection */
     struct kvc_growable numbers;                  /* int32 [some outputs]: which */
+    struct kvc_growable across, across_count;     /* scores of all ranks' lists, and their counts (stage_ranks.c) */
     uint32_t kept_stride;
 };
 
@@ -32,9 +33,10 @@ struct kvc_runner {
     struct kvc_engine *engine;
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
-    struct kvc_geometry geometry;
-    struct kvc_spares store[3]; /* arenas of F32, F16, Q8_0; made when first needed */
-    bool per_head;              /* some session's cache has a list per query head */
+    struct kvc_geometry geometry;      /* of this rank */
+    struct kvc_geometry model;         /* of all ranks: what policies go by */
+    struct kvc_spares store[3];        /* arenas of F32, F16, Q8_0; made when first needed */
+    bool per_head;                     /* some session's cache has a list per query head */
 
     /* float32, of the rows that pass a layer; H query heads of d channels, H_kv key-value heads */
     struct kvc_growable normed;    /* [rows, hidden] */

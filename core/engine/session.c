@@ -55,8 +55,10 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spare
         !session->select.layer || !session->evictions.planned || (session->record.reads && !session->record.recorded))
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for %u layers", g->layers);
     for (uint32_t l = 0; l < g->layers && status == KVC_OK; l++) {
+        const struct kvc_geometry *model = &session->runner->model;
         heads[l] = kvc_policy_heads(session->policy, l, g);
-        session->evictions.planned[l].nothing_goes = kvc_policy_whole(session->policy, l, g, format) == heads[l];
+        session->evictions.planned[l].nothing_goes =
+            kvc_policy_whole(session->policy, l, model, format) == kvc_policy_heads(session->policy, l, model);
         if (heads[l] != g->kv_heads)
             session->runner->per_head = true;
     }
@@ -106,7 +108,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     struct kvc_spares *store;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
     if (status == KVC_OK)
-        status = kvc_policy_open(made->policy, g, &made->use, error);
+        status = kvc_policy_open(made->policy, &runner->model, &made->use, error);
     if (status == KVC_OK)
         status = kvc_cache_positions_check(made->policy, runner->network, g->layers, error);
     if (status == KVC_OK)

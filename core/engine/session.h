@@ -67,6 +67,12 @@ static inline struct kvc_ranks *kvc_session_ranks(const struct kvc_session *sess
 }
 /* Tells a call that takes the session alone. */
 void kvc_session_tell(const struct kvc_session *session, enum kvc_call call);
+/* Numbers of fullest lists become those of all ranks. */
+static inline void kvc_session_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    if (ranks && session->runner->network->part.heads_shared)
+        kvc_ranks_most(ranks, numbers, count);
+}
 /* Puts sessions of one model, tokens and what follows them into a call's message. */
 void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
                        const int32_t *tokens, size_t count, bool logits);

@@ -72,7 +72,7 @@ static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint
                 method->policy->name);
         memcpy(use->state, place, use->state_bytes);
         if (!a->from && method->policy->state_fits &&
-            !method->policy->state_fits(&method->values, &session->runner->geometry, use->state))
+            !method->policy->state_fits(&method->values, &session->runner->model, use->state))
             kvc_archive_fail(a, KVC_INPUT, "policy %s: its state cannot be", method->policy->name);
     }
     kvc_archive_end(a, KVC_SECTION_METHOD, i);

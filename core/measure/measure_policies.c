@@ -58,7 +58,7 @@ KVC_MEASURE(window_mass, 2, by_head) {
 
 KVC_MEASURE(window_moments, 1, variant) {
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, 0), WINDOW);
-    const struct kvc_span scores = kvc_measure_space(m, (size_t)H * STRIDE * 4), totals = kvc_measure_space(m, 8);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)H * STRIDE * 4), totals = kvc_measure_space(m, H * 8);
     (void)variant;
     kvc_measure_counts(m, key_bytes() + H * N * 4ull, (uint64_t)WINDOW * H * N * (SCORE + MEASURE_EXP + 6),
                        "%d queries", WINDOW);
@@ -73,7 +73,7 @@ KVC_MEASURE(window_moments, 1, variant) {
 
 /* One query of attention's probabilities, a chunk's; one of keyformer's. */
 KVC_MEASURE(accumulate, 3, variant) {
-    static const struct kvc_noise noise = {1, 3, 1.5f};
+    static const struct kvc_noise noise = {.seed = 1, .layer = 3, .tau = 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, 2), queries);
     kvc_measure_counts(m, key_bytes() + 2ull * ALL * 4,

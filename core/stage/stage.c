@@ -3,6 +3,7 @@
 
 #include "core/base/integers.h"
 #include "core/engine/unseen.h"
+#include "core/stage/stage_ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -210,14 +211,17 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
                                   struct kvc_scores *scores, float *dispersion, float *variance,
                                   struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
-    float totals[2];
+    const uint32_t heads = stage->info.heads, all = stage->info.model_heads;
     enum kvc_status status = kvc_stage_check(stage, error);
-    if (status == KVC_OK && scores->heads != stage->info.heads)
+    if (status == KVC_OK && scores->heads != heads)
         status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
     if (status == KVC_OK)
-        status = kvc_growable_reserve(runner->device, &runner->stage.totals, sizeof totals, error);
+        status = kvc_growable_reserve(runner->device, &runner->stage.totals, 2 * heads * sizeof(float), error);
     if (status != KVC_OK)
         return status;
+    float *own = malloc(2 * ((size_t)heads + all) * sizeof *own), *totals = own + 2 * (size_t)heads;
+    if (!own)
+        return kvc_fail(error, KVC_RESOURCE, "policy: no memory for the moments of %u heads", all);
     const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
     const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
     runner->device->ops->window_moments(runner->device, &(struct kvc_window_moments){.probabilities = &rows,
@@ -226,10 +230,15 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
                                                                                      .scores = scores->span,
                                                                                      .stride = scores->stride,
                                                                                      .totals = at});
-    runner->device->ops->download(runner->device, totals, at, sizeof totals);
-    *dispersion = totals[0];
-    *variance = totals[1];
-    return KVC_OK;
+    runner->device->ops->download(runner->device, own, at, 2 * heads * sizeof *own);
+    status = kvc_stage_gather(stage, heads, all, 2, own, totals, error);
+    *dispersion = *variance = 0.0f;
+    for (uint32_t h = 0; h < all && status == KVC_OK; h++) {
+        *dispersion = *dispersion + totals[2 * h];
+        *variance = *variance + totals[2 * h + 1];
+    }
+    free(own);
+    return status;
 }
 
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
@@ -288,20 +297,25 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
                                  uint64_t slots, uint32_t *shares, struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     struct kvc_device *device = runner->device;
-    const size_t bytes = stage->info.kv_heads * sizeof *shares;
+    const size_t bytes = stage->info.model_lists * sizeof *shares;
+    struct kvc_across across;
     if (stage->evicted || scores->heads != stage->info.kv_heads)
         return kvc_fail(error, KVC_USAGE, "policy: shares go by scores per list, from before an eviction");
-    const enum kvc_status status = kvc_growable_reserve(device, &runner->stage.totals, bytes, error);
+    enum kvc_status status = kvc_growable_reserve(device, &runner->stage.totals, bytes, error);
+    if (status == KVC_OK)
+        status = kvc_across_open(stage, &scores, 1, &across, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
-    device->ops->shares(device, &(struct kvc_shares){.lists = &kvc_stage_lists(stage)->lists,
-                                                     .scores = scores->span,
-                                                     .stride = scores->stride,
+    struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0);
+    device->ops->shares(device, &(struct kvc_shares){.lists = &across.lists,
+                                                     .scores = across.scores[0],
+                                                     .stride = across.stride,
                                                      .tail = tail,
                                                      .slots = slots,
                                                      .shares = at});
-    device->ops->download(device, shares, at, bytes);
+    at.offset = across.first * sizeof *shares;
+    device->ops->download(device, shares, at, across.own * sizeof *shares);
+    kvc_across_free(&across);
     return KVC_OK;
 }
 

@@ -8,6 +8,21 @@
 
 typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 
+/* Where the session's lists of a layer stand among those of all ranks. */
+static void number_lists(const struct kvc_session *session, struct kvc_stage_info *info) {
+    const struct kvc_network *network = session->runner->network;
+    const uint32_t group = info->heads / session->runner->geometry.kv_heads;
+    const uint32_t each = info->kv_heads / session->runner->geometry.kv_heads; /* lists of a KV head */
+    info->model_lists = info->kv_heads;
+    info->model_heads = info->heads;
+    if (network) {
+        info->model_lists = network->part.kv_heads * each;
+        info->model_heads = network->part.heads;
+        info->first_list = network->part.first_kv_head * each;
+        info->first_head = network->part.first_kv_head * group;
+    }
+}
+
 struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_prompt *prompt = &session->prompt;
@@ -15,7 +30,7 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
     if (session->in_prompt)
         in = prompt->chunking.chunk && !prompt->last_chunk ? (uint64_t)prompt->chunk_from + prompt->chunk_rows
                                                            : session->turn;
-    return (struct kvc_stage){.info = {.layer = layer,
+    struct kvc_stage stage = {.info = {.layer = layer,
                                        .layers = g->layers,
                                        .heads = g->heads,
                                        .kv_heads = session->cache.layer[layer].lists.kv_heads,
@@ -31,6 +46,8 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
                                        .last_chunk = prompt->last_chunk},
                               .session = session,
                               .layer = layer};
+    number_lists(session, &stage.info);
+    return stage;
 }
 
 uint64_t kvc_stage_entries(const struct kvc_stage *stage, bool plans) {
@@ -54,6 +71,8 @@ struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i,
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
     stage.observes = observes;
     stage.info.entries = kvc_stage_entries(&stage, method->policy->plan != NULL);
+    if (stage.session->in_prompt && !observes) /* what all ranks go by must be the same */
+        kvc_session_most(stage.session, &stage.info.entries, 1);
     return stage;
 }
 
@@ -108,7 +127,7 @@ bool kvc_stage_decides(const struct kvc_session *session, uint32_t layer) {
     for (uint32_t l = 0; l < layer && window; l++) {
         const uint32_t other = kvc_runner_window(session->runner, l);
         if ((!other || other > window) &&
-            kvc_policy_decider(session->policy, l, &session->runner->geometry, &session->cache.format) == layer)
+            kvc_policy_decider(session->policy, l, &session->runner->model, &session->cache.format) == layer)
             return true;
     }
     return false;

@@ -150,7 +150,7 @@ enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, fl
     const enum kvc_status status = kvc_stage_columns(stage, first, 2, &column, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_noise noise = {seed, stage->layer, tau};
+    const struct kvc_noise noise = {seed, stage->layer, stage->info.first_head, tau};
     const struct kvc_probabilities rows = kvc_stage_rows(stage, stage->queries);
     kvc_stage_device(stage)->ops->accumulate(
         kvc_stage_device(stage),

@@ -21,6 +21,7 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
                                                &(struct kvc_entry_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                           .kind = kind,
                                                                           .layer = stage->layer,
+                                                                          .first_list = stage->info.first_list,
                                                                           .seed = seed,
                                                                           .scores = scores->span,
                                                                           .stride = scores->stride});

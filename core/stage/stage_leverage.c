@@ -1,6 +1,6 @@
 /* stage_leverage.c - scores from the whole of a prompt, whatever will be asked of it: what its queries give the entries
  * around them, and how much of a list's keys one alone makes out. */
-#include "core/stage/stage.h"
+#include "core/stage/stage_ranks.h"
 
 #include "core/base/integers.h"
 
@@ -113,18 +113,26 @@ enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint
 enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, uint64_t last, float share,
                                        const struct kvc_scores *leverage, struct kvc_scores *scores,
                                        struct kvc_error *error) {
+    const struct kvc_scores *const arrays[] = {leverage, scores};
+    struct kvc_across across;
     enum kvc_status status = per_list(stage, leverage, error);
     if (status == KVC_OK)
         status = per_list(stage, scores, error);
+    if (status == KVC_OK && leverage->stride != scores->stride)
+        status = kvc_fail(error, KVC_USAGE, "policy: scores that were made before an eviction, and after it");
+    if (status == KVC_OK)
+        status = kvc_across_open(stage, arrays, 2, &across, error);
     if (status != KVC_OK)
         return status;
     kvc_stage_device(stage)->ops->standard_mix(kvc_stage_device(stage),
-                                               &(struct kvc_standard_mix){.lists = &kvc_stage_lists(stage)->lists,
+                                               &(struct kvc_standard_mix){.lists = &across.lists,
                                                                           .first = some(first),
                                                                           .last = some(last),
                                                                           .share = share,
-                                                                          .leverage = leverage->span,
-                                                                          .scores = scores->span,
-                                                                          .stride = scores->stride});
+                                                                          .leverage = across.scores[0],
+                                                                          .scores = across.scores[1],
+                                                                          .stride = across.stride});
+    kvc_across_take(stage, &across, 1, scores);
+    kvc_across_free(&across);
     return KVC_OK;
 }

@@ -6,6 +6,7 @@
 #include "core/base/integers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static size_t moments_bytes(const struct kvc_stage *stage) {
     const struct kvc_geometry *g = &stage->session->runner->geometry;
@@ -137,8 +138,8 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
 
 #define OUTPUTS_AT_ONCE 64u
 
-/* Outputs first .. first+count-1 of the layer's projection, to the runner's stage.rows [count, H*d]. */
-static void widen_outputs(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
+/* Rows first .. first+count-1 of this rank's part of the layer's projection, widened, to the runner's stage.rows. */
+static void widen_rows(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
     struct kvc_device *device = runner->device;
     int32_t number[OUTPUTS_AT_ONCE];
     for (uint32_t i = 0; i < count; i++)
@@ -148,6 +149,40 @@ static void widen_outputs(struct kvc_runner *runner, uint32_t layer, uint32_t fi
                                                    .table = runner->network->layer[layer].output,
                                                    .tokens = kvc_growable_at(&runner->stage.numbers, 0),
                                                    .rows = count});
+}
+
+/* Outputs first .. first+count-1 of the layer's projection, to the runner's stage.rows [count, H*d]. Where ranks share
+ * them out each widens its own, and takes of all the columns of its heads. */
+static enum kvc_status widen_outputs(struct kvc_stage *stage, uint32_t first, uint32_t count, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    struct kvc_device *device = runner->device;
+    const struct kvc_network *network = runner->network;
+    struct kvc_ranks *ranks = network->part.ranks;
+    if (!ranks || !kvc_split_shares(network->hidden, ranks->link->count)) {
+        widen_rows(runner, stage->layer, first, count);
+        return KVC_OK;
+    }
+    const size_t wide = (size_t)network->part.heads * network->head_size;
+    const size_t own = (size_t)network->heads * network->head_size, skip = stage->info.first_head * network->head_size;
+    float *rows = malloc(2 * count * wide * sizeof *rows), *all = rows + count * wide;
+    if (!rows)
+        return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u outputs", count);
+    for (uint32_t r = 0; r < ranks->link->count; r++) {
+        const struct kvc_range part = kvc_split_outputs(network->hidden, ranks->link->count, r);
+        const uint64_t from = kvc_max_u64(part.first, first), to = kvc_min_u64(part.first + part.count, first + count);
+        ranks->widths[r] = to > from ? (size_t)(to - from) * wide : 0;
+        if (r == ranks->link->rank && to > from) {
+            widen_rows(runner, stage->layer, (uint32_t)(from - part.first), (uint32_t)(to - from));
+            device->ops->download(device, rows, kvc_growable_at(&runner->stage.rows, 0),
+                                  ranks->widths[r] * sizeof *rows);
+        }
+    }
+    kvc_ranks_gather_rows(ranks, rows, 1, ranks->widths, all);
+    for (uint32_t i = 0; i < count; i++)
+        memmove(rows + i * own, all + i * wide + skip, own * sizeof *rows);
+    device->ops->upload(device, kvc_growable_at(&runner->stage.rows, 0), rows, count * own * sizeof *rows);
+    free(rows);
+    return KVC_OK;
 }
 
 /* In a replay each head's channels are the outputs. */
@@ -177,7 +212,7 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
         status = kvc_fail(error, KVC_USAGE, "policy: norms of projected values go into scores per query head");
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &runner->stage.rows,
-                                      (size_t)at_once * g->heads * g->head_size * sizeof(float), error);
+                                      (size_t)at_once * stage->info.model_heads * g->head_size * sizeof(float), error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &runner->stage.numbers, at_once * sizeof(int32_t), error);
     if (status == KVC_OK && !runner->network)
@@ -185,14 +220,15 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
     for (uint32_t first = 0, count; first < outputs && status == KVC_OK; first += count) {
         count = kvc_min_u32(outputs - first, at_once);
         if (runner->network)
-            widen_outputs(runner, stage->layer, first, count);
-        device->ops->output_norms(device, &(struct kvc_output_norms){.lists = &kvc_stage_lists(stage)->lists,
-                                                                     .w = kvc_growable_at(&runner->stage.rows, 0),
-                                                                     .heads = g->heads,
-                                                                     .outputs = count,
-                                                                     .first = first == 0,
-                                                                     .norms = norms->span,
-                                                                     .stride = norms->stride});
+            status = widen_outputs(stage, first, count, error);
+        if (status == KVC_OK)
+            device->ops->output_norms(device, &(struct kvc_output_norms){.lists = &kvc_stage_lists(stage)->lists,
+                                                                         .w = kvc_growable_at(&runner->stage.rows, 0),
+                                                                         .heads = g->heads,
+                                                                         .outputs = count,
+                                                                         .first = first == 0,
+                                                                         .norms = norms->span,
+                                                                         .stride = norms->stride});
     }
     return status;
 }

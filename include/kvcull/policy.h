@@ -71,6 +71,9 @@ struct kvc_stage_info {
                           when scores are asked for, or the first rule, rank or position to keep is given */
     uint64_t expected; /* tokens the caller means to ask for after the prompt; 0: unknown */
     uint64_t seed;
+    /* Where ranks share out the heads (docs/ranks.md): how many lists and query heads the layer has on all of them, and
+     * the numbers among these of this rank's first. Elsewhere: kv_heads, heads, 0 and 0. */
+    uint32_t model_lists, model_heads, first_list, first_head;
     bool last_chunk;               /* in the chunk stage: this chunk is the prompt's last */
     bool owns_prompt, owns_decode; /* whether this method, and no other of the policy, holds that stage */
 };
@@ -207,6 +210,9 @@ enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, 
  * [capacity]; *count is how many entries the head has. */
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
                                       float *values, size_t capacity, size_t *count, struct kvc_error *error);
+/* The same of any of the info's model_lists, whose scores another rank may have: all ranks must ask. */
+enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t list,
+                                          float *values, size_t capacity, size_t *count, struct kvc_error *error);
 enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t capacity,
                                          size_t *count, struct kvc_error *error);
 enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,

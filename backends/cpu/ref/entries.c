@@ -46,7 +46,10 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
         for (uint32_t rank = 0; rank < count; rank++) {
             if (args->kind == KVC_ENTRY_DRAW) {
                 const int32_t position = kvc_list_position(lists, h, kvc_list_slot(lists, h, rank));
-                score[rank] = (float)(kvc_philox4x32(args->layer, h, (kvc_u32)position, 1u, args->seed).word[0] >> 8);
+                score[rank] =
+                    (float)(kvc_philox4x32(args->layer, args->first_list + h, (kvc_u32)position, 1u, args->seed)
+                                .word[0] >>
+                            8);
                 continue;
             }
             load_key(lists, h, rank, key);

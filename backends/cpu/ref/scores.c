@@ -74,7 +74,7 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
             float s = kvc_ref_score(kvc_ref_dot((const float *)kvc_span_data(w->q) + (at + g) * d, row->key, d), scale,
                                     w->scoring.cap);
             if (noise)
-                s = kvc_div(s + kvc_gumbel(noise->seed, noise->layer, h * group + g,
+                s = kvc_div(s + kvc_gumbel(noise->seed, noise->layer, noise->first_head + h * group + g,
                                            kvc_list_position(w->lists, h, row->slot[j])),
                             noise->tau);
             row->a[(size_t)g * places + j] = s;
@@ -159,7 +159,6 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_window_
     struct row row;
     if (!make_row(device, w, (size_t)group * most_entries(w->lists) * queries, &row, &table))
         return;
-    total[0] = total[1] = 0.0f;
     for (uint32_t h = 0; h < w->kv_heads; h++) {
         const uint32_t count = kvc_list_count(w->lists, h);
         for (size_t i = 0; i < (size_t)group * count * queries; i++)
@@ -185,8 +184,8 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_window_
             }
             KVC_TREE32(dispersion);
             KVC_TREE32(variance);
-            total[0] = total[0] + dispersion[0];
-            total[1] = total[1] + variance[0];
+            *total++ = dispersion[0];
+            *total++ = variance[0];
         }
     }
 }

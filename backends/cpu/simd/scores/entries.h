@@ -93,7 +93,8 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
         const uint32_t slot = head_slot(&head, rank);
         if (args->kind == KVC_ENTRY_DRAW) {
             const kvc_u32 position = (kvc_u32)slot_position(&head, slot);
-            score[rank] = (float)(kvc_philox4x32(args->layer, h, position, 1u, args->seed).word[0] >> 8);
+            score[rank] =
+                (float)(kvc_philox4x32(args->layer, args->first_list + h, position, 1u, args->seed).word[0] >> 8);
             continue;
         }
         const float length = kvc_sqrt(dot_row(type, slot_key(&head, slot), NULL, d));

@@ -118,7 +118,8 @@ static void make_noise(const struct probabilities_tile *tile) {
         if (known && vm_bits(vi_equal(vi_load(owner + e), vi_add(key, vi_set(1)))) == vm_bits(vm_first(LANES)))
             continue;
         for (uint32_t g = 0; g < group; g++)
-            vf_store(noise + g * KVC_TILE + e, gumbel(mass->noise->seed, mass->noise->layer, tile->h * group + g, key));
+            vf_store(noise + g * KVC_TILE + e,
+                     gumbel(mass->noise->seed, mass->noise->layer, mass->noise->first_head + tile->h * group + g, key));
         for (uint32_t i = e; known && i < e + LANES; i++) {
             known[at[i]] = kvc_from_bits((uint32_t)position[i] + 1);
             for (uint32_t g = 0; g < group; g++)

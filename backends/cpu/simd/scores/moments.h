@@ -124,10 +124,9 @@ static void window_moments(struct kvc_device *device, const struct kvc_window_mo
     job.variance = job.dispersion + (size_t)rows->heads * job.capacity;
     memset(job.dispersion, 0, (size_t)2 * rows->heads * job.capacity * sizeof(float));
     probabilities_run(&job.job);
-    total[0] = total[1] = 0.0f;
     for (uint32_t h = 0; h < rows->heads; h++) {
-        total[0] = total[0] + sum_by_lanes(job.dispersion + (size_t)h * job.capacity, job.capacity);
-        total[1] = total[1] + sum_by_lanes(job.variance + (size_t)h * job.capacity, job.capacity);
+        total[2 * h] = sum_by_lanes(job.dispersion + (size_t)h * job.capacity, job.capacity);
+        total[2 * h + 1] = sum_by_lanes(job.variance + (size_t)h * job.capacity, job.capacity);
     }
 }
 
