@@ -21,6 +21,7 @@ struct mpi_link {
     struct kvc_link link;
     MPI_Comm comm;
     bool synchronous, owned; /* owned: MPI was started here */
+    bool crowded;            /* more ranks on this machine than cores: to look again and again would keep others away */
     int *sizes, *offsets;    /* [count] */
 };
 
@@ -71,6 +72,15 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
     }
 }
 
+/* Waits for what was begun; patience: looks before it sleeps between them. */
+static void wait_for(MPI_Request *request, unsigned patience) {
+    const struct timespec nap = {0, patience ? NAP : 1000};
+    int come = 0;
+    for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
+        if (looks >= patience)
+            nanosleep(&nap, NULL);
+}
+
 static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
     const struct mpi_link *mpi = (const struct mpi_link *)link;
     if (mpi->synchronous) {
@@ -84,7 +94,14 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
         mpi->offsets[r] = (int)offsets[r];
     }
     count(link, sizes[link->rank], link->count - 1);
-    MPI_Allgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm);
+    if (!mpi->crowded) {
+        MPI_Allgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm);
+        return;
+    }
+    MPI_Request request;
+    MPI_Iallgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm,
+                    &request);
+    wait_for(&request, 0);
 }
 
 static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
@@ -101,15 +118,15 @@ static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t 
         count(link, bytes, link->count - 1);
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        MPI_Bcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm);
+        MPI_Request request;
+        MPI_Ibcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm, &request);
+        wait_for(&request, mpi->crowded ? 0 : UINT_MAX);
     }
 }
 
 static void await(struct kvc_link *link, void *data, size_t bytes) {
     const struct mpi_link *mpi = (const struct mpi_link *)link;
-    const struct timespec nap = {0, NAP};
     MPI_Request request;
-    int come = 0;
     if (mpi->synchronous) {
         broadcast(link, data, bytes, 0);
         return;
@@ -117,9 +134,7 @@ static void await(struct kvc_link *link, void *data, size_t bytes) {
     if (link->rank == 0)
         count(link, bytes, link->count - 1);
     MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, mpi->comm, &request);
-    for (unsigned looks = 0; MPI_Test(&request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
-        if (looks > PATIENCE)
-            nanosleep(&nap, NULL);
+    wait_for(&request, mpi->crowded ? 0 : PATIENCE);
 }
 
 static void close_link(struct kvc_link *link) {
@@ -142,7 +157,8 @@ static const struct kvc_link_class class = {.name = "mpi",
 
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
     const char *mode = getenv("KVCULL_RANKS");
-    int started = 0, level = 0, rank = 0, ranks = 1;
+    int started = 0, level = 0, rank = 0, ranks = 1, near = 1;
+    MPI_Comm machine;
     struct mpi_link *made = calloc(1, sizeof *made);
     *link = NULL;
     if (!made)
@@ -156,6 +172,10 @@ enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *erro
     MPI_Comm_dup(MPI_COMM_WORLD, &made->comm); /* errors are fatal there, too */
     MPI_Comm_rank(made->comm, &rank);
     MPI_Comm_size(made->comm, &ranks);
+    MPI_Comm_split_type(made->comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
+    MPI_Comm_size(machine, &near);
+    MPI_Comm_free(&machine);
+    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
     made->link = (struct kvc_link){.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks};
     made->synchronous = mode && strcmp(mode, "synchronous") == 0;
     made->sizes = malloc(2 * (size_t)ranks * sizeof *made->sizes);
