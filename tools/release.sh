@@ -44,7 +44,7 @@ awk -v heading="$heading" '$0 == heading { within = 1 } within && /^## / && $0 !
     "$tree/CHANGELOG.md" >"$folder/$name.notes.md"
 (cd "$folder" && sha256sum "$name.tar.gz" "$name.notes.md" >"$name.sha256")
 if $tag; then
-    git -C "$source" tag -a "v$version" -F "$folder/$name.notes.md" --cleanup=verbatim
+    git -C "$source" tag -a "v$version" -F - --cleanup=verbatim <"$folder/$name.notes.md"
     echo "tagged v$version"
 fi
 cat "$folder/$name.sha256"
