@@ -18,7 +18,7 @@ cd "$tree/.."
 (cd "$tree" && dpkg-buildpackage -us -uc) >build.log 2>&1 || { tail -n 30 build.log; fail "dpkg-buildpackage failed; $PWD/build.log"; }
 user=
 [ "$(id -u)" != 0 ] || user=--allow-root
-lintian $user -I --show-overrides --fail-on error,warning ./*.changes >lintian.log 2>&1 || { cat lintian.log; fail 'lintian complains'; }
+lintian $user -I --fail-on error,warning ./*.changes >lintian.log 2>&1 || { cat lintian.log; fail 'lintian complains'; }
 cat lintian.log
 for package in ./kvcull_*.deb ./libkvcull0_*.deb ./python3-kvcull_*.deb; do dpkg-deb -x "$package" root; done
 libraries=$(dirname "$PWD"/root/usr/lib/*/libkvcull.so.0)
