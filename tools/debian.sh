@@ -1,5 +1,5 @@
 #!/bin/sh
-# debian.sh - the Debian packages of a release, built and looked at: tools/debian.sh TARBALL FOLDER makes FOLDER anew, has
+# debian.sh - the Debian packages of a release, built and looked at: tools/debian.sh TARBALL FOLDER makes FOLDER, has
 # dpkg-buildpackage build there what packaging/debian says, lintian complain of it, and the packaged program answer.
 # What lintian calls an error or a warning is a failure. DEB_BUILD_OPTIONS: as dpkg-buildpackage takes it; without nocheck
 # all operations and methods are compared with their stored hashes. 77: a tool or a library to build with is not here.
@@ -10,7 +10,7 @@ fail() { echo "debian: $*" >&2; exit 1; }
 for tool in dpkg-buildpackage dpkg-checkbuilddeps dh dh_python3 lintian; do
     command -v $tool >/dev/null || { echo "no $tool (apt-get install dpkg-dev debhelper dh-python lintian)"; exit 77; }
 done
-rm -rf "$folder"
+[ ! -e "$folder" ] || fail "$folder is there already"
 tree=$(sh "$(dirname "$0")/../packaging/debian/source.sh" "$tarball" "$folder")
 tree=$(cd "$tree" && pwd)
 (cd "$tree" && dpkg-checkbuilddeps) || exit 77

@@ -5,6 +5,7 @@ check_debian() {
     local start=$SECONDS log=build/debian.log status
     build_in build
     step 'making a tarball' build/release.log make -C build release RELEASE_FLAGS=--draft
+    rm -rf build/debian
     DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS-} parallel=$jobs" sh tools/debian.sh build/release/kvcull-*.tar.gz build/debian \
         </dev/null >$log 2>&1
     status=$?
