@@ -21,13 +21,19 @@ EXTRA_DIST += \
 	packaging/debian/control \
 	packaging/debian/copyright \
 	packaging/debian/kvcull.install \
+	packaging/debian/kvcull.lintian-overrides \
+	packaging/debian/libkvcull-dev.examples \
 	packaging/debian/libkvcull-dev.install \
+	packaging/debian/libkvcull-dev.lintian-overrides \
 	packaging/debian/libkvcull0.install \
+	packaging/debian/libkvcull0.lintian-overrides \
 	packaging/debian/not-installed \
+	packaging/debian/python3-kvcull.examples \
 	packaging/debian/python3-kvcull.install \
+	packaging/debian/python3-kvcull.lintian-overrides \
 	packaging/debian/rules \
-	packaging/debian/source/format \
 	packaging/debian/source.sh \
+	packaging/debian/source/format \
 	packaging/docker/Dockerfile \
 	packaging/easybuild/kvcull.eb \
 	packaging/reframe/kvcull_checks.py \

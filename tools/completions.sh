@@ -150,10 +150,11 @@ awk -F '\t' "$common"'
         for (i = 1; i <= ncommands; i++) if (words[commands[i]] != "")
             print "complete -c kvcull -n \"__fish_seen_subcommand_from " commands[i] "\" -a \"" substr(words[commands[i]], 2) "\""
         print "complete -c kvcull -n \"__fish_seen_subcommand_from methods\" -f -a \"$methods\""
+        for (i = 1; i <= count; i++) if (split(of[i], part, " ") == 2 && !(of[i] in seen)) { seen[of[i]] = 1; without[part[1]] = without[part[1]] " " part[2] }
         for (i = 1; i <= count; i++) {
             if (split(of[i], part, " ") == 2)
                 condition = "__fish_seen_subcommand_from eval; and __fish_seen_subcommand_from " part[2]
-            else condition = "__fish_seen_subcommand_from " of[i]
+            else condition = "__fish_seen_subcommand_from " of[i] (of[i] in without ? "; and not __fish_seen_subcommand_from" without[of[i]] : "")
             line = "complete -c kvcull -n \"" condition "\""
             if (letter[i] != "-") line = line " -s " letter[i]
             if (name[i] != "-") line = line " -l " name[i]

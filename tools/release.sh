@@ -23,6 +23,10 @@ name=kvcull-$version
 grep -q "^version: \"$version\"\$" "$tree/CITATION.cff" || fail "CITATION.cff does not say version: \"$version\""
 sed -n 1p "$tree/packaging/debian/changelog" | grep -q "^kvcull ($version-" ||
     fail "packaging/debian/changelog does not begin with kvcull ($version-1)"
+says() { grep -qF -- "$2" "$tree/packaging/$1" || fail "packaging/$1 does not say $2"; }
+says apptainer/kvcull.def "VERSION=$version"
+says easybuild/kvcull.eb "version = '$version'"
+says spack/kvcull/package.py "version(\"$version\""
 heading=$(grep "^## $version " "$tree/CHANGELOG.md") || fail "CHANGELOG.md has no ## $version"
 if ! $draft; then
     echo "$heading" | grep -qE '\([0-9]{4}-[0-9]{2}-[0-9]{2}\)$' || fail "CHANGELOG.md: '$heading' must end in its day, (YYYY-MM-DD)"
@@ -40,7 +44,7 @@ awk -v heading="$heading" '$0 == heading { within = 1 } within && /^## / && $0 !
     "$tree/CHANGELOG.md" >"$folder/$name.notes.md"
 (cd "$folder" && sha256sum "$name.tar.gz" "$name.notes.md" >"$name.sha256")
 if $tag; then
-    git -C "$source" tag -a "v$version" -F "$folder/$name.notes.md" --cleanup=verbatim
+    git -C "$source" tag -a "v$version" -F - --cleanup=verbatim <"$folder/$name.notes.md"
     echo "tagged v$version"
 fi
 cat "$folder/$name.sha256"

@@ -1,8 +1,9 @@
 """Checks for ReFrame: that a site's kvcull gives the stored bits on each backend, answers, and how fast it decodes.
 
-    reframe -c packaging/reframe/kvcull_checks.py -r [-S kvcull.modules=kvcull]
+    reframe -c packaging/reframe/kvcull_checks.py -r [-S modules=kvcull]
 
-Sites set `modules`, `executable` or `valid_systems` with -S; references of the performance check are a site's own.
+Sites set `modules`, `executable`, `data` or `valid_systems` with -S; backends are tried where a partition has the feature
+`opencl` or `cuda`; references of the performance check are a site's own.
 """
 import reframe as rfm
 import reframe.utility.sanity as sn

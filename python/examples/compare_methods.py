@@ -70,12 +70,13 @@ try:
 except ImportError:
     print("no matplotlib: no picture")
 else:
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(7, 4), constrained_layout=True)
     for name in dict.fromkeys(row[0] for row in table):
         points = [(held / 1024, share) for row, share, held in table if row == name]
         axes.plot(*zip(*points), marker="o", label=name)
-    axes.set(xscale="log", xlabel="held: entries and the method's state (KiB)", ylabel="right answers", ylim=(-0.05, 1.05))
-    axes.legend()
-    figure.tight_layout()
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="held: entries and the method's state (KiB)", ylabel="right answers", ylim=(-0.05, 1.05))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))  # outside, because a point may lie anywhere within
     figure.savefig(options.plot)
     print("written:", options.plot)

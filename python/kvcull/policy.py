@@ -26,7 +26,8 @@ STAGES = ("chunk", "prompt", "propagate", "select", "decode")
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a method. default None: it must be given; "": there is none. choices: of kind "choice" alone."""
+    """An option of a method. default None: it must be given; "": there is none. choices: of kind "choice",
+    and of "text" a word that may stand for a file."""
 
     name: str
     kind: str

@@ -38,10 +38,11 @@ def trial(name):
     """Every method as the library's own checks try it."""
     row = next(row for i in range(99) if (row := _row(i)) and _library.text_of(row.name) == name)
     options = [text for text in [_library.text_of(row.trial)] if text]
-    if any(option.name == "budget" for option in policy.methods()[name].options) and "budget=" not in "".join(options):
-        options.insert(0, "budget=40")
-    if any(option.name == "file" for option in policy.methods()[name].options) and "file=" not in "".join(options):
-        options.append("file=every-other")
+    for option in policy.methods()[name].options:
+        if option.name == "budget" and "budget=" not in "".join(options):
+            options.insert(0, "budget=40")
+        elif option.kind == "text" and option.default is None:  # a file, or a word that stands for one
+            options.append(f"{option.name}={option.choices[0]}")
     return name + (":" + ",".join(options) if options else "")
 
 

@@ -11,6 +11,7 @@ BUILD_TESTS = \
 	tests/build/test_layers.sh \
 	tests/build/test_lengths.sh \
 	tests/build/test_man.sh \
+	tests/build/test_recipes.sh \
 	tests/build/test_release.sh \
 	tests/build/test_symbols.sh \
 	tests/build/test_tarball.sh \

@@ -27,3 +27,17 @@ sed 's/^## \([0-9.]*\) .*/## \1 (not released)/' "$work/tree1/CHANGELOG.md" >"$w
 sh "$source/tools/release.sh" "$work/tree1" "$source" "$work/none" 2>"$work/log" && fail 'a version without a day is released'
 grep -q 'must end in its day' "$work/log" || fail "another refusal: $(cat "$work/log")"
 [ ! -e "$work/none" ] || fail 'something was written'
+# A version with its day is released and tagged, from a clean checkout alone.
+sed 's/^## \([0-9.]*\) .*/## \1 (2026-01-31)/' "$work/tree1/CHANGELOG.md" >"$work/log" && cp "$work/log" "$work/tree1/CHANGELOG.md"
+cd "$work" && git init -q checkout || exit 99
+for variable in AUTHOR COMMITTER; do
+    export "GIT_${variable}_NAME=nobody" "GIT_${variable}_EMAIL=nobody@kvcull.invalid"
+done
+git -C checkout commit -q --allow-empty -m 'A release' || exit 99
+sh "$source/tools/release.sh" --tag tree1 checkout tagged >log 2>&1 || { cat log; fail 'no release with a tag'; }
+version=$(basename tagged/kvcull-*.notes.md .notes.md)
+[ "$(git -C checkout tag -l --format='%(contents)' "v${version#kvcull-}")" = "$(cat tagged/kvcull-*.notes.md)" ] ||
+    fail 'the tag does not say the notes'
+: >checkout/more
+sh "$source/tools/release.sh" tree1 checkout none 2>log && fail 'a checkout with changes is released'
+grep -q 'changes that no commit has' log || fail "another refusal: $(cat log)"

@@ -55,10 +55,43 @@ for shell in zsh fish; do
     $shell -n "$files"/$shell/* >"$work/out" 2>"$work/err"
     that "$shell reads its file" [ $? = 0 ]
 done
+# zsh_offers LINE WORD: a zsh at a terminal of its own, asked by the tab key.
+cat >"$work/ask.zsh" <<'END_OF_ZSH'
+zmodload zsh/zpty || exit 77
+got=
+comes() { # within a minute
+    local line
+    repeat 600; do
+        if zpty -rt asked line; then got+=$line; else sleep 0.1; fi
+        [[ $got != *$1* ]] || return 0
+    done
+    print -r -- "$got"
+    return 1
+}
+zpty asked zsh -f -i
+zpty -w asked "fpath=(${(q)1} \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' list-choices; print rea''dy"
+comes ready || exit 1
+got=
+zpty -wn asked "$2"$'\t'
+comes "$3"
+END_OF_ZSH
+zsh_offers() {
+    TERM=xterm zsh -f "$work/ask.zsh" "$files/zsh" "$1" "$2" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [ $status = 77 ] || that "zsh offers '$2' for '$1'" [ $status = 0 ]
+}
+if command -v zsh >/dev/null; then
+    zsh_offers 'kvcull eval --k' '--kv-type'
+    zsh_offers 'kvcull run --kv sn' 'snapkv-decode'
+    zsh_offers 'kvcull eval needle --as' 'each fact after the whole text'
+fi
 if command -v fish >/dev/null; then
     fish -c ". '$files/fish/kvcull.fish'; complete -C 'kvcull run --kv-t'" >"$work/out" 2>"$work/err"
     has '^--kv-type'
     fish -c ". '$files/fish/kvcull.fish'; complete -C 'kvcull eval needle --kv sn'" >"$work/out" 2>"$work/err"
     has '^snapkv'
+    fish -c ". '$files/fish/kvcull.fish'; complete -C 'kvcull eval needle --a'" >"$work/out" 2>"$work/err"
+    has '^--ask'
+    that "options of eval's other tasks are not offered" sh -c '! grep -q -e --alone "$1"' sh "$work/out"
 fi
 finish

@@ -19,6 +19,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     version("0.1.0", preferred=True)
 
     variant("opencl", default=False, description="the OpenCL backend")
+    variant("server", default=True, description="kvcull serve")
     variant("openblas", default=False, description="OpenBLAS, for --math fast")
 
     depends_on("c", type="build")
@@ -34,6 +35,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     depends_on("xxhash")
     depends_on("opencl@1.2:", when="+opencl")
     depends_on("openblas", when="+openblas")
+    depends_on("libmicrohttpd@0.9.71:", when="+server")
 
     conflicts("target=x86:", msg="kvcull needs a 64-bit machine")
     conflicts("%gcc@:6")
@@ -49,8 +51,8 @@ class Kvcull(AutotoolsPackage, CudaPackage):
         return self.spec.satisfies("@develop")
 
     def configure_args(self):
-        args = ["--with-opencl=" + ("yes" if self.spec.satisfies("+opencl") else "no"),
-                "--with-openblas=" + ("yes" if self.spec.satisfies("+openblas") else "no")]
+        args = [f"--with-{name}=" + ("yes" if self.spec.satisfies("+" + name) else "no")
+                for name in ("opencl", "openblas", "server")]
         if self.spec.satisfies("+cuda"):
             args.append("--with-cuda=" + self.spec["cuda"].prefix)
             archs = self.spec.variants["cuda_arch"].value
