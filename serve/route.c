@@ -69,11 +69,7 @@ enum MHD_Result serve_stream(struct serve_exchange *exchange) {
 }
 
 static enum MHD_Result refuse(struct serve_exchange *exchange, const struct serve_error *error) {
-    struct serve *serve = exchange->http->serve;
-    pthread_mutex_lock(&serve->lock);
-    serve->metrics.refused++;
-    pthread_mutex_unlock(&serve->lock);
-    return serve_respond_error(exchange->connection, error);
+    return serve_respond_refusal(exchange->http->serve, exchange->connection, error);
 }
 
 static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {

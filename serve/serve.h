@@ -24,6 +24,7 @@ enum {
     SERVE_BIASES_MOST = 1024,    /* tokens in a logit_bias */
     SERVE_TOP_MOST = 20,         /* top_logprobs */
     SERVE_UPLOAD_SECONDS = 60,   /* within which a body must have come */
+    SERVE_BODIES_MOST = 16,      /* bodies of the largest size, of all clients together */
     SERVE_OUT_MOST = 64 << 20    /* bytes of an answer that its client has not taken */
 };
 
@@ -139,6 +140,7 @@ struct serve {
     char name[128];   /* of the model, as clients see it */
     uint64_t memory;  /* bytes that sessions may hold */
     uint64_t context; /* tokens that a session may see; 0: no limit */
+    bool loopback;    /* nothing but this machine reaches it */
     struct serve_keys keys;
     double began;
 

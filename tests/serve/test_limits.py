@@ -87,20 +87,32 @@ def http_refused():
     assert status == 405 and headers['Allow'] == 'POST'
     assert server.send('POST', '/health', '{}')[0] == 405
     assert server.send('POST', COMPLETIONS, '{"prompt":"a"}', {'Content-Type': 'text/plain'})[0] == 415
-    big = b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
+    big = b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
     assert b' 413 ' in raw(big % (100 << 20))
     assert b' 413 ' in raw(big % (1 << 62))
-    chunked = (b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+    chunked = (b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                b'Transfer-Encoding: chunked\r\n\r\n')
     raw(chunked + b'10000\r\n' + b' ' * 65536 + b'\r\n' + b'10000\r\n' + b' ' * 65536 + b'\r\n0\r\n\r\n', read=False)
     for bad in (b'\x00\x01\x02\r\n\r\n', b'GET\r\n\r\n', b'GET / HTTP/9.9\r\n\r\n', b'\r\n' * 1000,
                 b'GET /health HTTP/1.1\r\n' + b'X-Flood: ' + b'a' * 100000 + b'\r\n\r\n',
                 b'GET /health HTTP/1.1\r\n' + b'X: y\r\n' * 20000 + b'\r\n',
-                b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n',
-                b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+                b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n',
+                b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                 b'Content-Length: 50\r\n\r\n{"prompt"'):
         raw(bad, read=False)
     assert server.get('/health')[0] == 200
+
+
+def hosts_refused():
+    """A page of another site whose name comes to mean this machine is sent away by that name."""
+    for host in ('evil.example', 'evil.example:%d' % server.port, 'localhost.evil.example', '127.0.0.1.evil.example',
+                 'evil.example/localhost', '[::1].evil.example', '127.0.0.1@evil.example', 'localhost:80:80', '[::1', ''):
+        for method, path, body in (('GET', '/', None), ('GET', '/nothing', None), ('POST', COMPLETIONS, '{}')):
+            status, _, data = server.send(method, path, body, {'Host': host})
+            assert status == 403 and json.loads(data)['error']['code'] == 'host_not_allowed', (host, path, status)
+    for host in ('localhost', 'LocalHost:1', '127.0.0.1', '127.0.0.1:%d' % server.port, '[::1]:80', '[::1]'):
+        assert server.send('GET', '/health', None, {'Host': host})[0] == 200, host
+    assert b' 200 ' in raw(b'GET /health HTTP/1.0\r\n\r\n')
 
 
 def clients_that_leave():
@@ -110,7 +122,7 @@ def clients_that_leave():
         for wait in (0.0, 0.2):
             data = json.dumps(dict(body, stream=stream)).encode()
             connection = socket.create_connection((server.host, server.port))
-            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                                b'Content-Length: %d\r\n\r\n' % len(data) + data)
             time.sleep(wait)
             connection.close()
@@ -134,8 +146,8 @@ def full_queue():
 
 
 def refusals():
-    for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, clients_that_leave,
-                     full_queue):
+    for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, hosts_refused,
+                     clients_that_leave, full_queue):
         case(function)
 
 
@@ -191,6 +203,9 @@ def keys_are_asked_for():
         assert Server(sys.argv[1], key).send('POST', COMPLETIONS, '{"prompt":"a"}')[0] == 401
     for key in ('first-key', 'second-key-2'):
         assert Server(sys.argv[1], key).get('/v1/models')[0] == 200
+    for host, wanted in (('models.example.org', 200), ('MODELS.example.org:8443', 200), ('localhost', 200),
+                         ('example.org', 403)):
+        assert server.send('GET', '/health', None, {'Host': host})[0] == wanted, host
 
 
 def keys():

@@ -19,7 +19,8 @@ client test_limits.py "$url" sent_away
 
 # ---- keys
 printf '# of two people\nfirst-key\n\nsecond-key-2\n' >"$work/keys"
-serve keyed -m "$demo" --template chatml --api-key-file "$work/keys" -q
+serve keyed -m "$demo" --template chatml --api-key-file "$work/keys" \
+    --allow-host models.example.org -q
 client test_limits.py "$url" keys
 printf 'a key with blanks\n' >"$work/bad"
 fails 3 'line 1: a key is' serve -m "$demo" --template chatml --api-key-file "$work/bad" --port 0
