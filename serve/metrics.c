@@ -63,7 +63,7 @@ void serve_metrics_print(struct serve_text *text, struct serve *serve) {
     struct serve_metrics m;
     pthread_mutex_lock(&serve->lock);
     m = serve->metrics;
-    const uint64_t queued = serve->queued;
+    const uint64_t queued = serve->queued, buffered = serve->buffered;
     pthread_mutex_unlock(&serve->lock);
     const struct {
         const char *name, *type, *help;
@@ -86,6 +86,7 @@ void serve_metrics_print(struct serve_text *text, struct serve *serve) {
         {"running_answers", "gauge", "Answers that are computed.", m.running},
         {"kept_sessions", "gauge", "Sessions kept for a conversation's next request.", m.kept},
         {"reserved_bytes", "gauge", "Bytes promised to answers.", m.reserved},
+        {"buffered_bytes", "gauge", "Bytes that streams have for what their clients have not taken.", buffered},
         {"kept_bytes", "gauge", "Bytes that kept sessions hold.", m.kept_bytes},
         {"limit_bytes", "gauge", "Bytes that sessions may hold (--mem).", serve->memory}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -24,6 +24,8 @@ void serve_request_release(struct serve_request *request) {
     struct serve *serve = request->serve;
     pthread_mutex_lock(&serve->lock);
     const bool last = --request->references == 0;
+    if (last)
+        serve->buffered -= request->buffered;
     pthread_mutex_unlock(&serve->lock);
     if (!last)
         return;

@@ -25,7 +25,8 @@ enum {
     SERVE_TOP_MOST = 20,         /* top_logprobs */
     SERVE_UPLOAD_SECONDS = 60,   /* within which a body must have come */
     SERVE_BODIES_MOST = 16,      /* bodies of the largest size, of all clients together */
-    SERVE_OUT_MOST = 64 << 20    /* bytes of an answer that its client has not taken */
+    SERVE_OUT_LEAST = 64 << 10,  /* bytes promised to a stream for what its client has not taken */
+    SERVE_OUT_MOST = 64 << 20    /* beyond which its client does not read */
 };
 
 /* ---- one request ---- */
@@ -116,6 +117,7 @@ struct serve_request {
     bool gone;                /* its client */
     struct serve_text out;    /* of a stream */
     size_t out_taken;
+    uint64_t buffered; /* bytes of --mem that are out's */
     bool out_over;
     size_t choices_over;
     void *connection; /* http.c's */
@@ -148,6 +150,7 @@ struct serve {
     pthread_cond_t wake; /* of the engine thread */
     struct serve_request *first, *last;
     size_t queued, unfinished;
+    uint64_t buffered; /* bytes of --mem that streams' texts have */
     uint64_t ids;
     bool draining, stopped;
     struct serve_metrics metrics;

@@ -43,7 +43,8 @@ def fields_refused():
             (COMPLETIONS, 'logit_bias', {'1e1': 1}), (COMPLETIONS, 'logit_bias', {'-0': 1}),
             (COMPLETIONS, 'logit_bias', []), (COMPLETIONS, 'stream', 1), (COMPLETIONS, 'stream_options', {}),
             (COMPLETIONS, 'kv', 'nothing:budget=3'), (COMPLETIONS, 'kv', 'snapkv:budget=x'),
-            (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
+            (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'triattention:budget=9,stats=/etc/x'),
+            (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
             (COMPLETIONS, 'kv', 'x' * 2000), (COMPLETIONS, 'prompt', 5), (COMPLETIONS, 'prompt', [1, 'a']),
             (COMPLETIONS, 'prompt', [[1], 'a', 3]), (COMPLETIONS, 'prompt', [10 ** 7]), (COMPLETIONS, 'prompt', [-1]),
             (COMPLETIONS, 'prompt', ['a'] * 129), (CHAT, 'messages', []), (CHAT, 'messages', ['a']),
@@ -192,6 +193,32 @@ def some_are_sent_away():
 def sent_away():
     case(one_alone_is_answered)
     case(some_are_sent_away)
+
+
+def readers_that_do_not_read():
+    """What waits for them is part of --mem; when there is no room for more their answers end, and others go on."""
+    body = json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16, 'logprobs': 20, 'stream': True})
+    head = 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
+    idlers, most = [], 0
+    for _ in range(2):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((server.host, server.port))
+        connection.sendall((head % len(body) + body).encode())
+        idlers.append(connection)
+    limit = server.metric('limit_bytes')
+    while server.metric('cancelled_total') == 0:
+        most = max(most, server.metric('buffered_bytes'))
+        assert server.metric('answers_total') < 32, 'all was kept for them'
+    assert 128 << 10 < most <= limit, most
+    for connection in idlers:
+        connection.close()
+    server.complete(prompt='the', max_tokens=3)
+    until(lambda: server.metric('buffered_bytes') == 0)
+
+
+def slow():
+    case(readers_that_do_not_read)
 
 
 def keys_are_asked_for():

@@ -17,6 +17,9 @@ client test_limits.py "$url" waits
 serve hasty -m "$demo" --template chatml --mem 2800k --wait 0 -q
 client test_limits.py "$url" sent_away
 
+serve slow -m "$demo" --mem 8M -q
+client test_limits.py "$url" slow
+
 # ---- keys
 printf '# of two people\nfirst-key\n\nsecond-key-2\n' >"$work/keys"
 serve keyed -m "$demo" --template chatml --api-key-file "$work/keys" \
