@@ -43,9 +43,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "connections-each", "N", "connections of one address at most; 0: as many as of all",
          &o.connections_each, 0, 100000, NULL},
         {CLI_TEXTS, 0, "allow-host", "NAME",
-         "a name that requests may have in Host, beside localhost, 127.0.0.1, [::1] and ADDRESS; without, these alone "
-         "at "
-         "a loopback address, elsewhere all",
+         "a name that requests may have in Host, beside localhost, 127.0.0.1, [::1] and ADDRESS; without, these "
+         "alone at a loopback address, elsewhere all",
          &o.allowed, 0, 0, NULL},
         {CLI_BYTES, 0, "body", "BYTES", "of a request at most", &o.body, 1024, 1073741824, NULL},
         {CLI_GROUP, 0, "Limits", NULL, NULL, NULL, 0, 0, NULL},

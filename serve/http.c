@@ -134,11 +134,14 @@ static bool take_in(struct serve_exchange *exchange, const char *data, size_t by
     struct serve_http *http = exchange->http;
     pthread_mutex_lock(&http->serve->lock);
     exchange->crowded = exchange->crowded || http->bodies + bytes > SERVE_BODIES_MOST * http->serve->options->body;
-    const uint64_t more = exchange->crowded ? 0 : bytes;
-    exchange->counted += more;
-    http->bodies += more;
+    const uint64_t counted = exchange->crowded ? 0 : exchange->counted + bytes;
+    http->bodies += counted - exchange->counted;
+    exchange->counted = counted;
     pthread_mutex_unlock(&http->serve->lock);
-    return exchange->crowded || serve_text_add(&exchange->body, data, bytes);
+    if (!exchange->crowded)
+        return serve_text_add(&exchange->body, data, bytes);
+    serve_text_free(&exchange->body);
+    return true;
 }
 
 static enum MHD_Result answer(struct serve_exchange *exchange) {

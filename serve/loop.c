@@ -98,12 +98,16 @@ static bool put(struct serve_loop *loop, struct serve_request *request, const st
         request->out_taken = 0;
     }
     const uint64_t capacity = serve_text_capacity(out, chunk->bytes), left = out->bytes - request->out_taken;
+    const uint64_t more = capacity > request->buffered ? capacity - request->buffered : 0;
     pthread_mutex_unlock(&serve->lock);
-    if (chunk->failed || left + chunk->bytes > SERVE_OUT_MOST ||
-        (capacity > request->buffered && !serve_buffer(loop, request, capacity - request->buffered)))
+    if (chunk->failed || left + chunk->bytes > SERVE_OUT_MOST || (more > 0 && !serve_buffer(loop, request, more)))
         return false;
     pthread_mutex_lock(&serve->lock);
     const bool good = serve_text_add(out, chunk->data, chunk->bytes);
+    if (out->capacity > request->buffered) { /* its client has taken all of it in the meantime */
+        serve->buffered += out->capacity - request->buffered;
+        request->buffered = out->capacity;
+    }
     pthread_mutex_unlock(&serve->lock);
     return good;
 }

@@ -41,6 +41,14 @@ void serve_request_release(struct serve_request *request) {
     free(request);
 }
 
+void serve_buffer_shrink(struct serve_request *request) {
+    if (request->out.capacity <= SERVE_OUT_LEAST)
+        return;
+    serve_text_free(&request->out);
+    request->serve->buffered -= request->buffered - SERVE_OUT_LEAST;
+    request->buffered = SERVE_OUT_LEAST;
+}
+
 bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error) {
     struct serve *serve = request->serve;
     bool taken = true;

@@ -19,8 +19,10 @@ static ssize_t read_out(void *user, uint64_t position, char *buffer, size_t most
         const size_t some = cli_min(left, most);
         memcpy(buffer, request->out.data + request->out_taken, some);
         request->out_taken += some;
-        if (request->out_taken == request->out.bytes)
+        if (request->out_taken == request->out.bytes) {
             request->out.bytes = request->out_taken = 0;
+            serve_buffer_shrink(request);
+        }
         n = (ssize_t)some;
     } else if (request->out_over) {
         n = request->gone ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;

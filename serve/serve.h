@@ -164,6 +164,8 @@ struct serve_request *serve_request_new(struct serve *serve, bool chat);
 void serve_request_release(struct serve_request *request); /* lock held by nobody */
 /* Puts it in the queue and counts it in *busy, or says why not. */
 bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error);
+/* With the lock held: a stream whose client has taken all of it has no more than what it was promised. */
+void serve_buffer_shrink(struct serve_request *request);
 /* With the lock held: the request ends so, or its stream does. */
 void serve_request_fail(struct serve_request *request, const struct serve_error *error);
 __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *error, int status, const char *type,

@@ -1,4 +1,5 @@
 """test_limits.py URL WHAT - what a server refuses, and what it does when memory is short or clients leave."""
+import contextlib
 import json
 import socket
 import sys
@@ -136,6 +137,28 @@ def clients_that_leave():
         connection.close()
 
 
+def bodies_of_all():
+    """What all clients have sent of their bodies is bounded; one more is told to come again."""
+    head = (b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+            b'Content-Length: 100000\r\n\r\n')
+    body = json.dumps({'prompt': 'the', 'max_tokens': 1}) + ' ' * 90000
+
+    def sent():
+        status, headers, data = server.send('POST', COMPLETIONS, body)
+        assert status == 200 or (status == 503 and headers['Retry-After'] and b'body' in data), (status, data)
+        return status
+
+    def crowded():
+        with contextlib.ExitStack() as stack:
+            for _ in range(16):
+                connection = stack.enter_context(socket.create_connection((server.host, server.port)))
+                connection.sendall(head + b' ' * 99000)
+            time.sleep(0.2)  # all of it may have come now
+            return sent() == 503
+    until(crowded)
+    until(lambda: sent() == 200)
+
+
 def full_queue():
     """Of more requests than may run and wait, some are told to come again, and the others are answered."""
     def ask():
@@ -148,7 +171,7 @@ def full_queue():
 
 def refusals():
     for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, hosts_refused,
-                     clients_that_leave, full_queue):
+                     clients_that_leave, bodies_of_all, full_queue):
         case(function)
 
 
@@ -195,17 +218,22 @@ def sent_away():
     case(some_are_sent_away)
 
 
+def connect_narrow():
+    """A connection whose client's side holds little."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect((server.host, server.port))
+    return connection
+
+
 def readers_that_do_not_read():
     """What waits for them is part of --mem; when there is no room for more their answers end, and others go on."""
     body = json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16, 'logprobs': 20, 'stream': True})
     head = 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
     idlers, most = [], 0
     for _ in range(2):
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect((server.host, server.port))
-        connection.sendall((head % len(body) + body).encode())
-        idlers.append(connection)
+        idlers.append(connect_narrow())
+        idlers[-1].sendall((head % len(body) + body).encode())
     limit = server.metric('limit_bytes')
     while server.metric('cancelled_total') == 0:
         most = max(most, server.metric('buffered_bytes'))
@@ -217,8 +245,22 @@ def readers_that_do_not_read():
     until(lambda: server.metric('buffered_bytes') == 0)
 
 
+def reader_that_reads_late():
+    """What it takes is given back, so that the answers that wait for memory have their turn."""
+    connection = server.connect()
+    connection.sock = connect_narrow()
+    connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16,
+                       'logprobs': 9, 'stream': True}), {'Content-Type': 'application/json'})
+    answer = connection.getresponse()
+    until(lambda: server.metric('buffered_bytes') > 200000)
+    text = answer.read()
+    assert text.endswith(b'data: [DONE]\n\n') and text.count(b'"finish_reason":"length"') == 16
+    until(lambda: server.metric('buffered_bytes') == 0)
+
+
 def slow():
     case(readers_that_do_not_read)
+    case(reader_that_reads_late)
 
 
 def keys_are_asked_for():
