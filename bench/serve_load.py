@@ -4,7 +4,8 @@ server under load, at this machine's loopback address, in turns with `kvcull ben
 
 In a round so many clients ask at once, each for one streamed answer; then the bench computes the same steps without a
 server. Decoding is compared: tokens per second from when the last client has its first token to when the first one has
-its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. --beside asks
+its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
+all decode, the server says what share of the time its steps take: the rest is what it adds to them. --beside asks
 another server of OpenAI's interface in every round, as llama-cpp-python's, for the same texts; its answers may end
 earlier."""
 import argparse
@@ -73,6 +74,28 @@ class Server:
                 [times[1] - times[0] for times in answers])
 
 
+def share_of_steps(server, prompts, count):
+    """Of the time in which all decode, the share that the engine's steps take, by what the server counts."""
+    def counted():
+        lines = [line.decode().split() for line in server.call('/metrics')]
+        metrics = {line[0]: float(line[1]) for line in lines if line[0] != '#'}
+        return [time.monotonic()] + [metrics['kvcull_decode_' + name] for name in
+                                     ('step_seconds_sum', 'steps_total', 'rows_total')]
+
+    thread = threading.Thread(target=server.load, args=(prompts, count))
+    thread.start()
+    wall = steps = 0
+    before = counted()
+    while thread.is_alive():
+        time.sleep(0.5)
+        now = counted()
+        seconds, inside, number, rows = [b - a for a, b in zip(before, now)]
+        if number > 0 and rows == number * len(prompts):
+            wall, steps = wall + seconds, steps + inside
+        before = now
+    return steps / wall if wall else float('nan')
+
+
 def bench(a, size, options):
     """Tokens per second of decode steps without a server."""
     out = subprocess.run([a.program, 'bench', '-m', a.model, '--batch', str(size), '--prompt', str(a.prompt), '--gen',
@@ -95,7 +118,9 @@ def measure(a, size, vocab, ours, other, options):
             texts = [json.load(ours.call('/detokenize', tokens=prompt))['content'] for prompt in prompts]
             others.append(other.load(texts, a.gen)[1])
     firsts.sort()
-    row = [size, '%.1f' % statistics.median(rates), '%.2f' % statistics.median(ratios),
+    share = share_of_steps(ours, prompts, 2 * a.gen)
+    row = [size, '%.1f' % statistics.median(rates), '%.2f (%.2f to %.2f)' % (statistics.median(ratios), min(ratios), max(ratios)),
+           '%.2f' % share,
            '%.1f' % statistics.median(wholes), '%.0f ms' % (1000 * statistics.median(firsts)),
            '%.0f ms' % (1000 * firsts[(len(firsts) * 99 - 1) // 100])]
     return row + (['%.1f' % statistics.median(others)] if other else [])
@@ -111,7 +136,7 @@ def main():
         other = Server(a.beside) if a.beside else None
         vocab = json.load(ours.call('/v1/models'))['data'][0]['vocabulary']
         ours.load([[0]], 8)  # what the first request pays for is not measured
-        head = ['clients', 'decode, tokens/s', 'of the bench', 'with prompts, tokens/s', 'first token, median', '99th percentile']
+        head = ['clients', 'decode, tokens/s', 'of the bench (all rounds)', 'in steps', 'with prompts, tokens/s', 'first token, median', '99th percentile']
         print('| %s |\n|%s' % (' | '.join(head + ['beside it, tokens/s'] * bool(other)), '---|' * (len(head) + bool(other))))
         for size in sizes:
             print('| %s |' % ' | '.join(map(str, measure(a, size, vocab, ours, other, options))), flush=True)
