@@ -1,7 +1,13 @@
 #!/usr/bin/env python3
-"""serve_load.py PROGRAM MODEL [CLIENTS,...] [--prompt N] [--gen N] [--rounds N] [SERVER OPTIONS...] - a server under load,
-at this machine's loopback address: tokens per second of so many clients at once, and the time to the first token, beside
-the steps of `kvcull bench` at the same batch sizes. Every client asks --rounds times, one request after another."""
+"""serve_load.py PROGRAM MODEL [CLIENTS,...] [--prompt N] [--gen N] [--rounds N] [--beside URL] [SERVER OPTIONS...] - a
+server under load, at this machine's loopback address, in turns with `kvcull bench` at the same batch sizes.
+
+In a round so many clients ask at once, each for one streamed answer; then the bench computes the same steps without a
+server. Decoding is compared: tokens per second from when the last client has its first token to when the first one has
+its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
+all decode, the server says what share of the time its steps take: the rest is what it adds to them. --beside asks
+another server of OpenAI's interface in every round, as llama-cpp-python's, for the same texts; its answers may end
+earlier."""
 import argparse
 import http.client
 import json
@@ -11,6 +17,7 @@ import statistics
 import subprocess
 import threading
 import time
+import urllib.parse
 
 
 def arguments():
@@ -18,49 +25,105 @@ def arguments():
     parser.add_argument('program')
     parser.add_argument('model')
     parser.add_argument('clients', nargs='?', default='1,8,32')
-    parser.add_argument('--prompt', type=int, default=64)
+    parser.add_argument('--prompt', type=int, default=16)
     parser.add_argument('--gen', type=int, default=64)
-    parser.add_argument('--rounds', type=int, default=2)
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--beside', help='the URL of another server')
     return parser.parse_known_args()
 
 
-def ask(port, tokens, count, firsts):
-    """One answer, streamed; the time to its first token and the tokens."""
-    begin = time.monotonic()
-    connection = http.client.HTTPConnection('127.0.0.1', port)
-    connection.request('POST', '/v1/completions', json.dumps(
-        {'prompt': tokens, 'max_tokens': count, 'ignore_eos': True, 'temperature': 0, 'stream': True,
-         'return_token_ids': True}), {'Content-Type': 'application/json'})
-    answer = connection.getresponse()
-    assert answer.status == 200, answer.read()
-    seen = 0
-    for line in answer:
-        if line.startswith(b'data: {'):
-            if seen == 0:
-                firsts.append(time.monotonic() - begin)
-            seen += len(json.loads(line[6:])['choices'][0]['token_ids'])
-    connection.close()
-    assert seen == count, seen
+class Server:
+    def __init__(self, url, **fields):
+        parts = urllib.parse.urlsplit(url)
+        self.at, self.fields = (parts.hostname, parts.port), fields
+
+    def call(self, path, **fields):
+        connection = http.client.HTTPConnection(*self.at)
+        connection.request('POST' if fields else 'GET', path, json.dumps(fields) if fields else None,
+                           {'Content-Type': 'application/json'})
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        return answer
+
+    def ask(self, prompt, count):
+        """When each token of a streamed answer came."""
+        times = [time.monotonic()]
+        for line in self.call('/v1/completions', prompt=prompt, max_tokens=count, temperature=0, stream=True,
+                              **self.fields):
+            if line.startswith(b'data: {'):
+                choice = json.loads(line[6:])['choices'][0]
+                times += [time.monotonic()] * len(choice.get('token_ids', [0] if choice['text'] else []))
+        return times
+
+    def load(self, prompts, count):
+        """All at once: tokens per second while all decode, those of the whole, and the times to the first tokens."""
+        answers = [None] * len(prompts)
+
+        def client(i):
+            answers[i] = self.ask(prompts[i], count)
+
+        threads = [threading.Thread(target=client, args=(i,)) for i in range(len(prompts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        begin, end = max(times[1] for times in answers), min(times[-1] for times in answers)
+        decoded = sum(begin < t <= end for times in answers for t in times[1:])
+        whole = max(times[-1] for times in answers) - min(times[0] for times in answers)
+        return (decoded / (end - begin) if decoded else float('nan'), sum(len(times) - 1 for times in answers) / whole,
+                [times[1] - times[0] for times in answers])
 
 
-def load(port, vocab, clients, a):
-    firsts = []
-    chance = random.Random(1)
-    prompts = [[chance.randrange(vocab) for _ in range(a.prompt)] for _ in range(clients * a.rounds)]
+def share_of_steps(server, prompts, count):
+    """Of the time in which all decode, the share that the engine's steps take, by what the server counts."""
+    def counted():
+        lines = [line.decode().split() for line in server.call('/metrics')]
+        metrics = {line[0]: float(line[1]) for line in lines if line[0] != '#'}
+        return [time.monotonic()] + [metrics['kvcull_decode_' + name] for name in
+                                     ('step_seconds_sum', 'steps_total', 'rows_total')]
 
-    def client(i):
-        for r in range(a.rounds):
-            ask(port, prompts[i * a.rounds + r], a.gen, firsts)
+    thread = threading.Thread(target=server.load, args=(prompts, count))
+    thread.start()
+    wall = steps = 0
+    before = counted()
+    while thread.is_alive():
+        time.sleep(0.5)
+        now = counted()
+        seconds, inside, number, rows = [b - a for a, b in zip(before, now)]
+        if number > 0 and rows == number * len(prompts):
+            wall, steps = wall + seconds, steps + inside
+        before = now
+    return steps / wall if wall else float('nan')
 
-    begin = time.monotonic()
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.monotonic() - begin
+
+def bench(a, size, options):
+    """Tokens per second of decode steps without a server."""
+    out = subprocess.run([a.program, 'bench', '-m', a.model, '--batch', str(size), '--prompt', str(a.prompt), '--gen',
+                          str(a.gen), '--repeat', '1', '--json', '-q', *options], check=True, capture_output=True)
+    return size / json.loads(out.stdout)['decode'][0]['mean_step_seconds']
+
+
+def measure(a, size, vocab, ours, other, options):
+    """A row of the table."""
+    chance = random.Random(size)
+    rates, wholes, ratios, firsts, others = [], [], [], [], []
+    for _ in range(a.rounds):
+        prompts = [[chance.randrange(vocab) for _ in range(a.prompt)] for _ in range(size)]
+        rate, whole, first = ours.load(prompts, a.gen)
+        rates.append(rate)
+        wholes.append(whole)
+        firsts += first
+        ratios.append(rate / bench(a, size, options))
+        if other:
+            texts = [json.load(ours.call('/detokenize', tokens=prompt))['content'] for prompt in prompts]
+            others.append(other.load(texts, a.gen)[1])
     firsts.sort()
-    return clients * a.rounds * a.gen / seconds, statistics.median(firsts), firsts[(len(firsts) * 99 - 1) // 100]
+    share = share_of_steps(ours, prompts, 2 * a.gen)
+    row = [size, '%.1f' % statistics.median(rates), '%.2f (%.2f to %.2f)' % (statistics.median(ratios), min(ratios), max(ratios)),
+           '%.2f' % share,
+           '%.1f' % statistics.median(wholes), '%.0f ms' % (1000 * statistics.median(firsts)),
+           '%.0f ms' % (1000 * firsts[(len(firsts) * 99 - 1) // 100])]
+    return row + (['%.1f' % statistics.median(others)] if other else [])
 
 
 def main():
@@ -68,16 +131,15 @@ def main():
     sizes = [int(size) for size in a.clients.split(',')]
     server = subprocess.Popen([a.program, 'serve', '-m', a.model, '--port', '0', '--batch', str(max(sizes)), '-q', *options],
                               stdout=subprocess.PIPE, text=True)
-    port = int(re.search(r'http://[^ ]*:([0-9]+) ', server.stdout.readline()).group(1))
     try:
-        connection = http.client.HTTPConnection('127.0.0.1', port)
-        connection.request('GET', '/v1/models')
-        vocab = json.loads(connection.getresponse().read())['data'][0]['vocabulary']
-        load(port, vocab, 1, a)  # what the first request pays for is not measured
-        print('| clients | tokens/s | first token, median | 99th percentile |\n|---|---|---|---|')
+        ours = Server(re.search(r'http://\S+', server.stdout.readline()).group(0), ignore_eos=True, return_token_ids=True)
+        other = Server(a.beside) if a.beside else None
+        vocab = json.load(ours.call('/v1/models'))['data'][0]['vocabulary']
+        ours.load([[0]], 8)  # what the first request pays for is not measured
+        head = ['clients', 'decode, tokens/s', 'of the bench (all rounds)', 'in steps', 'with prompts, tokens/s', 'first token, median', '99th percentile']
+        print('| %s |\n|%s' % (' | '.join(head + ['beside it, tokens/s'] * bool(other)), '---|' * (len(head) + bool(other))))
         for size in sizes:
-            speed, median, last = load(port, vocab, size, a)
-            print('| %d | %.1f | %.0f ms | %.0f ms |' % (size, speed, 1000 * median, 1000 * last), flush=True)
+            print('| %s |' % ' | '.join(map(str, measure(a, size, vocab, ours, other, options))), flush=True)
     finally:
         server.terminate()
         server.wait()

@@ -1,6 +1,19 @@
 /* serve.c - kvcull serve: the options of the server. The server itself is in serve/, where it is built. */
 #include "serve/options.h"
 
+static int serve(const struct cli_command *command, const struct serve_options *o) {
+#ifdef KVC_SERVER
+    if (!o->model)
+        return cli_error(command, KVC_USAGE, "no model; give -m MODEL, a GGUF file or a Hugging Face folder");
+    return serve_main(command, o);
+#else
+    (void)o;
+    return cli_error(command, KVC_RESOURCE,
+                     "this program was built without the server; configure found no libmicrohttpd (Debian: apt-get "
+                     "install libmicrohttpd-dev)");
+#endif
+}
+
 int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
     struct serve_options o = {.kv = "full",
                               .host = "127.0.0.1",
@@ -25,7 +38,14 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 0, "name", "NAME", "the model's name for clients; without: its file's", &o.name, 0, 0, NULL},
         {CLI_TEXT, 0, "api-key-file", "FILE", "keys, one a line, of which requests must have one", &o.key_file, 0, 0,
          NULL},
-        {CLI_INT, 0, "connections", "N", "connections at most", &o.connections, 2, 100000, NULL},
+        {CLI_INT, 0, "connections", "N", "connections at most; the limit of open files is raised for them",
+         &o.connections, 2, 100000, NULL},
+        {CLI_INT, 0, "connections-each", "N", "connections of one address at most; 0: as many as of all",
+         &o.connections_each, 0, 100000, NULL},
+        {CLI_TEXTS, 0, "allow-host", "NAME",
+         "a name that requests may have in Host, beside localhost, 127.0.0.1, [::1] and ADDRESS; without, these "
+         "alone at a loopback address, elsewhere all",
+         &o.allowed, 0, 0, NULL},
         {CLI_BYTES, 0, "body", "BYTES", "of a request at most", &o.body, 1024, 1073741824, NULL},
         {CLI_GROUP, 0, "Limits", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_BYTES, 0, "mem", "BYTES",
@@ -44,20 +64,13 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {.kind = CLI_END}};
 
     cli_common_defaults(&o.common);
-    const int status = cli_parse(command, options, argc, argv, NULL);
-    if (status != CLI_GO)
-        return status;
-    if (fields) {
+    int status = cli_parse(command, options, argc, argv, NULL);
+    if (status == CLI_GO && fields) {
         serve_fields_print(stdout);
-        return cli_flush(command);
+        status = cli_flush(command);
+    } else if (status == CLI_GO) {
+        status = serve(command, &o);
     }
-#ifdef KVC_SERVER
-    if (!o.model)
-        return cli_error(command, KVC_USAGE, "no model; give -m MODEL, a GGUF file or a Hugging Face folder");
-    return serve_main(command, &o);
-#else
-    return cli_error(command, KVC_RESOURCE,
-                     "this program was built without the server; configure found no libmicrohttpd (Debian: apt-get "
-                     "install libmicrohttpd-dev)");
-#endif
+    cli_texts_free(&o.allowed);
+    return status;
 }

@@ -2,6 +2,7 @@
  * any size takes some milliseconds. libc only. */
 #include "models/fingerprint.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/base/bytes_hash.h"
@@ -98,8 +99,9 @@ static uint64_t add_tensor(uint64_t hash, const struct kvc_file_tensor *tensor) 
 
 uint64_t kvc_model_fingerprint(struct kvc_model *model) {
     uint64_t hash = 0;
-    if (model->has_fingerprint)
-        return model->fingerprint;
+    const uint64_t known = atomic_load(&model->fingerprint);
+    if (known)
+        return known;
     hash = add_network(hash, &model->network);
     if (model->gguf)
         hash = add_metadata(hash, model->gguf);
@@ -107,7 +109,7 @@ uint64_t kvc_model_fingerprint(struct kvc_model *model) {
     for (size_t i = 0; i < count; i++)
         hash = add_tensor(hash,
                           model->gguf ? kvc_gguf_tensor_at(model->gguf, i) : kvc_safetensors_at(model->safetensors, i));
-    model->has_fingerprint = true;
-    model->fingerprint = hash;
+    hash += hash == 0;
+    atomic_store(&model->fingerprint, hash);
     return hash;
 }

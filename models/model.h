@@ -17,9 +17,8 @@ struct kvc_model {
     struct kvc_gguf *gguf;           /* one of the two */
     struct kvc_safetensors *safetensors;
     struct kvc_runner *runner;
-    bool told; /* the other ranks have it, too */
-    bool has_fingerprint;
-    uint64_t fingerprint; /* once it was asked for: models/fingerprint.h */
+    bool told;                     /* the other ranks have it, too */
+    _Atomic(uint64_t) fingerprint; /* once it was asked for, by any thread: models/fingerprint.h; 0: it was not */
 };
 
 /* Frees the strings of an info that one of these two filled. */

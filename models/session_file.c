@@ -44,6 +44,7 @@ static enum kvc_status store(struct kvc_archive *archive, enum kvc_section secti
     if (status == KVC_OK && archive->count)
         status = kvc_output_write(file->output, file->offset, archive->bytes, archive->count, archive->error);
     file->offset += archive->count;
+    file->named = status != KVC_OK;
     return status;
 }
 
@@ -53,8 +54,10 @@ enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_fil
     file->archive = (struct kvc_archive){.error = &file->cause, .store = store, .user = file};
     memcpy(start.mark, mark, sizeof mark);
     enum kvc_status status = kvc_output_open(path, 0, &file->output, error);
-    if (status == KVC_OK)
+    if (status == KVC_OK) {
+        kvc_output_private(file->output); /* what was said can be read from it */
         status = kvc_output_write(file->output, 0, &start, sizeof start, error);
+    }
     if (status != KVC_OK)
         kvc_output_abandon(file->output);
     return status;
@@ -161,7 +164,8 @@ enum kvc_status kvc_session_file_close(struct kvc_session_file *file, struct kvc
         close(file->descriptor);
     if (archive->status != KVC_OK) {
         kvc_output_abandon(file->output);
-        return kvc_fail(error, archive->status, "%s: %s", file->path, file->cause.text);
+        return kvc_fail(error, archive->status, "%s%s%s", file->named ? "" : file->path, file->named ? "" : ": ",
+                        file->cause.text);
     }
     return file->output ? kvc_output_commit(file->output, error) : KVC_OK;
 }

@@ -12,6 +12,7 @@ struct kvc_session_file {
     struct kvc_archive archive;
     const char *path;
     struct kvc_error cause; /* of the archive */
+    bool named;             /* it begins with the file's name */
     uint64_t offset;        /* of what comes next */
     struct kvc_output *output;
     int descriptor;

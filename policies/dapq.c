@@ -1,14 +1,13 @@
 /* dapq.c - pseudo tokens after the prompt look where the answer will (docs/methods/dapq.md). */
 #include "policies/policies.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/canon.h"
 
 #define PSEUDO_MOST 4096
+#define FILE_MOST (1u << 20) /* bytes */
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
@@ -50,40 +49,39 @@ static size_t file_bytes(const struct kvc_values *values, const struct kvc_geome
                : 0;
 }
 
-/* At most `most` ids of an open file. */
-static enum kvc_status read_tokens(FILE *stream, const char *path, uint32_t most, struct token_file *file,
+/* At most `most` ids of a text. */
+static enum kvc_status read_tokens(const char *text, const char *path, uint32_t most, struct token_file *file,
                                    struct kvc_error *error) {
-    char word[16];
+    static const char separators[] = " \t\r\n,";
     while (file->count < most) {
-        const int found = fscanf(stream, "%*[ \t\r\n,]%1[^ \t\r\n,]", word); /* white space may come first */
-        if (found != 1 && fscanf(stream, "%1[^ \t\r\n,]", word) != 1)
-            break;
-        if (fscanf(stream, "%14[^ \t\r\n,]", word + 1) != 1)
-            word[1] = 0;
+        text += strspn(text, separators);
+        const size_t length = strcspn(text, separators);
         char *end;
-        const long id = strtol(word, &end, 10);
-        if (*end || end == word || id < 0 || id > INT32_MAX || strlen(word) > 10)
-            return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: '%s' is not a token id", path, word);
+        const long id = strtol(text, &end, 10);
+        if (length == 0)
+            break;
+        if (end != text + length || id < 0 || id > INT32_MAX || length > 10)
+            return kvc_fail(error, KVC_INPUT, "policy dapq: file=%.200s: '%.*s' is not a token id", path,
+                            (int)kvc_min_u64(length, 15), text);
         file->tokens[file->count++] = (int32_t)id;
+        text += length;
     }
-    if (ferror(stream))
-        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: %s", path, strerror(errno));
     if (file->count == 0)
-        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: has no token ids", path);
+        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%.200s: has no token ids", path);
     return KVC_OK;
 }
 
 static enum kvc_status open_file(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                                  struct kvc_error *error) {
     const char *path = kvc_value_text(values, "file");
+    char *text = NULL;
     (void)geometry;
     if (!state)
         return KVC_OK;
-    FILE *stream = fopen(path, "r");
-    if (!stream)
-        return kvc_fail(error, KVC_INPUT, "policy dapq: file=%s: %s", path, strerror(errno));
-    const enum kvc_status status = read_tokens(stream, path, (uint32_t)kvc_value_int(values, "pseudo"), state, error);
-    fclose(stream);
+    enum kvc_status status = kvc_read_option_file("dapq", "file", path, FILE_MOST, &text, error);
+    if (status == KVC_OK)
+        status = read_tokens(text, path, (uint32_t)kvc_value_int(values, "pseudo"), state, error);
+    free(text);
     return status;
 }
 

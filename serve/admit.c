@@ -86,12 +86,39 @@ static enum kvc_status bytes_needed(const struct serve_choice *choice, bool goin
     return status;
 }
 
+/* Bytes promised to answers, and to what their clients have not taken. */
+static uint64_t promised(const struct serve_loop *loop) {
+    pthread_mutex_lock(&loop->serve->lock);
+    const uint64_t bytes = loop->reserved + loop->serve->buffered;
+    pthread_mutex_unlock(&loop->serve->lock);
+    return bytes;
+}
+
 /* Makes room for so many bytes beside what is promised, at the expense of kept sessions. */
 static bool make_room(struct serve_loop *loop, uint64_t bytes, const struct kvc_session *but) {
-    while (loop->reserved + loop->kept_bytes + bytes > loop->serve->memory)
+    while (promised(loop) + loop->kept_bytes + bytes > loop->serve->memory)
         if (!drop_oldest(loop, but))
             return false;
     return true;
+}
+
+static void count_buffer(struct serve_request *request, uint64_t bytes) {
+    pthread_mutex_lock(&request->serve->lock);
+    request->buffered += bytes;
+    request->serve->buffered += bytes;
+    pthread_mutex_unlock(&request->serve->lock);
+}
+
+bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64_t bytes) {
+    if (!make_room(loop, bytes, NULL))
+        return false;
+    count_buffer(request, bytes);
+    return true;
+}
+
+/* What a stream is promised beside its first session. */
+static uint64_t buffer_of(const struct serve_request *request) {
+    return request->values.stream && request->buffered == 0 ? SERVE_OUT_LEAST : 0;
 }
 
 static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes, struct kvc_error *error) {
@@ -111,7 +138,7 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
 static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t kept, uint64_t bytes) {
     struct kvc_session *session = loop->kept[kept].session, *copy = NULL;
     const uint64_t own = loop->kept[kept].bytes;
-    if (loop->kept[kept].shared && loop->reserved + own + bytes <= loop->serve->memory &&
+    if (loop->kept[kept].shared && promised(loop) + own + bytes <= loop->serve->memory &&
         make_room(loop, bytes, session))
         (void)kvc_session_fork(session, &copy, NULL);
     if (!copy && !make_room(loop, bytes - cli_min(bytes, own), session))
@@ -128,6 +155,7 @@ static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t k
 
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error) {
     size_t kept = find_kept(loop, choice);
+    const uint64_t buffer = buffer_of(choice->request);
     uint64_t bytes = 0;
     error->status = KVC_OK;
     if (loop->running >= (size_t)loop->serve->options->batch)
@@ -135,19 +163,20 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
     if (kept < loop->kept_count) {
         if (bytes_needed(choice, true, &bytes, error) != KVC_OK)
             return true;
-        if (bytes <= loop->serve->memory && !go_on(loop, choice, kept, bytes))
+        if (bytes + buffer <= loop->serve->memory && !go_on(loop, choice, kept, bytes + buffer))
             return false;
     }
     if (!choice->session) {
         if (bytes_needed(choice, false, &bytes, error) != KVC_OK)
             return true;
-        if (!make_room(loop, bytes, NULL))
+        if (!make_room(loop, bytes + buffer, NULL))
             return false;
         if (open_session(choice, bytes, error) != KVC_OK)
             return true;
     }
     choice->reserved = bytes;
     loop->reserved += bytes;
+    count_buffer(choice->request, buffer);
     loop->running++;
     choice->stage = SERVE_PROMPT;
     return true;
@@ -189,7 +218,7 @@ void serve_kept_add(struct serve_loop *loop, const struct serve_choice *choice) 
     struct kvc_session *copy;
     kvc_session_stats(choice->session, &stats);
     const uint64_t bytes = stats.cache_bytes + stats.state_bytes;
-    if (loop->reserved + bytes > loop->serve->memory || !make_room(loop, bytes, NULL) ||
+    if (promised(loop) + bytes > loop->serve->memory || !make_room(loop, bytes, NULL) ||
         kvc_session_fork(choice->session, &copy, NULL) != KVC_OK)
         return;
     if (!keep(loop, choice, copy, true))

@@ -2,10 +2,8 @@
 #include "serve/http.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,6 +46,14 @@ enum MHD_Result serve_respond_error(struct MHD_Connection *connection, const str
                                                                   : NULL;
     return serve_respond(connection, error->status, "application/json", &text, header,
                          error->retry_after ? seconds : "Bearer");
+}
+
+enum MHD_Result serve_respond_refusal(struct serve *serve, struct MHD_Connection *connection,
+                                      const struct serve_error *error) {
+    pthread_mutex_lock(&serve->lock);
+    serve->metrics.refused++;
+    pthread_mutex_unlock(&serve->lock);
+    return serve_respond_error(connection, error);
 }
 
 /* ---- a request's way ---- */
@@ -104,21 +110,49 @@ static enum MHD_Result begin(struct serve_http *http, struct MHD_Connection *con
                              const char *method, void **context) {
     enum MHD_Result result = MHD_NO;
     struct serve_error error;
+    if (!serve_host_allowed(http->serve,
+                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
+        (void)serve_refuse(&error, 403, SERVE_INVALID, "", "host_not_allowed",
+                           "Host: this server answers to its own names alone; --allow-host NAME adds one");
+        return serve_respond_refusal(http->serve, connection, &error);
+    }
     const struct serve_route *route = find_route(connection, url, method, &result);
     if (!route)
         return result;
-    if (!may_go_on(http->serve, connection, route, &error)) {
-        pthread_mutex_lock(&http->serve->lock);
-        http->serve->metrics.refused++;
-        pthread_mutex_unlock(&http->serve->lock);
-        return serve_respond_error(connection, &error);
-    }
+    if (!may_go_on(http->serve, connection, route, &error))
+        return serve_respond_refusal(http->serve, connection, &error);
     struct serve_exchange *exchange = calloc(1, sizeof *exchange);
     if (!exchange)
         return MHD_NO;
     *exchange = (struct serve_exchange){.http = http, .connection = connection, .route = route, .began = cli_seconds()};
     *context = exchange;
     return MHD_YES;
+}
+
+/* Takes a piece of a body, as long as there is room for those of all clients. False: no memory. */
+static bool take_in(struct serve_exchange *exchange, const char *data, size_t bytes) {
+    struct serve_http *http = exchange->http;
+    pthread_mutex_lock(&http->serve->lock);
+    exchange->crowded = exchange->crowded || http->bodies + bytes > SERVE_BODIES_MOST * http->serve->options->body;
+    const uint64_t counted = exchange->crowded ? 0 : exchange->counted + bytes;
+    http->bodies += counted - exchange->counted;
+    exchange->counted = counted;
+    pthread_mutex_unlock(&http->serve->lock);
+    if (!exchange->crowded)
+        return serve_text_add(&exchange->body, data, bytes);
+    serve_text_free(&exchange->body);
+    return true;
+}
+
+static enum MHD_Result answer(struct serve_exchange *exchange) {
+    struct serve_error error;
+    if (exchange->request)
+        return serve_stream(exchange);
+    if (!exchange->crowded)
+        return exchange->route->answer(exchange);
+    (void)serve_refuse(&error, 503, "server_error", "", NULL, "the server has no room for this body now");
+    error.retry_after = 5;
+    return serve_respond_error(exchange->connection, &error);
 }
 
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url, const char *method,
@@ -129,12 +163,12 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         return begin(user, connection, url, method, context);
     if (*bytes > 0) {
         if (exchange->body.bytes + *bytes > exchange->http->serve->options->body ||
-            cli_seconds() - exchange->began > SERVE_UPLOAD_SECONDS || !serve_text_add(&exchange->body, data, *bytes))
+            cli_seconds() - exchange->began > SERVE_UPLOAD_SECONDS || !take_in(exchange, data, *bytes))
             return MHD_NO; /* closes the connection */
         *bytes = 0;
         return MHD_YES;
     }
-    return exchange->request ? serve_stream(exchange) : exchange->route->answer(exchange);
+    return answer(exchange);
 }
 
 /* The exchange is over, well or not. */
@@ -147,6 +181,7 @@ static void completed(void *user, struct MHD_Connection *connection, void **cont
         return;
     *context = NULL;
     pthread_mutex_lock(&http->serve->lock);
+    http->bodies -= exchange->counted;
     if (exchange->request) {
         http->busy--;
         exchange->request->connection = NULL;
@@ -160,6 +195,31 @@ static void completed(void *user, struct MHD_Connection *connection, void **cont
         serve_request_release(exchange->request);
     serve_text_free(&exchange->body);
     free(exchange);
+}
+
+/* ---- connections ---- */
+
+/* One too many is closed at once, so that its client need not wait to know. */
+static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen_t length) {
+    struct serve_http *http = user;
+    (void)address;
+    (void)length;
+    pthread_mutex_lock(&http->serve->lock);
+    const bool room = http->connections < http->limit;
+    http->serve->metrics.turned_away += !room;
+    pthread_mutex_unlock(&http->serve->lock);
+    return room ? MHD_YES : MHD_NO;
+}
+
+static void count(void *user, struct MHD_Connection *connection, void **context,
+                  enum MHD_ConnectionNotificationCode code) {
+    struct serve_http *http = user;
+    (void)connection;
+    (void)context;
+    pthread_mutex_lock(&http->serve->lock);
+    http->connections += code == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -(size_t)1;
+    http->serve->metrics.connections = http->connections;
+    pthread_mutex_unlock(&http->serve->lock);
 }
 
 /* ---- what the engine thread asks ---- */
@@ -182,50 +242,6 @@ bool serve_http_closed(const struct serve_request *request) {
 
 /* ---- opening and closing ---- */
 
-static int listen_at(const struct serve *serve, int *listener, int *port) {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    const struct serve_options *options = serve->options;
-    struct addrinfo *found = NULL;
-    struct sockaddr_storage address;
-    socklen_t length = sizeof address;
-    char service[16], text[16] = "";
-    const int yes = 1;
-    snprintf(service, sizeof service, "%lld", (long long)options->port);
-    const int unknown = getaddrinfo(options->host, service, &hints, &found);
-    if (unknown)
-        return cli_error(serve->command, KVC_USAGE, "--host %s: %s", options->host, gai_strerror(unknown));
-    *listener = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, found->ai_protocol);
-    int bad = *listener < 0 || setsockopt(*listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-              bind(*listener, found->ai_addr, found->ai_addrlen) != 0 || listen(*listener, 511) != 0 ||
-              getsockname(*listener, (struct sockaddr *)&address, &length) != 0 ||
-              getnameinfo((struct sockaddr *)&address, length, NULL, 0, text, sizeof text, NI_NUMERICSERV) != 0;
-    const int cause = errno;
-    freeaddrinfo(found);
-    if (bad) {
-        if (*listener >= 0)
-            close(*listener);
-        return cli_error(serve->command, KVC_RESOURCE, "%s port %s: %s; give another --port or --host", options->host,
-                         service, strerror(cause));
-    }
-    *port = atoi(text);
-    return KVC_OK;
-}
-
-/* As many connections as descriptors allow. */
-static unsigned connections(const struct serve *serve) {
-    const uint64_t wanted = (uint64_t)serve->options->connections;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return (unsigned)wanted;
-    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? wanted + 64 : cli_min(wanted + 64, limit.rlim_max);
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-    const uint64_t most = limit.rlim_cur > 128 ? limit.rlim_cur - 64 : limit.rlim_cur / 2;
-    if (most < wanted)
-        cli_warn(serve->command, "--connections %llu: the limit of open files allows %llu (ulimit -n)",
-                 (unsigned long long)wanted, (unsigned long long)most);
-    return (unsigned)cli_max(THREADS, cli_min(wanted, most));
-}
-
 __attribute__((format(printf, 2, 0))) static void say_nothing(void *user, const char *format, va_list list) {
     (void)user;
     (void)format;
@@ -238,17 +254,20 @@ int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
     if (!made)
         return cli_no_memory(serve->command);
     made->serve = serve;
-    int status = listen_at(serve, &made->listener, port);
+    int status = serve_listen(serve, &made->listener, port);
     if (status != KVC_OK) {
         free(made);
         return status;
     }
+    made->limit = serve_connections(serve);
+    /* libmicrohttpd has a limit for each thread, and above it lets connections wait; ours comes first */
     made->daemon = MHD_start_daemon(
-        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, &admit, made,
         &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, made->listener,
-        MHD_OPTION_CONNECTION_LIMIT, connections(serve), MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
-        MHD_OPTION_NOTIFY_COMPLETED, &completed, made, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, THREADS * (made->limit + 1), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)serve->options->connections_each, MHD_OPTION_NOTIFY_CONNECTION, &count, made,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_NOTIFY_COMPLETED, &completed, made, MHD_OPTION_END);
     if (!made->daemon) {
         close(made->listener);
         free(made);

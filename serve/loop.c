@@ -87,8 +87,33 @@ static void sweep(struct serve_loop *loop) {
 
 /* ---- tokens ---- */
 
+/* Puts a piece into a stream's text, behind what its client has not taken. False: no room for it. */
+static bool put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *chunk) {
+    struct serve *serve = loop->serve;
+    struct serve_text *out = &request->out;
+    pthread_mutex_lock(&serve->lock);
+    if (request->out_taken > out->bytes / 2) {
+        memmove(out->data, out->data + request->out_taken, out->bytes - request->out_taken);
+        out->bytes -= request->out_taken;
+        request->out_taken = 0;
+    }
+    const uint64_t capacity = serve_text_capacity(out, chunk->bytes), left = out->bytes - request->out_taken;
+    const uint64_t more = capacity > request->buffered ? capacity - request->buffered : 0;
+    pthread_mutex_unlock(&serve->lock);
+    if (chunk->failed || left + chunk->bytes > SERVE_OUT_MOST || (more > 0 && !serve_buffer(loop, request, more)))
+        return false;
+    pthread_mutex_lock(&serve->lock);
+    const bool good = serve_text_add(out, chunk->data, chunk->bytes);
+    if (out->capacity > request->buffered) { /* its client has taken all of it in the meantime */
+        serve->buffered += out->capacity - request->buffered;
+        request->buffered = out->capacity;
+    }
+    pthread_mutex_unlock(&serve->lock);
+    return good;
+}
+
 /* Gives a stream what has become of the choice. With the last choice the request is over. */
-static void tell(struct serve_choice *choice) {
+static void tell(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct serve *serve = request->serve;
     const bool over = choice->finish != NULL;
@@ -98,15 +123,14 @@ static void tell(struct serve_choice *choice) {
         serve_answer_chunk(&chunk, choice, ready);
     if (over && request->choices_over + 1 == request->choice_count && request->values.stream)
         serve_answer_end(&chunk, request);
+    const bool good = chunk.bytes == 0 ? !chunk.failed : put(loop, request, &chunk);
     pthread_mutex_lock(&serve->lock);
-    if (chunk.bytes > 0)
-        serve_text_add(&request->out, chunk.data, chunk.bytes);
     if (over && ++request->choices_over == request->choice_count) {
         request->state = SERVE_DONE;
         request->out_over = true;
         serve_observe(&serve->metrics.request, cli_seconds() - request->arrived);
     }
-    if (chunk.failed || request->out.failed || request->out.bytes - request->out_taken > SERVE_OUT_MOST)
+    if (!good)
         request->gone = true; /* no memory for it, or a reader that does not read */
     if (chunk.bytes > 0 || request->state == SERVE_DONE)
         serve_http_resume(request);
@@ -130,7 +154,7 @@ static void finish(struct serve_loop *loop, struct serve_choice *choice, const c
     m->read_bytes += choice->stats.read_bytes;
     serve_count_evictions(m, choice->request->spec, all - cli_min(all, choice->stats.entries));
     pthread_mutex_unlock(&serve->lock);
-    tell(choice);
+    tell(loop, choice);
 }
 
 /* Chooses the next token of an answer from logits [vocab]. */
@@ -163,7 +187,7 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     else {
         if (choice->answer.count % LOOK == 1)
             serve_held_look(choice);
-        tell(choice);
+        tell(loop, choice);
     }
 }
 

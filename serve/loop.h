@@ -36,6 +36,8 @@ struct serve_loop {
 /* admit.c: memory. Opens the choice's session, or goes on with a kept one. False: it must wait. *error.status tells
  * whether it failed. */
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error);
+/* Counts bytes for what the request's client has not taken. False: there is no room for them. */
+bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64_t bytes);
 /* Takes the session from the choice: keeps it where that is worth something and good says that it is whole. */
 void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good);
 void serve_kept_close(struct serve_loop *loop);

@@ -62,15 +62,11 @@ static int open_model(struct serve *serve) {
     return status;
 }
 
-static bool is_local(const char *host) {
-    return strcmp(host, "127.0.0.1") == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
-}
-
 static int announce(const struct serve *serve, int port) {
     const char *host = serve->options->host;
     char memory[32];
     const bool six = strchr(host, ':') != NULL;
-    if (!is_local(host) && serve->keys.count == 0)
+    if (!serve->loopback && serve->keys.count == 0)
         cli_warn(serve->command, "--host %s: whoever reaches it can use it; --api-key-file FILE asks for keys", host);
     printf("listening on http://%s%s%s:%d (model %s, --kv %s, %s for sessions)\n", six ? "[" : "", host, six ? "]" : "",
            port, serve->name, serve->options->kv, cli_bytes(serve->memory, memory));

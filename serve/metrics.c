@@ -63,7 +63,7 @@ void serve_metrics_print(struct serve_text *text, struct serve *serve) {
     struct serve_metrics m;
     pthread_mutex_lock(&serve->lock);
     m = serve->metrics;
-    const uint64_t queued = serve->queued;
+    const uint64_t queued = serve->queued, buffered = serve->buffered;
     pthread_mutex_unlock(&serve->lock);
     const struct {
         const char *name, *type, *help;
@@ -74,16 +74,19 @@ void serve_metrics_print(struct serve_text *text, struct serve *serve) {
         {"refused_total", "counter", "Requests refused for what they asked.", m.refused},
         {"cancelled_total", "counter", "Answers whose clients had gone.", m.cancelled},
         {"failed_total", "counter", "Requests that failed, or waited too long.", m.failed},
+        {"connections_refused_total", "counter", "Connections closed because there were too many.", m.turned_away},
         {"prompt_tokens_total", "counter", "Tokens of prompts.", m.prompt_tokens},
         {"cached_tokens_total", "counter", "Of these, tokens that a kept session had.", m.cached_tokens},
         {"answer_tokens_total", "counter", "Tokens of answers.", m.answer_tokens},
         {"decode_steps_total", "counter", "Decode steps.", m.steps},
         {"decode_rows_total", "counter", "Answers in these steps; divided by them: the batch size.", m.step_rows},
         {"cache_read_bytes_total", "counter", "Bytes of caches that finished answers read.", m.read_bytes},
+        {"connections", "gauge", "Connections that are open.", m.connections},
         {"queue_requests", "gauge", "Requests that wait.", queued},
         {"running_answers", "gauge", "Answers that are computed.", m.running},
         {"kept_sessions", "gauge", "Sessions kept for a conversation's next request.", m.kept},
         {"reserved_bytes", "gauge", "Bytes promised to answers.", m.reserved},
+        {"buffered_bytes", "gauge", "Bytes that streams have for what their clients have not taken.", buffered},
         {"kept_bytes", "gauge", "Bytes that kept sessions hold.", m.kept_bytes},
         {"limit_bytes", "gauge", "Bytes that sessions may hold (--mem).", serve->memory}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -16,11 +16,12 @@ struct serve_histogram {
 };
 
 struct serve_metrics {
-    uint64_t requests, answers, refused, cancelled, failed; /* since it began */
+    uint64_t requests, answers, refused, cancelled, failed, turned_away; /* since it began */
     uint64_t prompt_tokens, cached_tokens, answer_tokens;
     uint64_t steps, step_rows; /* decode steps, and answers in them */
     uint64_t read_bytes;       /* of caches, by decode steps */
     uint64_t running, kept;    /* now: answers computed, sessions kept */
+    uint64_t connections;
     uint64_t reserved, kept_bytes;
     uint64_t memory[5]; /* as struct kvc_memory, after the last round */
     struct serve_histogram first_token, step, request;

@@ -9,7 +9,8 @@
 struct serve_options {
     struct cli_common common;
     const char *model, *kv, *host, *name, *template_name, *date, *key_file;
-    int64_t port, batch, queue, wait, connections, limit, kept;
+    struct cli_texts allowed;                                                     /* names of the server */
+    int64_t port, batch, queue, wait, connections, connections_each, limit, kept; /* connections_each: 0: all */
     uint64_t memory, body;
 };
 

@@ -206,7 +206,8 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
 
 /* ---- the policy ---- */
 
-/* Whether a policy string names an option whose value is a file: requests must not read files of the server. */
+/* Whether a policy string names an option whose value is a file: requests must not read files of the server. Such
+ * options are texts without a default that means something. */
 static bool names_file(const struct serve *serve, const char *spec) {
     if (strchr(spec, '=') == NULL)
         return false;
@@ -214,7 +215,7 @@ static bool names_file(const struct serve *serve, const char *spec) {
         for (const struct kvc_option *o = kvc_policy(serve->engine, i)->options; o && o->name; o++) {
             char option[64];
             snprintf(option, sizeof option, "%s=", o->name);
-            if (o->kind == KVC_OPTION_TEXT && strstr(o->name, "file") && strstr(spec, option))
+            if (o->kind == KVC_OPTION_TEXT && (!o->default_value || !*o->default_value) && strstr(spec, option))
                 return true;
         }
     return false;
@@ -281,6 +282,7 @@ static bool check_length(struct serve_request *request, struct serve_error *erro
                             (unsigned long long)serve->context);
     if (serve_forecast(serve, request->spec, prompt, request->limit, &bytes, &cause) != KVC_OK)
         return refuse_by(error, "kv", &cause);
+    bytes += request->values.stream ? SERVE_OUT_LEAST : 0;
     if (bytes > serve->memory)
         return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "too_large",
                             "its cache would need %llu bytes; the server has %llu. Send a shorter prompt, ask for a "

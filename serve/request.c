@@ -24,6 +24,8 @@ void serve_request_release(struct serve_request *request) {
     struct serve *serve = request->serve;
     pthread_mutex_lock(&serve->lock);
     const bool last = --request->references == 0;
+    if (last)
+        serve->buffered -= request->buffered;
     pthread_mutex_unlock(&serve->lock);
     if (!last)
         return;
@@ -37,6 +39,14 @@ void serve_request_release(struct serve_request *request) {
     json_decref(request->body);
     serve_text_free(&request->out);
     free(request);
+}
+
+void serve_buffer_shrink(struct serve_request *request) {
+    if (request->out.capacity <= SERVE_OUT_LEAST)
+        return;
+    serve_text_free(&request->out);
+    request->serve->buffered -= request->buffered - SERVE_OUT_LEAST;
+    request->buffered = SERVE_OUT_LEAST;
 }
 
 bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error) {

@@ -19,8 +19,10 @@ static ssize_t read_out(void *user, uint64_t position, char *buffer, size_t most
         const size_t some = cli_min(left, most);
         memcpy(buffer, request->out.data + request->out_taken, some);
         request->out_taken += some;
-        if (request->out_taken == request->out.bytes)
+        if (request->out_taken == request->out.bytes) {
             request->out.bytes = request->out_taken = 0;
+            serve_buffer_shrink(request);
+        }
         n = (ssize_t)some;
     } else if (request->out_over) {
         n = request->gone ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
@@ -69,11 +71,7 @@ enum MHD_Result serve_stream(struct serve_exchange *exchange) {
 }
 
 static enum MHD_Result refuse(struct serve_exchange *exchange, const struct serve_error *error) {
-    struct serve *serve = exchange->http->serve;
-    pthread_mutex_lock(&serve->lock);
-    serve->metrics.refused++;
-    pthread_mutex_unlock(&serve->lock);
-    return serve_respond_error(exchange->connection, error);
+    return serve_respond_refusal(exchange->http->serve, exchange->connection, error);
 }
 
 static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {

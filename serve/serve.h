@@ -24,7 +24,9 @@ enum {
     SERVE_BIASES_MOST = 1024,    /* tokens in a logit_bias */
     SERVE_TOP_MOST = 20,         /* top_logprobs */
     SERVE_UPLOAD_SECONDS = 60,   /* within which a body must have come */
-    SERVE_OUT_MOST = 64 << 20    /* bytes of an answer that its client has not taken */
+    SERVE_BODIES_MOST = 16,      /* bodies of the largest size, of all clients together */
+    SERVE_OUT_LEAST = 64 << 10,  /* bytes promised to a stream for what its client has not taken */
+    SERVE_OUT_MOST = 64 << 20    /* beyond which its client does not read */
 };
 
 /* ---- one request ---- */
@@ -115,6 +117,7 @@ struct serve_request {
     bool gone;                /* its client */
     struct serve_text out;    /* of a stream */
     size_t out_taken;
+    uint64_t buffered; /* bytes of --mem that are out's */
     bool out_over;
     size_t choices_over;
     void *connection; /* http.c's */
@@ -139,6 +142,7 @@ struct serve {
     char name[128];   /* of the model, as clients see it */
     uint64_t memory;  /* bytes that sessions may hold */
     uint64_t context; /* tokens that a session may see; 0: no limit */
+    bool loopback;    /* nothing but this machine reaches it */
     struct serve_keys keys;
     double began;
 
@@ -146,6 +150,7 @@ struct serve {
     pthread_cond_t wake; /* of the engine thread */
     struct serve_request *first, *last;
     size_t queued, unfinished;
+    uint64_t buffered; /* bytes of --mem that streams' texts have */
     uint64_t ids;
     bool draining, stopped;
     struct serve_metrics metrics;
@@ -159,6 +164,8 @@ struct serve_request *serve_request_new(struct serve *serve, bool chat);
 void serve_request_release(struct serve_request *request); /* lock held by nobody */
 /* Puts it in the queue and counts it in *busy, or says why not. */
 bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_error *error);
+/* With the lock held: a stream whose client has taken all of it has no more than what it was promised. */
+void serve_buffer_shrink(struct serve_request *request);
 /* With the lock held: the request ends so, or its stream does. */
 void serve_request_fail(struct serve_request *request, const struct serve_error *error);
 __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *error, int status, const char *type,

@@ -11,6 +11,7 @@ libkvcli_la_SOURCES += \
 	serve/held.c \
 	serve/http.c \
 	serve/keys.c \
+	serve/listen.c \
 	serve/loop.c \
 	serve/main.c \
 	serve/metrics.c \

@@ -8,15 +8,19 @@
 #include "cli/cli.h"
 #include "serve/text.h"
 
+size_t serve_text_capacity(const struct serve_text *text, size_t more) {
+    const size_t wanted = text->bytes + more + 1;
+    return wanted <= text->capacity ? text->capacity : cli_max(wanted, cli_max(2 * text->capacity, 256));
+}
+
 static bool reserve(struct serve_text *text, size_t more) {
     if (text->failed || more > SIZE_MAX / 4 - text->bytes) {
         text->failed = true;
         return false;
     }
-    const size_t wanted = text->bytes + more + 1;
-    if (wanted <= text->capacity)
+    const size_t capacity = serve_text_capacity(text, more);
+    if (capacity == text->capacity)
         return true;
-    const size_t capacity = cli_max(wanted, cli_max(2 * text->capacity, 256));
     char *grown = realloc(text->data, capacity);
     if (!grown) {
         text->failed = true;

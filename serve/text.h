@@ -12,6 +12,8 @@ struct serve_text {
     bool failed;
 };
 bool serve_text_add(struct serve_text *text, const char *data, size_t bytes);
+/* The capacity that it has once so many bytes more are in it. */
+size_t serve_text_capacity(const struct serve_text *text, size_t more);
 void serve_text_put(struct serve_text *text, const char *string);
 __attribute__((format(printf, 2, 3))) void serve_text_print(struct serve_text *text, const char *format, ...);
 /* As a JSON string with its quotes. What is not UTF-8 becomes U+FFFD. */

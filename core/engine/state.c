@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDED_ROWS 65536u /* more than methods add to a prompt, for a moment */
+#define ADDED_ROWS 65536u      /* more than methods add to a prompt, for a moment */
+#define SURPLUS_LAID_OUT 4096u /* slots that methods leave free, of those that a file may ask for */
 
 enum kvc_status kvc_state_check(const struct kvc_session *session, const char *what, struct kvc_error *error) {
     if (session->failed)
@@ -109,6 +110,12 @@ static void find_shape(const struct kvc_session *session, uint32_t l, struct lay
     }
 }
 
+/* Pages that a buffer for so many entries has at most. */
+static uint64_t pages_most(uint64_t entries, uint32_t page) {
+    const uint64_t pages = kvc_divide_up(entries, page);
+    return ((pages + pages / 64) / 64 + 1) * 64;
+}
+
 /* Views and pages are no larger than they can have become. */
 static void check_select(struct kvc_archive *a, const struct kvc_session *session, const struct layer_shape *shape,
                          uint32_t lists) {
@@ -117,8 +124,7 @@ static void check_select(struct kvc_archive *a, const struct kvc_session *sessio
     bool fits =
         select->view_stride % KVC_TILE == 0 && select->view_stride <= most && (select->page > 0) == (select->pages > 0);
     if (select->page > 0) {
-        const uint64_t pages = kvc_divide_up(most, select->page);
-        fits = fits && select->pages % 64 == 0 && select->pages <= ((pages + pages / 64) / 64 + 1) * 64;
+        fits = fits && select->pages % 64 == 0 && select->pages <= pages_most(most, select->page);
     }
     for (uint32_t h = 0; h < lists; h++)
         fits = fits && shape->viewed[h] <= shape->count[h] && shape->viewed[h] <= select->view_stride;
@@ -157,9 +163,26 @@ static void check_lists(struct kvc_archive *a, const struct kvc_session *session
     }
 }
 
+/* Of a file, what nothing in it needs: slots that rows of a prompt had for a moment, room for entries of which there
+ * were more. A session that goes on makes it again where it needs it, and a small file cannot ask for much memory. */
+static void trim(const struct kvc_session *session, uint32_t l, struct layer_shape *shape, uint32_t lists) {
+    struct kvc_select_shape *select = &shape->select;
+    const uint32_t surplus = (uint32_t)kvc_min_u64(kvc_policy_surplus(session->policy, l), SURPLUS_LAID_OUT);
+    uint32_t longest = 0;
+    for (uint32_t h = 0; h < lists; h++) {
+        const uint64_t most = kvc_round_up((uint64_t)kvc_max_u64(shape->count[h], 1) + surplus, KVC_TILE);
+        if (shape->slots[h] > most + KVC_SPARE_SLOTS)
+            shape->slots[h] = (uint32_t)most;
+        longest = (uint32_t)kvc_max_u64(longest, shape->count[h]);
+    }
+    const uint64_t most = kvc_round_up((uint64_t)longest + 2 * KVC_TILE, KVC_TILE);
+    select->view_stride = (uint32_t)kvc_min_u64(select->view_stride, most);
+    if (select->page > 0)
+        select->pages = (uint32_t)kvc_min_u64(select->pages, pages_most(most, select->page));
+}
+
 /* Memory for what the layer is going to hold. */
-static void make_layer(struct kvc_archive *a, struct kvc_session *session, uint32_t l,
-                       const struct layer_shape *shape) {
+static void make_layer(struct kvc_archive *a, struct kvc_session *session, uint32_t l, struct layer_shape *shape) {
     struct kvc_error cause;
     struct kvc_cache *cache = &session->cache;
     const uint32_t columns = kvc_policy_all_columns(session->policy, l, cache->format.head_size);
@@ -167,6 +190,8 @@ static void make_layer(struct kvc_archive *a, struct kvc_session *session, uint3
     check_lists(a, session, l, shape, columns);
     if (!kvc_archive_fine(a) || !shape->there)
         return;
+    if (!a->from)
+        trim(session, l, shape, cache->layer[l].lists.kv_heads);
     enum kvc_status status = kvc_cache_lay_out(cache, l, shape->slots, shape->count, columns, shape->ordered, &cause);
     if (status == KVC_OK)
         status = kvc_select_lay_out(session, l, &shape->select, shape->viewed, &cause);

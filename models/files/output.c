@@ -169,6 +169,12 @@ enum kvc_status kvc_output_folder(const char *path, struct kvc_output **out, str
     return KVC_OK;
 }
 
+void kvc_output_private(struct kvc_output *output) {
+    if (!output->mode) {
+        (void)!fchmod(output->fd, 0600);
+    }
+}
+
 int kvc_output_descriptor(const struct kvc_output *output) { return output->fd; }
 
 static enum kvc_status write_pending(struct kvc_output *output, struct kvc_error *error) {

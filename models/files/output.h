@@ -7,4 +7,7 @@
 enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, const void *data, size_t bytes,
                                  struct kvc_error *error);
 
+/* A file that is new is its owner's alone. */
+void kvc_output_private(struct kvc_output *output);
+
 #endif

@@ -50,6 +50,20 @@ chat two "--session $work/chat"
 cat "$work/out" >>"$work/parts"
 that 'a chat in two sittings' cmp -s "$work/parts" "$work/wanted"
 
+# ---- what was said is its owner's alone, but who gave a file away finds it so
+that 'a new file is private' [ "$(stat -c %a "$work/chat")" = 600 ]
+chmod 644 "$work/prompt"
+run -p "$text" -n 0 --save "$work/prompt"
+that 'the mode of a file that was there stays' [ "$(stat -c %a "$work/prompt")" = 644 ]
+run -p "$text" -n 0 --kv snapkv:budget=12,window=4 --save "$work/prompt"
+(
+    trap '' XFSZ
+    ulimit -f 2
+    kv run -m "$demo" -q -p "$text" -n 0 --save "$work/full" 2>"$work/err"
+)
+that 'a disk that is full: one line' [ "$(wc -l <"$work/err")" = 1 ]
+that 'it names the file once' [ "$(grep -o "$work/full" "$work/err" | wc -l)" = 1 ]
+
 # ---- refusals
 fails 3 'policy: it was saved with snapkv' run -q -m "$demo" --load "$work/prompt" --kv snapkv:budget=13,window=4 -p x
 fails 3 'kv-type: it was saved with f16, and here is q8_0' run -q -m "$demo" --load "$work/prompt" --kv-type q8_0 -p x

@@ -1,6 +1,8 @@
 /* test_saved_file.c - files of saved sessions: what a caller keeps beside the session, and files that are not what they
  * should be, of another model, policy or arithmetic, damaged or cut short: each is refused in one line that says what
  * is wrong. */
+#include "core/base/bytes_hash.h"
+#include "core/engine/archive.h"
 #include "models/model.h"
 #include "tests/core/same_sessions.h"
 
@@ -112,6 +114,40 @@ static void test_damaged(void **state) {
     remove(file_path);
     free(bytes);
     free(more);
+}
+
+/* A small file with good checksums that asks for many slots: it gets those that its entries need. */
+static void test_hungry(void **state) {
+    struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
+    struct kvc_session_stats wanted, stats;
+    const uint32_t slots = 65536;
+    uint32_t section, lists;
+    uint64_t length, hash;
+    size_t count;
+    (void)state;
+    FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error));
+    kvc_session_stats(session, &wanted);
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    kvc_session_close(session);
+    char *bytes = bytes_of(file_path, &count);
+    for (size_t at = 16; at < count; at += 24 + (size_t)length) {
+        char *body = bytes + at + 24;
+        memcpy(&section, bytes + at, sizeof section);
+        memcpy(&length, bytes + at + 8, sizeof length);
+        if (section != KVC_SECTION_LAYER)
+            continue;
+        memcpy(&lists, body, sizeof lists);
+        for (uint32_t h = 0; h < lists; h++) /* behind three counts and two truths */
+            memcpy(body + 36 + 4 * (size_t)(2 + h), &slots, sizeof slots);
+        hash = kvc_bytes_hash(kvc_bytes_hash(0, bytes + at, 16), body, (size_t)length);
+        memcpy(bytes + at + 16, &hash, sizeof hash);
+    }
+    write_bytes(bytes, count);
+    free(bytes);
+    FINE(kvc_session_load(model, NULL, file_path, NULL, &session, &error));
+    kvc_session_stats(session, &stats);
+    assert_int_equal(stats.cache_bytes, wanted.cache_bytes);
+    kvc_session_close(session);
 }
 
 static void try_options(struct kvc_model *m, const char *policy, enum kvc_type type, enum kvc_status status,
@@ -299,8 +335,9 @@ static int tear_down_all(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside),    cmocka_unit_test(test_damaged),
-                                       cmocka_unit_test(test_another),   cmocka_unit_test(test_weights),
-                                       cmocka_unit_test(test_own_state), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside),  cmocka_unit_test(test_damaged),
+                                       cmocka_unit_test(test_hungry),  cmocka_unit_test(test_another),
+                                       cmocka_unit_test(test_weights), cmocka_unit_test(test_own_state),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -219,6 +220,11 @@ static void test_estimate(void **state) {
     assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error),
                      KVC_INPUT);
     assert_non_null(strstr(error.text, path));
+    assert_int_equal(mkfifo(path, 0600), 0); /* nobody will ever write into it */
+    assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error),
+                     KVC_INPUT);
+    assert_non_null(strstr(error.text, "regular file"));
+    remove(path);
 }
 
 /* content=random: token i is the prompt's token floor(N x / 2^32), x drawn for i. */

@@ -1,4 +1,5 @@
 """test_limits.py URL WHAT - what a server refuses, and what it does when memory is short or clients leave."""
+import contextlib
 import json
 import socket
 import sys
@@ -43,7 +44,8 @@ def fields_refused():
             (COMPLETIONS, 'logit_bias', {'1e1': 1}), (COMPLETIONS, 'logit_bias', {'-0': 1}),
             (COMPLETIONS, 'logit_bias', []), (COMPLETIONS, 'stream', 1), (COMPLETIONS, 'stream_options', {}),
             (COMPLETIONS, 'kv', 'nothing:budget=3'), (COMPLETIONS, 'kv', 'snapkv:budget=x'),
-            (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
+            (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'triattention:budget=9,stats=/etc/x'),
+            (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
             (COMPLETIONS, 'kv', 'x' * 2000), (COMPLETIONS, 'prompt', 5), (COMPLETIONS, 'prompt', [1, 'a']),
             (COMPLETIONS, 'prompt', [[1], 'a', 3]), (COMPLETIONS, 'prompt', [10 ** 7]), (COMPLETIONS, 'prompt', [-1]),
             (COMPLETIONS, 'prompt', ['a'] * 129), (CHAT, 'messages', []), (CHAT, 'messages', ['a']),
@@ -87,20 +89,32 @@ def http_refused():
     assert status == 405 and headers['Allow'] == 'POST'
     assert server.send('POST', '/health', '{}')[0] == 405
     assert server.send('POST', COMPLETIONS, '{"prompt":"a"}', {'Content-Type': 'text/plain'})[0] == 415
-    big = b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
+    big = b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
     assert b' 413 ' in raw(big % (100 << 20))
     assert b' 413 ' in raw(big % (1 << 62))
-    chunked = (b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+    chunked = (b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                b'Transfer-Encoding: chunked\r\n\r\n')
     raw(chunked + b'10000\r\n' + b' ' * 65536 + b'\r\n' + b'10000\r\n' + b' ' * 65536 + b'\r\n0\r\n\r\n', read=False)
     for bad in (b'\x00\x01\x02\r\n\r\n', b'GET\r\n\r\n', b'GET / HTTP/9.9\r\n\r\n', b'\r\n' * 1000,
                 b'GET /health HTTP/1.1\r\n' + b'X-Flood: ' + b'a' * 100000 + b'\r\n\r\n',
                 b'GET /health HTTP/1.1\r\n' + b'X: y\r\n' * 20000 + b'\r\n',
-                b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n',
-                b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+                b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n',
+                b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                 b'Content-Length: 50\r\n\r\n{"prompt"'):
         raw(bad, read=False)
     assert server.get('/health')[0] == 200
+
+
+def hosts_refused():
+    """A page of another site whose name comes to mean this machine is sent away by that name."""
+    for host in ('evil.example', 'evil.example:%d' % server.port, 'localhost.evil.example', '127.0.0.1.evil.example',
+                 'evil.example/localhost', '[::1].evil.example', '127.0.0.1@evil.example', 'localhost:80:80', '[::1', ''):
+        for method, path, body in (('GET', '/', None), ('GET', '/nothing', None), ('POST', COMPLETIONS, '{}')):
+            status, _, data = server.send(method, path, body, {'Host': host})
+            assert status == 403 and json.loads(data)['error']['code'] == 'host_not_allowed', (host, path, status)
+    for host in ('localhost', 'LocalHost:1', '127.0.0.1', '127.0.0.1:%d' % server.port, '[::1]:80', '[::1]'):
+        assert server.send('GET', '/health', None, {'Host': host})[0] == 200, host
+    assert b' 200 ' in raw(b'GET /health HTTP/1.0\r\n\r\n')
 
 
 def clients_that_leave():
@@ -110,7 +124,7 @@ def clients_that_leave():
         for wait in (0.0, 0.2):
             data = json.dumps(dict(body, stream=stream)).encode()
             connection = socket.create_connection((server.host, server.port))
-            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                                b'Content-Length: %d\r\n\r\n' % len(data) + data)
             time.sleep(wait)
             connection.close()
@@ -121,6 +135,28 @@ def clients_that_leave():
     assert server.complete(prompt='the', max_tokens=1)['choices']
     for connection in connections:
         connection.close()
+
+
+def bodies_of_all():
+    """What all clients have sent of their bodies is bounded; one more is told to come again."""
+    head = (b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+            b'Content-Length: 100000\r\n\r\n')
+    body = json.dumps({'prompt': 'the', 'max_tokens': 1}) + ' ' * 90000
+
+    def sent():
+        status, headers, data = server.send('POST', COMPLETIONS, body)
+        assert status == 200 or (status == 503 and headers['Retry-After'] and b'body' in data), (status, data)
+        return status
+
+    def crowded():
+        with contextlib.ExitStack() as stack:
+            for _ in range(16):
+                connection = stack.enter_context(socket.create_connection((server.host, server.port)))
+                connection.sendall(head + b' ' * 99000)
+            time.sleep(0.2)  # all of it may have come now
+            return sent() == 503
+    until(crowded)
+    until(lambda: sent() == 200)
 
 
 def full_queue():
@@ -134,8 +170,8 @@ def full_queue():
 
 
 def refusals():
-    for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, clients_that_leave,
-                     full_queue):
+    for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, hosts_refused,
+                     clients_that_leave, bodies_of_all, full_queue):
         case(function)
 
 
@@ -182,6 +218,51 @@ def sent_away():
     case(some_are_sent_away)
 
 
+def connect_narrow():
+    """A connection whose client's side holds little."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect((server.host, server.port))
+    return connection
+
+
+def readers_that_do_not_read():
+    """What waits for them is part of --mem; when there is no room for more their answers end, and others go on."""
+    body = json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16, 'logprobs': 20, 'stream': True})
+    head = 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
+    idlers, most = [], 0
+    for _ in range(2):
+        idlers.append(connect_narrow())
+        idlers[-1].sendall((head % len(body) + body).encode())
+    limit = server.metric('limit_bytes')
+    while server.metric('cancelled_total') == 0:
+        most = max(most, server.metric('buffered_bytes'))
+        assert server.metric('answers_total') < 32, 'all was kept for them'
+    assert 128 << 10 < most <= limit, most
+    for connection in idlers:
+        connection.close()
+    server.complete(prompt='the', max_tokens=3)
+    until(lambda: server.metric('buffered_bytes') == 0)
+
+
+def reader_that_reads_late():
+    """What it takes is given back, so that the answers that wait for memory have their turn."""
+    connection = server.connect()
+    connection.sock = connect_narrow()
+    connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16,
+                       'logprobs': 9, 'stream': True}), {'Content-Type': 'application/json'})
+    answer = connection.getresponse()
+    until(lambda: server.metric('buffered_bytes') > 200000)
+    text = answer.read()
+    assert text.endswith(b'data: [DONE]\n\n') and text.count(b'"finish_reason":"length"') == 16
+    until(lambda: server.metric('buffered_bytes') == 0)
+
+
+def slow():
+    case(readers_that_do_not_read)
+    case(reader_that_reads_late)
+
+
 def keys_are_asked_for():
     assert server.get('/health')[0] == 200
     for key in (None, 'first', 'first-key2', 'FIRST-KEY', '# of two people', '', 'x' * 1000):
@@ -191,6 +272,9 @@ def keys_are_asked_for():
         assert Server(sys.argv[1], key).send('POST', COMPLETIONS, '{"prompt":"a"}')[0] == 401
     for key in ('first-key', 'second-key-2'):
         assert Server(sys.argv[1], key).get('/v1/models')[0] == 200
+    for host, wanted in (('models.example.org', 200), ('MODELS.example.org:8443', 200), ('localhost', 200),
+                         ('example.org', 403)):
+        assert server.send('GET', '/health', None, {'Host': host})[0] == wanted, host
 
 
 def keys():

@@ -17,9 +17,13 @@ client test_limits.py "$url" waits
 serve hasty -m "$demo" --template chatml --mem 2800k --wait 0 -q
 client test_limits.py "$url" sent_away
 
+serve slow -m "$demo" --mem 8M -q
+client test_limits.py "$url" slow
+
 # ---- keys
 printf '# of two people\nfirst-key\n\nsecond-key-2\n' >"$work/keys"
-serve keyed -m "$demo" --template chatml --api-key-file "$work/keys" -q
+serve keyed -m "$demo" --template chatml --api-key-file "$work/keys" \
+    --allow-host models.example.org -q
 client test_limits.py "$url" keys
 printf 'a key with blanks\n' >"$work/bad"
 fails 3 'line 1: a key is' serve -m "$demo" --template chatml --api-key-file "$work/bad" --port 0

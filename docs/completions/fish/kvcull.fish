@@ -89,6 +89,8 @@ complete -c kvcull -n "__fish_seen_subcommand_from serve" -l port -x -d 'the por
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l name -x -d 'the model\'s name for clients'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l api-key-file -r -d 'keys, one a line, of which requests must have one'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l connections -x -d 'connections at most'
+complete -c kvcull -n "__fish_seen_subcommand_from serve" -l connections-each -x -d 'connections of one address at most'
+complete -c kvcull -n "__fish_seen_subcommand_from serve" -l allow-host -x -d 'a name that requests may have in Host, beside localhost, 127.0.0.1, ['
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l body -x -d 'of a request at most'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l mem -x -d 'that sessions may hold together'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l batch -x -d 'answers computed together at most'

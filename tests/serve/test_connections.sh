@@ -1,0 +1,17 @@
+#!/bin/sh
+# Connections that say nothing: 10,000 of them, or as many as this machine lets a process open. Others are answered
+# meanwhile, one too many is closed at once, and each costs no more than its buffer.
+. "${top_srcdir:-.}/tests/serve/lib.sh"
+[ -r /proc/self/status ] || { echo 'no /proc to see memory in'; exit 77; }
+sanitized && { echo 'sanitizers take memory of their own'; exit 77; }
+most=$(ulimit -Hn)
+[ "$most" = unlimited ] || [ "$most" -gt 10200 ] && most=10200
+most=$((most - 200))
+[ $most -ge 100 ] || { echo "too few open files: $(ulimit -Hn)"; exit 77; }
+ulimit -Sn 256 # the server raises it
+serve idle -m "$demo" --connections $most -q
+client test_connections.py "$url" idle $most $pid
+grep KiB "$work/client"
+serve each -m "$demo" --connections-each 5 -q
+client test_connections.py "$url" each
+finish
