@@ -37,7 +37,7 @@ int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     if (!how && !kvc_ranks_started())
         return CLI_GO;
     if (kvc_ranks_open(how, &program_ranks, &error) != KVC_OK)
-        return cli_report(command, &error);
+        return error.text[0] ? cli_report(command, &error) : (int)error.status;
     atexit(leave);
     if (kvc_ranks_rank(program_ranks) == 0)
         return CLI_GO;

@@ -67,12 +67,14 @@ enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct
     made->follow = kvc_follow;
     made->widths = status == KVC_OK ? calloc(made->link->count, sizeof *made->widths) : NULL;
     if (status == KVC_OK && !made->widths)
-        status = kvc_fail(error, KVC_RESOURCE, "ranks: no memory for %u ranks", made->link->count);
+        made->link->class->end(made->link, "no memory for the ranks"); /* the others wait */
     if (status == KVC_OK)
         status = compare(made, given, error);
     if (status == KVC_OK && strcmp(given, "tensor") != 0)
         status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor", given);
     if (status != KVC_OK) {
+        if (made->link && made->link->rank != 0 && error)
+            error->text[0] = '\0'; /* rank 0 says it */
         if (made->link)
             made->link->class->close(made->link);
         free(made->widths);
