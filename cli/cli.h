@@ -103,6 +103,9 @@ struct kvc_ranks *cli_ranks(void); /* NULL: one process */
 /* --ranks data: every rank runs the command with a share of the work; rank 0 alone prints. NULL, and 0, without. */
 struct kvc_ranks *cli_data_ranks(void);
 uint32_t cli_data_rank(void);
+/* What all ranks have sent so far; false: there is one. */
+struct kvc_ranks_traffic;
+bool cli_traffic(struct kvc_ranks_traffic *traffic);
 int cli_refuse_data(const struct cli_command *command); /* of commands that have no shares */
 /* Waits for all ranks of --ranks data: KVC_OK where all have come to it, else a status that one has, which rank 0 has
  * told. Without: status. At most once. */

@@ -23,6 +23,15 @@ struct kvc_ranks *cli_data_ranks(void) {
 
 uint32_t cli_data_rank(void) { return program_data && program_ranks ? kvc_ranks_rank(program_ranks) : 0; }
 
+bool cli_traffic(struct kvc_ranks_traffic *traffic) {
+    struct kvc_ranks *ranks = cli_ranks();
+    *traffic = (struct kvc_ranks_traffic){0, 0};
+    if (!ranks || kvc_ranks_count(ranks) == 1)
+        return false;
+    kvc_ranks_all_traffic(ranks, traffic);
+    return true;
+}
+
 int cli_refuse_data(const struct cli_command *command) {
     return cli_error(command, KVC_USAGE,
                      "--ranks data: goes with perplexity and with eval's standard tasks; others take tensor");

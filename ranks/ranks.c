@@ -92,6 +92,20 @@ void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *
     *traffic = (struct kvc_ranks_traffic){ranks->link->messages, ranks->link->bytes};
 }
 
+void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
+    struct kvc_link *link = ranks->link;
+    const uint64_t mine[] = {link->messages, link->bytes};
+    uint64_t sums[] = {mine[0], mine[1]};
+    if (kvc_call_begin(ranks, KVC_CALL_TRAFFIC))
+        kvc_call_tell(ranks);
+    if (kvc_ranks_several(ranks))
+        kvc_ranks_add(ranks, sums, 2);
+    (void)kvc_call_end(ranks, KVC_OK, NULL);
+    link->messages = mine[0];
+    link->bytes = mine[1];
+    *traffic = (struct kvc_ranks_traffic){sums[0], sums[1]};
+}
+
 void kvc_ranks_follow(struct kvc_ranks *ranks) {
     if (ranks->link->rank != 0 && !ranks->apart)
         (void)kvc_follow(ranks);

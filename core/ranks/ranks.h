@@ -33,7 +33,8 @@ enum kvc_call {
     KVC_CALL_POSITIONS,
     KVC_CALL_READS,
     KVC_CALL_MEMORY,
-    KVC_CALL_RESET_PEAKS
+    KVC_CALL_RESET_PEAKS,
+    KVC_CALL_TRAFFIC
 };
 
 /* Of KVC_CALL_PROMPT: which functions rank 0's program gave, and what else it wants. */

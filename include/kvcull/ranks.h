@@ -32,6 +32,17 @@ struct kvc_ranks_traffic {
     uint64_t messages, bytes;
 };
 void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
+/* The sum over all ranks, asked for on rank 0. What this itself sends is not counted. */
+void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
+/* What rank `rank` of `count` holds of a model that tensor shares; nothing is computed and no other process is needed.
+ */
+struct kvc_ranks_part {
+    uint32_t heads, kv_heads, first_kv_head;
+    bool heads_shared; /* otherwise each rank has all heads */
+    uint64_t weight_bytes, recurrent_bytes;
+};
+enum kvc_status kvc_ranks_part(const char *path, uint32_t count, uint32_t rank, struct kvc_ranks_part *part,
+                               struct kvc_error *error);
 /* After everything opened with it; NULL is fine. Ends MPI. */
 void kvc_ranks_close(struct kvc_ranks *ranks);
 

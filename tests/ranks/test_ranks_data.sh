@@ -1,5 +1,6 @@
 #!/bin/sh
-# --ranks data: samples and windows shared out among processes, with the files of --shard and one process's tables.
+# --ranks data: samples and windows shared out among processes, with the files of --shard and one process's tables;
+# info --processes; and what ranks of --ranks tensor say they sent.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 command -v mpirun >/dev/null && ldd "$build/.libs/libkvcull.so" | grep -q 'libmpi' || { echo 'no MPI'; exit 77; }
@@ -57,6 +58,41 @@ ranks 2 $eval --out "$work/two.jsonl" --ranks data --resume
 that 'eval --resume' [ $status = 0 ]
 columns "$work/out" | grep -v '^Prompts' >"$work/several"
 that 'eval --resume: the same' [ "$(grep -v '^Prompts' "$work/one")" = "$(cat "$work/several")" ]
+
+# ---- who holds what, without any other process
+ok info "$demo" --processes 1 --json
+that 'one rank holds all weights' [ "$(json ranks.0.weight_bytes)" = "$(json weight_bytes)" ]
+that 'one rank holds the whole cache' [ "$(json ranks.0.cache_bytes)" = "$(json policies.0.cache_bytes)" ]
+ok info "$demo" --processes 2 --json
+whole=$(json weight_bytes)
+for r in 0 1; do
+    that "rank $r: fewer weights" [ "$(json ranks.$r.weight_bytes)" -lt "$whole" ]
+    that "rank $r: half of the cache" [ $((2 * $(json ranks.$r.cache_bytes))) = "$(json policies.0.cache_bytes)" ]
+done
+that 'together all of them' [ $(($(json ranks.0.weight_bytes) + $(json ranks.1.weight_bytes))) -ge "$whole" ]
+# what fits two ranks but not one
+least=$(($(json ranks.0.total_bytes) > $(json ranks.1.total_bytes) ? $(json ranks.0.total_bytes) : $(json ranks.1.total_bytes)))
+ok info "$demo" --processes 2 --mem $least
+has '^full  *1  *4  *1-1 '
+kv info "$demo" --mem $least >"$work/out" 2>"$work/err" </dev/null
+that 'not one' [ $? = 1 ]
+kv info "$demo" --processes 2 --mem $((least - 1)) >"$work/out" 2>"$work/err" </dev/null
+that 'a byte less' [ $? = 1 ]
+
+# ---- what ranks send is counted: the same for the same work
+sends() { ranks 2 bench -m "$demo" --prompt 64 --gen 8 --repeat 1 --threads 1 --json; }
+sends
+decode=$(json decode.0.sent_bytes_per_token)
+that 'bytes of a step' awk "BEGIN { exit !($decode > 1000) }"
+messages=$(json decode.0.sent_messages_per_token)
+sends
+that 'the same bytes' [ "$(json decode.0.sent_bytes_per_token)" = "$decode" ]
+that 'the same messages' [ "$(json decode.0.sent_messages_per_token)" = "$messages" ]
+that 'bytes of a prompt' [ "$(json prefill.0.sent_bytes_per_token)" != null ]
+ranks 2 run -m "$demo" -p 'the magic number' -n 4 --threads 1
+that 'run says what was sent' grep -q '^ranks  *2 sent .* a token' "$work/err"
+ok run -m "$demo" -p 'the magic number' -n 4 --threads 1
+that 'one process sends nothing' test "$(grep -c '^ranks' "$work/err")" = 0
 
 # ---- what is refused: one line, exit 2
 refused() {

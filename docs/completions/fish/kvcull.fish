@@ -276,6 +276,7 @@ complete -c kvcull -n "__fish_seen_subcommand_from info" -l gen -x -d 'tokens ge
 complete -c kvcull -n "__fish_seen_subcommand_from info" -l kv -x -a "$methods" -d 'a policy'
 complete -c kvcull -n "__fish_seen_subcommand_from info" -l kv-type -x -a "f32 f16 q8_0" -d 'how cache entries are stored'
 complete -c kvcull -n "__fish_seen_subcommand_from info" -l mem -x -d 'memory that may be used, 8G say'
+complete -c kvcull -n "__fish_seen_subcommand_from info" -l processes -x -d 'who would hold what if so many ranks shared the model'
 complete -c kvcull -n "__fish_seen_subcommand_from info" -l man -d 'methods [NAME] as a manual page'
 complete -c kvcull -n "__fish_seen_subcommand_from info" -l markdown -d 'methods [NAME] or families as Markdown'
 complete -c kvcull -n "__fish_seen_subcommand_from info" -l json -d 'print JSON'
