@@ -224,6 +224,7 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
     struct kvc_packet *in = &ranks->packet;
     struct kvc_session_stats stats;
     struct kvc_memory memory;
+    struct kvc_ranks_traffic traffic;
     switch (call) {
     case KVC_CALL_LEAVE:
     case KVC_CALL_RETURN:
@@ -272,6 +273,9 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         break;
     case KVC_CALL_RESET_PEAKS:
         kvc_engine_reset_peaks(object(ranks, false));
+        break;
+    case KVC_CALL_TRAFFIC:
+        kvc_ranks_all_traffic(ranks, &traffic);
         break;
     }
     if (in->broken)
