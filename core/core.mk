@@ -45,6 +45,7 @@ libkvc_la_SOURCES += \
 	core/engine/fill.c \
 	core/engine/fork.c \
 	core/engine/pass.c \
+	core/engine/pipeline.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
 	core/engine/prompt_many.c \

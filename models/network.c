@@ -34,7 +34,7 @@ enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const s
     if (in->loaded.used_count == 0 || in->loaded.used[in->loaded.used_count - 1] != *tensor) { /* parts of one */
         in->loaded.used[in->loaded.used_count++] = *tensor;
     }
-    return kvc_tensor_make(*tensor, in->where, in->error);
+    return in->elsewhere && (*tensor)->dimensions > 1 ? KVC_OK : kvc_tensor_make(*tensor, in->where, in->error);
 }
 
 /* ---- matrices: they stay where they lie ---- */
@@ -65,6 +65,9 @@ struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs,
 
 enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
                                 const void *data, struct kvc_weight **weight) {
+    if (in->elsewhere) {
+        return KVC_OK;
+    }
     const unsigned char *first = (const unsigned char *)data + (size_t)rows.first * kvc_type_row_bytes(type, inputs);
     enum kvc_status status =
         in->device->ops->weight_create(in->device, type, rows.count, inputs, first, weight, in->error);
@@ -96,6 +99,10 @@ enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_te
     if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
+    }
+    const enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* a matrix that is elsewhere */
+    if (status) {
+        return status;
     }
     *values = malloc(count * sizeof **values);
     if (!*values) {
@@ -129,6 +136,9 @@ enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint6
 
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span) {
     const size_t padded = (count + VECTOR_ALIGNMENT - 1) / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
+    if (in->elsewhere) {
+        return KVC_OK;
+    }
     if (in->float_count + padded > in->float_capacity) {
         const size_t capacity = 2 * (in->float_count + padded);
         float *floats = realloc(in->floats, capacity * sizeof *floats);
@@ -149,6 +159,9 @@ enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values
 /* Everything collected so far goes into one buffer. */
 static enum kvc_status flush_floats(struct kvc_loader *in) {
     struct kvc_buffer *buffer;
+    if (in->elsewhere) {
+        return KVC_OK;
+    }
     const size_t bytes = in->float_count * sizeof *in->floats;
     enum kvc_status status = in->device->ops->buffer_create(in->device, KVC_MEMORY_WEIGHTS, bytes, &buffer, in->error);
     if (status) {
@@ -309,10 +322,14 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
 /* Each layer to its kind: those with attention know how many delta nets come before them. */
 static enum kvc_status load_layers(struct kvc_loader *in) {
     struct kvc_network *network = in->network;
+    struct kvc_part_of *part = &network->part;
     uint32_t attention = 0, delta = 0, from = 0;
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; !status && l < in->config->layers; l++) {
+        in->elsewhere = !kvc_network_has(network, attention);
         if (kvc_config_recurs(in->config, l)) {
+            part->first_delta += in->elsewhere && attention < part->first_layer;
+            part->own_deltas += !in->elsewhere;
             status = load_layer(in, l, &network->delta_layer[delta++], true);
             continue;
         }
@@ -322,6 +339,7 @@ static enum kvc_status load_layers(struct kvc_loader *in) {
         from = delta;
         status = load_layer(in, l, layer, false);
     }
+    in->elsewhere = false;
     return status;
 }
 
@@ -352,10 +370,14 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
     }
-    if (!status) { /* tokens are looked up on every rank */
+    const bool looks_up = !network->part.pipeline || kvc_network_begins(network) ||
+                          (config->tied && kvc_network_ends(network));
+    in->elsewhere = !looks_up;
+    if (!status) { /* tokens are looked up on every rank that has a part of the first layer */
         status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
                                  kvc_tensor_data(tensor), &network->embedding);
     }
+    in->elsewhere = false;
     network->head = network->embedding;
     if (!status && config->tied && kvc_loader_range(in, vocab, false).count < vocab) {
         status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
@@ -375,9 +397,11 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
     if (!status) {
         status = flush_floats(in);
     }
+    in->elsewhere = !kvc_network_ends(network);
     if (!status && !config->tied) {
         status = kvc_loader_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
     }
+    in->elsewhere = false;
     return status;
 }
 
@@ -449,6 +473,18 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
     return status;
 }
 
+/* Which layers this rank has; false: there are too few. */
+static bool share_layers(struct kvc_network *network, struct kvc_ranks *ranks) {
+    const uint32_t count = ranks->link->count;
+    network->part = (struct kvc_part_of){.heads = network->heads, .kv_heads = network->kv_heads, .pipeline = ranks};
+    if (network->layers < count)
+        return false;
+    const struct kvc_range own = kvc_split_layers(network->layers, count, ranks->link->rank);
+    network->part.first_layer = (uint32_t)own.first;
+    network->part.own_layers = (uint32_t)own.count;
+    return true;
+}
+
 /* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
 static void share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
     network->part = (struct kvc_part_of){.ranks = ranks,
@@ -504,7 +540,14 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
         network->delta.count += kvc_config_recurs(config, l);
     }
     network->layers -= network->delta.count;
-    share_heads(network, engine->ranks);
+    if (!engine->ranks || !engine->ranks->pipeline) {
+        share_heads(network, engine->ranks);
+    } else if (!share_layers(network, engine->ranks)) {
+        return kvc_fail(error, KVC_USAGE,
+                        "%s: %u layers with attention on %u ranks: a pipeline needs one for each; '--ranks tensor' "
+                        "shares out heads",
+                        where, network->layers, engine->ranks->link->count);
+    }
     struct kvc_device *device = engine->device;
     struct kvc_loader in = {.device = device,
                             .config = config,

@@ -13,6 +13,7 @@ struct kvc_loader {
     bool gguf;
     const struct kvc_tensors *tensors;
     const char *where;
+    bool elsewhere; /* the layer at hand is another rank's: its tensors are checked and counted, no weights are made */
     struct kvc_network *network;
     struct kvc_error *error;
     struct kvc_loaded loaded;

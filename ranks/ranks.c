@@ -70,8 +70,9 @@ enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct
         status = kvc_fail(error, KVC_RESOURCE, "ranks: no memory for %u ranks", made->link->count);
     if (status == KVC_OK)
         status = compare(made, given, error);
-    if (status == KVC_OK && strcmp(given, "tensor") != 0)
-        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor", given);
+    made->pipeline = strcmp(given, "pipeline") == 0;
+    if (status == KVC_OK && !made->pipeline && strcmp(given, "tensor") != 0)
+        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor or pipeline", given);
     if (status != KVC_OK) {
         if (made->link)
             made->link->class->close(made->link);

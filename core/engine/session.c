@@ -2,6 +2,7 @@
 #include "core/engine/session.h"
 
 #include "core/base/integers.h"
+#include "core/engine/pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,8 @@ static enum kvc_status open_recurrent(struct kvc_session *session, struct kvc_er
 
 struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta) {
     const uint64_t floats = kvc_delta_state_of(&session->runner->network->delta).floats;
-    return (struct kvc_span){session->recurrent, (size_t)(delta * floats * sizeof(float))};
+    const uint32_t first = session->runner->network->part.first_delta;
+    return (struct kvc_span){session->recurrent, (size_t)((delta - first) * floats * sizeof(float))};
 }
 
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
@@ -113,6 +115,10 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         status = kvc_cache_positions_check(made->policy, runner->network, g->layers, error);
     if (status == KVC_OK)
         status = kvc_runner_store(runner, &format, &store, error);
+    if (status == KVC_OK) {
+        made->cache.format = format;
+        status = kvc_pipeline_check(made, error);
+    }
     if (status == KVC_OK)
         status = open_layers(made, store, &format, options->memory_limit, error);
     if (status == KVC_OK)
@@ -218,6 +224,9 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
     memset(stats, 0, sizeof *stats);
     stats->tokens = session->tokens;
     for (uint32_t l = 0; l < cache->layers; l++) {
+        if (kvc_network_has(session->runner->network, l))
+            stats->full_bytes +=
+                kvc_cache_head_bytes(&cache->format, session->tokens) * session->runner->geometry.kv_heads;
         for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
             const uint64_t entries = cache->layer[l].count[h];
             stats->entries += entries;
@@ -230,8 +239,6 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
     stats->state_bytes = cache->state_bytes;
     stats->peak_bytes = kvc_max_u64(cache->peak_bytes, session->sums.peak_before);
     stats->prompt_peak_bytes = session->sums.prompt_peak;
-    stats->full_bytes =
-        kvc_cache_head_bytes(&cache->format, session->tokens) * cache->layers * session->runner->geometry.kv_heads;
     stats->read_bytes = session->sums.read_bytes + session->sums.select_bytes;
     stats->select_bytes = session->sums.select_bytes;
     stats->decode_steps = session->sums.steps;
@@ -279,6 +286,8 @@ uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t laye
     *here = list;
     if (!kvc_session_ranks(session))
         return 0;
+    if (network->part.pipeline)
+        return kvc_network_layer_owner(network, layer);
     const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
     *here = list - network->part.first_kv_head * each;
     return kvc_network_owner(network, list / each);
