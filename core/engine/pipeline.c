@@ -2,6 +2,7 @@
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
+#include "core/stage/stage_call.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,25 @@ static struct header header_of(const struct kvc_passing *passing) {
     return header;
 }
 
+/* Whether a method acts on layers of several ranks. */
+static bool acts_on_several(const struct kvc_network *network, const struct kvc_method_use *use) {
+    uint32_t first = network->layers, last = 0;
+    for (uint32_t l = 0; l < network->layers; l++) {
+        if (use->acts[l] && first == network->layers)
+            first = l;
+        if (use->acts[l])
+            last = l;
+    }
+    return first < last && kvc_network_layer_owner(network, first) != kvc_network_layer_owner(network, last);
+}
+
+bool kvc_pipeline_shares(const struct kvc_session *session) {
+    const struct kvc_policy *policy = session->policy;
+    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
+    return ranks_of(session->runner) && method && kvc_method_forecast(method)->ragged == KVC_RAGGED_LAYERS &&
+           acts_on_several(session->runner->network, &session->use[method - policy->method]);
+}
+
 /* What went wrong. */
 static void move_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, enum way way,
                           const struct header *header) {
@@ -64,6 +84,17 @@ static void move_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, 
     }
     for (size_t i = 0; i < passing->count && header->failures; i++)
         move(ranks, way, &passing->sessions[i]->failure, sizeof error);
+}
+
+/* What a method knows of the layers below. */
+static void move_states(struct kvc_ranks *ranks, const struct kvc_passing *passing, enum way way) {
+    for (size_t i = 0; i < passing->count && passing->source; i++) {
+        const struct kvc_session *session = passing->sessions[i];
+        const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_PROMPT);
+        const struct kvc_method_use *use = method ? &session->use[method - session->policy->method] : NULL;
+        if (kvc_pipeline_shares(session))
+            move(ranks, way, use->state, use->state_bytes);
+    }
 }
 
 /* The prompt goes on with the rows that a layer below has kept. */
@@ -95,6 +126,7 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     end_where_memory_lacks(ranks, passing);
     move(ranks, FROM_BELOW, &header, sizeof header);
     move_failures(ranks, passing, FROM_BELOW, &header);
+    move_states(ranks, passing, FROM_BELOW);
     if (header.kept)
         receive_kept(ranks, passing, header.kept);
     if (header.rows == 0)
@@ -115,6 +147,7 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     float *rows = kvc_ranks_room(ranks, values + 1);
     move(ranks, UP, &header, sizeof header);
     move_failures(ranks, passing, UP, &header);
+    move_states(ranks, passing, UP);
     if (header.kept)
         move(ranks, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
     if (header.rows == 0)
@@ -133,6 +166,7 @@ void kvc_pipeline_send(struct kvc_passing *passing) {
     struct header header = header_of(passing);
     move(ranks, FROM_LAST, &header, sizeof header);
     move_failures(ranks, passing, FROM_LAST, &header);
+    move_states(ranks, passing, FROM_LAST);
 }
 
 void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
@@ -151,40 +185,82 @@ void kvc_pipeline_most(const struct kvc_session *session, uint64_t *numbers, siz
         kvc_ranks_most(ranks, numbers, count);
 }
 
-/* Whether a method acts on layers of several ranks. */
-static bool acts_on_several(const struct kvc_network *network, const struct kvc_method_use *use) {
-    uint32_t first = network->layers, last = 0;
-    for (uint32_t l = 0; l < network->layers; l++) {
-        if (use->acts[l] && first == network->layers)
-            first = l;
-        if (use->acts[l])
-            last = l;
-    }
-    return first < last && kvc_network_layer_owner(network, first) != kvc_network_layer_owner(network, last);
+/* The layer that chooses for a layer. */
+static uint32_t decider_of(const struct kvc_session *session, uint32_t layer) {
+    return kvc_policy_decider(session->policy, layer, &session->runner->model, &session->cache.format);
 }
 
-static enum kvc_status refuse(const char *method, struct kvc_error *error) {
-    return kvc_fail(error, KVC_USAGE,
-                    "session: policy %s: what a layer keeps goes by layers of another rank of the pipeline; "
-                    "'--ranks tensor' runs it",
-                    method);
+/* Whether a layer of one rank chooses for one of another. */
+static bool decides_for_others(const struct kvc_session *session, uint32_t rank) {
+    const struct kvc_network *network = session->runner->network;
+    for (uint32_t l = 0; l < network->layers; l++)
+        if (kvc_network_layer_owner(network, decider_of(session, l)) == rank &&
+            kvc_network_layer_owner(network, l) != rank)
+            return true;
+    return false;
+}
+
+void kvc_pipeline_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists,
+                            const int32_t *const *positions, const size_t *counts) {
+    kvc_packet_put_number(&session->kept, layer);
+    kvc_packet_put_number(&session->kept, lists);
+    for (uint32_t h = 0; h < lists; h++) {
+        kvc_packet_put_number(&session->kept, counts[h]);
+        kvc_packet_put(&session->kept, positions[h], counts[h] * sizeof(int32_t));
+    }
+}
+
+/* Does what another rank has noted, where the layer is this one's. */
+static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet *packet, struct kvc_error *error) {
+    const uint32_t layer = (uint32_t)kvc_packet_get_number(packet), lists = (uint32_t)kvc_packet_get_number(packet);
+    const int32_t **positions = malloc(lists * sizeof *positions + 1);
+    size_t *counts = malloc(lists * sizeof *counts + 1);
+    enum kvc_status status = positions && counts ? KVC_OK : KVC_RESOURCE;
+    for (uint32_t h = 0; h < lists && status == KVC_OK; h++) {
+        counts[h] = (size_t)kvc_packet_get_number(packet);
+        positions[h] = kvc_packet_get(packet, counts[h] * sizeof **positions);
+    }
+    if (status != KVC_OK)
+        status = kvc_fail(error, KVC_RESOURCE, "session: no memory for the positions of %u lists", lists);
+    else if (kvc_network_has(session->runner->network, layer))
+        status = kvc_stage_keep_told(session, decider_of(session, layer), layer, positions, counts, error);
+    free(positions);
+    free(counts);
+    return status;
+}
+
+enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error) {
+    struct kvc_ranks *ranks = ranks_of(session->runner);
+    const uint32_t here = ranks->link->rank;
+    struct kvc_packet told = {.data = NULL};
+    enum kvc_status status = KVC_OK;
+    for (uint32_t r = 0; r < ranks->link->count; r++) {
+        if (!decides_for_others(session, r))
+            continue;
+        struct kvc_packet *packet = r == here ? &session->kept : &told;
+        uint64_t bytes = packet->bytes;
+        ranks->link->class->broadcast(ranks->link, &bytes, sizeof bytes, r);
+        if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
+            end(ranks, "no memory for the positions that are kept");
+        ranks->link->class->broadcast(ranks->link, packet->data, (size_t)bytes, r);
+        packet->bytes = (size_t)bytes;
+        packet->at = 0;
+        while (r != here && packet->at < packet->bytes && status == KVC_OK)
+            status = keep_noted(session, packet, error);
+    }
+    kvc_packet_free(&told);
+    session->kept.bytes = session->kept.at = 0;
+    return status;
 }
 
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {
-    const struct kvc_network *network = session->runner->network;
-    const struct kvc_policy *policy = session->policy;
-    if (!ranks_of(session->runner))
-        return KVC_OK;
-    for (size_t i = 0; i < policy->count; i++) {
-        const struct kvc_forecast *forecast = kvc_method_forecast(&policy->method[i]);
-        if (forecast->ragged == KVC_RAGGED_LAYERS && acts_on_several(network, &session->use[i]))
-            return refuse(policy->method[i].policy->name, error);
-    }
-    const struct kvc_method *chunks = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
-    for (uint32_t l = 0; l < network->layers && chunks; l++) {
-        const uint32_t decider = kvc_policy_decider(policy, l, &session->runner->model, &session->cache.format);
-        if (kvc_network_layer_owner(network, decider) != kvc_network_layer_owner(network, l))
-            return refuse(chunks->policy->name, error);
-    }
+    const struct kvc_ranks *ranks = ranks_of(session->runner);
+    const struct kvc_method *chunks = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
+    for (uint32_t r = 0; ranks && chunks && r < ranks->link->count; r++)
+        if (decides_for_others(session, r) && kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE))
+            return kvc_fail(error, KVC_USAGE,
+                            "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "
+                            "with no method that leaves rows out; '--ranks tensor' runs it",
+                            session->policy->spec);
     return KVC_OK;
 }

@@ -210,6 +210,16 @@ static void pass_delta(const struct prompt *prompt, uint32_t layer) {
         pass_delta_net(prompt, above->delta_from + i);
 }
 
+/* Where it cannot, the other ranks would wait for this one. */
+static void settle(const struct prompt *prompt, const struct kvc_row_source *source) {
+    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link;
+    struct kvc_error error;
+    for (size_t i = 0; i < prompt->count; i++)
+        if (kvc_session_lives(prompt->sessions[i]) &&
+            kvc_pass_settle(prompt->sessions[i], source, &error) != KVC_OK)
+            link->class->end(link, error.text);
+}
+
 /* Of a pass that has been through all ranks' layers: what the caller wants to know of its rows. */
 static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
@@ -251,8 +261,10 @@ static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_sour
     passing.status = status;
     passing.rows = prompt->fill ? 0 : batch->rows;
     kvc_pipeline_send(&passing);
-    return passing.status == KVC_OK && network->part.pipeline ? report_pass(prompt, from + rows, error)
-                                                              : passing.status;
+    if (passing.status != KVC_OK || !network->part.pipeline)
+        return passing.status;
+    settle(prompt, source);
+    return report_pass(prompt, from + rows, error);
 }
 
 enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tokens, uint32_t count,

@@ -203,6 +203,7 @@ void kvc_session_free(struct kvc_session *session) {
         kvc_policy_close(session->policy, session->use);
     kvc_policy_free(session->policy);
     kvc_record_close(session);
+    kvc_packet_free(&session->kept);
     free(session->prompt.window_positions);
     free(session->prompt.pseudo_tokens);
     free(session->prompt.moment_rows);
