@@ -370,8 +370,8 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
     }
-    const bool looks_up = !network->part.pipeline || kvc_network_begins(network) ||
-                          (config->tied && kvc_network_ends(network));
+    const bool looks_up =
+        !network->part.pipeline || kvc_network_begins(network) || (config->tied && kvc_network_ends(network));
     in->elsewhere = !looks_up;
     if (!status) { /* tokens are looked up on every rank that has a part of the first layer */
         status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,

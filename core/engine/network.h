@@ -80,9 +80,9 @@ struct kvc_part_of {
     bool heads_shared;        /* each rank has some KV heads and their queries; otherwise each has all */
     uint32_t heads, kv_heads; /* of all ranks */
     uint32_t first_kv_head;
-    struct kvc_ranks *pipeline;        /* NULL: it has a part of every layer, or all */
-    uint32_t first_layer, own_layers;  /* of a pipeline */
-    uint32_t first_delta, own_deltas;  /* the delta nets below them */
+    struct kvc_ranks *pipeline;       /* NULL: it has a part of every layer, or all */
+    uint32_t first_layer, own_layers; /* of a pipeline */
+    uint32_t first_delta, own_deltas; /* the delta nets below them */
 };
 
 struct kvc_network {

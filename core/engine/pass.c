@@ -163,8 +163,8 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
-/* The prompt stages, in order, of the layers up to `layer` that can have theirs when `passed` is the last one passed: one that a layer above chooses for waits for
- * that layer. */
+/* The prompt stages, in order, of the layers up to `layer` that can have theirs when `passed` is the last one passed:
+ * one that a layer above chooses for waits for that layer. */
 static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   uint32_t passed, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;

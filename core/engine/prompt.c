@@ -215,8 +215,7 @@ static void settle(const struct prompt *prompt, const struct kvc_row_source *sou
     struct kvc_link *link = prompt->session->runner->network->part.pipeline->link;
     struct kvc_error error;
     for (size_t i = 0; i < prompt->count; i++)
-        if (kvc_session_lives(prompt->sessions[i]) &&
-            kvc_pass_settle(prompt->sessions[i], source, &error) != KVC_OK)
+        if (kvc_session_lives(prompt->sessions[i]) && kvc_pass_settle(prompt->sessions[i], source, &error) != KVC_OK)
             link->class->end(link, error.text);
 }
 
@@ -246,8 +245,9 @@ static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_sour
         kvc_runner_embed(session->runner, batch);
         status = check_rows(prompt, -1, 0, session->prompt.chunk_rows, error);
     }
-    struct kvc_passing passing = {session->runner, batch,  0,     prompt->fill ? 0 : batch->rows, prompt->sessions,
-                                  prompt->count,   status, error, source};
+    struct kvc_passing passing = {
+        session->runner, batch, 0,     prompt->fill ? 0 : batch->rows, prompt->sessions, prompt->count,
+        status,          error, source};
     kvc_pipeline_receive(&passing);
     status = passing.status;
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {

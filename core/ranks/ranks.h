@@ -43,7 +43,7 @@ enum { KVC_TOLD_ROW = 1, KVC_TOLD_PROGRESS = 2, KVC_TOLD_CHUNK = 4, KVC_TOLD_MAD
 
 struct kvc_ranks {
     struct kvc_link *link;
-    bool pipeline;  /* each has a run of layers; otherwise a part of every one */
+    bool pipeline;            /* each has a run of layers; otherwise a part of every one */
     unsigned depth;           /* calls under way, one within another */
     struct kvc_packet packet; /* the call that is told, or was */
     /* on ranks other than 0: does what is told until a KVC_CALL_RETURN, whose value it returns */

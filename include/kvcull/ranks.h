@@ -15,9 +15,9 @@ struct kvc_ranks;
 
 /* Whether this process was started as one of several, as far as its environment says. */
 bool kvc_ranks_started(void);
-/* Starts MPI. All ranks call it. how: "tensor" (NULL: the same) or "pipeline". KVC_USAGE: there is no such way, or the ranks were
- * given different ones; KVC_INPUT: they are not of one build; KVC_RESOURCE: this build has no MPI. Where MPI itself
- * fails, or a rank ends before its time, the processes of all ranks end, with one line and exit status 4. */
+/* Starts MPI. All ranks call it. how: "tensor" (NULL: the same) or "pipeline". KVC_USAGE: there is no such way, or the
+ * ranks were given different ones; KVC_INPUT: they are not of one build; KVC_RESOURCE: this build has no MPI. Where MPI
+ * itself fails, or a rank ends before its time, the processes of all ranks end, with one line and exit status 4. */
 enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct kvc_error *error);
 uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks);
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks);
