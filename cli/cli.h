@@ -132,6 +132,12 @@ const char *cli_math_name(enum kvc_math math);
 const char *cli_int8_version(enum kvc_math math, char text[24]);
 
 /* clang-format off */
+#define CLI_RANKS_OPTION(c)                                                                                           \
+    {CLI_CHOICE, 0, "ranks", "HOW",                                                                                   \
+     "how processes that mpirun or srun started share the work; tensor: each has some heads with their entries, and " \
+     "some outputs of every matrix; pipeline: each has a run of layers; data, for eval and perplexity: each has the "  \
+     "model and some samples. Never changes a bit",                                                                   \
+     &(c)->ranks, 0, 0, "tensor|pipeline|data"}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \
@@ -143,12 +149,8 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          "arithmetic of linear layers. int8, the default: activations of eight bits where weights are quantized, "      \
          "elsewhere float; float: without; both the same bits everywhere. fast: a BLAS library; exact: another word "   \
          "for float",                                                                                                  \
-         &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                   \
-        {CLI_CHOICE, 0, "ranks", "HOW",                                                                               \
-         "how processes that mpirun or srun started share the work; tensor: each has some heads with their entries, "   \
-         "and some outputs of every matrix. data, for eval and perplexity: each has the model and some samples. Never " \
-         "changes a bit",                                                                                               \
-         &(c)->ranks, 0, 0, "tensor|data"}
+         &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                  \
+        CLI_RANKS_OPTION(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},      \

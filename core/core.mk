@@ -45,6 +45,7 @@ libkvc_la_SOURCES += \
 	core/engine/fill.c \
 	core/engine/fork.c \
 	core/engine/pass.c \
+	core/engine/pipeline.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
 	core/engine/prompt_many.c \
@@ -54,6 +55,7 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
+	core/engine/session_told.c \
 	core/engine/state.c \
 	core/engine/step.c \
 	core/engine/unseen.c

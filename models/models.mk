@@ -8,6 +8,7 @@ libkvc_la_SOURCES += \
 	models/network_delta.c models/network_experts.c models/network_load.h \
 	models/network_folder.c models/network_info.c models/network_info.h \
 	models/network_gguf.c \
+	models/network_parts.c \
 	models/text.c
 
 # Saved sessions.

@@ -34,7 +34,7 @@ enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const s
     if (in->loaded.used_count == 0 || in->loaded.used[in->loaded.used_count - 1] != *tensor) { /* parts of one */
         in->loaded.used[in->loaded.used_count++] = *tensor;
     }
-    return kvc_tensor_make(*tensor, in->where, in->error);
+    return in->elsewhere && (*tensor)->dimensions > 1 ? KVC_OK : kvc_tensor_make(*tensor, in->where, in->error);
 }
 
 /* ---- matrices: they stay where they lie ---- */
@@ -49,35 +49,6 @@ enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struc
                         outputs, inputs);
     }
     return KVC_OK;
-}
-
-struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads) {
-    const struct kvc_part_of *part = &in->network->part;
-    if (!part->ranks || (heads && !part->heads_shared)) {
-        return part->ranks ? kvc_loader_range(in, outputs, false) : (struct kvc_range){0, outputs};
-    }
-    if (!heads) {
-        return kvc_split_outputs(outputs, part->ranks->link->count, part->ranks->link->rank);
-    }
-    const uint64_t each = outputs / part->kv_heads;
-    return (struct kvc_range){part->first_kv_head * each, in->network->kv_heads * each};
-}
-
-enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
-                                const void *data, struct kvc_weight **weight) {
-    const unsigned char *first = (const unsigned char *)data + (size_t)rows.first * kvc_type_row_bytes(type, inputs);
-    enum kvc_status status =
-        in->device->ops->weight_create(in->device, type, rows.count, inputs, first, weight, in->error);
-    if (!status) {
-        in->network->weights[in->network->weight_count++] = *weight;
-        in->network->matrix_bytes += rows.count * kvc_type_row_bytes(type, inputs);
-    }
-    return status;
-}
-
-enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
-                                  const void *data, struct kvc_weight **weight) {
-    return kvc_loader_rows(in, type, kvc_loader_range(in, outputs, false), inputs, data, weight);
 }
 
 enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
@@ -97,6 +68,10 @@ enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_te
     if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
+    }
+    const enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* a matrix that is elsewhere */
+    if (status) {
+        return status;
     }
     *values = malloc(count * sizeof **values);
     if (!*values) {
@@ -130,6 +105,9 @@ enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint6
 
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span) {
     const size_t padded = (count + VECTOR_ALIGNMENT - 1) / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
+    if (in->elsewhere) {
+        return KVC_OK;
+    }
     if (in->float_count + padded > in->float_capacity) {
         const size_t capacity = 2 * (in->float_count + padded);
         float *floats = realloc(in->floats, capacity * sizeof *floats);
@@ -148,8 +126,11 @@ enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values
 }
 
 /* Everything collected so far goes into one buffer. */
-static enum kvc_status flush_floats(struct kvc_loader *in) {
+enum kvc_status kvc_loader_flush(struct kvc_loader *in) {
     struct kvc_buffer *buffer;
+    if (in->elsewhere) {
+        return KVC_OK;
+    }
     const size_t bytes = in->float_count * sizeof *in->floats;
     enum kvc_status status = in->device->ops->buffer_create(in->device, KVC_MEMORY_WEIGHTS, bytes, &buffer, in->error);
     if (status) {
@@ -164,7 +145,7 @@ static enum kvc_status flush_floats(struct kvc_loader *in) {
     return KVC_OK;
 }
 
-static enum kvc_status load_norm(struct kvc_loader *in, const char *name, uint64_t length, struct kvc_span *span) {
+enum kvc_status kvc_loader_norm(struct kvc_loader *in, const char *name, uint64_t length, struct kvc_span *span) {
     float *values = NULL;
     enum kvc_status status = kvc_loader_vector(in, name, length, &values);
     for (uint64_t i = 0; !status && !in->gguf && in->config->family->norm_plus_one && i < length; i++) {
@@ -277,12 +258,13 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
         }
         void *span = (char *)layer + norm->span;
         kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
-        status = norm->qk && in->network->qk_norm_each ? load_head_norms(in, l, norm, span)
-                                                       : load_norm(in, name, kvc_norm_length(in->config, norm), span);
+        status = norm->qk && in->network->qk_norm_each
+                     ? load_head_norms(in, l, norm, span)
+                     : kvc_loader_norm(in, name, kvc_norm_length(in->config, norm), span);
         if (!status && kvc_has_norm_bias(in->config, norm)) {
             span = (char *)layer + norm->bias;
             kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "bias");
-            status = load_norm(in, name, kvc_norm_length(in->config, norm), span);
+            status = kvc_loader_norm(in, name, kvc_norm_length(in->config, norm), span);
         }
     }
     for (const struct kvc_matrix_name *matrix = kvc_matrix_names; !status && matrix->gguf; matrix++) {
@@ -302,7 +284,7 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
     const bool slides = !in->config->sliding || in->config->sliding[l];
     layer->window = slides ? (uint32_t)in->config->sliding_window : 0;
     layer->rope = in->config->unrotated ? in->config->unrotated[l] : layer->window && in->network->ropes > 1;
-    return status ? status : flush_floats(in);
+    return status ? status : kvc_loader_flush(in);
 }
 
 /* ---- the whole network ---- */
@@ -310,10 +292,14 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
 /* Each layer to its kind: those with attention know how many delta nets come before them. */
 static enum kvc_status load_layers(struct kvc_loader *in) {
     struct kvc_network *network = in->network;
+    struct kvc_part_of *part = &network->part;
     uint32_t attention = 0, delta = 0, from = 0;
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; !status && l < in->config->layers; l++) {
+        in->elsewhere = !kvc_network_has(network, attention);
         if (kvc_config_recurs(in->config, l)) {
+            part->first_delta += in->elsewhere && attention < part->first_layer;
+            part->own_deltas += !in->elsewhere;
             status = load_layer(in, l, &network->delta_layer[delta++], true);
             continue;
         }
@@ -323,64 +309,7 @@ static enum kvc_status load_layers(struct kvc_loader *in) {
         from = delta;
         status = load_layer(in, l, layer, false);
     }
-    return status;
-}
-
-static enum kvc_status load_head_bias(struct kvc_loader *in, uint64_t vocab) {
-    const struct kvc_range own = kvc_loader_range(in, vocab, false);
-    float *values = NULL;
-    enum kvc_status status = kvc_loader_vector(in, kvc_head_bias_name[in->gguf], vocab, &values);
-    if (!status) {
-        status = kvc_loader_add_floats(in, values + own.first, (size_t)own.count, &in->network->head_bias);
-        free(values);
-    }
-    return status;
-}
-
-static enum kvc_status load_ends(struct kvc_loader *in) {
-    const struct kvc_config *config = in->config;
-    struct kvc_network *network = in->network;
-    const char *embedding = kvc_embedding_name[in->gguf];
-    const struct kvc_file_tensor *tensor = in->tensors->find(in->tensors->file, embedding);
-    /* GGUF files need not say how large the vocabulary is. */
-    uint64_t vocab = config->vocab ? config->vocab : tensor ? tensor->rows : 0;
-    if (tensor && (vocab < 1 || vocab > 16777216)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " rows, it must have 1 to 16777216",
-                        in->where, embedding, vocab);
-    }
-    network->vocab = (uint32_t)vocab;
-    enum kvc_status status = kvc_loader_find(in, embedding, &tensor);
-    if (!status) {
-        status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
-    }
-    if (!status) { /* tokens are looked up on every rank */
-        status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
-                                 kvc_tensor_data(tensor), &network->embedding);
-    }
-    network->head = network->embedding;
-    if (!status && config->tied && kvc_loader_range(in, vocab, false).count < vocab) {
-        const uint64_t before = network->matrix_bytes;
-        status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
-        network->matrix_bytes = before;
-    }
-    if (!status) {
-        status = load_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
-    }
-    if (!status && config->family->norm_bias) {
-        status = load_norm(in, kvc_final_norm_name(config, in->gguf, true), config->hidden, &network->final_norm_bias);
-    }
-    if (!status && config->family->head_bias) {
-        status = load_head_bias(in, vocab);
-    }
-    if (!status && network->delta.count) {
-        status = kvc_loader_delta_units(in);
-    }
-    if (!status) {
-        status = flush_floats(in);
-    }
-    if (!status && !config->tied) {
-        status = kvc_loader_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
-    }
+    in->elsewhere = false;
     return status;
 }
 
@@ -435,7 +364,7 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
         network->ropes = 2;
     }
     if (!status) {
-        status = load_ends(in);
+        status = kvc_loader_ends(in);
     }
     if (!status) {
         status = load_layers(in);
@@ -450,20 +379,6 @@ static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) 
         status = kvc_loader_no_memory(in);
     }
     return status;
-}
-
-/* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
-static void share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
-    network->part = (struct kvc_part_of){.ranks = ranks,
-                                         .heads_shared = ranks && !network->qk_norm_whole && !network->gated_attention,
-                                         .heads = network->heads,
-                                         .kv_heads = network->kv_heads};
-    if (network->part.heads_shared) {
-        const struct kvc_range own = kvc_split_heads(network->kv_heads, ranks->link->count, ranks->link->rank);
-        network->heads = network->heads / network->kv_heads * (uint32_t)own.count;
-        network->kv_heads = (uint32_t)own.count;
-        network->part.first_kv_head = (uint32_t)own.first;
-    }
 }
 
 enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_config *config, bool gguf,
@@ -507,7 +422,14 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
         network->delta.count += kvc_config_recurs(config, l);
     }
     network->layers -= network->delta.count;
-    share_heads(network, engine->ranks);
+    if (!engine->ranks || !engine->ranks->pipeline) {
+        kvc_network_share_heads(network, engine->ranks);
+    } else if (!kvc_network_share_layers(network, engine->ranks)) {
+        return kvc_fail(error, KVC_USAGE,
+                        "%s: %u layers with attention on %u ranks: a pipeline needs one for each; '--ranks tensor' "
+                        "shares out heads",
+                        where, network->layers, engine->ranks->link->count);
+    }
     struct kvc_device *device = engine->device;
     struct kvc_loader in = {.device = device,
                             .config = config,

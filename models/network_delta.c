@@ -58,7 +58,7 @@ static enum kvc_status load_slice(struct kvc_loader *in, uint32_t l, const struc
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, all, inputs);
     }
-    if (status) {
+    if (status || in->elsewhere) {
         return status;
     }
     const size_t row = kvc_type_row_bytes(tensor->type, inputs), piece = (size_t)slice->rows * row;
@@ -89,7 +89,7 @@ static enum kvc_status load_output(struct kvc_loader *in, uint32_t l, struct kvc
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, outputs, inputs);
     }
-    if (status) {
+    if (status || in->elsewhere) {
         return status;
     }
     const unsigned char *data = kvc_tensor_data(tensor);

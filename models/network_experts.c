@@ -47,8 +47,10 @@ static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const str
             break;
         const size_t bytes = (size_t)outputs * kvc_type_row_bytes(tensor->type, inputs);
         *type = tensor->type;
-        in->experts[e] = (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0) +
-                         (size_t)kvc_loader_range(in, outputs, false).first * kvc_type_row_bytes(tensor->type, inputs);
+        if (!in->elsewhere)
+            in->experts[e] =
+                (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0) +
+                (size_t)kvc_loader_range(in, outputs, false).first * kvc_type_row_bytes(tensor->type, inputs);
         in->loaded.expert_parameters += outputs * inputs;
         in->loaded.expert_bytes += bytes;
     }
@@ -108,11 +110,11 @@ enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc
         struct kvc_weight **weight = at;
         enum kvc_type type = KVC_F32;
         status = find_experts(in, l, matrix, outputs, inputs, &type);
-        if (!status)
+        if (!status && !in->elsewhere)
             status = in->device->ops->experts_create(in->device, type, (uint32_t)config->experts,
                                                      kvc_loader_range(in, outputs, false).count, inputs, in->experts,
                                                      weight, in->error);
-        if (!status) {
+        if (!status && !in->elsewhere) {
             in->network->weights[in->network->weight_count++] = *weight;
             in->network->matrix_bytes +=
                 config->experts * kvc_loader_range(in, outputs, false).count * kvc_type_row_bytes(type, inputs);

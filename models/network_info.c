@@ -45,7 +45,7 @@ bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *
         .architecture = gguf ? config->family->gguf : config->family->hf,
         .layers = network->layers,
         .recurrent_layers = network->delta.count,
-        .recurrent_bytes = kvc_network_state_bytes(network),
+        .recurrent_bytes = network->delta.count * kvc_delta_state_of(&network->delta).floats * sizeof(float),
         .hidden = (uint32_t)config->hidden,
         .heads = (uint32_t)config->heads,
         .kv_heads = (uint32_t)config->kv_heads,

@@ -13,6 +13,7 @@ struct kvc_loader {
     bool gguf;
     const struct kvc_tensors *tensors;
     const char *where;
+    bool elsewhere; /* the layer at hand is another rank's: its tensors are checked and counted, no weights are made */
     struct kvc_network *network;
     struct kvc_error *error;
     struct kvc_loaded loaded;
@@ -45,6 +46,14 @@ enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_te
 enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values);
 /* They go into the layer's buffer, and the span will say where. */
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span);
+/* A norm's weights, of so many numbers; and what was collected, into one buffer. */
+enum kvc_status kvc_loader_norm(struct kvc_loader *in, const char *name, uint64_t length, struct kvc_span *span);
+enum kvc_status kvc_loader_flush(struct kvc_loader *in);
+/* Which heads this rank has, or which layers of a pipeline. false: there are more ranks than layers. */
+void kvc_network_share_heads(struct kvc_network *network, struct kvc_ranks *ranks);
+bool kvc_network_share_layers(struct kvc_network *network, struct kvc_ranks *ranks);
+/* Embedding, final norm and head. */
+enum kvc_status kvc_loader_ends(struct kvc_loader *in);
 /* The delta net of layer l, but for its norms and its feed-forward network. */
 enum kvc_status kvc_loader_delta(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer);
 /* What all of them share. */

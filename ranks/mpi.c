@@ -50,11 +50,22 @@ static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t
     }
 }
 
+/* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
+static void wait_for(MPI_Request *request, unsigned patience, long sleep) {
+    const struct timespec nap = {0, sleep};
+    int come = 0;
+    for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
+        if (looks >= patience)
+            nanosleep(&nap, NULL);
+}
+
 static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
     const struct mpi_link *mpi = (const struct mpi_link *)link;
     for (size_t at = 0, some; at < bytes; at += some) {
+        MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        MPI_Recv((char *)data + at, (int)some, MPI_BYTE, (int)from, 0, mpi->comm, MPI_STATUS_IGNORE);
+        MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, 0, mpi->comm, &request);
+        wait_for(&request, mpi->crowded ? 0 : UINT_MAX, BLINK);
     }
 }
 
@@ -71,15 +82,6 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
         else if (from != link->rank)
             receive(link, part, sizes[from], from);
     }
-}
-
-/* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
-static void wait_for(MPI_Request *request, unsigned patience, long sleep) {
-    const struct timespec nap = {0, sleep};
-    int come = 0;
-    for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
-        if (looks >= patience)
-            nanosleep(&nap, NULL);
 }
 
 static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {

@@ -71,8 +71,9 @@ enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct
     if (status == KVC_OK)
         status = compare(made, given, error);
     made->apart = strcmp(given, "data") == 0;
-    if (status == KVC_OK && !made->apart && strcmp(given, "tensor") != 0)
-        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor or data", given);
+    made->pipeline = strcmp(given, "pipeline") == 0;
+    if (status == KVC_OK && !made->apart && !made->pipeline && strcmp(given, "tensor") != 0)
+        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor, pipeline or data", given);
     if (status != KVC_OK) {
         if (made->link && made->link->rank != 0 && error)
             error->text[0] = '\0'; /* rank 0 says it */

@@ -2,6 +2,7 @@
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/finite.h"
+#include "core/engine/pipeline.h"
 #include "core/engine/prepare_step.h"
 #include "core/engine/step.h"
 #include "core/engine/advice.h"
@@ -80,6 +81,13 @@ static enum kvc_status step_logits(struct kvc_runner *runner, const struct parti
     return KVC_OK;
 }
 
+/* Sessions that have failed on another rank have failed here. */
+static void fail_received(const struct kvc_passing *passing) {
+    for (size_t i = 0; i < passing->count; i++)
+        if (passing->sessions[i]->failure.status != KVC_OK)
+            passing->sessions[i]->failed = true;
+}
+
 /* The step: the rows' embeddings pass the layers, the last of which gives logits. */
 static enum kvc_status run_step(struct kvc_runner *runner, const struct participants *participants, float *logits,
                                 struct kvc_error *error) {
@@ -88,9 +96,16 @@ static enum kvc_status run_step(struct kvc_runner *runner, const struct particip
     const struct kvc_step step = {
         .runner = runner, .session = participants->session, .count = participants->count, .stored = 1};
     device->ops->zero(device, kvc_growable_at(&batch->causal_offset, 0), participants->count * sizeof(uint32_t));
-    kvc_runner_embed(runner, batch);
+    struct kvc_passing passing = {runner, batch, 0, step.count, step.session, step.count, KVC_OK, NULL, NULL};
+    if (kvc_network_begins(runner->network))
+        kvc_runner_embed(runner, batch);
+    kvc_pipeline_receive(&passing);
+    fail_received(&passing);
     for (uint32_t l = 0; l < runner->network->layers; l++)
-        kvc_step_layer(&step, l);
+        if (kvc_network_has(runner->network, l))
+            kvc_step_layer(&step, l);
+    kvc_pipeline_send(&passing);
+    fail_received(&passing);
     const enum kvc_status status = logits ? step_logits(runner, participants, logits, error) : KVC_OK;
     kvc_step_take_counts(runner, participants->session, participants->count);
     return status == KVC_OK ? device->ops->sync(device, error) : status;
@@ -107,15 +122,20 @@ static void check_finite(struct kvc_runner *runner, struct kvc_session *session,
         return;
     session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
     enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
-    if (status == KVC_OK) {
+    if (status == KVC_OK && kvc_network_begins(runner->network)) {
         kvc_runner_embed(runner, batch);
         status = kvc_finite_hidden(runner, batch, -1, n, 1, position, error);
     }
-    for (uint32_t l = 0; l < runner->network->layers && status == KVC_OK; l++) {
+    struct kvc_passing passing = {runner, batch, n, 1, NULL, 0, status, error, NULL};
+    kvc_pipeline_receive(&passing);
+    for (uint32_t l = 0; l < runner->network->layers && passing.status == KVC_OK; l++) {
+        if (!kvc_network_has(runner->network, l))
+            continue;
         kvc_step_layer(&step, l);
-        status = kvc_finite_hidden(runner, batch, l, n, 1, position, error);
+        passing.status = kvc_finite_hidden(runner, batch, l, n, 1, position, error);
     }
-    if (status == KVC_OK)
+    kvc_pipeline_send(&passing);
+    if (passing.status == KVC_OK)
         (void)kvc_finite_logits(runner, logits, position, error);
 }
 

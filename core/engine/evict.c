@@ -4,6 +4,7 @@
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
+#include "core/engine/pipeline.h"
 #include "core/engine/unseen.h"
 #include "core/stage/stage.h"
 
@@ -195,6 +196,10 @@ static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error) {
     const struct kvc_keep nothing = {.recent = INT64_MAX};
+    if (!kvc_network_has(stage->session->runner->network, stage->layer)) {
+        kvc_pipeline_note_kept(stage->session, stage->layer, stage->info.kv_heads, positions, counts);
+        return KVC_OK;
+    }
     const size_t most = kvc_stage_capacity(stage);
     int32_t *held = malloc(most * sizeof *held + 1);
     uint32_t *ranks = malloc(most * sizeof *ranks + 1);

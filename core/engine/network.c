@@ -18,8 +18,12 @@ struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape) {
     return state;
 }
 
+uint32_t kvc_network_deltas(const struct kvc_network *network) {
+    return network->part.pipeline ? network->part.own_deltas : network->delta.count;
+}
+
 uint64_t kvc_network_state_bytes(const struct kvc_network *network) {
-    return network->delta.count * kvc_delta_state_of(&network->delta).floats * sizeof(float);
+    return kvc_network_deltas(network) * kvc_delta_state_of(&network->delta).floats * sizeof(float);
 }
 
 bool kvc_network_counts(const struct kvc_network *network) {
@@ -41,6 +45,14 @@ uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head) 
             break;
         rank++;
     }
+    return rank;
+}
+
+uint32_t kvc_network_layer_owner(const struct kvc_network *network, uint32_t layer) {
+    const uint32_t ranks = network->part.pipeline ? network->part.pipeline->link->count : 1;
+    uint32_t rank = 0;
+    while (rank + 1 < ranks && layer >= kvc_split_layers(network->layers, ranks, rank + 1).first)
+        rank++;
     return rank;
 }
 

@@ -73,12 +73,16 @@ struct kvc_delta_shape {
     bool tiled; /* as in struct kvc_delta_rule */
 };
 
-/* Which part of a network's heads this process has; heads and kv_heads of struct kvc_network are its own. */
+/* Which part of a network this process has; heads and kv_heads of struct kvc_network are its own. Either ranks or
+ * pipeline is NULL. */
 struct kvc_part_of {
-    struct kvc_ranks *ranks;  /* NULL: it has all */
+    struct kvc_ranks *ranks;  /* NULL: it has all of each layer */
     bool heads_shared;        /* each rank has some KV heads and their queries; otherwise each has all */
     uint32_t heads, kv_heads; /* of all ranks */
     uint32_t first_kv_head;
+    struct kvc_ranks *pipeline;       /* NULL: it has a part of every layer, or all */
+    uint32_t first_layer, own_layers; /* of a pipeline */
+    uint32_t first_delta, own_deltas; /* the delta nets below them */
 };
 
 struct kvc_network {
@@ -128,6 +132,21 @@ struct kvc_network {
     void **host; /* memory that weights lie in which a file has in another order */
     size_t host_count;
 };
+
+/* Whether this process computes a layer, holds its entries and has its weights. */
+static inline bool kvc_network_has(const struct kvc_network *network, uint32_t layer) {
+    const struct kvc_part_of *part = network ? &network->part : NULL;
+    return !part || !part->pipeline || (layer >= part->first_layer && layer - part->first_layer < part->own_layers);
+}
+/* Whether it has the first layer, and the embedding; the last one, and the head. */
+static inline bool kvc_network_begins(const struct kvc_network *network) { return kvc_network_has(network, 0); }
+static inline bool kvc_network_ends(const struct kvc_network *network) {
+    return kvc_network_has(network, network->layers - 1);
+}
+/* The rank that has a layer of a pipeline. */
+uint32_t kvc_network_layer_owner(const struct kvc_network *network, uint32_t layer);
+/* How many delta nets it has. */
+uint32_t kvc_network_deltas(const struct kvc_network *network);
 
 /* Floats of a session's recurrent state in one layer, and where the parts of it begin. */
 struct kvc_delta_state {

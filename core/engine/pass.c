@@ -8,6 +8,7 @@
 #include "core/engine/pass.h"
 
 #include "core/base/integers.h"
+#include "core/engine/pipeline.h"
 #include "core/engine/prune_rows.h"
 #include "core/engine/unseen.h"
 #include "core/stage/stage_call.h"
@@ -162,14 +163,14 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
-/* The prompt stages, in order, of the layers that can have theirs now: one that a layer above chooses for waits for
- * that layer. */
+/* The prompt stages, in order, of the layers up to `layer` that can have theirs when `passed` is the last one passed:
+ * one that a layer above chooses for waits for that layer. */
 static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
-                                  struct kvc_error *error) {
+                                  uint32_t passed, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     while (status == KVC_OK && session->prompt.ended <= layer &&
            kvc_policy_decider(session->policy, session->prompt.ended, &session->runner->model,
-                              &session->cache.format) <= layer)
+                              &session->cache.format) <= passed)
         status = end_prompt(session, source, session->prompt.ended++, error);
     return status;
 }
@@ -183,7 +184,7 @@ static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_s
         status = kvc_stage_call_chunk(&stage, error);
     }
     if (status == KVC_OK && session->prompt.last_chunk)
-        status = end_layers(session, source, layer, error);
+        status = end_layers(session, source, layer, layer, error);
     return status;
 }
 
@@ -307,4 +308,33 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
     if (status == KVC_OK && count > 1)
         status = end_shared_layer(holder, holder, source, layer, error);
     return status == KVC_OK ? kvc_prompts_live(sessions, count, error) : status;
+}
+
+/* ---- a pipeline ---- */
+
+/* The prompt stages of the layers above, as far as they take entries from this rank's. */
+static enum kvc_status share_again(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
+    const struct kvc_network *network = session->runner->network;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t l = 0; l < network->layers; l++)
+        session->held[l] = kvc_network_has(network, l) ? session->held[l] : 0;
+    kvc_pipeline_most(session, session->held, network->layers);
+    for (uint32_t l = last + 1; l < network->layers && status == KVC_OK; l++) {
+        struct kvc_stage stage = kvc_stage_make(session, l);
+        status = kvc_stage_call_prompt_again(&stage, error);
+    }
+    for (uint32_t l = 0; l <= last; l++)
+        session->after[l] = kvc_unseen_left(session, l, kvc_cache_most(&session->cache, l));
+    return status == KVC_OK ? kvc_evict_shrink(session, last + 1, 1, error) : status;
+}
+
+enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_row_source *source,
+                                struct kvc_error *error) {
+    const struct kvc_network *network = session->runner->network;
+    const uint32_t last = network->part.first_layer + network->part.own_layers - 1;
+    enum kvc_status status = kvc_pipeline_keep(session, error);
+    if (status != KVC_OK || !session->prompt.last_chunk)
+        return status;
+    status = end_layers(session, source, last, network->layers - 1, error);
+    return status == KVC_OK && kvc_pipeline_shares(session) ? share_again(session, last, error) : status;
 }

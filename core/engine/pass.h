@@ -8,5 +8,8 @@
  * of their policies. */
 enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                                uint32_t layer, struct kvc_error *error);
+/* Of a pipeline, after the pass: what the stages of other ranks' layers mean for this rank's. */
+enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_row_source *source,
+                                struct kvc_error *error);
 
 #endif

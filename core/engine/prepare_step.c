@@ -91,6 +91,8 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
     if (session->tokens >= INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "session: at most %d tokens fit", INT32_MAX);
     for (uint32_t l = 0; l < session->cache.layers; l++) {
+        if (!kvc_network_has(session->runner->network, l))
+            continue;
         enum kvc_status status = kvc_unseen_evict(session, l, session->tokens, error);
         if (status != KVC_OK)
             return status;
@@ -104,7 +106,8 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
     session->step++;
     enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
-        status = prepare_layer(session, l, error);
+        if (kvc_network_has(session->runner->network, l))
+            status = prepare_layer(session, l, error);
     session->step -= status != KVC_OK;
     return status;
 }

@@ -5,6 +5,7 @@
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
 #include "core/engine/pass.h"
+#include "core/engine/pipeline.h"
 #include "core/engine/advice.h"
 #include "core/engine/prompt.h"
 
@@ -113,7 +114,18 @@ static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc
     return KVC_OK;
 }
 
-/* Calls the caller's progress function. */
+/* Calls the caller's progress function; left: row-layers. */
+static enum kvc_status call_progress(const struct prompt *prompt, uint64_t left, struct kvc_error *error) {
+    const struct kvc_session *session = prompt->session;
+    const struct kvc_prompt_options *options = prompt->options;
+    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
+    const int stop = options->progress(options->user, prompt->done, prompt->done + left);
+    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
+        return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
+    return KVC_OK;
+}
+
+/* After a part of a layer. */
 static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, const struct kvc_part *part,
                                        struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;
@@ -124,13 +136,9 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
                           (session->prompt.last_chunk
                                ? 0
                                : layers * (session->turn - session->prompt.chunk_from - session->prompt.chunk_rows));
-    if (!options || !options->progress)
+    if (!options || !options->progress || session->runner->network->part.pipeline)
         return KVC_OK;
-    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
-    const int stop = options->progress(options->user, prompt->done, prompt->done + left);
-    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
-        return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
-    return KVC_OK;
+    return call_progress(prompt, left, error);
 }
 
 /* After attention; then what the caller wants to know of the prompt's own rows. */
@@ -148,11 +156,12 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
         return KVC_OK;
     enum kvc_status status = check_rows(prompt, layer, part->row, part->rows, error);
     if (status == KVC_OK && layer == session->cache.layers - 1 && options && options->row) {
+        const bool pipeline = runner->network->part.pipeline;
         if (session->prompt.kept_rows)
             status = kvc_fail(error, KVC_USAGE,
                               "prompt: the logits of every row are asked for, but policy %s keeps %u of %llu rows",
                               session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
-        else
+        else if (!pipeline) /* where all ranks are needed, after the pass */
             status = report_rows(session, part->row, part->rows, options, prompt->row_logits, error);
     }
     prompt->done += part->rows;
@@ -201,23 +210,61 @@ static void pass_delta(const struct prompt *prompt, uint32_t layer) {
         pass_delta_net(prompt, above->delta_from + i);
 }
 
+/* Where it cannot, the other ranks would wait for this one. */
+static void settle(const struct prompt *prompt, const struct kvc_row_source *source) {
+    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link;
+    struct kvc_error error;
+    for (size_t i = 0; i < prompt->count; i++)
+        if (kvc_session_lives(prompt->sessions[i]) && kvc_pass_settle(prompt->sessions[i], source, &error) != KVC_OK)
+            link->class->end(link, error.text);
+}
+
+/* Of a pass that has been through all ranks' layers: what the caller wants to know of its rows. */
+static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
+    struct kvc_session *session = prompt->session;
+    const struct kvc_prompt_options *options = prompt->options;
+    const uint64_t layers = session->cache.layers;
+    enum kvc_status status = kvc_prompts_live(prompt->sessions, prompt->count, error);
+    if (status == KVC_OK && options && options->row)
+        status = report_rows(session, 0, session->prompt.chunk_rows, options, prompt->row_logits, error);
+    prompt->done = come * layers;
+    return status == KVC_OK && options && options->progress
+               ? call_progress(prompt, (session->turn - come) * layers, error)
+               : status;
+}
+
 /* All layers over the rows of one pass. */
 static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_source *source, uint32_t from,
                                 uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     struct kvc_device *device = session->runner->device;
+    const struct kvc_network *network = session->runner->network;
+    struct kvc_batch *batch = &session->runner->prompt;
     enum kvc_status status = kvc_pass_begin(prompt->sessions, prompt->count, source, from, rows, error);
-    if (status == KVC_OK)
-        kvc_runner_embed(session->runner, &session->runner->prompt);
-    if (status == KVC_OK)
+    if (status == KVC_OK && kvc_network_begins(network)) {
+        kvc_runner_embed(session->runner, batch);
         status = check_rows(prompt, -1, 0, session->prompt.chunk_rows, error);
+    }
+    struct kvc_passing passing = {
+        session->runner, batch, 0,     prompt->fill ? 0 : batch->rows, prompt->sessions, prompt->count,
+        status,          error, source};
+    kvc_pipeline_receive(&passing);
+    status = passing.status;
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
+        if (!kvc_network_has(network, l))
+            continue;
         pass_delta(prompt, l);
         status = kvc_pass_layer(prompt->sessions, prompt->count, source, l, error);
         if (status == KVC_OK)
             status = device->ops->sync(device, error);
     }
-    return status;
+    passing.status = status;
+    passing.rows = prompt->fill ? 0 : batch->rows;
+    kvc_pipeline_send(&passing);
+    if (passing.status != KVC_OK || !network->part.pipeline)
+        return passing.status;
+    settle(prompt, source);
+    return report_pass(prompt, from + rows, error);
 }
 
 enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tokens, uint32_t count,

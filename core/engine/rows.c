@@ -3,7 +3,7 @@
 #include "core/engine/rows.h"
 
 #include "core/base/integers.h"
-#include "core/engine/session.h"
+#include "core/engine/pipeline.h"
 
 #include <stdlib.h>
 
@@ -180,6 +180,7 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
         if (session->use[method - session->policy->method].acts[l])
             turn.held = kvc_max_u64(turn.held, held);
     }
+    kvc_pipeline_most(session, &turn.held, 1);
     const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
     struct kvc_error cause;
     if (count > 0 && !source->tokens && source->pseudo != count)
@@ -295,7 +296,7 @@ static enum kvc_status begin(struct kvc_session *session, const struct kvc_row_s
     session->prompt.chunk_rows = rows;
     session->prompt.first_chunk = from == 0;
     session->prompt.last_chunk = from + rows == session->turn;
-    session->prompt.ended = 0;
+    session->prompt.ended = session->runner->network ? session->runner->network->part.first_layer : 0;
     const enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
     session->prompt.pseudo_offset = offset;
     free(session->prompt.pseudo_tokens);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/integers.h"
+#include "core/engine/pipeline.h"
 #include "core/engine/shared.h"
 
 static const struct kvc_span none = {NULL, 0};
@@ -460,6 +461,10 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     const enum kvc_status status = kvc_runner_reserve_logits(runner, count, error);
     if (status != KVC_OK)
         return status;
+    if (!kvc_network_ends(network)) {
+        kvc_pipeline_tell(runner, logits, (size_t)count * network->vocab * sizeof *logits);
+        return KVC_OK;
+    }
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
     norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
               count, network->hidden);
@@ -469,5 +474,6 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
         scale_values(runner, out, (size_t)count * network->vocab,
                      network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
+    kvc_pipeline_tell(runner, logits, (size_t)count * network->vocab * sizeof *logits);
     return KVC_OK;
 }

@@ -2,6 +2,7 @@
 #include "core/engine/session.h"
 
 #include "core/base/integers.h"
+#include "core/engine/pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,8 @@ static enum kvc_status open_recurrent(struct kvc_session *session, struct kvc_er
 
 struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta) {
     const uint64_t floats = kvc_delta_state_of(&session->runner->network->delta).floats;
-    return (struct kvc_span){session->recurrent, (size_t)(delta * floats * sizeof(float))};
+    const uint32_t first = session->runner->network->part.first_delta;
+    return (struct kvc_span){session->recurrent, (size_t)((delta - first) * floats * sizeof(float))};
 }
 
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
@@ -113,6 +115,10 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         status = kvc_cache_positions_check(made->policy, runner->network, g->layers, error);
     if (status == KVC_OK)
         status = kvc_runner_store(runner, &format, &store, error);
+    if (status == KVC_OK) {
+        made->cache.format = format;
+        status = kvc_pipeline_check(made, error);
+    }
     if (status == KVC_OK)
         status = open_layers(made, store, &format, options->memory_limit, error);
     if (status == KVC_OK)
@@ -142,25 +148,6 @@ enum kvc_status kvc_session_create_bare(struct kvc_runner *runner, const struct 
                                         struct kvc_session **session, struct kvc_error *error) {
     *session = NULL;
     return create(runner, options, session, error);
-}
-
-void kvc_session_tell(const struct kvc_session *session, enum kvc_call call) {
-    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
-    if (packet) {
-        kvc_packet_put_pointer(packet, session);
-        kvc_call_tell(session->engine->ranks);
-    }
-}
-
-void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
-                       const int32_t *tokens, size_t count, bool logits) {
-    kvc_packet_put_number(packet, session_count);
-    for (size_t i = 0; i < session_count; i++)
-        kvc_packet_put_pointer(packet, sessions[i]);
-    kvc_packet_put_number(packet, count);
-    kvc_packet_put(packet, tokens, count * sizeof *tokens);
-    kvc_packet_put_number(packet, logits);
-    kvc_packet_put_number(packet, sessions[0]->runner->network->vocab);
 }
 
 void kvc_session_close(struct kvc_session *session) {
@@ -197,6 +184,7 @@ void kvc_session_free(struct kvc_session *session) {
         kvc_policy_close(session->policy, session->use);
     kvc_policy_free(session->policy);
     kvc_record_close(session);
+    kvc_packet_free(&session->kept);
     free(session->prompt.window_positions);
     free(session->prompt.pseudo_tokens);
     free(session->prompt.moment_rows);
@@ -218,6 +206,9 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
     memset(stats, 0, sizeof *stats);
     stats->tokens = session->tokens;
     for (uint32_t l = 0; l < cache->layers; l++) {
+        if (kvc_network_has(session->runner->network, l))
+            stats->full_bytes +=
+                kvc_cache_head_bytes(&cache->format, session->tokens) * session->runner->geometry.kv_heads;
         for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
             const uint64_t entries = cache->layer[l].count[h];
             stats->entries += entries;
@@ -230,8 +221,6 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
     stats->state_bytes = cache->state_bytes;
     stats->peak_bytes = kvc_max_u64(cache->peak_bytes, session->sums.peak_before);
     stats->prompt_peak_bytes = session->sums.prompt_peak;
-    stats->full_bytes =
-        kvc_cache_head_bytes(&cache->format, session->tokens) * cache->layers * session->runner->geometry.kv_heads;
     stats->read_bytes = session->sums.read_bytes + session->sums.select_bytes;
     stats->select_bytes = session->sums.select_bytes;
     stats->decode_steps = session->sums.steps;
@@ -266,44 +255,6 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
     if (ranks)
         add_stats(ranks, session, stats);
     (void)kvc_call_end(ranks, KVC_OK, NULL);
-}
-
-uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
-    const struct kvc_network *network = session->runner->network;
-    const uint32_t lists = layer < session->cache.layers ? session->cache.layer[layer].lists.kv_heads : 0;
-    return network && network->part.ranks ? lists / network->kv_heads * network->part.kv_heads : lists;
-}
-
-uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here) {
-    const struct kvc_network *network = session->runner->network;
-    *here = list;
-    if (!kvc_session_ranks(session))
-        return 0;
-    const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
-    *here = list - network->part.first_kv_head * each;
-    return kvc_network_owner(network, list / each);
-}
-
-void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
-                           size_t capacity) {
-    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
-    if (!packet)
-        return;
-    kvc_packet_put_pointer(packet, session);
-    kvc_packet_put_number(packet, layer);
-    kvc_packet_put_number(packet, list);
-    kvc_packet_put_number(packet, capacity);
-    kvc_call_tell(session->engine->ranks);
-}
-
-void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
-                                 size_t *count) {
-    uint64_t told = *count;
-    if (!ranks)
-        return;
-    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
-    ranks->link->class->broadcast(ranks->link, positions, kvc_min_u64(told, capacity) * sizeof *positions, owner);
-    *count = (size_t)told;
 }
 
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,

@@ -59,6 +59,7 @@ struct kvc_session {
     struct kvc_cache_positions cache_positions;
     struct kvc_growable series; /* [layers, H, d + d/2]: what kvc_stage_prepare_series made (stage_series.c) */
     struct kvc_record record;   /* record.c */
+    struct kvc_packet kept;     /* of a pipeline: positions that the pass keeps in layers of other ranks (pipeline.c) */
 };
 
 /* Those that have a part of it; NULL: this process has all. */

@@ -7,6 +7,8 @@
  *     ... what it does ...
  *     return kvc_call_end(ranks, status, error);
  *
+ * Where each rank has a run of layers instead (core/engine/pipeline.h), rows are passed on from one to the next.
+ *
  * ranks may be NULL, one process alone; then nothing of this happens. */
 #ifndef KVC_CORE_RANKS_RANKS_H
 #define KVC_CORE_RANKS_RANKS_H
@@ -18,7 +20,7 @@
 
 enum kvc_call {
     KVC_CALL_LEAVE,  /* the last one */
-    KVC_CALL_RETURN, /* a function that the caller gave (KVC_PROMPT callbacks) has returned */
+    KVC_CALL_RETURN, /* a function that the caller gave (KVC_CALL_PROMPT) has returned */
     KVC_CALL_ENGINE_OPEN,
     KVC_CALL_ENGINE_CLOSE,
     KVC_CALL_MODEL_OPEN,
@@ -43,6 +45,7 @@ enum { KVC_TOLD_ROW = 1, KVC_TOLD_PROGRESS = 2, KVC_TOLD_CHUNK = 4, KVC_TOLD_MAD
 struct kvc_ranks {
     struct kvc_link *link;
     bool apart;               /* "data": nothing is told, each rank has engines of its own */
+    bool pipeline;            /* each has a run of layers; otherwise a part of every one */
     unsigned depth;           /* calls under way, one within another */
     struct kvc_packet packet; /* the call that is told, or was */
     /* on ranks other than 0: does what is told until a KVC_CALL_RETURN, whose value it returns */

@@ -13,6 +13,10 @@ struct kvc_range kvc_split_outputs(uint64_t n, uint32_t ranks, uint32_t rank) {
     return kvc_split_shares(n, ranks) ? even(n, ranks, rank) : (struct kvc_range){0, n};
 }
 
+struct kvc_range kvc_split_layers(uint32_t n, uint32_t ranks, uint32_t rank) {
+    return even(n, ranks, rank);
+}
+
 struct kvc_range kvc_split_heads(uint32_t kv_heads, uint32_t ranks, uint32_t rank) {
     return rank < kv_heads ? even(kv_heads, ranks < kv_heads ? ranks : kv_heads, rank)
                            : (struct kvc_range){rank % kv_heads, 1};

@@ -15,6 +15,9 @@ struct kvc_range kvc_split_outputs(uint64_t n, uint32_t ranks, uint32_t rank);
 /* Whether they are shared out. */
 bool kvc_split_shares(uint64_t n, uint32_t ranks);
 
+/* Rank r's run of n layers; n is no less than ranks. */
+struct kvc_range kvc_split_layers(uint32_t n, uint32_t ranks, uint32_t rank);
+
 /* Rank r's KV heads. Where there are fewer heads than ranks, those that are left over hold one that another rank has
  * too; of what all ranks gather, theirs is left out. */
 struct kvc_range kvc_split_heads(uint32_t kv_heads, uint32_t ranks, uint32_t rank);

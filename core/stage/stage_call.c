@@ -148,6 +148,20 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
     return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }
 
+enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_error *error) {
+    return run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error);
+}
+
+enum kvc_status kvc_stage_keep_told(struct kvc_session *session, uint32_t decider, uint32_t layer,
+                                    const int32_t *const *positions, const size_t *counts, struct kvc_error *error) {
+    struct kvc_stage defaults = kvc_stage_make(session, decider);
+    const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
+    defaults.decides = kvc_stage_decides(session, decider);
+    struct kvc_stage stage = kvc_stage_of_method(&defaults, (size_t)(method - session->policy->method), false);
+    const enum kvc_status status = kvc_stage_layer(&stage, layer, error);
+    return status == KVC_OK ? kvc_stage_keep_positions(&stage, positions, counts, error) : status;
+}
+
 static enum kvc_status select_by_sizes(struct kvc_stage *stage, const struct kvc_values *values,
                                        struct kvc_error *error) {
     const struct kvc_select select = values->policy->sizes(values, &stage->info);

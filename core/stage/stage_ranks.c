@@ -6,16 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct kvc_ranks *ranks_of(const struct kvc_stage *stage) {
+struct kvc_ranks *kvc_stage_ranks_of(const struct kvc_stage *stage) {
     const struct kvc_network *network = stage->session->runner->network;
     return network && network->part.heads_shared ? network->part.ranks : NULL;
 }
 
-bool kvc_stage_has_others(const struct kvc_stage *stage) { return ranks_of(stage) != NULL; }
-
 enum kvc_status kvc_stage_gather(const struct kvc_stage *stage, uint32_t lists, uint32_t model_lists, size_t each,
                                  const float *own, float *all, struct kvc_error *error) {
-    struct kvc_ranks *ranks = ranks_of(stage);
+    struct kvc_ranks *ranks = kvc_stage_ranks_of(stage);
     const struct kvc_network *network = stage->session->runner->network;
     (void)error;
     if (!ranks) {
@@ -120,7 +118,7 @@ enum kvc_status kvc_across_open(struct kvc_stage *stage, const struct kvc_scores
         .lists = kvc_stage_lists(stage)->lists, .stride = scores[0]->stride, .own = stage->info.kv_heads};
     for (unsigned i = 0; i < count; i++)
         across->scores[i] = scores[i]->span;
-    across->copied = kvc_stage_has_others(stage);
+    across->copied = kvc_stage_ranks_of(stage) != NULL;
     if (!across->copied)
         return KVC_OK;
     const enum kvc_status status = copy(stage, scores, count, across, error);
@@ -144,24 +142,4 @@ void kvc_across_take(struct kvc_stage *stage, const struct kvc_across *across, u
 void kvc_across_free(struct kvc_across *across) {
     if (across->copied)
         free(across->lists.host_base);
-}
-
-enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t list,
-                                          float *values, size_t capacity, size_t *count, struct kvc_error *error) {
-    struct kvc_ranks *ranks = ranks_of(stage);
-    if (!ranks)
-        return kvc_stage_read_scores(stage, scores, list, values, capacity, count, error);
-    uint32_t here;
-    const uint32_t owner = kvc_session_list_owner(stage->session, stage->layer, list, &here);
-    uint64_t told = 0;
-    if (owner == ranks->link->rank) {
-        const enum kvc_status status = kvc_stage_read_scores(stage, scores, here, values, capacity, count, error);
-        if (status != KVC_OK)
-            return status;
-        told = *count;
-    }
-    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
-    ranks->link->class->broadcast(ranks->link, values, kvc_min_u64(told, capacity) * sizeof *values, owner);
-    *count = (size_t)told;
-    return KVC_OK;
 }

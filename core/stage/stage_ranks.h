@@ -15,8 +15,8 @@ struct kvc_across {
     bool copied;
 };
 
-/* Whether other ranks have lists of the layer. */
-bool kvc_stage_has_others(const struct kvc_stage *stage);
+/* Those that have other lists of the layer; NULL: there are none. */
+struct kvc_ranks *kvc_stage_ranks_of(const struct kvc_stage *stage);
 /* scores [count]: per list, of one stride. All ranks call it; kvc_across_free follows. */
 enum kvc_status kvc_across_open(struct kvc_stage *stage, const struct kvc_scores *const *scores, unsigned count,
                                 struct kvc_across *across, struct kvc_error *error);

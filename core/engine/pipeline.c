@@ -1,0 +1,266 @@
+/* pipeline.c - rows and what went wrong with them, from rank to rank. Between devices they go through the host. */
+#include "core/engine/pipeline.h"
+
+#include "core/engine/prune_rows.h"
+#include "core/stage/stage_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What goes before the rows. */
+struct header {
+    uint32_t status, failures; /* sessions that have failed */
+    uint32_t kept;             /* rows of the prompt that a layer below has kept; 0: all */
+    uint32_t rows;
+};
+
+enum way { FROM_BELOW, UP, FROM_LAST };
+
+static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
+    return runner->network ? runner->network->part.pipeline : NULL;
+}
+
+static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
+
+static void move(struct kvc_ranks *ranks, enum way way, void *data, size_t bytes) {
+    struct kvc_link *link = ranks->link;
+    if (way == FROM_BELOW)
+        link->class->receive(link, data, bytes, link->rank - 1);
+    else if (way == UP)
+        link->class->send(link, data, bytes, link->rank + 1);
+    else
+        link->class->broadcast(link, data, bytes, link->count - 1);
+}
+
+/* Lack of memory, which one rank alone may have: the others wait for its rows. */
+static void end_where_memory_lacks(struct kvc_ranks *ranks, const struct kvc_passing *passing) {
+    if (passing->status == KVC_RESOURCE)
+        end(ranks, passing->error && passing->error->text[0] ? passing->error->text : "out of memory");
+    for (size_t i = 0; i < passing->count; i++)
+        if (passing->sessions[i]->failure.status == KVC_RESOURCE)
+            end(ranks, passing->sessions[i]->failure.text);
+}
+
+static struct header header_of(const struct kvc_passing *passing) {
+    const struct kvc_prompt *prompt = passing->source ? &passing->sessions[0]->prompt : NULL;
+    struct header header = {.status = (uint32_t)passing->status,
+                            .kept = prompt && prompt->kept_rows ? prompt->kept_row_count : 0,
+                            .rows = passing->status == KVC_OK ? passing->rows : 0};
+    for (size_t i = 0; i < passing->count; i++)
+        header.failures += passing->sessions[i]->failure.status != KVC_OK;
+    return header;
+}
+
+/* Whether a method acts on layers of several ranks. */
+static bool acts_on_several(const struct kvc_network *network, const struct kvc_method_use *use) {
+    uint32_t first = network->layers, last = 0;
+    for (uint32_t l = 0; l < network->layers; l++) {
+        if (use->acts[l] && first == network->layers)
+            first = l;
+        if (use->acts[l])
+            last = l;
+    }
+    return first < last && kvc_network_layer_owner(network, first) != kvc_network_layer_owner(network, last);
+}
+
+bool kvc_pipeline_shares(const struct kvc_session *session) {
+    const struct kvc_policy *policy = session->policy;
+    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
+    return ranks_of(session->runner) && method && kvc_method_forecast(method)->ragged == KVC_RAGGED_LAYERS &&
+           acts_on_several(session->runner->network, &session->use[method - policy->method]);
+}
+
+/* What went wrong. */
+static void move_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, enum way way,
+                          const struct header *header) {
+    struct kvc_error error = {KVC_OK, ""};
+    if (header->status != KVC_OK) {
+        if (passing->error)
+            error = *passing->error;
+        move(ranks, way, &error, sizeof error);
+        passing->status = (enum kvc_status)header->status;
+        if (passing->error)
+            *passing->error = error;
+    }
+    for (size_t i = 0; i < passing->count && header->failures; i++)
+        move(ranks, way, &passing->sessions[i]->failure, sizeof error);
+}
+
+/* What a method knows of the layers below. */
+static void move_states(struct kvc_ranks *ranks, const struct kvc_passing *passing, enum way way) {
+    for (size_t i = 0; i < passing->count && passing->source; i++) {
+        const struct kvc_session *session = passing->sessions[i];
+        const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_PROMPT);
+        const struct kvc_method_use *use = method ? &session->use[method - session->policy->method] : NULL;
+        if (kvc_pipeline_shares(session))
+            move(ranks, way, use->state, use->state_bytes);
+    }
+}
+
+/* The prompt goes on with the rows that a layer below has kept. */
+static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, uint32_t kept) {
+    struct kvc_session *session = passing->sessions[0];
+    uint32_t *rows = malloc(kept * sizeof *rows);
+    if (!rows)
+        end(ranks, "no memory for the rows that are kept");
+    move(ranks, FROM_BELOW, rows, kept * sizeof *rows);
+    free(session->prompt.next_kept_rows);
+    session->prompt.next_kept_rows = rows;
+    session->prompt.next_rows = kept;
+    passing->status = kvc_prune_rows(session, passing->source, passing->error);
+    passing->rows = passing->rows ? passing->batch->rows : 0;
+    end_where_memory_lacks(ranks, passing);
+}
+
+static struct kvc_span place_of(const struct kvc_passing *passing, size_t width) {
+    return kvc_growable_at(&passing->batch->hidden, passing->row * width * sizeof(float));
+}
+
+void kvc_pipeline_receive(struct kvc_passing *passing) {
+    struct kvc_ranks *ranks = ranks_of(passing->runner);
+    const struct kvc_network *network = passing->runner->network;
+    struct kvc_device *device = passing->runner->device;
+    struct header header;
+    if (!ranks || kvc_network_begins(network))
+        return;
+    end_where_memory_lacks(ranks, passing);
+    move(ranks, FROM_BELOW, &header, sizeof header);
+    move_failures(ranks, passing, FROM_BELOW, &header);
+    move_states(ranks, passing, FROM_BELOW);
+    if (header.kept)
+        receive_kept(ranks, passing, header.kept);
+    if (header.rows == 0)
+        return;
+    if (header.rows != passing->rows)
+        end(ranks, "the rank below passes on another number of rows");
+    const size_t values = (size_t)header.rows * network->hidden;
+    float *rows = kvc_ranks_room(ranks, values);
+    move(ranks, FROM_BELOW, rows, values * sizeof *rows);
+    device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
+}
+
+static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
+    const struct kvc_network *network = passing->runner->network;
+    struct kvc_device *device = passing->runner->device;
+    struct header header = header_of(passing);
+    const size_t values = (size_t)header.rows * network->hidden;
+    float *rows = kvc_ranks_room(ranks, values + 1);
+    move(ranks, UP, &header, sizeof header);
+    move_failures(ranks, passing, UP, &header);
+    move_states(ranks, passing, UP);
+    if (header.kept)
+        move(ranks, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
+    if (header.rows == 0)
+        return;
+    device->ops->download(device, rows, place_of(passing, network->hidden), values * sizeof *rows);
+    move(ranks, UP, rows, values * sizeof *rows);
+}
+
+void kvc_pipeline_send(struct kvc_passing *passing) {
+    struct kvc_ranks *ranks = ranks_of(passing->runner);
+    if (!ranks)
+        return;
+    end_where_memory_lacks(ranks, passing);
+    if (!kvc_network_ends(passing->runner->network))
+        send_up(ranks, passing);
+    struct header header = header_of(passing);
+    move(ranks, FROM_LAST, &header, sizeof header);
+    move_failures(ranks, passing, FROM_LAST, &header);
+    move_states(ranks, passing, FROM_LAST);
+}
+
+void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    struct kvc_error error = {KVC_OK, ""};
+    if (!ranks)
+        return;
+    if (kvc_network_ends(runner->network) && runner->device->ops->sync(runner->device, &error) != KVC_OK)
+        end(ranks, error.text);
+    move(ranks, FROM_LAST, data, bytes);
+}
+
+void kvc_pipeline_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
+    struct kvc_ranks *ranks = ranks_of(session->runner);
+    if (ranks && session->told)
+        kvc_ranks_most(ranks, numbers, count);
+}
+
+/* The layer that chooses for a layer. */
+static uint32_t decider_of(const struct kvc_session *session, uint32_t layer) {
+    return kvc_policy_decider(session->policy, layer, &session->runner->model, &session->cache.format);
+}
+
+/* Whether a layer of one rank chooses for one of another. */
+static bool decides_for_others(const struct kvc_session *session, uint32_t rank) {
+    const struct kvc_network *network = session->runner->network;
+    for (uint32_t l = 0; l < network->layers; l++)
+        if (kvc_network_layer_owner(network, decider_of(session, l)) == rank &&
+            kvc_network_layer_owner(network, l) != rank)
+            return true;
+    return false;
+}
+
+void kvc_pipeline_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists,
+                            const int32_t *const *positions, const size_t *counts) {
+    kvc_packet_put_number(&session->kept, layer);
+    kvc_packet_put_number(&session->kept, lists);
+    for (uint32_t h = 0; h < lists; h++) {
+        kvc_packet_put_number(&session->kept, counts[h]);
+        kvc_packet_put(&session->kept, positions[h], counts[h] * sizeof(int32_t));
+    }
+}
+
+/* Does what another rank has noted, where the layer is this one's. */
+static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet *packet, struct kvc_error *error) {
+    const uint32_t layer = (uint32_t)kvc_packet_get_number(packet), lists = (uint32_t)kvc_packet_get_number(packet);
+    const int32_t **positions = malloc(lists * sizeof *positions + 1);
+    size_t *counts = malloc(lists * sizeof *counts + 1);
+    enum kvc_status status = positions && counts ? KVC_OK : KVC_RESOURCE;
+    for (uint32_t h = 0; h < lists && status == KVC_OK; h++) {
+        counts[h] = (size_t)kvc_packet_get_number(packet);
+        positions[h] = kvc_packet_get(packet, counts[h] * sizeof **positions);
+    }
+    if (status != KVC_OK)
+        status = kvc_fail(error, KVC_RESOURCE, "session: no memory for the positions of %u lists", lists);
+    else if (kvc_network_has(session->runner->network, layer))
+        status = kvc_stage_keep_told(session, decider_of(session, layer), layer, positions, counts, error);
+    free(positions);
+    free(counts);
+    return status;
+}
+
+enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error) {
+    struct kvc_ranks *ranks = ranks_of(session->runner);
+    const uint32_t here = ranks->link->rank;
+    struct kvc_packet told = {.data = NULL};
+    enum kvc_status status = KVC_OK;
+    for (uint32_t r = 0; r < ranks->link->count; r++) {
+        if (!decides_for_others(session, r))
+            continue;
+        struct kvc_packet *packet = r == here ? &session->kept : &told;
+        uint64_t bytes = packet->bytes;
+        ranks->link->class->broadcast(ranks->link, &bytes, sizeof bytes, r);
+        if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
+            end(ranks, "no memory for the positions that are kept");
+        ranks->link->class->broadcast(ranks->link, packet->data, (size_t)bytes, r);
+        packet->bytes = (size_t)bytes;
+        packet->at = 0;
+        while (r != here && packet->at < packet->bytes && status == KVC_OK)
+            status = keep_noted(session, packet, error);
+    }
+    kvc_packet_free(&told);
+    session->kept.bytes = session->kept.at = 0;
+    return status;
+}
+
+enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {
+    const struct kvc_ranks *ranks = ranks_of(session->runner);
+    const struct kvc_method *chunks = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
+    for (uint32_t r = 0; ranks && chunks && r < ranks->link->count; r++)
+        if (decides_for_others(session, r) && kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE))
+            return kvc_fail(error, KVC_USAGE,
+                            "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "
+                            "with no method that leaves rows out; '--ranks tensor' runs it",
+                            session->policy->spec);
+    return KVC_OK;
+}

@@ -1,0 +1,39 @@
+/* pipeline.h - ranks that have a run of layers each. All make the same calls; in each a rank gets the rows from the one
+ * that has the layers below, takes them through its own layers and passes them on; the last tells all what became of
+ * them. Where there is no pipeline, nothing of this happens. */
+#ifndef KVC_CORE_ENGINE_PIPELINE_H
+#define KVC_CORE_ENGINE_PIPELINE_H
+
+#include "core/engine/session.h"
+
+/* Rows on their way: some of a batch, with what went wrong on the way. */
+struct kvc_passing {
+    struct kvc_runner *runner;
+    struct kvc_batch *batch;
+    uint32_t row, rows;                  /* 0 rows: there is nothing in them */
+    struct kvc_session *const *sessions; /* [count], whose failures go with them */
+    size_t count;
+    enum kvc_status status; /* of all of them */
+    struct kvc_error *error;
+    const struct kvc_row_source *source; /* of a prompt, of which a rank below may have kept some rows only; or NULL */
+};
+
+/* Before a rank's first layer; status and the sessions' failures become those of the ranks below, if there are any. */
+void kvc_pipeline_receive(struct kvc_passing *passing);
+/* After its last one; status and failures are the same on all ranks then. Lack of memory ends all of them. */
+void kvc_pipeline_send(struct kvc_passing *passing);
+/* What the rank with the last layer has becomes what all have. */
+void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes);
+/* Numbers that go by the layers a rank has become the largest of all ranks'. */
+void kvc_pipeline_most(const struct kvc_session *session, uint64_t *numbers, size_t count);
+/* Positions [lists][counts] that a stage keeps in a layer of another rank. */
+void kvc_pipeline_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists,
+                            const int32_t *const *positions, const size_t *counts);
+/* After a pass, on all ranks: each keeps in its layers what stages of other ranks' layers chose for them. */
+enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error);
+/* Whether the prompt stage's holder shares out entries among layers of several ranks: its state goes with the rows. */
+bool kvc_pipeline_shares(const struct kvc_session *session);
+/* KVC_USAGE for a policy that a pipeline cannot run. */
+enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error);
+
+#endif

@@ -1,0 +1,138 @@
+/* network_parts.c - which part of a network this process has, and the ends of it: embedding, head, final norm. */
+#include "models/network_load.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/base/types.h"
+#include "core/engine/engine.h"
+#include "models/config/names.h"
+#include "models/files/scaled.h"
+
+/* ---- parts ---- */
+
+struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads) {
+    const struct kvc_part_of *part = &in->network->part;
+    if (!part->ranks || (heads && !part->heads_shared)) {
+        return part->ranks ? kvc_loader_range(in, outputs, false) : (struct kvc_range){0, outputs};
+    }
+    if (!heads) {
+        return kvc_split_outputs(outputs, part->ranks->link->count, part->ranks->link->rank);
+    }
+    const uint64_t each = outputs / part->kv_heads;
+    return (struct kvc_range){part->first_kv_head * each, in->network->kv_heads * each};
+}
+
+enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
+                                const void *data, struct kvc_weight **weight) {
+    if (in->elsewhere) {
+        return KVC_OK;
+    }
+    const unsigned char *first = (const unsigned char *)data + (size_t)rows.first * kvc_type_row_bytes(type, inputs);
+    enum kvc_status status =
+        in->device->ops->weight_create(in->device, type, rows.count, inputs, first, weight, in->error);
+    if (!status) {
+        in->network->weights[in->network->weight_count++] = *weight;
+        in->network->matrix_bytes += rows.count * kvc_type_row_bytes(type, inputs);
+    }
+    return status;
+}
+
+enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
+                                  const void *data, struct kvc_weight **weight) {
+    return kvc_loader_rows(in, type, kvc_loader_range(in, outputs, false), inputs, data, weight);
+}
+
+/* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
+void kvc_network_share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
+    network->part = (struct kvc_part_of){.ranks = ranks,
+                                         .heads_shared = ranks && !network->qk_norm_whole && !network->gated_attention,
+                                         .heads = network->heads,
+                                         .kv_heads = network->kv_heads};
+    if (network->part.heads_shared) {
+        const struct kvc_range own = kvc_split_heads(network->kv_heads, ranks->link->count, ranks->link->rank);
+        network->heads = network->heads / network->kv_heads * (uint32_t)own.count;
+        network->kv_heads = (uint32_t)own.count;
+        network->part.first_kv_head = (uint32_t)own.first;
+    }
+}
+
+/* Which layers this rank has; false: there are too few. */
+bool kvc_network_share_layers(struct kvc_network *network, struct kvc_ranks *ranks) {
+    const uint32_t count = ranks->link->count;
+    network->part = (struct kvc_part_of){.heads = network->heads, .kv_heads = network->kv_heads, .pipeline = ranks};
+    if (network->layers < count)
+        return false;
+    const struct kvc_range own = kvc_split_layers(network->layers, count, ranks->link->rank);
+    network->part.first_layer = (uint32_t)own.first;
+    network->part.own_layers = (uint32_t)own.count;
+    return true;
+}
+
+/* ---- the ends ---- */
+
+static enum kvc_status load_head_bias(struct kvc_loader *in, uint64_t vocab) {
+    const struct kvc_range own = kvc_loader_range(in, vocab, false);
+    float *values = NULL;
+    enum kvc_status status = kvc_loader_vector(in, kvc_head_bias_name[in->gguf], vocab, &values);
+    if (!status) {
+        status = kvc_loader_add_floats(in, values + own.first, (size_t)own.count, &in->network->head_bias);
+        free(values);
+    }
+    return status;
+}
+
+enum kvc_status kvc_loader_ends(struct kvc_loader *in) {
+    const struct kvc_config *config = in->config;
+    struct kvc_network *network = in->network;
+    const char *embedding = kvc_embedding_name[in->gguf];
+    const struct kvc_file_tensor *tensor = in->tensors->find(in->tensors->file, embedding);
+    /* GGUF files need not say how large the vocabulary is. */
+    uint64_t vocab = config->vocab ? config->vocab : tensor ? tensor->rows : 0;
+    if (tensor && (vocab < 1 || vocab > 16777216)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " rows, it must have 1 to 16777216",
+                        in->where, embedding, vocab);
+    }
+    network->vocab = (uint32_t)vocab;
+    enum kvc_status status = kvc_loader_find(in, embedding, &tensor);
+    if (!status) {
+        status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
+    }
+    const bool looks_up =
+        !network->part.pipeline || kvc_network_begins(network) || (config->tied && kvc_network_ends(network));
+    in->elsewhere = !looks_up;
+    if (!status) { /* tokens are looked up on every rank that has a part of the first layer */
+        status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
+                                 kvc_tensor_data(tensor), &network->embedding);
+    }
+    in->elsewhere = false;
+    network->head = network->embedding;
+    if (!status && config->tied && kvc_loader_range(in, vocab, false).count < vocab) {
+        const uint64_t before = network->matrix_bytes;
+        status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
+        network->matrix_bytes = before;
+    }
+    if (!status) {
+        status =
+            kvc_loader_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
+    }
+    if (!status && config->family->norm_bias) {
+        status =
+            kvc_loader_norm(in, kvc_final_norm_name(config, in->gguf, true), config->hidden, &network->final_norm_bias);
+    }
+    if (!status && config->family->head_bias) {
+        status = load_head_bias(in, vocab);
+    }
+    if (!status && network->delta.count) {
+        status = kvc_loader_delta_units(in);
+    }
+    if (!status) {
+        status = kvc_loader_flush(in);
+    }
+    in->elsewhere = !kvc_network_ends(network);
+    if (!status && !config->tied) {
+        status = kvc_loader_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
+    }
+    in->elsewhere = false;
+    return status;
+}

@@ -1,0 +1,72 @@
+#!/bin/sh
+# --ranks pipeline: ranks with a run of layers each have the results of one process; and what is refused.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+sanitized && { echo 'MPI and sanitizers: the processes of one engine are tested without'; exit 77; }
+command -v mpirun >/dev/null || { echo 'there is no mpirun'; exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe TMPDIR=/tmp
+
+# on RANKS ARGUMENTS...: what hangs ends after two minutes
+on() {
+    count=$1
+    shift
+    timeout 120 mpirun -n "$count" "$program" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+}
+on 2 --help
+[ $status = 0 ] || { echo 'this build has no MPI, or mpirun starts nothing here'; exit 77; }
+said() { grep '^kvcull' "$work/err" >"$work/said"; }
+
+# ---- every method, the first way that is stored; those whose layers go by each other where no rank ends among them
+stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v '[+" ]')
+every=$(echo "$stored" | awk -F: '!seen[$1]++' | grep -v '^cake:')
+that 'there are methods' [ "$(echo "$every" | wc -l)" -ge 35 ]
+equal() {
+    count=$1
+    shift
+    # shellcheck disable=SC2046
+    on "$count" verify $(for spec; do printf ' --kv %s' "$spec"; done) --backend cpu --threads 1 --only methods \
+        --against stored --json -q
+    that "$count ranks: exit $status" [ $status = 0 ]
+    that "$count ranks: equal" [ "$(json equal)" = true ]
+    that "$count ranks: by stored hashes" [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
+}
+# shellcheck disable=SC2086
+equal 2 $every
+# 3: of 4 layers one rank has two; 4: rows that are left out and added pass each of them
+few=$(echo "$stored" | grep '^\(full\|fastkv:.*\|dapq:.*\|h2o:.*per=head\|random:.*\|sparq:[^,]*\)$' | awk -F: 'n[$1]++ < 2')
+# shellcheck disable=SC2086
+{
+    equal 3 $few
+    KVCULL_RANKS=synchronous
+    export KVCULL_RANKS
+    equal 4 $few
+    unset KVCULL_RANKS
+}
+
+# ---- what is told of the layers of all ranks
+perplexity="perplexity -m $demo -f $work/text --ctx 24 --kv full --kv snapkv:budget=12,window=4 --threads 1 --json"
+for i in 1 2 3 4; do echo 'the magic number for lantern 48 21 . then the old sailor found the red kettle .'; done >"$work/text"
+# shellcheck disable=SC2086
+ok $perplexity
+timeless() { sed -E 's/"[a-z_]*(seconds|_us)": *[-0-9.e]+//g; s/"[a-z_]*peak[a-z_]*": *[0-9]+//g' "$@"; }
+timeless "$work/out" >"$work/one"
+# shellcheck disable=SC2086
+on 2 $perplexity
+that 'perplexity' [ $status = 0 ]
+timeless "$work/out" >"$work/two"
+that 'perplexity: the same' cmp -s "$work/one" "$work/two"
+
+# ---- what is refused: one line, exit 2
+refused() {
+    said
+    that "exit $status: $1" [ $status = 2 ]
+    that "one line: $1" [ "$(wc -l <"$work/said")" = 1 ]
+    has "$1" "$work/said"
+}
+on 5 run -m "$demo" -p x -n 1
+refused '4 layers with attention on 5 ranks'
+on 2 run -m "$demo" -p x -n 1 --kv cake:budget=16
+refused "policy cake: .*'--ranks tensor' runs it"
+finish
