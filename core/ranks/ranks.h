@@ -18,7 +18,7 @@
 
 enum kvc_call {
     KVC_CALL_LEAVE,  /* the last one */
-    KVC_CALL_RETURN, /* a function that the caller gave (KVC_PROMPT callbacks) has returned */
+    KVC_CALL_RETURN, /* a function that the caller gave (callbacks of kvc_session_prompt) has returned */
     KVC_CALL_ENGINE_OPEN,
     KVC_CALL_ENGINE_CLOSE,
     KVC_CALL_MODEL_OPEN,
