@@ -18,9 +18,9 @@ on 2 --help
 [ $status = 0 ] || { echo 'this build has no MPI, or mpirun starts nothing here'; exit 77; }
 said() { grep '^kvcull' "$work/err" >"$work/said"; }
 
-# ---- every method, the first way that is stored; those whose layers go by each other where no rank ends among them
+# ---- every method, the first way that is stored; cake and take, whose layers go by each other, among them
 stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v '[+" ]')
-every=$(echo "$stored" | awk -F: '!seen[$1]++' | grep -v '^cake:')
+every=$(echo "$stored" | awk -F: '!seen[$1]++')
 that 'there are methods' [ "$(echo "$every" | wc -l)" -ge 35 ]
 equal() {
     count=$1
@@ -35,7 +35,7 @@ equal() {
 # shellcheck disable=SC2086
 equal 2 $every
 # 3: of 4 layers one rank has two; 4: rows that are left out and added pass each of them
-few=$(echo "$stored" | grep '^\(full\|fastkv:.*\|dapq:.*\|h2o:.*per=head\|random:.*\|sparq:[^,]*\)$' | awk -F: 'n[$1]++ < 2')
+few=$(echo "$stored" | grep '^\(full\|cake:.*\|take:.*\|fastkv:.*\|dapq:.*\|h2o:.*per=head\|random:.*\|sparq:[^,]*\)$' | awk -F: 'n[$1]++ < 2')
 # shellcheck disable=SC2086
 {
     equal 3 $few
@@ -67,6 +67,23 @@ refused() {
 }
 on 5 run -m "$demo" -p x -n 1
 refused '4 layers with attention on 5 ranks'
-on 2 run -m "$demo" -p x -n 1 --kv cake:budget=16
-refused "policy cake: .*'--ranks tensor' runs it"
+
+# ---- a NaN in the weights of either rank: all return the same error
+for layer in 1 3; do
+    cp -r "$demo" "$work/nan$layer"
+    chmod -R u+w "$work/nan$layer"
+    weights=$work/nan$layer/model.safetensors
+    # shellcheck disable=SC2046
+    set -- $(LC_ALL=C awk -v name="\"model.layers.$layer.mlp.down_proj.weight\"" 'NR == 1 {
+        match($0, name ": [{][^}]*data_offsets\": \\[[0-9]+")
+        at = substr($0, RSTART, RLENGTH)
+        sub(/.*\[/, "", at)
+        print at
+    }' "$weights") $(od -An -tu8 -N8 "$weights")
+    printf '\377\377\377\377' | dd of="$weights" bs=1 seek=$(($1 + $2 + 8)) conv=notrunc 2>/dev/null
+    on 2 run -m "$work/nan$layer" -p and -q
+    that "exit $status of a NaN in layer $layer" [ $status = 3 ]
+    said
+    has "layer $layer, of 0 to 3, is the first" "$work/said"
+done
 finish
