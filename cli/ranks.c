@@ -33,8 +33,9 @@ bool cli_traffic(struct kvc_ranks_traffic *traffic) {
 }
 
 int cli_refuse_data(const struct cli_command *command) {
-    return cli_error(command, KVC_USAGE,
-                     "--ranks data: goes with perplexity and with eval's standard tasks; others take tensor");
+    return cli_error(
+        command, KVC_USAGE,
+        "--ranks data: goes with perplexity and with eval's standard tasks; others take tensor or pipeline");
 }
 
 /* Of all ranks' exit statuses the first that is none of success, and whose it is. */

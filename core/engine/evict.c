@@ -4,7 +4,6 @@
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
-#include "core/engine/pipeline.h"
 #include "core/engine/unseen.h"
 #include "core/stage/stage.h"
 
@@ -197,7 +196,7 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
                                          struct kvc_error *error) {
     const struct kvc_keep nothing = {.recent = INT64_MAX};
     if (!kvc_network_has(stage->session->runner->network, stage->layer)) {
-        kvc_pipeline_note_kept(stage->session, stage->layer, stage->info.kv_heads, positions, counts);
+        kvc_session_note_kept(stage->session, stage->layer, stage->info.kv_heads, positions, counts);
         return KVC_OK;
     }
     const size_t most = kvc_stage_capacity(stage);

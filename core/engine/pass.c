@@ -318,7 +318,7 @@ static enum kvc_status share_again(struct kvc_session *session, uint32_t last, s
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; l < network->layers; l++)
         session->held[l] = kvc_network_has(network, l) ? session->held[l] : 0;
-    kvc_pipeline_most(session, session->held, network->layers);
+    kvc_session_most_layers(session, session->held, network->layers);
     for (uint32_t l = last + 1; l < network->layers && status == KVC_OK; l++) {
         struct kvc_stage stage = kvc_stage_make(session, l);
         status = kvc_stage_call_prompt_again(&stage, error);

@@ -179,12 +179,6 @@ void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
     move(ranks, FROM_LAST, data, bytes);
 }
 
-void kvc_pipeline_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
-    struct kvc_ranks *ranks = ranks_of(session->runner);
-    if (ranks && session->told)
-        kvc_ranks_most(ranks, numbers, count);
-}
-
 /* The layer that chooses for a layer. */
 static uint32_t decider_of(const struct kvc_session *session, uint32_t layer) {
     return kvc_policy_decider(session->policy, layer, &session->runner->model, &session->cache.format);
@@ -198,16 +192,6 @@ static bool decides_for_others(const struct kvc_session *session, uint32_t rank)
             kvc_network_layer_owner(network, l) != rank)
             return true;
     return false;
-}
-
-void kvc_pipeline_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists,
-                            const int32_t *const *positions, const size_t *counts) {
-    kvc_packet_put_number(&session->kept, layer);
-    kvc_packet_put_number(&session->kept, lists);
-    for (uint32_t h = 0; h < lists; h++) {
-        kvc_packet_put_number(&session->kept, counts[h]);
-        kvc_packet_put(&session->kept, positions[h], counts[h] * sizeof(int32_t));
-    }
 }
 
 /* Does what another rank has noted, where the layer is this one's. */

@@ -24,11 +24,6 @@ void kvc_pipeline_receive(struct kvc_passing *passing);
 void kvc_pipeline_send(struct kvc_passing *passing);
 /* What the rank with the last layer has becomes what all have. */
 void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes);
-/* Numbers that go by the layers a rank has become the largest of all ranks'. */
-void kvc_pipeline_most(const struct kvc_session *session, uint64_t *numbers, size_t count);
-/* Positions [lists][counts] that a stage keeps in a layer of another rank. */
-void kvc_pipeline_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists,
-                            const int32_t *const *positions, const size_t *counts);
 /* After a pass, on all ranks: each keeps in its layers what stages of other ranks' layers chose for them. */
 enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error);
 /* Whether the prompt stage's holder shares out entries among layers of several ranks: its state goes with the rows. */

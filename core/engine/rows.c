@@ -3,7 +3,7 @@
 #include "core/engine/rows.h"
 
 #include "core/base/integers.h"
-#include "core/engine/pipeline.h"
+#include "core/engine/session.h"
 
 #include <stdlib.h>
 
@@ -180,7 +180,7 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
         if (session->use[method - session->policy->method].acts[l])
             turn.held = kvc_max_u64(turn.held, held);
     }
-    kvc_pipeline_most(session, &turn.held, 1);
+    kvc_session_most_layers(session, &turn.held, 1);
     const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
     struct kvc_error cause;
     if (count > 0 && !source->tokens && source->pseudo != count)

@@ -74,6 +74,15 @@ static inline void kvc_session_most(const struct kvc_session *session, uint64_t 
     if (ranks && session->runner->network->part.heads_shared)
         kvc_ranks_most(ranks, numbers, count);
 }
+/* Numbers that go by the layers a rank of a pipeline has become the largest of all ranks'. */
+static inline void kvc_session_most_layers(const struct kvc_session *session, uint64_t *numbers, size_t count) {
+    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    if (ranks && session->runner->network->part.pipeline)
+        kvc_ranks_most(ranks, numbers, count);
+}
+/* Positions [lists][counts] that a stage keeps in a layer of another rank. */
+void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,
+                           const size_t *counts);
 /* Puts sessions of one model, tokens and what follows them into a call's message. */
 void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
                        const int32_t *tokens, size_t count, bool logits);

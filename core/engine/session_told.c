@@ -60,3 +60,13 @@ void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_
     ranks->link->class->broadcast(ranks->link, positions, kvc_min_u64(told, capacity) * sizeof *positions, owner);
     *count = (size_t)told;
 }
+
+void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,
+                           const size_t *counts) {
+    kvc_packet_put_number(&session->kept, layer);
+    kvc_packet_put_number(&session->kept, lists);
+    for (uint32_t h = 0; h < lists; h++) {
+        kvc_packet_put_number(&session->kept, counts[h]);
+        kvc_packet_put(&session->kept, positions[h], counts[h] * sizeof(int32_t));
+    }
+}

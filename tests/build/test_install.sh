@@ -9,14 +9,14 @@ make -C "$top_builddir" install prefix=/opt/kvcull DESTDIR="$work/root" >"$work/
 source=$(cd "$top_srcdir" && pwd)
 cd "$work" || exit 1
 installed=root/opt/kvcull
-for file in include/kvcull.h include/kvcull/policy.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
+for file in include/kvcull.h include/kvcull/policy.h include/kvcull/ranks.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
     [ -e "$installed/$file" ] || fail "make install left out $file"
 done
 for page in "$source"/docs/man/*.[17]; do
     section=${page##*.}
     [ -e "$installed/share/man/man$section/${page##*/}" ] || fail "make install left out ${page##*/}"
 done
-[ "$(find root -name '*.h' | wc -l)" = 4 ] || fail 'other headers were installed than kvcull.h and those of include/kvcull'
+[ "$(find root -name '*.h' | wc -l)" = 5 ] || fail 'other headers were installed than kvcull.h and those of include/kvcull'
 cat >use.c <<'END'
 #include <kvcull/check.h>
 #include <kvcull/policy.h>

@@ -12,7 +12,7 @@ core/engine: core/base core/engine core/stage core/ranks
 core/stage: core/base core/engine core/stage core/ranks
 core/forecast: core/base core/engine core/stage core/forecast
 core/ranks: core/base core/ranks
-ranks: core/base core/ranks ranks
+ranks: core/base core/ranks models/model.h ranks
 core/check: core/base core/engine core/check
 core/measure: core/base core/engine core/measure
 backends: core/base
