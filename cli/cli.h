@@ -100,7 +100,17 @@ void cli_warn(const struct cli_command *command, const char *format, ...) __attr
  * for is done when this returns, an exit status. */
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv);
 struct kvc_ranks *cli_ranks(void); /* NULL: one process */
-void cli_signals(void);            /* how signals end the program; called once */
+/* --ranks data: every rank runs the command with a share of the work; rank 0 alone prints. NULL, and 0, without. */
+struct kvc_ranks *cli_data_ranks(void);
+uint32_t cli_data_rank(void);
+/* What all ranks have sent so far; false: there is one. */
+struct kvc_ranks_traffic;
+bool cli_traffic(struct kvc_ranks_traffic *traffic);
+int cli_refuse_data(const struct cli_command *command); /* of commands that have no shares */
+/* Waits for all ranks of --ranks data: KVC_OK where all have come to it, else a status that one has, which rank 0 has
+ * told. Without: status. At most once. */
+int cli_agree(const struct cli_command *command, int status);
+void cli_signals(void); /* how signals end the program; called once */
 
 /* ---- common options and opening ------------------------------------------------------------------------------ */
 
@@ -124,9 +134,10 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
 /* clang-format off */
 #define CLI_RANKS_OPTION(c)                                                                                           \
     {CLI_CHOICE, 0, "ranks", "HOW",                                                                                   \
-     "how processes that mpirun or srun started share the model; tensor: each has some heads with their entries, "    \
-     "and some outputs of every matrix; pipeline: each has a run of layers. Never changes a bit",                     \
-     &(c)->ranks, 0, 0, "tensor|pipeline"}
+     "how processes that mpirun or srun started share the work; tensor: each has some heads with their entries, "     \
+     "and some outputs of every matrix; pipeline: each has a run of layers. data, for eval and perplexity: each "     \
+     "has the model and some samples. Never changes a bit",                                                           \
+     &(c)->ranks, 0, 0, "tensor|pipeline|data"}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \

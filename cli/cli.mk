@@ -43,6 +43,7 @@ libkvcli_la_SOURCES = \
 	cli/info/markdown.c \
 	cli/info/methods.c \
 	cli/info/model.c \
+	cli/info/parts.c \
 	cli/info/available.c \
 	cli/info/rules.c \
 	cli/verify/hashes.c \

@@ -9,9 +9,13 @@
 static void print_line(const struct cli_command *command, const char *kind, const char *text) {
     char line[2000];
 
+    char rank[24] = "";
+
     kvc_printable(text, strlen(text), line, sizeof line);
     fflush(stdout);
-    fprintf(stderr, "kvcull%s%s: %s%s\n", command->name[0] ? " " : "", command->name, kind, line);
+    if (cli_data_rank() > 0)
+        snprintf(rank, sizeof rank, "rank %u: ", cli_data_rank());
+    fprintf(stderr, "kvcull%s%s: %s%s%s\n", command->name[0] ? " " : "", command->name, rank, kind, line);
 }
 
 static void print_list(const struct cli_command *command, const char *kind, const char *format, va_list list) {
@@ -23,9 +27,14 @@ static void print_list(const struct cli_command *command, const char *kind, cons
     free(text);
 }
 
+/* What the command line says wrong, rank 0 tells for all. */
+static bool is_told(enum kvc_status status) { return cli_data_rank() > 0 && status == KVC_USAGE; }
+
 int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...) {
     va_list list;
 
+    if (is_told(status))
+        return (int)status;
     va_start(list, format);
     print_list(command, "", format, list);
     va_end(list);
@@ -33,7 +42,8 @@ int cli_error(const struct cli_command *command, enum kvc_status status, const c
 }
 
 int cli_report(const struct cli_command *command, const struct kvc_error *error) {
-    print_line(command, "", error->text);
+    if (!is_told(error->status))
+        print_line(command, "", error->text);
     return (int)error->status;
 }
 
@@ -42,6 +52,8 @@ int cli_no_memory(const struct cli_command *command) { return cli_error(command,
 void cli_warn(const struct cli_command *command, const char *format, ...) {
     va_list list;
 
+    if (cli_data_rank() > 0)
+        return;
     va_start(list, format);
     print_list(command, "warning: ", format, list);
     va_end(list);

@@ -10,7 +10,7 @@ int kvc_cli_eval(const struct cli_command *command, int argc, char **argv) {
         return cli_error(command, KVC_USAGE, "no task; `kvcull eval --list` lists them");
     for (const struct cli_command *task = cli_eval_tasks; task->name; task++) {
         if (strcmp(task->name + strlen(prefix), argv[1]) == 0)
-            return task->main(task, argc - 1, argv + 1);
+            return cli_data_ranks() ? cli_refuse_data(task) : task->main(task, argc - 1, argv + 1);
     }
     return cli_eval_standard(command, argc, argv);
 }

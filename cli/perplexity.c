@@ -2,8 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "kvcull/ranks.h"
 
 struct arguments {
     struct cli_common common;
@@ -12,7 +14,7 @@ struct arguments {
     struct cli_texts specs;
 };
 
-struct score {           /* of one policy */
+struct score {           /* of one policy, in one window or in all */
     double loss, square; /* sums of -log p and of its square */
     uint64_t scored;
     double seconds;
@@ -61,6 +63,21 @@ struct plan {
     bool at_once;           /* full alone: rows of one prompt, which have the bits of single steps */
 };
 
+/* Windows are added in their order, so that the sums have the same bits whoever computed them. */
+static void add_window(struct score *all, const struct score *window) {
+    const struct kvc_session_stats *held = &all->stats, *stats = &window->stats;
+    const uint64_t peak = cli_max(stats->peak_bytes, held->peak_bytes);
+
+    all->loss += window->loss;
+    all->square += window->square;
+    all->scored += window->scored;
+    all->seconds += window->seconds;
+    if (stats->tokens > held->tokens || (stats->tokens == held->tokens && stats->cache_bytes + stats->state_bytes >
+                                                                              held->cache_bytes + held->state_bytes))
+        all->stats = *stats;
+    all->stats.peak_bytes = peak;
+}
+
 /* One window with one policy. The last token is scored and never given. */
 static int window(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                   const char *spec, const struct plan *plan, const int32_t *tokens, size_t count, struct score *score) {
@@ -68,7 +85,6 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     struct kvc_session *session = NULL;
     struct rows rows = {tokens, count, plan->prompt, kvc_model_info(model)->vocab, score};
     struct kvc_prompt_options hooks = {.row = plan->at_once ? take_row : NULL, .user = &rows};
-    struct kvc_session_stats stats;
     struct kvc_error error;
     float *logits = malloc((size_t)rows.vocab * sizeof *logits);
     enum kvc_status status;
@@ -86,17 +102,8 @@ static int window(const struct cli_command *command, const struct arguments *a, 
         if (i + 1 < count)
             status = kvc_decode(&session, &tokens[i], 1, logits, NULL, &error);
     }
-    if (status == KVC_OK) {
-        const struct kvc_session_stats *held = &score->stats;
-        uint64_t peak = held->peak_bytes;
-
-        kvc_session_stats(session, &stats);
-        peak = cli_max(stats.peak_bytes, peak);
-        if (stats.tokens > held->tokens || (stats.tokens == held->tokens && stats.cache_bytes + stats.state_bytes >
-                                                                                held->cache_bytes + held->state_bytes))
-            score->stats = stats;
-        score->stats.peak_bytes = peak;
-    }
+    if (status == KVC_OK)
+        kvc_session_stats(session, &score->stats);
     kvc_session_close(session);
     free(logits);
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
@@ -173,14 +180,57 @@ static int print(const struct cli_command *command, const struct arguments *a, c
     return status;
 }
 
+/* The windows of rank r among `ranks`: each r-th. */
+static int run_windows(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                       const struct plan *plan, const int32_t *tokens, size_t count, size_t rank, size_t ranks,
+                       struct score *windows) {
+    const size_t own = (plan->windows + ranks - 1 - rank) / ranks * a->specs.count;
+    struct cli_progress progress;
+    size_t done = 0;
+    int status = KVC_OK;
+
+    cli_progress_start(&progress, "perplexity", a->common.quiet);
+    for (size_t w = rank; w < plan->windows && status == KVC_OK; w += ranks) {
+        size_t at = w * plan->length, n = cli_min(count - at, plan->length);
+
+        for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
+            struct score *score = &windows[w * a->specs.count + i];
+            double start = cli_seconds();
+
+            status = window(command, a, model, a->specs.items[i].text, plan, tokens + at, n, score);
+            score->seconds = cli_seconds() - start;
+            cli_progress(&progress, ++done, own);
+        }
+    }
+    cli_progress_end(&progress);
+    return status;
+}
+
+/* Every rank's windows to all. */
+static void gather_windows(const struct cli_command *command, struct kvc_ranks *ranks, size_t each, size_t count,
+                           struct score *windows) {
+    const size_t rank_count = kvc_ranks_count(ranks), bytes = count * each * sizeof *windows;
+    size_t *sizes = malloc(rank_count * sizeof *sizes);
+    void *all = NULL;
+
+    if (!sizes)
+        _exit(cli_no_memory(command)); /* which ends the other ranks, that wait */
+    kvc_ranks_gather(ranks, windows, bytes, &all, sizes);
+    for (size_t w = 0; w < count; w++)
+        memcpy(windows + w * each, (const char *)all + (w % rank_count) * bytes + w * each * sizeof *windows,
+               each * sizeof *windows);
+    free(all);
+    free(sizes);
+}
+
 static int measure(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                    const int32_t *tokens, size_t count) {
     struct plan plan = {.math = kvc_model_info(model)->math,
                         .length = a->common.context ? (size_t)a->common.context : count,
                         .at_once = a->specs.count == 1 && strcmp(a->specs.items[0].text, "full") == 0};
     bool warned = false;
-    struct score *scores = calloc(a->specs.count, sizeof *scores);
-    struct cli_progress progress;
+    struct kvc_ranks *ranks = cli_data_ranks();
+    struct score *scores = calloc(a->specs.count, sizeof *scores), *windows;
     int status = KVC_OK;
 
     if (!scores)
@@ -206,21 +256,18 @@ static int measure(const struct cli_command *command, const struct arguments *a,
         plan.windows--;
     if (a->windows && plan.windows > (size_t)a->windows)
         plan.windows = (size_t)a->windows;
-    cli_progress_start(&progress, "perplexity", a->common.quiet);
-    for (size_t w = 0; w < plan.windows && status == KVC_OK; w++) {
-        size_t at = w * plan.length, n = cli_min(count - at, plan.length);
-
-        for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
-            double start = cli_seconds();
-
-            status = window(command, a, model, a->specs.items[i].text, &plan, tokens + at, n, &scores[i]);
-            scores[i].seconds += cli_seconds() - start;
-            cli_progress(&progress, w * a->specs.count + i + 1, plan.windows * a->specs.count);
-        }
-    }
-    cli_progress_end(&progress);
-    if (status == KVC_OK)
+    windows = calloc(plan.windows * a->specs.count, sizeof *windows);
+    status = windows ? run_windows(command, a, model, &plan, tokens, count, cli_data_rank(),
+                                   ranks ? kvc_ranks_count(ranks) : 1, windows)
+                     : cli_no_memory(command);
+    status = cli_agree(command, status);
+    if (status == KVC_OK && ranks)
+        gather_windows(command, ranks, a->specs.count, plan.windows, windows);
+    for (size_t i = 0; i < plan.windows * a->specs.count && status == KVC_OK; i++)
+        add_window(&scores[i % a->specs.count], &windows[i]);
+    if (status == KVC_OK && cli_data_rank() == 0)
         status = print(command, a, scores, &plan, count);
+    free(windows);
     free(scores);
     return status;
 }
@@ -253,10 +300,13 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
         struct cli_given full = {0, "full"};
         bool given = a.specs.count > 0;
 
+        a.common.quiet = a.common.quiet || cli_data_rank() > 0;
         if (!given)
             a.specs = (struct cli_texts){&full, 1};
         if (!a.file)
             status = cli_error(command, KVC_USAGE, "give a text with -f FILE");
+        else if (cli_data_ranks() && strcmp(a.file, "-") == 0)
+            status = cli_error(command, KVC_USAGE, "-f -: rank 0 alone has standard input; give --ranks data a file");
         else
             status = cli_open_model(command, &a.common, a.model, &a.specs, &engine, &model);
         if (status == KVC_OK)

@@ -1,5 +1,6 @@
 /* ranks.c - a program that was started as several processes: rank 0 goes on as ever, the others do what its calls ask
- * for and leave with it. */
+ * for and leave with it. With --ranks data all go on, each with a share of the work, and rank 0 prints what they find.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,60 @@
 #include "kvcull/ranks.h"
 
 static struct kvc_ranks *program_ranks; /* of this process, from start to exit */
+static bool program_data;               /* --ranks data */
+static bool program_agreed;             /* cli_agree was called */
 
 struct kvc_ranks *cli_ranks(void) {
-    return program_ranks;
+    return program_data ? NULL : program_ranks;
+}
+
+struct kvc_ranks *cli_data_ranks(void) {
+    return program_data ? program_ranks : NULL;
+}
+
+uint32_t cli_data_rank(void) { return program_data && program_ranks ? kvc_ranks_rank(program_ranks) : 0; }
+
+bool cli_traffic(struct kvc_ranks_traffic *traffic) {
+    struct kvc_ranks *ranks = cli_ranks();
+    *traffic = (struct kvc_ranks_traffic){0, 0};
+    if (!ranks || kvc_ranks_count(ranks) == 1)
+        return false;
+    kvc_ranks_all_traffic(ranks, traffic);
+    return true;
+}
+
+int cli_refuse_data(const struct cli_command *command) {
+    return cli_error(command, KVC_USAGE,
+                     "--ranks data: goes with perplexity and with eval's standard tasks; others take tensor or pipeline");
+}
+
+/* Of all ranks' exit statuses the first that is none of success, and whose it is. */
+static int gather_status(int status, uint32_t *whose) {
+    const uint32_t count = kvc_ranks_count(program_ranks);
+    size_t *sizes = malloc(count * sizeof *sizes);
+    void *all = NULL;
+    int first = KVC_OK;
+    *whose = 0;
+    if (!sizes)
+        _exit(KVC_RESOURCE); /* which ends the other ranks */
+    program_agreed = true;
+    kvc_ranks_gather(program_ranks, &status, sizeof status, &all, sizes);
+    while (*whose < count && (first = ((const int *)all)[*whose]) == KVC_OK)
+        ++*whose;
+    free(all);
+    free(sizes);
+    return first;
+}
+
+int cli_agree(const struct cli_command *command, int status) {
+    uint32_t whose;
+    if (!program_data)
+        return status;
+    const int first = gather_status(status, &whose);
+    if (first != KVC_OK && status == KVC_OK && cli_data_rank() == 0)
+        return cli_error(command, (enum kvc_status)first, "rank %u has ended with exit status %d: its share is missing",
+                         whose, first);
+    return first;
 }
 
 /* What --ranks says, before the command's own options are read: every rank has to know. */
@@ -26,7 +78,11 @@ static const char *given(int argc, char **argv) {
     return how;
 }
 
+/* A rank that ends early is waited for where the others agree. */
 static void leave(void) {
+    uint32_t whose;
+    if (program_data && !program_agreed)
+        (void)gather_status(KVC_RESOURCE, &whose);
     kvc_ranks_close(program_ranks);
     program_ranks = NULL;
 }
@@ -37,8 +93,16 @@ int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     if (!how && !kvc_ranks_started())
         return CLI_GO;
     if (kvc_ranks_open(how, &program_ranks, &error) != KVC_OK)
-        return cli_report(command, &error);
+        return error.text[0] ? cli_report(command, &error) : (int)error.status;
     atexit(leave);
+    program_data = how && strcmp(how, "data") == 0;
+    if (program_data) {
+        if (argc < 2 || (strcmp(argv[1], "eval") != 0 && strcmp(argv[1], "perplexity") != 0))
+            return cli_refuse_data(command);
+        if (cli_data_rank() > 0 && !freopen("/dev/null", "w", stdout))
+            return cli_error(command, KVC_RESOURCE, "/dev/null: cannot be opened");
+        return CLI_GO;
+    }
     if (kvc_ranks_rank(program_ranks) == 0)
         return CLI_GO;
     kvc_ranks_follow(program_ranks);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "kvcull/ranks.h"
 
 /* The first answer token comes with the prompt's logits; the others each cost one step. */
 static double rate(uint64_t tokens, double seconds) { return seconds > 0 ? (double)tokens / seconds : 0; }
@@ -42,6 +43,8 @@ void cli_say_ending(const struct cli_generation *generation, const struct cli_an
 
 void cli_summary_print(const struct cli_generation *generation, const char *spec) {
     struct kvc_session_stats stats;
+    struct kvc_ranks_traffic sent;
+    const double tokens = (double)(generation->seen_prompt + generation->seen_answer);
     char text[6][32];
 
     if (generation->quiet)
@@ -57,6 +60,10 @@ void cli_summary_print(const struct cli_generation *generation, const char *spec
             spec ? spec : "full", cli_bytes(stats.full_bytes, text[2]));
     if (kvc_model_info(generation->model)->math == KVC_MATH_INT8)
         fprintf(stderr, "math    " CLI_INT8_NOTE "\n");
+    if (cli_traffic(&sent) && tokens > 0)
+        fprintf(stderr, "ranks   %u sent %s in %s messages: %s and %.1f messages a token\n",
+                kvc_ranks_count(cli_ranks()), cli_bytes(sent.bytes, text[0]), cli_number(sent.messages, text[1]),
+                cli_bytes((uint64_t)((double)sent.bytes / tokens), text[2]), (double)sent.messages / tokens);
     if (stats.saturated)
         fprintf(stderr, "note    %llu values were clipped to the range of f16; --kv-type f32 keeps them\n",
                 (unsigned long long)stats.saturated);
@@ -64,6 +71,7 @@ void cli_summary_print(const struct cli_generation *generation, const char *spec
 
 json_t *cli_summary_json(const struct cli_generation *generation) {
     struct kvc_session_stats stats;
+    struct kvc_ranks_traffic sent;
     json_t *object = json_object();
 
     kvc_session_stats(generation->session, &stats);
@@ -77,5 +85,10 @@ json_t *cli_summary_json(const struct cli_generation *generation) {
                  json_real(rate(generation->seen_prompt, generation->prompt_seconds)));
     cli_json_set(object, "answer_tokens_per_second", json_real(rate(stats.decode_steps, generation->answer_seconds)));
     cli_json_set(object, "memory", cli_stats_json(&stats));
+    if (cli_traffic(&sent)) {
+        cli_json_set(object, "ranks", json_integer(kvc_ranks_count(cli_ranks())));
+        cli_json_set(object, "sent_bytes", json_integer((json_int_t)sent.bytes));
+        cli_json_set(object, "sent_messages", json_integer((json_int_t)sent.messages));
+    }
     return object;
 }

@@ -1,6 +1,7 @@
 /* choose.c - which tasks and which share of the samples `kvcull eval` is asked for, and the files that they need. */
 #include "eval/needle_text.h"
 #include "eval/standard.h"
+#include "kvcull/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,14 @@ int eval_choose_shard(struct eval_run *run) {
         if (!end || *end || index < 1 || index > count || count > 1000000)
             return cli_error(run->command, KVC_USAGE,
                              "--shard %s: takes i/n, the i-th of n shares of the samples, i from 1 to n, as 3/8", text);
+    }
+    struct kvc_ranks *ranks = cli_data_ranks();
+    if (ranks && text)
+        return cli_error(run->command, KVC_USAGE, "--shard %s: --ranks data shares out the samples itself", text);
+    if (ranks) {
+        index = kvc_ranks_rank(ranks) + 1;
+        count = kvc_ranks_count(ranks);
+        run->common.quiet = run->common.quiet || index > 1;
     }
     run->shard_index = index - 1;
     run->shards = count;

@@ -46,6 +46,7 @@ libkvcli_la_SOURCES += \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
+	eval/ranks.c \
 	eval/records.c \
 	eval/records.h \
 	eval/report.c \

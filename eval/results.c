@@ -188,10 +188,9 @@ static int read_line(struct eval_results *results, const char *path, size_t line
     return status;
 }
 
-int eval_results_read(struct eval_results *results, const char *path) {
-    char *text;
-    size_t bytes, line = 1, start = 0;
-    int status = cli_read_file(results->command, path, &text, &bytes);
+int eval_results_parse(struct eval_results *results, const char *path, const char *text, size_t bytes) {
+    size_t line = 1, start = 0;
+    int status = KVC_OK;
     results->dropped = 0;
     for (size_t i = 0; i < bytes && status == KVC_OK; i++) {
         if (text[i] != '\n')
@@ -203,6 +202,15 @@ int eval_results_read(struct eval_results *results, const char *path) {
     }
     if (status == KVC_OK)
         results->dropped = bytes - start;
+    return status;
+}
+
+int eval_results_read(struct eval_results *results, const char *path) {
+    char *text;
+    size_t bytes;
+    int status = cli_read_file(results->command, path, &text, &bytes);
+    if (status == KVC_OK)
+        status = eval_results_parse(results, path, text, bytes);
     free(text);
     return status;
 }

@@ -19,6 +19,8 @@ int eval_results_start(const struct cli_command *command, struct eval_results *r
 void eval_results_close(struct eval_results *results);
 /* Adds the records of a file. A last line without an end is left out. */
 int eval_results_read(struct eval_results *results, const char *path);
+/* The same of a file's bytes. */
+int eval_results_parse(struct eval_results *results, const char *path, const char *text, size_t bytes);
 /* Appends to a new file, or (resume) to what is there, whose records are read first. No other process may write it. */
 int eval_results_append_to(struct eval_results *results, const char *path, bool resume);
 /* Whether there is a record with the key fields of this one. */

@@ -304,6 +304,22 @@ static int each_unit(struct eval_run *run, int (*do_unit)(struct eval_run *, con
     return KVC_OK;
 }
 
+uint64_t eval_unit_number(const struct eval_run *run, const json_t *record) {
+    const char *task = json_string_value(json_object_get(record, "task"));
+    const uint64_t length = (uint64_t)json_integer_value(json_object_get(record, "length"));
+    const uint64_t sample = (uint64_t)json_integer_value(json_object_get(record, "sample"));
+    uint64_t number = 0;
+    for (size_t l = 0; l < run->lengths.count; l++) {
+        for (size_t t = 0; t < run->task_count; t++) {
+            const uint64_t count = eval_samples_of(run, run->tasks[t], run->lengths.items[l]);
+            if (sample < count && length == run->lengths.items[l] && strcmp(task, run->tasks[t]->name) == 0)
+                return number + sample;
+            number += count;
+        }
+    }
+    return UINT64_MAX;
+}
+
 /* Counts what there is to do; a length that is too short for a task is told before anything is computed. */
 static int count_unit(struct eval_run *run, const struct unit *unit, struct work *work) {
     const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,

@@ -52,6 +52,7 @@ void eval_run_close(struct eval_run *run) {
     free(run->logits);
     free(run->text_tokens);
     free(run->words_path);
+    free(run->out_path);
     eval_results_close(&run->results);
     eval_data_free(&run->data);
     kvc_model_close(run->model);
@@ -74,8 +75,13 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     if (status == KVC_OK)
         status = eval_read_files(run);
     if (status == KVC_OK)
+        status = eval_ranks_name(run);
+    if (status == KVC_OK)
         status = eval_run_open(run);
-    return status == KVC_OK ? eval_run_samples(run) : status;
+    if (status == KVC_OK)
+        status = eval_run_samples(run);
+    status = cli_agree(run->command, status);
+    return status == KVC_OK ? eval_ranks_gather(run) : status;
 }
 
 /* What was computed is shown, and stays in the file. */
@@ -268,7 +274,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         status = list(&run);
     } else if (status == CLI_GO) {
         status = run_tasks(&run, &names);
-        if (status == KVC_OK)
+        if (status == KVC_OK && cli_data_rank() == 0)
             status = show(&run);
     }
     eval_run_close(&run);

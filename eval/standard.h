@@ -13,6 +13,7 @@ struct eval_run {
     const char *model_path, *template_name, *variables, *date, *out, *question, *shard, *report;
     const char *files[EVAL_FILES];
     char *words_path; /* where none was given */
+    char *out_path;   /* of --ranks data */
     struct cli_texts specs, spans;
     struct cli_counts lengths;
     int64_t samples, seed, show, depths, kept;
@@ -60,6 +61,12 @@ int eval_run_open(struct eval_run *run);
 void eval_run_close(struct eval_run *run);
 /* Every sample of the shard that has no result yet. */
 int eval_run_samples(struct eval_run *run);
+/* The number of a result's sample among all shards', in order; UINT64_MAX: it is of none of the tasks. */
+uint64_t eval_unit_number(const struct eval_run *run, const json_t *record);
+/* --ranks data (ranks.c): the file of a rank's share, FILE.1of4 say; what all ranks have found, with rank 0, in the
+ * order of one process. */
+int eval_ranks_name(struct eval_run *run);
+int eval_ranks_gather(struct eval_run *run);
 
 /* clang-format off */
 #define EVAL_PROMPT_OPTIONS(run)                                                                                      \

@@ -85,8 +85,11 @@ static enum kvc_status tell_open(struct kvc_model *model, const char *path, stru
     least = ~most;
     kvc_ranks_most(ranks, &most, 1);
     kvc_ranks_most(ranks, &least, 1);
-    if (most != ~least)
-        ranks->link->class->end(ranks->link, "the ranks' models of this path differ: all need the same file");
+    if (most != ~least && ranks->link->rank == 0) { /* the others then wait for their end */
+        struct kvc_error differ;
+        (void)kvc_fail(&differ, KVC_INPUT, "%s: the ranks' models differ: all need the same file", path);
+        ranks->link->class->end(ranks->link, differ.text);
+    }
     return kvc_call_end(ranks, KVC_OK, error);
 }
 

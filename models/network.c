@@ -73,6 +73,7 @@ enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struc
         in->device->ops->weight_create(in->device, type, rows.count, inputs, first, weight, in->error);
     if (!status) {
         in->network->weights[in->network->weight_count++] = *weight;
+        in->network->matrix_bytes += rows.count * kvc_type_row_bytes(type, inputs);
     }
     return status;
 }
@@ -380,7 +381,9 @@ static enum kvc_status load_ends(struct kvc_loader *in) {
     in->elsewhere = false;
     network->head = network->embedding;
     if (!status && config->tied && kvc_loader_range(in, vocab, false).count < vocab) {
+        const uint64_t before = network->matrix_bytes;
         status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
+        network->matrix_bytes = before;
     }
     if (!status) {
         status = load_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);

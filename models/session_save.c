@@ -16,6 +16,8 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
     struct kvc_model *model = model_of(session);
     struct kvc_session_file file;
     enum kvc_status status = kvc_state_check(session, path, error);
+    if (status == KVC_OK && kvc_session_ranks(session))
+        status = kvc_fail(error, KVC_USAGE, "%s: a session that several processes share cannot be saved", path);
     if (status == KVC_OK && !model)
         status = kvc_fail(error, KVC_USAGE, "%s: a replayed session has no model to go on with", path);
     if (status == KVC_OK)
@@ -56,6 +58,8 @@ enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_sessi
     *session = NULL;
     if (saved)
         *saved = (struct kvc_saved){.sampler = saved->sampler};
+    if (model->engine->ranks)
+        return kvc_fail(error, KVC_USAGE, "%s: several processes cannot go on with a saved session", path);
     enum kvc_status status = kvc_session_file_open(path, &file, error);
     if (status != KVC_OK)
         return status;

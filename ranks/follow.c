@@ -33,8 +33,6 @@ static void *copy_of(struct kvc_ranks *ranks, const void *data, size_t bytes) {
 
 static void keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
     struct objects *objects = ranks->objects;
-    if (!here)
-        return;
     if (!objects)
         objects = ranks->objects = calloc(1, sizeof *objects);
     if (objects && objects->count == objects->capacity) {
@@ -66,6 +64,14 @@ static void *object(struct kvc_ranks *ranks, bool forget) {
     return NULL;
 }
 
+/* Rank 0 has made the object already: where it cannot be made here, all end. */
+static void made(struct kvc_ranks *ranks, uint64_t name, enum kvc_status status, void *here,
+                 const struct kvc_error *error) {
+    if (status != KVC_OK)
+        end(ranks, error->text);
+    keep(ranks, name, here);
+}
+
 /* ---- the calls; each reads what the function of that name puts into its packet ---- */
 
 static void open_engine(struct kvc_ranks *ranks, struct kvc_packet *in) {
@@ -77,8 +83,9 @@ static void open_engine(struct kvc_ranks *ranks, struct kvc_packet *in) {
     options.backend = backend = text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
     options.threads = (int)kvc_packet_get_number(in);
     options.math = (enum kvc_math)kvc_packet_get_number(in);
-    (void)kvc_engine_open(&options, &engine, NULL);
-    keep(ranks, name, engine);
+    struct kvc_error error;
+    const enum kvc_status status = kvc_engine_open(&options, &engine, &error);
+    made(ranks, name, status, engine, &error);
     free(backend);
 }
 
@@ -89,8 +96,8 @@ static void open_model(struct kvc_ranks *ranks, struct kvc_packet *in) {
     char *path = copy_of(ranks, text, text ? strlen(text) + 1 : 0);
     struct kvc_model *model;
     struct kvc_error error;
-    (void)kvc_model_open(engine, path, &model, &error);
-    keep(ranks, name, model);
+    const enum kvc_status status = kvc_model_open(engine, path, &model, &error);
+    made(ranks, name, status, model, &error);
     free(path);
 }
 
@@ -106,8 +113,8 @@ static void open_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
     if (told)
         memcpy(&options, told, sizeof options);
     options.policy = policy;
-    (void)kvc_session_open(model, &options, &session, &error);
-    keep(ranks, name, session);
+    const enum kvc_status status = kvc_session_open(model, &options, &session, &error);
+    made(ranks, name, status, session, &error);
     free(policy);
 }
 
@@ -115,8 +122,8 @@ static void fork_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
     struct kvc_session *session = object(ranks, false), *copy;
     const uint64_t name = kvc_packet_get_number(in);
     struct kvc_error error;
-    (void)kvc_session_fork(session, &copy, &error);
-    keep(ranks, name, copy);
+    const enum kvc_status status = kvc_session_fork(session, &copy, &error);
+    made(ranks, name, status, copy, &error);
 }
 
 /* The functions of rank 0's program are called there; here their place is held. */
@@ -217,6 +224,7 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
     struct kvc_packet *in = &ranks->packet;
     struct kvc_session_stats stats;
     struct kvc_memory memory;
+    struct kvc_ranks_traffic traffic;
     switch (call) {
     case KVC_CALL_LEAVE:
     case KVC_CALL_RETURN:
@@ -265,6 +273,9 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         break;
     case KVC_CALL_RESET_PEAKS:
         kvc_engine_reset_peaks(object(ranks, false));
+        break;
+    case KVC_CALL_TRAFFIC:
+        kvc_ranks_all_traffic(ranks, &traffic);
         break;
     }
     if (in->broken)

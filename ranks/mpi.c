@@ -14,7 +14,8 @@
 enum {
     PIECE = 1 << 30, /* bytes in one message at most: MPI counts with int */
     PATIENCE = 2000, /* looks at a message before its receiver sleeps between them */
-    NAP = 100000     /* nanoseconds */
+    BLINK = 1000,    /* nanoseconds */
+    NAP = 100000
 };
 
 struct mpi_link {
@@ -49,9 +50,9 @@ static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t
     }
 }
 
-/* Waits for what was begun; patience: looks before it sleeps between them. */
-static void wait_for(MPI_Request *request, unsigned patience) {
-    const struct timespec nap = {0, patience ? NAP : 1000};
+/* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
+static void wait_for(MPI_Request *request, unsigned patience, long sleep) {
+    const struct timespec nap = {0, sleep};
     int come = 0;
     for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
         if (looks >= patience)
@@ -64,7 +65,7 @@ static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t fr
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, 0, mpi->comm, &request);
-        wait_for(&request, mpi->crowded ? 0 : UINT_MAX);
+        wait_for(&request, mpi->crowded ? 0 : PATIENCE, BLINK);
     }
 }
 
@@ -96,14 +97,12 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
         mpi->offsets[r] = (int)offsets[r];
     }
     count(link, sizes[link->rank], link->count - 1);
-    if (!mpi->crowded) {
-        MPI_Allgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm);
-        return;
-    }
     MPI_Request request;
     MPI_Iallgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm,
                     &request);
-    wait_for(&request, 0);
+    /* Not MPI_Allgatherv, which looks without end: where other programs run, it keeps the rank that it waits for away.
+     */
+    wait_for(&request, mpi->crowded ? 0 : PATIENCE, BLINK);
 }
 
 static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
@@ -122,7 +121,7 @@ static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t 
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
         MPI_Ibcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm, &request);
-        wait_for(&request, mpi->crowded ? 0 : UINT_MAX);
+        wait_for(&request, mpi->crowded ? 0 : UINT_MAX, BLINK);
     }
 }
 
@@ -136,7 +135,7 @@ static void await(struct kvc_link *link, void *data, size_t bytes) {
     if (link->rank == 0)
         count(link, bytes, link->count - 1);
     MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, mpi->comm, &request);
-    wait_for(&request, mpi->crowded ? 0 : PATIENCE);
+    wait_for(&request, mpi->crowded ? 0 : PATIENCE, mpi->crowded ? BLINK : NAP);
 }
 
 static void close_link(struct kvc_link *link) {

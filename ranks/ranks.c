@@ -67,13 +67,16 @@ enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct
     made->follow = kvc_follow;
     made->widths = status == KVC_OK ? calloc(made->link->count, sizeof *made->widths) : NULL;
     if (status == KVC_OK && !made->widths)
-        status = kvc_fail(error, KVC_RESOURCE, "ranks: no memory for %u ranks", made->link->count);
+        made->link->class->end(made->link, "no memory for the ranks"); /* the others wait */
     if (status == KVC_OK)
         status = compare(made, given, error);
     made->pipeline = strcmp(given, "pipeline") == 0;
-    if (status == KVC_OK && !made->pipeline && strcmp(given, "tensor") != 0)
-        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor or pipeline", given);
+    made->apart = strcmp(given, "data") == 0;
+    if (status == KVC_OK && !made->pipeline && !made->apart && strcmp(given, "tensor") != 0)
+        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor, pipeline or data", given);
     if (status != KVC_OK) {
+        if (made->link && made->link->rank != 0 && error)
+            error->text[0] = '\0'; /* rank 0 says it */
         if (made->link)
             made->link->class->close(made->link);
         free(made->widths);
@@ -92,9 +95,45 @@ void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *
     *traffic = (struct kvc_ranks_traffic){ranks->link->messages, ranks->link->bytes};
 }
 
+void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
+    struct kvc_link *link = ranks->link;
+    const uint64_t mine[] = {link->messages, link->bytes};
+    uint64_t sums[] = {mine[0], mine[1]};
+    if (kvc_call_begin(ranks, KVC_CALL_TRAFFIC))
+        kvc_call_tell(ranks);
+    if (kvc_ranks_several(ranks))
+        kvc_ranks_add(ranks, sums, 2);
+    (void)kvc_call_end(ranks, KVC_OK, NULL);
+    link->messages = mine[0];
+    link->bytes = mine[1];
+    *traffic = (struct kvc_ranks_traffic){sums[0], sums[1]};
+}
+
 void kvc_ranks_follow(struct kvc_ranks *ranks) {
-    if (ranks->link->rank != 0)
+    if (ranks->link->rank != 0 && !ranks->apart)
         (void)kvc_follow(ranks);
+}
+
+void kvc_ranks_gather(struct kvc_ranks *ranks, const void *mine, size_t bytes, void **all, size_t *sizes) {
+    struct kvc_link *link = ranks->link;
+    const uint32_t count = link->count;
+    size_t *offsets = malloc(2 * count * sizeof *offsets), *each = offsets + count, total = 0;
+    if (!offsets)
+        link->class->end(link, "no memory for results");
+    for (uint32_t r = 0; r < count; r++) {
+        each[r] = sizeof bytes;
+        offsets[r] = r * sizeof bytes;
+    }
+    link->class->gather(link, &bytes, sizes, each, offsets);
+    for (uint32_t r = 0; r < count; r++) {
+        offsets[r] = total;
+        total += sizes[r];
+    }
+    *all = malloc(total + 1);
+    if (!*all)
+        link->class->end(link, "no memory for results");
+    link->class->gather(link, mine, *all, sizes, offsets);
+    free(offsets);
 }
 
 void kvc_ranks_close(struct kvc_ranks *ranks) {

@@ -2,6 +2,7 @@
 
 libkvc_la_SOURCES += \
 	ranks/follow.c \
+	ranks/plan.c \
 	ranks/ranks.c \
 	ranks/single.c
 

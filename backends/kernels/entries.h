@@ -20,7 +20,8 @@ KVC_DEVICE struct kvc_part kvc_part_square_entry(kvc_u32 type, KVC_GLOBAL const 
 
 /* Grid: tiles of the ranks of the fullest head, heads. kind: KVC_ENTRIES_*; u [H_kv, d] where it is asked for. */
 KVC_GROUP_KERNEL(entry_scores)
-(KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u32 first_list, kvc_u64 seed, KVC_GLOBAL const float *u, KVC_SPAN(float, scores),
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u32 first_list, kvc_u64 seed,
+ KVC_GLOBAL const float *u, KVC_SPAN(float, scores),
  kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 h = KVC_GROUP_ID(1), first = KVC_GROUP_ID(0) * KVC_TILE;

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "kvcull/check.h"
+#include "kvcull/ranks.h"
 
 struct bench_arguments {
     struct cli_common common;
@@ -39,6 +40,7 @@ struct bench_prefill { /* one policy at one prompt length */
     enum kvc_expected peak_kind;
     double expected_entry_bytes; /* by the methods' formulas */
     enum kvc_expected entry_kind;
+    struct kvc_ranks_traffic sent; /* by all ranks, in one prefill */
 };
 
 enum { BENCH_POINTS = 3, BENCH_QUARTERS = 4 };
@@ -53,6 +55,7 @@ struct bench_decode { /* one policy at one batch size */
     enum kvc_expected read_kind;
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
+    struct kvc_ranks_traffic sent; /* by all ranks, in all steps */
 };
 
 /* The best of several sweeps over memory that no cache holds, with so many threads; bytes per second, 0: no memory. */

@@ -172,6 +172,36 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     return status;
 }
 
+static void sent_row(struct cli_table *table, const char *spec, const char *what, uint64_t batch,
+                     const struct kvc_ranks_traffic *sent, double tokens) {
+    char text[32];
+
+    cli_cell(table, "%s", spec);
+    cli_cell(table, "%s", what);
+    cli_cell(table, "%llu", (unsigned long long)batch);
+    cli_cell(table, "%s", cli_bytes((uint64_t)((double)sent->bytes / tokens), text));
+    cli_cell(table, "%.2f", (double)sent->messages / tokens);
+}
+
+/* What ranks say to each other. */
+static int print_sent(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
+                      const struct bench_decode *decode, size_t decodes) {
+    struct cli_table *table = cli_table_open("<policy|<of|batch|bytes/token|messages/token");
+    int status;
+
+    printf("\nSent by %u ranks together\n", kvc_ranks_count(cli_ranks()));
+    for (size_t i = 0; i < prefills; i++)
+        sent_row(table, prefill[i].spec, "prefill", 1, &prefill[i].sent, (double)prefill[i].prompt);
+    for (size_t i = 0; i < decodes; i++)
+        sent_row(table, decode[i].spec, "decode", decode[i].batch, &decode[i].sent,
+                 (double)decode[i].batch * (double)bench->a->generate);
+    status = cli_table_print(bench->command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
+static bool has_ranks(void) { return cli_ranks() && kvc_ranks_count(cli_ranks()) > 1; }
+
 int bench_print(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                 const struct bench_decode *decode, size_t decodes) {
     const struct kvc_model_info *info = kvc_model_info(bench->model);
@@ -190,6 +220,8 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
         status = print_memory(bench, decode, decodes);
     if (status == KVC_OK && prefills > 0)
         status = print_formulas(bench, prefill, prefills, decode, decodes);
+    if (status == KVC_OK && has_ranks())
+        status = print_sent(bench, prefill, prefills, decode, decodes);
     return status == KVC_OK ? cli_flush(bench->command) : status;
 }
 
@@ -199,6 +231,13 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 /* What the figure by formula is to the counted one. */
 static json_t *kind_json(enum kvc_expected kind) {
     return json_string(kind == KVC_EXPECTED_MOST ? "at most" : "equal");
+}
+
+static void set_sent(json_t *o, const struct kvc_ranks_traffic *sent, double tokens) {
+    if (!has_ranks())
+        return;
+    cli_json_set(o, "sent_bytes_per_token", json_real((double)sent->bytes / tokens));
+    cli_json_set(o, "sent_messages_per_token", json_real((double)sent->messages / tokens));
 }
 
 static json_t *prefill_json(const struct bench_prefill *p) {
@@ -219,6 +258,7 @@ static json_t *prefill_json(const struct bench_prefill *p) {
     cli_json_set(o, "entry_bytes_is", kind_json(p->entry_kind));
     cli_json_set(o, "peak_bytes_by_estimate", json_integer((json_int_t)p->expected_peak));
     cli_json_set(o, "peak_bytes_is", kind_json(p->peak_kind));
+    set_sent(o, &p->sent, (double)p->prompt);
     return o;
 }
 
@@ -252,6 +292,7 @@ static json_t *decode_json(const struct bench *bench, const struct bench_decode 
     cli_json_set(o, "resident_bytes", list_json(d->resident, NULL, BENCH_POINTS));
     cli_json_set(o, "peak_bytes", json_integer((json_int_t)d->peak_bytes));
     cli_json_set(o, "quarter_seconds", list_json(NULL, d->quarter, BENCH_QUARTERS));
+    set_sent(o, &d->sent, (double)d->batch * (double)bench->a->generate);
     return o;
 }
 

@@ -43,6 +43,16 @@ static double paired(const double *values, const double *first, size_t count) {
     return median;
 }
 
+/* sent += what ranks have sent since `before`. */
+static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_traffic *sent) {
+    struct kvc_ranks_traffic now;
+
+    if (cli_traffic(&now)) {
+        sent->messages += now.messages - before->messages;
+        sent->bytes += now.bytes - before->bytes;
+    }
+}
+
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
 
@@ -79,6 +89,7 @@ static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_
     struct kvc_memory memory;
     struct cli_progress progress;
     struct kvc_prompt_options hooks = {.progress = cli_progress, .user = &progress, .made_up = bench->a->fill};
+    struct kvc_ranks_traffic before;
     struct kvc_error error;
     double start;
     int status = open_session(bench, result->spec, &session);
@@ -87,10 +98,13 @@ static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_
         return status;
     kvc_engine_reset_peaks(bench->engine);
     cli_progress_start(&progress, "prefill", bench->a->common.quiet);
+    cli_traffic(&before);
     start = cli_seconds();
     if (kvc_session_prompt(session, tokens, (size_t)result->prompt, &hooks, NULL, &error) != KVC_OK)
         status = cli_report(bench->command, &error);
     result->seconds[repeat] = cli_seconds() - start;
+    result->sent = (struct kvc_ranks_traffic){0, 0};
+    add_sent(&before, &result->sent);
     cli_progress_end(&progress);
     if (status == KVC_OK) {
         kvc_session_stats(session, &stats);
@@ -204,11 +218,15 @@ static int steps(struct bench *bench, uint64_t batch, struct bench_decode *resul
         random_tokens(bench, &state, tokens, batch);
         for (size_t i = 0; i < specs && status == KVC_OK; i++) {
             size_t which = (i + s) % specs;
-            double start = cli_seconds();
+            struct kvc_ranks_traffic before;
+            double start;
 
+            cli_traffic(&before);
+            start = cli_seconds();
             if (kvc_decode(decodings[which].sessions, tokens, (size_t)batch, logits, NULL, &error) != KVC_OK)
                 status = cli_report(bench->command, &error);
             results[which].seconds[s] = cli_seconds() - start;
+            add_sent(&before, &results[which].sent);
         }
         for (size_t i = 0; i < specs && status == KVC_OK; i++) {
             if (s == 0)

@@ -114,6 +114,9 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
          "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
          "machine, control groups and ulimit leave)",
          &a.memory, 0, 0, NULL},
+        {CLI_INT, 0, "processes", "N",
+         "who would hold what if so many ranks shared the model (--ranks tensor); --mem is then each rank's",
+         &a.processes, 0, 4096, NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "man", NULL, "methods [NAME] as a manual page", &a.man, 0, 0, NULL},
         {CLI_FLAG, 0, "markdown", NULL, "methods [NAME] or families as Markdown", &a.markdown, 0, 0, NULL},

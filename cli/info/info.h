@@ -8,7 +8,7 @@
 struct info_arguments {
     struct cli_common common;
     struct cli_texts specs;
-    int64_t prompt, generate;
+    int64_t prompt, generate, processes;
     uint64_t memory; /* 0: what info_available finds */
     bool man, markdown;
 };
@@ -21,6 +21,11 @@ int info_methods_markdown(const struct cli_command *command, const struct kvc_en
 int info_method_markdown(const struct cli_command *command, const struct kvc_policy_class *policy);
 int info_families(const struct cli_command *command, const struct info_arguments *arguments);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
+
+/* --processes: who would hold what. all: whether each fits. */
+int info_parts(const struct cli_command *command, const struct info_arguments *arguments,
+               const struct kvc_engine *engine, const struct kvc_model_info *model, uint64_t prompt, uint64_t memory,
+               json_t *root, bool *all);
 
 struct info_available {
     uint64_t bytes;  /* UINT64_MAX: not known */

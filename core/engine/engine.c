@@ -187,6 +187,9 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
                                     struct kvc_error *error) {
     if (!policy->name || !policy->name[0] || strpbrk(policy->name, ":,+=/\" "))
         return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
+    if (engine->ranks)
+        return kvc_fail(error, KVC_USAGE, "policy '%s': the other processes of this engine would not know it",
+                        policy->name);
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
     if (policy->forecast && (unsigned)policy->forecast->ragged > KVC_RAGGED_LAYERS)

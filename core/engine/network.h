@@ -123,6 +123,7 @@ struct kvc_network {
     struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself where tied */
     struct kvc_span head_bias;       /* [vocab] */
     struct kvc_part_of part;
+    uint64_t matrix_bytes; /* of this rank, in the file; what lies in two weights counts once */
     /* Owners, freed by kvc_network_free. */
     struct kvc_weight **weights;
     size_t weight_count;

@@ -30,7 +30,7 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     BUFFER(q, q_width);
     BUFFER(k, k_width);
     BUFFER(v, k_width);
-    BUFFER(attended, network ? (size_t)network->part.heads * g->head_size : q_width);
+    BUFFER(attended, (size_t)runner->model.heads * g->head_size);
     BUFFER(maximum, g->heads);
     BUFFER(sum, g->heads);
     if (runner->per_head) {
@@ -59,7 +59,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->device = engine->device;
     made->network = network;
     made->geometry = made->model = *geometry;
-    if (network) {
+    if (network && network->part.ranks) {
         made->model.heads = network->part.heads;
         made->model.kv_heads = network->part.kv_heads;
     }
@@ -141,7 +141,7 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
 static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_network *n = runner->network;
     const size_t pairs = (size_t)rows * n->experts_used;
-    const uint32_t mixed = kvc_max_u32(n->part.heads * n->head_size, n->delta.heads * n->delta.value_size);
+    const uint32_t mixed = kvc_max_u32(runner->model.heads * n->head_size, n->delta.heads * n->delta.value_size);
     const uint32_t feed = kvc_max_u32(n->feed_forward, n->shared_feed);
     const size_t most = (size_t)rows * kvc_max_u32(kvc_max_u32(mixed, n->hidden), feed);
     return kvc_max_u64(most, pairs * kvc_max_u32(n->hidden, n->expert_feed));
@@ -396,7 +396,7 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     const bool gated = runner->network->gated_attention;
     const struct kvc_input attended = {.x = at(gated ? &runner->delta.attention_gate : &runner->attended, 0, 0),
                                        .rows = rows,
-                                       .K = runner->network->part.heads * runner->network->head_size};
+                                       .K = runner->model.heads * runner->network->head_size};
     kvc_shared_gather_heads(runner, at(&runner->attended, 0, 0), at(&runner->attended, 0, 0), rows);
     if (gated) /* the gate becomes what it lets through */
         runner->device->ops->gated_silu(runner->device, &(struct kvc_gated_silu){.y = attended.x,

@@ -279,7 +279,7 @@ void kvc_session_stats(const struct kvc_session *session, struct kvc_session_sta
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
     const struct kvc_network *network = session->runner->network;
     const uint32_t lists = layer < session->cache.layers ? session->cache.layer[layer].lists.kv_heads : 0;
-    return network ? lists / network->kv_heads * network->part.kv_heads : lists;
+    return network && network->part.ranks ? lists / network->kv_heads * network->part.kv_heads : lists;
 }
 
 uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here) {

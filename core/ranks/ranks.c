@@ -73,7 +73,7 @@ enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, co
     if (status == KVC_RESOURCE) /* the others may wait for a part of a row */
         link->class->end(link, mine.text[0] ? mine.text : "out of memory");
     all = gather_each(ranks, &mine, sizeof mine);
-    for (uint32_t r = 1; r < link->count; r++) {
+    for (uint32_t r = 1; r < link->count && link->rank == 0; r++) { /* the others then wait for their end */
         if (all[r].status == all[0].status)
             continue;
         snprintf(text, sizeof text, "rank 0 has come to status %u and rank %u to %u%s%.251s", all[0].status, r,

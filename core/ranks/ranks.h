@@ -35,7 +35,8 @@ enum kvc_call {
     KVC_CALL_POSITIONS,
     KVC_CALL_READS,
     KVC_CALL_MEMORY,
-    KVC_CALL_RESET_PEAKS
+    KVC_CALL_RESET_PEAKS,
+    KVC_CALL_TRAFFIC
 };
 
 /* Of KVC_CALL_PROMPT: which functions rank 0's program gave, and what else it wants. */
@@ -44,6 +45,7 @@ enum { KVC_TOLD_ROW = 1, KVC_TOLD_PROGRESS = 2, KVC_TOLD_CHUNK = 4, KVC_TOLD_MAD
 struct kvc_ranks {
     struct kvc_link *link;
     bool pipeline;            /* each has a run of layers; otherwise a part of every one */
+    bool apart;               /* "data": nothing is told, each rank has engines of its own */
     unsigned depth;           /* calls under way, one within another */
     struct kvc_packet packet; /* the call that is told, or was */
     /* on ranks other than 0: does what is told until a KVC_CALL_RETURN, whose value it returns */
@@ -56,7 +58,9 @@ struct kvc_ranks {
     size_t gathered_capacity;
 };
 
-static inline bool kvc_ranks_several(const struct kvc_ranks *ranks) { return ranks && ranks->link->count > 1; }
+static inline bool kvc_ranks_several(const struct kvc_ranks *ranks) {
+    return ranks && !ranks->apart && ranks->link->count > 1;
+}
 
 /* NULL where nothing is to be told: there is one rank, this is not rank 0, or a call is under way already. */
 struct kvc_packet *kvc_call_begin(struct kvc_ranks *ranks, enum kvc_call call);

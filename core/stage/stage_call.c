@@ -15,7 +15,7 @@ static void number_lists(const struct kvc_session *session, struct kvc_stage_inf
     const uint32_t each = info->kv_heads / session->runner->geometry.kv_heads; /* lists of a KV head */
     info->model_lists = info->kv_heads;
     info->model_heads = info->heads;
-    if (network) {
+    if (network && network->part.ranks) {
         info->model_lists = network->part.kv_heads * each;
         info->model_heads = network->part.heads;
         info->first_list = network->part.first_kv_head * each;

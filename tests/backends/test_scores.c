@@ -124,7 +124,7 @@ static void check_window_moments(struct pair *pair) {
     const uint64_t tail = below(pair, 4) ? below(pair, 40) : below(pair, 1100);
     const float gamma = below(pair, 3) ? 200.0f : 0.0f;
     struct both scores = both_floats(pair, (size_t)stride * c.shape.kv_heads * c.group, ORDINARY);
-    struct both totals = both_floats(pair, 2, ORDINARY);
+    struct both totals = both_floats(pair, 2 * (size_t)c.shape.kv_heads * c.group, ORDINARY);
     for (int s = 0; s < SIDES; s++) {
         const struct kvc_probabilities rows = rows_of(&c, s);
         pair->device[s]->ops->window_moments(pair->device[s],
@@ -150,7 +150,7 @@ static void check_accumulate(struct pair *pair) {
     struct rows_case c = make_case(pair, column + 2 + below(pair, 2), queries);
     const bool noisy = below(pair, 2);
     const struct kvc_noise noise = {below(pair, 2) ? 0 : 0x0123456789abcdefu * chance(pair), below(pair, 80),
-                                    below(pair, 3) ? 1.0f + (float)below(pair, 100) / 64.0f : 0.03125f};
+                                    below(pair, 8), below(pair, 3) ? 1.0f + (float)below(pair, 100) / 64.0f : 0.03125f};
     for (int s = 0; s < SIDES; s++) {
         struct kvc_probabilities rows = rows_of(&c, s);
         if (noisy)

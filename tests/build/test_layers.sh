@@ -8,9 +8,11 @@ bad=0
 # the system's. The longest FOLDER that holds a file counts. config.h is given to every file by the makefile.
 rules='
 core/base: core/base
-core/engine: core/base core/engine core/stage
-core/stage: core/base core/engine core/stage
+core/engine: core/base core/engine core/stage core/ranks
+core/stage: core/base core/engine core/stage core/ranks
 core/forecast: core/base core/engine core/stage core/forecast
+core/ranks: core/base core/ranks
+ranks: core/base core/ranks ranks
 core/check: core/base core/engine core/check
 core/measure: core/base core/engine core/measure
 backends: core/base
@@ -21,7 +23,7 @@ backends/cuda: core/base backends/kernels backends/offload backends/cuda
 backends/cpu: core/base backends/cpu
 backends/cpu/ref: core/base backends/cpu/cpu.h backends/cpu/ref
 policies: core/base policies
-models: core/base core/engine models
+models: core/base core/engine core/ranks models
 models/files: core/base models/files models/tokenizer/parts.h
 models/tokenizer: models/files models/tokenizer
 models/jinja: models/files/json.h models/tokenizer/parts.h models/jinja
@@ -35,10 +37,10 @@ eval: cli/cli.h eval
 serve: cli/cli.h serve
 examples:
 bench: core/base core/engine/engine.h backends/cpu models/convert policies/select_sizes.h bench
-tests: core backends policies models cli eval serve tests
+tests: core backends policies models cli eval ranks serve tests
 include: include'
 
-files=$(find core backends policies models cli eval serve examples bench tests include -name '*.[ch]' -o -name '*.inc' \
+files=$(find core backends policies models cli eval ranks serve examples bench tests include -name '*.[ch]' -o -name '*.inc' \
     -o -name '*.cc' -o -name '*.cu' | sort)
 # shellcheck disable=SC2086
 grep -nE '^ *# *include *"' $files | awk -v rules="$rules" '
@@ -76,6 +78,6 @@ none() {
 none cli '#include "(eval|examples)/' 'the program finds the tasks of eval in a table (cli_eval_tasks)'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
-none 'cli eval serve examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
-none 'cli eval serve examples core backends policies models bench include tools tests' '^.{133,}' 'far more than 120 columns'
+none 'cli eval ranks serve examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
+none 'cli eval ranks serve examples core backends policies models bench include tools tests' '^.{133,}' 'far more than 120 columns'
 exit $bad

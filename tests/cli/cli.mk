@@ -32,5 +32,5 @@ CLI_TESTS = \
 	tests/cli/test_run.sh \
 	tests/cli/test_saved.sh \
 	tests/cli/test_verify.sh
-SHELL_TESTS += $(CLI_TESTS)
-EXTRA_DIST += tests/cli/fail_memory.c tests/cli/lib.sh $(CLI_TESTS)
+SHELL_TESTS += $(CLI_TESTS) tests/ranks/test_ranks_data.sh
+EXTRA_DIST += tests/cli/fail_memory.c tests/cli/lib.sh $(CLI_TESTS) tests/ranks/test_ranks_data.sh

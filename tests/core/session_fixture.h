@@ -48,7 +48,7 @@ static inline struct kvc_session *open_with(struct kvc_model *m, const char *pol
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {NULL, 2, KVC_MATH_EXACT};
+    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     uint64_t random = 1;
     if (whole_model(KVC_F32, "session", model_path, sizeof model_path, &error) != KVC_OK ||
         kvc_engine_open(&options, &engine, &error) != KVC_OK ||

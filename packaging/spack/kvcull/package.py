@@ -20,6 +20,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
 
     variant("opencl", default=False, description="the OpenCL backend")
     variant("server", default=True, description="kvcull serve")
+    variant("mpi", default=False, description="several processes as one engine")
     variant("openblas", default=False, description="OpenBLAS, for --math fast")
 
     depends_on("c", type="build")
@@ -36,6 +37,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     depends_on("opencl@1.2:", when="+opencl")
     depends_on("openblas", when="+openblas")
     depends_on("libmicrohttpd@0.9.71:", when="+server")
+    depends_on("mpi", when="+mpi")
 
     conflicts("target=x86:", msg="kvcull needs a 64-bit machine")
     conflicts("%gcc@:6")
@@ -52,7 +54,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
 
     def configure_args(self):
         args = [f"--with-{name}=" + ("yes" if self.spec.satisfies("+" + name) else "no")
-                for name in ("opencl", "openblas", "server")]
+                for name in ("mpi", "opencl", "openblas", "server")]
         if self.spec.satisfies("+cuda"):
             args.append("--with-cuda=" + self.spec["cuda"].prefix)
             archs = self.spec.variants["cuda_arch"].value

@@ -1,0 +1,106 @@
+/* parts.c - kvcull info MODEL --processes N: what each of several ranks would hold of a model. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/info/info.h"
+#include "kvcull/ranks.h"
+
+struct holding { /* of one rank, with one policy */
+    struct kvc_estimate estimate;
+    uint64_t total;
+    bool fits;
+};
+
+static int hold(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine,
+                const struct kvc_model_info *model, const struct kvc_ranks_part *part, const char *spec,
+                uint64_t prompt, uint64_t memory, struct holding *holding) {
+    const struct kvc_geometry geometry = {model->layers, part->heads, part->kv_heads, model->head_size};
+    struct kvc_error error;
+
+    if (kvc_estimate_windows(engine, spec, &geometry, model->windows, model->hidden, a->common.cache_type, prompt,
+                             (uint64_t)a->generate, &holding->estimate, &error) != KVC_OK)
+        return cli_report(command, &error);
+    kvc_estimate_recurrent(&holding->estimate, part->recurrent_bytes);
+    holding->total = part->weight_bytes + holding->estimate.peak_bytes + holding->estimate.hidden_bytes;
+    holding->fits = holding->total <= memory;
+    return KVC_OK;
+}
+
+static json_t *part_json(uint32_t rank, const struct kvc_ranks_part *part, const char *spec,
+                         const struct holding *holding) {
+    json_t *o = json_object();
+
+    cli_json_set(o, "kv", cli_json_text(spec, strlen(spec)));
+    cli_json_set(o, "rank", json_integer(rank));
+    cli_json_set(o, "heads", json_integer(part->heads));
+    cli_json_set(o, "kv_heads", json_integer(part->kv_heads));
+    cli_json_set(o, "first_kv_head", json_integer(part->first_kv_head));
+    cli_json_set(o, "weight_bytes", json_integer((json_int_t)part->weight_bytes));
+    cli_json_set(o, "cache_bytes", json_integer((json_int_t)holding->estimate.cache_bytes));
+    cli_json_set(o, "state_bytes", json_integer((json_int_t)holding->estimate.state_bytes));
+    cli_json_set(o, "peak_bytes", json_integer((json_int_t)holding->estimate.peak_bytes));
+    cli_json_set(o, "total_bytes", json_integer((json_int_t)holding->total));
+    cli_json_set(o, "fits", json_boolean(holding->fits));
+    return o;
+}
+
+static void part_row(struct cli_table *table, uint32_t rank, const struct kvc_ranks_part *part, const char *spec,
+                     const struct holding *holding) {
+    char text[32];
+
+    cli_cell(table, "%s", spec);
+    cli_cell(table, "%u", rank);
+    cli_cell(table, "%u", part->heads);
+    cli_cell(table, "%u-%u", part->first_kv_head, part->first_kv_head + part->kv_heads - 1);
+    cli_cell(table, "%s", cli_bytes(part->weight_bytes, text));
+    cli_cell(table, "%s", cli_bytes(holding->estimate.cache_bytes, text));
+    cli_cell(table, "%s", cli_bytes(holding->estimate.peak_bytes, text));
+    cli_cell(table, "%s", cli_bytes(holding->total, text));
+    cli_cell(table, "%s", holding->fits ? "yes" : "no");
+}
+
+int info_parts(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine,
+               const struct kvc_model_info *model, uint64_t prompt, uint64_t memory, json_t *root, bool *all) {
+    const uint32_t count = (uint32_t)a->processes;
+    struct kvc_ranks_part *parts = calloc(count, sizeof *parts);
+    struct cli_table *table = cli_table_open("<policy|rank|heads|KV heads|weights|cache|peak|total|<fits");
+    json_t *list = root ? json_array() : NULL;
+    struct kvc_error error;
+    int status = parts ? KVC_OK : cli_no_memory(command);
+
+    *all = true;
+    for (uint32_t r = 0; r < count && status == KVC_OK; r++)
+        if (kvc_ranks_part(model->path, count, r, &parts[r], &error) != KVC_OK)
+            status = cli_report(command, &error);
+    for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
+        const char *spec = a->specs.items[i].text;
+
+        if (i > 0)
+            cli_table_rule(table);
+        for (uint32_t r = 0; r < count && status == KVC_OK; r++) {
+            struct holding holding;
+
+            status = hold(command, a, engine, model, &parts[r], spec, prompt, memory, &holding);
+            if (status != KVC_OK)
+                break;
+            *all = *all && holding.fits;
+            if (!root)
+                part_row(table, r, &parts[r], spec, &holding);
+            else if (list && json_array_append_new(list, part_json(r, &parts[r], spec, &holding)) != 0) {
+                json_decref(list);
+                list = NULL;
+            }
+        }
+    }
+    if (root)
+        cli_json_set(root, "ranks", list);
+    if (status == KVC_OK && !root) {
+        printf("\nOf %u ranks (--ranks tensor) each holds; the memory is what one of them may use\n\n", count);
+        status = cli_table_print(command, table, stdout);
+        if (status == KVC_OK)
+            status = cli_flush(command);
+    }
+    cli_table_free(table);
+    free(parts);
+    return status;
+}

@@ -1,0 +1,15 @@
+#!/bin/sh
+#SBATCH --job-name=kvcull-run
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=01:00:00
+#
+# run.sh - one model shared out to a process on each node (docs/ranks.md): sbatch examples/slurm/run.sh MODEL PROMPT
+# Every node must see the model at the same path. srun takes the place of mpirun; --mpi=list names what this Slurm has.
+set -eu
+model=${1:?give the model}
+prompt=${2:?give the prompt}
+shift 2
+exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" run -m "$model" -p "$prompt" \
+    --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks tensor "$@"

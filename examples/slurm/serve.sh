@@ -1,0 +1,13 @@
+#!/bin/sh
+#SBATCH --job-name=kvcull-serve
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=08:00:00
+#
+# serve.sh - the server on the first node, its model shared out to all: sbatch examples/slurm/serve.sh MODEL
+# It listens on that node's loopback address; ssh -L 8080:127.0.0.1:8080 NODE brings it to where you are.
+set -eu
+model=${1:?give the model}
+shift
+exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" serve -m "$model" --threads "${SLURM_CPUS_PER_TASK:-0}" "$@"

@@ -1,0 +1,35 @@
+# lib.sh - what the tests of ranks share: how processes are started. A build without MPI skips them.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+not_in_valgrind
+[ -n "${MPIRUN-}" ] || { echo 'this build has no MPI, or there is no mpirun'; exit 77; }
+sanitized && { echo 'MPI and sanitizers: the processes of one engine are tested without'; exit 77; }
+OMPI_ALLOW_RUN_AS_ROOT=1
+OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OCL_ICD_VENDORS=$work/none
+TMPDIR=/tmp # names of Open MPI's sockets have 100 bytes at most
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OCL_ICD_VENDORS TMPDIR
+# Open MPI starts no more processes than cores unless told to, and does not let cores be shared well where it binds.
+start=$MPIRUN
+"$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' && start="$MPIRUN -q --oversubscribe --bind-to none"
+
+# The program itself, in place of the script that libtool makes of it: each process would run that.
+each=$program
+on() { # RANKS ARGUMENTS...: the program as so many processes; what hangs ends after two minutes, with status 124
+    count=$1
+    shift
+    timeout 120 $start -n "$count" "$each" "$@" >"$work/out" 2>"$work/err" </dev/null
+}
+same() { # WHAT RANKS ARGUMENTS...: it succeeds
+    what=$1
+    shift
+    on "$@"
+    status=$?
+    if [ $status = 0 ]; then good; else bad "exit $status of $what on $1 ranks"; fi
+}
+# Lines of the program alone: mpirun adds some of its own.
+said() { grep '^kvcull' "$work/err" >"$work/said"; }
+one_line() { # PATTERN WHAT
+    said
+    that "$2: one line" [ "$(wc -l <"$work/said")" = 1 ]
+    has "$1" "$work/said"
+}
