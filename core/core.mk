@@ -54,6 +54,7 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
+	core/engine/session_lists.c \
 	core/engine/state.c \
 	core/engine/step.c \
 	core/engine/unseen.c

@@ -145,23 +145,3 @@ void kvc_across_free(struct kvc_across *across) {
     if (across->copied)
         free(across->lists.host_base);
 }
-
-enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t list,
-                                          float *values, size_t capacity, size_t *count, struct kvc_error *error) {
-    struct kvc_ranks *ranks = ranks_of(stage);
-    if (!ranks)
-        return kvc_stage_read_scores(stage, scores, list, values, capacity, count, error);
-    uint32_t here;
-    const uint32_t owner = kvc_session_list_owner(stage->session, stage->layer, list, &here);
-    uint64_t told = 0;
-    if (owner == ranks->link->rank) {
-        const enum kvc_status status = kvc_stage_read_scores(stage, scores, here, values, capacity, count, error);
-        if (status != KVC_OK)
-            return status;
-        told = *count;
-    }
-    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
-    ranks->link->class->broadcast(ranks->link, values, kvc_min_u64(told, capacity) * sizeof *values, owner);
-    *count = (size_t)told;
-    return KVC_OK;
-}

@@ -1,0 +1,42 @@
+/* session_lists.c - lists of a session that several ranks share: which rank has one, and what it tells the others. */
+#include "core/engine/session.h"
+
+#include "core/base/integers.h"
+
+uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer) {
+    const struct kvc_network *network = session->runner->network;
+    const uint32_t lists = layer < session->cache.layers ? session->cache.layer[layer].lists.kv_heads : 0;
+    return network ? lists / network->kv_heads * network->part.kv_heads : lists;
+}
+
+uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here) {
+    const struct kvc_network *network = session->runner->network;
+    *here = list;
+    if (!kvc_session_ranks(session))
+        return 0;
+    const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
+    *here = list - network->part.first_kv_head * each;
+    return kvc_network_owner(network, list / each);
+}
+
+void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
+                           size_t capacity) {
+    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
+    if (!packet)
+        return;
+    kvc_packet_put_pointer(packet, session);
+    kvc_packet_put_number(packet, layer);
+    kvc_packet_put_number(packet, list);
+    kvc_packet_put_number(packet, capacity);
+    kvc_call_tell(session->engine->ranks);
+}
+
+void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
+                                 size_t *count) {
+    uint64_t told = *count;
+    if (!ranks)
+        return;
+    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
+    ranks->link->class->broadcast(ranks->link, positions, kvc_min_u64(told, capacity) * sizeof *positions, owner);
+    *count = (size_t)told;
+}
