@@ -6,7 +6,7 @@ libkvc_la_SOURCES += \
 	models/model.c \
 	models/network.c \
 	models/network_delta.c models/network_experts.c models/network_load.h \
-	models/network_folder.c models/network_info.c models/network_info.h \
+	models/network_folder.c models/network_info.c models/network_info.h models/network_share.c \
 	models/network_gguf.c \
 	models/text.c
 

@@ -52,4 +52,7 @@ enum kvc_status kvc_loader_delta_units(struct kvc_loader *in);
 /* The router and the experts of layer l. */
 enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer);
 
+/* Before anything is loaded: the heads of this rank. */
+void kvc_network_share(struct kvc_network *network, struct kvc_ranks *ranks);
+
 #endif
