@@ -6,7 +6,7 @@
     const say = (text) => fetch('/said', {method: 'POST', body: location.search.slice(1) + ' ' + text});
     const get = (id) => document.getElementById(id);
     const until = async (condition) => {
-        for (let i = 0; i < 400; i++) {
+        for (let i = 0; i < 3000; i++) {
             if (condition()) return true;
             await new Promise((done) => setTimeout(done, 10));
         }

@@ -18,7 +18,7 @@ looked_at() {
     [ "$2" = dark ] && dark=--force-dark-mode\ --enable-features=WebContentsForceDark
     # shellcheck disable=SC2086
     timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" $dark \
-        --window-size="$1,900" --hide-scrollbars --screenshot="$3" --virtual-time-budget=30000 "$front/?$1-$2" >"$work/out" 2>"$work/err"
+        --window-size="$1,900" --hide-scrollbars --screenshot="$3" --virtual-time-budget=90000 "$front/?$1-$2" >"$work/out" 2>"$work/err"
     that "a picture at $1, $2" [ -s "$3" ]
     that "the page at $1, $2: $(grep "^$1-$2 " "$work/proxy")" grep -q "^$1-$2 FINE" "$work/proxy"
 }
