@@ -13,7 +13,7 @@
 
 enum {
     PIECE = 1 << 30, /* bytes in one message at most: MPI counts with int */
-    PATIENCE = 2000, /* looks at a message before its receiver sleeps between them */
+    PATIENCE = 20000, /* looks at a message before its receiver sleeps between them */
     BLINK = 1000,    /* nanoseconds */
     NAP = 100000
 };

@@ -128,6 +128,10 @@ static bool inside(struct kvc_device *device, struct kvc_span span, size_t bytes
     return false;
 }
 
+void *kvc_cpu_reach(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    return inside(device, span, bytes) ? kvc_span_data(span) : NULL;
+}
+
 void kvc_cpu_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
     if (bytes && inside(device, to, bytes))
         memcpy(kvc_span_data(to), from, bytes);

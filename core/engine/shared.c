@@ -29,19 +29,25 @@ struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats) {
 }
 
 /* y [rows, sum of widths] = all ranks' parts, whose widths stand in ranks->widths; this rank's is part [rows, own], of
- * which nothing counts where its width is 0. */
+ * which nothing counts where its width is 0. What the host does not reach goes through its memory. */
 static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
     struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_device *device = runner->device;
-    const size_t mine = rows * ranks->widths[ranks->link->rank];
-    size_t width = 0;
+    const size_t mine = rows * ranks->widths[ranks->link->rank] * sizeof(float);
+    size_t all = 0;
     for (uint32_t r = 0; r < ranks->link->count; r++)
-        width += ranks->widths[r];
-    float *host = kvc_ranks_room(ranks, mine + rows * width), *whole = host + mine;
+        all += rows * ranks->widths[r] * sizeof(float);
+    float *from = mine ? device->ops->reach(device, part, mine) : NULL, *to = device->ops->reach(device, y, all);
+    if (to) {
+        kvc_ranks_gather_rows(ranks, from, rows, ranks->widths, to);
+        return;
+    }
+    from = kvc_ranks_room(ranks, (mine + all) / sizeof *from);
+    to = from + mine / sizeof *from;
     if (mine)
-        device->ops->download(device, host, part, mine * sizeof *host);
-    kvc_ranks_gather_rows(ranks, host, rows, ranks->widths, whole);
-    device->ops->upload(device, y, whole, rows * width * sizeof *whole);
+        device->ops->download(device, from, part, mine);
+    kvc_ranks_gather_rows(ranks, from, rows, ranks->widths, to);
+    device->ops->upload(device, y, to, all);
 }
 
 void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N) {

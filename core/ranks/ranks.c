@@ -132,10 +132,10 @@ void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t 
         offsets[r] = rows * width * sizeof *mine;
         width += widths[r];
     }
-    float *all = rows == 1 ? out : grown(ranks, &ranks->gathered, &ranks->gathered_capacity, rows * width);
+    float *all = grown(ranks, &ranks->gathered, &ranks->gathered_capacity, rows * width);
     link->class->gather(link, mine, all, sizes, offsets);
     size_t at = 0;
-    for (uint32_t r = 0; rows > 1 && r < link->count; at += widths[r++])
+    for (uint32_t r = 0; r < link->count; at += widths[r++])
         for (size_t row = 0; row < rows; row++)
             memcpy(out + row * width + at, all + offsets[r] / sizeof *all + row * widths[r], widths[r] * sizeof *out);
     free(sizes);
