@@ -12,9 +12,9 @@
 #include "ranks/links.h"
 
 enum {
-    PIECE = 1 << 30, /* bytes in one message at most: MPI counts with int */
+    PIECE = 1 << 30,  /* bytes in one message at most: MPI counts with int */
     PATIENCE = 20000, /* looks at a message before its receiver sleeps between them */
-    BLINK = 1000,    /* nanoseconds */
+    BLINK = 1000,     /* nanoseconds */
     NAP = 100000
 };
 

@@ -10,6 +10,8 @@
 static const struct kvc_shape shapes[] = {
     {"tiny", "odd sizes for tests: 3 layers, head size 24, GQA 3", "llama", 3, 72, 6, 2, 24, 100, 300, 512, 0, true,
      1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 0, 0},
+    {"thin", "little to compute, for long tests: 2 layers, head size 32, GQA 2", "llama", 2, 64, 2, 1, 32, 64, 300, 512, 0,
+     true, 1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 0, 0},
     {"small", "rows of whole blocks for tests: 2 layers, GQA 4", "llama", 2, 256, 8, 2, 32, 512, 512, 2048, 0, false,
      1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 0, 0},
     {"tiny-experts", "odd sizes for tests: 3 layers, 13 experts of width 40, 3 a token", "qwen3_moe", 3, 72, 6, 2, 24,

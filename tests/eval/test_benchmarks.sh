@@ -3,8 +3,8 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 
-kv mkmodel --shape tiny --type f32 --seed 3 -o "$work/tiny.gguf" -q || exit 1
-model=$work/tiny.gguf
+kv mkmodel --shape thin --type f32 --seed 3 -o "$work/thin.gguf" -q || exit 1
+model=$work/thin.gguf
 made=$work/made
 
 # ---- a folder for each benchmark. Texts are long enough to be cut.

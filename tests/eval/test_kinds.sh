@@ -4,8 +4,8 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 
-kv mkmodel --shape tiny --type f32 --seed 3 -o "$work/tiny.gguf" -q || exit 1
-model=$work/tiny.gguf
+kv mkmodel --shape thin --type f32 --seed 3 -o "$work/thin.gguf" -q || exit 1
+model=$work/thin.gguf
 # run TASK... OPTIONS...: with two policies
 run() { ok eval "$@" -m "$model" --raw --kv full --kv 'streaming:budget=64' -q; }
 lines() { wc -l <"$1" | tr -d ' '; }

@@ -79,8 +79,8 @@ that 'merge writes the same report' cmp -s "$work/run.html" "$work/again.html"
 cp "$work/run.jsonl" "$work/before"
 run run "$demo" --resume --kept 1
 that 'traces are not made again' cmp -s "$work/before" "$work/run.jsonl"
-kv mkmodel --shape tiny --type f32 --seed 3 -o "$work/tiny.gguf" -q || exit 1
-run tiny "$work/tiny.gguf" --question seen --span magic
+kv mkmodel --shape thin --type f32 --seed 3 -o "$work/thin.gguf" -q || exit 1
+run thin "$work/thin.gguf" --question seen --span magic
 narrow
 has 'the share of heads that hold all of tokens'
 has '^full  *seen  *1.00  *1.00  *1.00  *1.00  *-'
@@ -90,7 +90,7 @@ that 'the number and the given piece' [ "$(grep -c '^full  *seen  *1.00' "$work/
 # ---- depths, what a task asked for, several questions, and what is measured in a unit of its own
 i=0
 while [ $i -lt 120 ]; do echo "$i foxes and $((i * 7 % 31)) owls met; nobody counted them."; i=$((i + 1)); done >"$work/foxes"
-ok eval kv_retrieval scb_kv perplexity -m "$work/tiny.gguf" --raw --kv full --kv streaming:budget=64 --length 2000 --depths 2 \
+ok eval kv_retrieval scb_kv perplexity -m "$work/thin.gguf" --raw --kv full --kv streaming:budget=64 --length 2000 --depths 2 \
     --samples 2 --text "$work/foxes" -q --out "$work/kinds.jsonl" --report "$work/kinds.html"
 narrow
 has '^kv_retrieval, sample 1 of '

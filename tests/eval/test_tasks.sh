@@ -4,8 +4,8 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 
-kv mkmodel --shape tiny --type f32 --seed 3 -o "$work/tiny.gguf" -q || exit 1
-model=$work/tiny.gguf
+kv mkmodel --shape thin --type f32 --seed 3 -o "$work/thin.gguf" -q || exit 1
+model=$work/thin.gguf
 tasks='niah_single_1 fwe'
 # run ARGUMENTS...: two tasks, two samples, two policies, both ways to ask: 16 answers
 run() { ok eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q "$@"; }
