@@ -417,6 +417,11 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
                                      enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error);
+/* The same of some of its layers alone, as a rank of a pipeline has them (kvcull/ranks.h). */
+enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *spec,
+                                  const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t first_layer,
+                                  uint32_t layers, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
+                                  uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error);
 
 /* Adds what a session of the model holds besides, whatever its policy: the state of recurrent layers. */
 void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes);

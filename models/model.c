@@ -83,8 +83,8 @@ static enum kvc_status tell_open(struct kvc_model *model, const char *path, stru
     }
     most = kvc_model_fingerprint(model);
     least = ~most;
-    kvc_ranks_most(ranks, &most, 1);
-    kvc_ranks_most(ranks, &least, 1);
+    kvc_ranks_most(ranks, ranks->link, &most, 1);
+    kvc_ranks_most(ranks, ranks->link, &least, 1);
     if (most != ~least && ranks->link->rank == 0) { /* the others then wait for their end */
         struct kvc_error differ;
         (void)kvc_fail(&differ, KVC_INPUT, "%s: the ranks' models differ: all need the same file", path);

@@ -1,6 +1,7 @@
 /* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0). MPI's own errors end the program: their
  * message names what was called. KVCULL_RANKS=synchronous, for tests: nothing is sent before the other end receives it,
- * so that an order which needs a buffer somewhere hangs. */
+ * so that an order which needs a buffer somewhere hangs. KVCULL_RANKS=machines, for tests: every other rank is taken to
+ * be on a second machine. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -138,6 +139,8 @@ static void await(struct kvc_link *link, void *data, size_t bytes) {
     wait_for(&request, mpi->crowded ? 0 : PATIENCE, mpi->crowded ? BLINK : NAP);
 }
 
+static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
+
 static void close_link(struct kvc_link *link) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     MPI_Comm_free(&mpi->comm);
@@ -153,41 +156,83 @@ static const struct kvc_link_class class = {.name = "mpi",
                                             .await = await,
                                             .send = send,
                                             .receive = receive,
+                                            .part = part,
                                             .end = end,
                                             .close = close_link};
 
+/* The link of a communicator, which it then has. NULL: no memory, and it is freed. */
+static struct mpi_link *make(MPI_Comm comm) {
+    struct mpi_link *made = calloc(1, sizeof *made);
+    int rank = 0, ranks = 1;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    int *sizes = malloc(2 * (size_t)ranks * sizeof *sizes);
+    if (!made || !sizes) {
+        free(made);
+        free(sizes);
+        MPI_Comm_free(&comm);
+        return NULL;
+    }
+    *made = (struct mpi_link){.link = {.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks},
+                              .comm = comm,
+                              .sizes = sizes,
+                              .offsets = sizes + ranks};
+    return made;
+}
+
+static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
+    const struct mpi_link *of = (const struct mpi_link *)link;
+    MPI_Comm comm;
+    (void)step, (void)count; /* who gives the same first rank is of it */
+    MPI_Comm_split(of->comm, (int)first, (int)link->rank, &comm);
+    struct mpi_link *made = make(comm);
+    if (!made)
+        return NULL;
+    made->synchronous = of->synchronous;
+    made->crowded = of->crowded;
+    return &made->link;
+}
+
+/* All ranks, those of one machine one after another, so that those that share layers out are on one as far as they fit.
+ * Rank 0 stays rank 0. near: ranks of this machine. */
+static MPI_Comm by_machine(bool pretend, int *near) {
+    MPI_Comm machine, comm;
+    int rank, ranks, first;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (pretend)
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &machine);
+    else
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
+    first = rank;
+    MPI_Bcast(&first, 1, MPI_INT, 0, machine);
+    MPI_Comm_size(machine, near);
+    MPI_Comm_free(&machine);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, first, &comm); /* errors are fatal there, too; ties go by rank */
+    return comm;
+}
+
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
     const char *mode = getenv("KVCULL_RANKS");
-    int started = 0, level = 0, rank = 0, ranks = 1, near = 1;
-    MPI_Comm machine;
-    struct mpi_link *made = calloc(1, sizeof *made);
+    int started = 0, level = 0, near = 1;
     *link = NULL;
-    if (!made)
-        return kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
     MPI_Initialized(&started);
     if (started)
         MPI_Query_thread(&level);
     else
         MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-    made->owned = !started;
-    MPI_Comm_dup(MPI_COMM_WORLD, &made->comm); /* errors are fatal there, too */
-    MPI_Comm_rank(made->comm, &rank);
-    MPI_Comm_size(made->comm, &ranks);
-    MPI_Comm_split_type(made->comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
-    MPI_Comm_size(machine, &near);
-    MPI_Comm_free(&machine);
-    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
-    made->link = (struct kvc_link){.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks};
-    made->synchronous = mode && strcmp(mode, "synchronous") == 0;
-    made->sizes = malloc(2 * (size_t)ranks * sizeof *made->sizes);
-    made->offsets = made->sizes + ranks;
-    if (!made->sizes || level < MPI_THREAD_SERIALIZED) {
-        const enum kvc_status status =
-            made->sizes ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
-                        : kvc_fail(error, KVC_RESOURCE, "ranks: no memory for %d ranks", ranks);
-        close_link(&made->link);
-        return status;
+    struct mpi_link *made = make(by_machine(mode && strcmp(mode, "machines") == 0, &near));
+    if (!made || level < MPI_THREAD_SERIALIZED) {
+        if (made)
+            close_link(&made->link);
+        if (!started)
+            MPI_Finalize();
+        return made ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
+                    : kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
     }
+    made->owned = !started;
+    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
+    made->synchronous = mode && strcmp(mode, "synchronous") == 0;
     *link = &made->link;
     return KVC_OK;
 }

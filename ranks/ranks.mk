@@ -4,7 +4,8 @@ libkvc_la_SOURCES += \
 	ranks/follow.c \
 	ranks/plan.c \
 	ranks/ranks.c \
-	ranks/single.c
+	ranks/single.c \
+	ranks/ways.c
 
 if HAVE_MPI
 noinst_LTLIBRARIES += libkvc_mpi.la

@@ -23,7 +23,7 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
 static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
 static void move(struct kvc_ranks *ranks, enum way way, void *data, size_t bytes) {
-    struct kvc_link *link = ranks->link;
+    struct kvc_link *link = ranks->stages.link;
     if (way == FROM_BELOW)
         link->class->receive(link, data, bytes, link->rank - 1);
     else if (way == UP)
@@ -215,18 +215,19 @@ static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet
 
 enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error) {
     struct kvc_ranks *ranks = ranks_of(session->runner);
-    const uint32_t here = ranks->link->rank;
+    struct kvc_link *link = ranks->stages.link;
+    const uint32_t here = link->rank;
     struct kvc_packet told = {.data = NULL};
     enum kvc_status status = KVC_OK;
-    for (uint32_t r = 0; r < ranks->link->count; r++) {
+    for (uint32_t r = 0; r < link->count; r++) {
         if (!decides_for_others(session, r))
             continue;
         struct kvc_packet *packet = r == here ? &session->kept : &told;
         uint64_t bytes = packet->bytes;
-        ranks->link->class->broadcast(ranks->link, &bytes, sizeof bytes, r);
+        link->class->broadcast(link, &bytes, sizeof bytes, r);
         if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
             end(ranks, "no memory for the positions that are kept");
-        ranks->link->class->broadcast(ranks->link, packet->data, (size_t)bytes, r);
+        link->class->broadcast(link, packet->data, (size_t)bytes, r);
         packet->bytes = (size_t)bytes;
         packet->at = 0;
         while (r != here && packet->at < packet->bytes && status == KVC_OK)
@@ -240,7 +241,7 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
     const struct kvc_method *chunks = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
-    for (uint32_t r = 0; ranks && chunks && r < ranks->link->count; r++)
+    for (uint32_t r = 0; ranks && chunks && r < ranks->stages.link->count; r++)
         if (decides_for_others(session, r) && kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE))
             return kvc_fail(error, KVC_USAGE,
                             "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "

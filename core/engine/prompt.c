@@ -212,7 +212,7 @@ static void pass_delta(const struct prompt *prompt, uint32_t layer) {
 
 /* Where it cannot, the other ranks would wait for this one. */
 static void settle(const struct prompt *prompt, const struct kvc_row_source *source) {
-    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link;
+    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link; /* ends all */
     struct kvc_error error;
     for (size_t i = 0; i < prompt->count; i++)
         if (kvc_session_lives(prompt->sessions[i]) && kvc_pass_settle(prompt->sessions[i], source, &error) != KVC_OK)

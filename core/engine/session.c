@@ -243,7 +243,7 @@ static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session
     for (size_t i = 0; i < SUMS; i++)
         numbers[i] = i < COUNTED_ONCE && !counts ? 0 : *sums[i];
     kvc_ranks_add(ranks, numbers, SUMS);
-    kvc_ranks_most(ranks, &stats->entries_most, 1);
+    kvc_ranks_most(ranks, ranks->link, &stats->entries_most, 1);
     for (size_t i = 0; i < SUMS; i++)
         *sums[i] = numbers[i];
 }

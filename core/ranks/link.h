@@ -21,6 +21,9 @@ struct kvc_link_class {
     void (*await)(struct kvc_link *link, void *data, size_t bytes);
     void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to);
     void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
+    /* The link of ranks first, first + step, ... alone, `count` of them in this order, this one among them. All
+     * ranks call it at once, with the same step and count. NULL: no memory. Closed before the link that it is of. */
+    struct kvc_link *(*part)(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
     /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
     void (*end)(struct kvc_link *link, const char *text);
     void (*close)(struct kvc_link *link);

@@ -66,7 +66,7 @@ refused() {
     has "$1" "$work/said"
 }
 on 5 run -m "$demo" -p x -n 1
-refused '4 layers with attention on 5 ranks'
+refused '4 layers with attention in a pipeline of 5'
 
 # ---- a NaN in the weights of either rank: all return the same error
 for layer in 1 3; do
