@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/info/info.h"
+#include "kvcull/ranks.h"
 
 /* The devices of the i-th backend, a line each; an empty list where there is only one to choose. */
 static json_t *devices(size_t i) {
@@ -127,7 +128,9 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {.kind = CLI_END}};
     struct cli_words words = {NULL, 0};
     struct cli_given full = {0, "full"};
+    struct kvc_error error;
     const char *what;
+    uint32_t ranks;
     bool given;
     int status;
 
@@ -135,6 +138,8 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     a.common.backend = "ref"; /* nothing is computed, no weight is moved to a device */
     status = cli_parse(command, options, argc, argv, &words);
     given = a.specs.count > 0;
+    if (status == CLI_GO && a.ranks && kvc_ranks_planned(a.ranks, &ranks, &error) != KVC_OK)
+        status = cli_report(command, &error);
     if (!given)
         a.specs = (struct cli_texts){&full, 1};
     what = words.count ? words.items[0] : NULL;

@@ -13,7 +13,7 @@ static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
  * product wraps: n is below 2^32, all shares together below 2^31. */
 static uint64_t begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
     const uint64_t whole = shares_of(split, ranks);
-    return rank + ((n - ranks) * shares_of(split, rank) + whole - 1) / whole;
+    return rank + ((n - ranks) * shares_of(split, rank) + whole / 2) / whole;
 }
 
 static struct kvc_range part(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
