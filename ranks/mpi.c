@@ -13,10 +13,19 @@
 #include "ranks/links.h"
 
 enum {
-    PIECE = 1 << 30,  /* bytes in one message at most: MPI counts with int */
-    PATIENCE = 20000, /* looks at a message before its receiver sleeps between them */
-    BLINK = 1000,     /* nanoseconds */
+    PIECE = 1 << 30,      /* bytes in one message at most: MPI counts with int */
+    SEND_MOST = 64 << 20, /* bytes that may be on their way; larger messages are waited for */
+    PATIENCE = 20000,     /* looks at a message before its receiver sleeps between them */
+    BLINK = 1000,         /* nanoseconds */
     NAP = 100000
+};
+
+/* A message on its way. */
+struct message {
+    MPI_Request request;
+    struct message *next;
+    size_t bytes;
+    char data[];
 };
 
 struct mpi_link {
@@ -25,6 +34,8 @@ struct mpi_link {
     bool synchronous, owned; /* owned: MPI was started here */
     bool crowded;            /* more ranks on this machine than cores: to look again and again would keep others away */
     int *sizes, *offsets;    /* [count] */
+    struct message *first;   /* of those on their way, in the order in which they were sent */
+    size_t sending;          /* their bytes */
 };
 
 static void end(struct kvc_link *link, const char *text) {
@@ -42,31 +53,88 @@ static void count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
     link->bytes += bytes * receivers;
 }
 
-static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
-    count(link, bytes, 1);
-    for (size_t at = 0, some; at < bytes; at += some) {
-        some = bytes - at < PIECE ? bytes - at : PIECE;
-        (mpi->synchronous ? MPI_Ssend : MPI_Send)((const char *)data + at, (int)some, MPI_BYTE, (int)to, 0, mpi->comm);
-    }
-}
-
 /* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
-static void wait_for(MPI_Request *request, unsigned patience, long sleep) {
+static void wait_for(struct mpi_link *mpi, MPI_Request *request, unsigned patience, long sleep) {
     const struct timespec nap = {0, sleep};
+    struct timespec from, to;
     int come = 0;
+    clock_gettime(CLOCK_MONOTONIC, &from);
     for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
         if (looks >= patience)
             nanosleep(&nap, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    mpi->link.waited += (uint64_t)((int64_t)(to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec);
+}
+
+static unsigned patience_of(const struct mpi_link *mpi) { return mpi->crowded ? 0 : PATIENCE; }
+
+static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, MPI_Request *request) {
+    (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, 0, mpi->comm, request);
+}
+
+/* Returns when the data has left, and where sends are synchronous, when it is received. */
+static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    count(link, bytes, 1);
+    for (size_t at = 0, some; at < bytes; at += some) {
+        MPI_Request request;
+        some = bytes - at < PIECE ? bytes - at : PIECE;
+        begin_send(mpi, (const char *)data + at, some, to, &request);
+        wait_for(mpi, &request, patience_of(mpi), BLINK);
+    }
+}
+
+static void advance(struct kvc_link *link) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    for (struct message **at = &mpi->first; *at;) {
+        struct message *message = *at;
+        int gone = 0;
+        MPI_Test(&message->request, &gone, MPI_STATUS_IGNORE);
+        if (!gone) {
+            at = &message->next;
+            continue;
+        }
+        *at = message->next;
+        mpi->sending -= message->bytes;
+        free(message);
+    }
+}
+
+/* Waits until no more than so many bytes are on their way. */
+static void wait_for_sent(struct mpi_link *mpi, size_t most) {
+    for (advance(&mpi->link); mpi->first && mpi->sending > most; advance(&mpi->link))
+        wait_for(mpi, &mpi->first->request, patience_of(mpi), BLINK);
+}
+
+static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    struct message **last = &mpi->first, *message;
+    if (bytes == 0 || bytes > SEND_MOST) {
+        send_whole(link, data, bytes, to);
+        return;
+    }
+    wait_for_sent(mpi, SEND_MOST - bytes);
+    message = malloc(sizeof *message + bytes);
+    if (!message)
+        end(link, "no memory for a message");
+    memcpy(message->data, data, bytes);
+    message->bytes = bytes;
+    message->next = NULL;
+    while (*last)
+        last = &(*last)->next;
+    *last = message;
+    mpi->sending += bytes;
+    count(link, bytes, 1);
+    begin_send(mpi, message->data, bytes, to, &message->request);
 }
 
 static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, 0, mpi->comm, &request);
-        wait_for(&request, mpi->crowded ? 0 : UINT_MAX, BLINK);
+        wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
 
@@ -77,7 +145,7 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
         char *part = (char *)all + offsets[from];
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
-                send(link, mine, sizes[from], to);
+                send_whole(link, mine, sizes[from], to);
         if (from == link->rank && sizes[from])
             memcpy(part, mine, sizes[from]);
         else if (from != link->rank)
@@ -86,7 +154,7 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
 }
 
 static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         gather_synchronously(link, mine, all, sizes, offsets);
         return;
@@ -103,15 +171,15 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
                     &request);
     /* Not MPI_Allgatherv, which looks without end: where other programs run, it keeps the rank that it waits for away.
      */
-    wait_for(&request, mpi->crowded ? 0 : PATIENCE, BLINK);
+    wait_for(mpi, &request, patience_of(mpi), BLINK);
 }
 
 static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
-                send(link, data, bytes, to);
+                send_whole(link, data, bytes, to);
         if (from != link->rank)
             receive(link, data, bytes, from);
         return;
@@ -122,12 +190,12 @@ static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t 
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
         MPI_Ibcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm, &request);
-        wait_for(&request, mpi->crowded ? 0 : UINT_MAX, BLINK);
+        wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
 
 static void await(struct kvc_link *link, void *data, size_t bytes) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     MPI_Request request;
     if (mpi->synchronous) {
         broadcast(link, data, bytes, 0);
@@ -136,13 +204,14 @@ static void await(struct kvc_link *link, void *data, size_t bytes) {
     if (link->rank == 0)
         count(link, bytes, link->count - 1);
     MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, mpi->comm, &request);
-    wait_for(&request, mpi->crowded ? 0 : PATIENCE, mpi->crowded ? BLINK : NAP);
+    wait_for(mpi, &request, patience_of(mpi), mpi->crowded ? BLINK : NAP);
 }
 
 static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
 
 static void close_link(struct kvc_link *link) {
     struct mpi_link *mpi = (struct mpi_link *)link;
+    wait_for_sent(mpi, 0);
     MPI_Comm_free(&mpi->comm);
     if (mpi->owned)
         MPI_Finalize();
@@ -155,6 +224,7 @@ static const struct kvc_link_class class = {.name = "mpi",
                                             .broadcast = broadcast,
                                             .await = await,
                                             .send = send,
+                                            .advance = advance,
                                             .receive = receive,
                                             .part = part,
                                             .end = end,

@@ -1,4 +1,7 @@
-/* pipeline.c - rows and what went wrong with them, from rank to rank. Between devices they go through the host. */
+/* pipeline.c - rows and what went wrong with them, from rank to rank. Between devices they go through the host.
+ *
+ * No order of these calls can hang: a rank waits for rows of the rank below, which it sends without regard to those
+ * above, and for what the last rank tells, which goes by messages that never wait (link.h). */
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
@@ -14,7 +17,8 @@ struct header {
     uint32_t rows;
 };
 
-enum way { FROM_BELOW, UP, FROM_LAST };
+enum { ROWS_AS_WEIGHTS = 16 };
+enum way { FROM_BELOW, UP, FROM_LAST, TO_ALL };
 
 static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
     return runner->network ? runner->network->part.pipeline : NULL;
@@ -28,8 +32,10 @@ static void move(struct kvc_ranks *ranks, enum way way, void *data, size_t bytes
         link->class->receive(link, data, bytes, link->rank - 1);
     else if (way == UP)
         link->class->send(link, data, bytes, link->rank + 1);
-    else
-        link->class->broadcast(link, data, bytes, link->count - 1);
+    else if (way == FROM_LAST)
+        link->class->receive(link, data, bytes, link->count - 1);
+    for (uint32_t r = 0; r + 1 < link->count && way == TO_ALL; r++)
+        link->class->send(link, data, bytes, r);
 }
 
 /* Lack of memory, which one rank alone may have: the others wait for its rows. */
@@ -71,19 +77,32 @@ bool kvc_pipeline_shares(const struct kvc_session *session) {
 }
 
 /* What went wrong. */
-static void move_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, enum way way,
+static void send_failures(struct kvc_ranks *ranks, const struct kvc_passing *passing, enum way way,
                           const struct header *header) {
-    struct kvc_error error = {KVC_OK, ""};
-    if (header->status != KVC_OK) {
-        if (passing->error)
-            error = *passing->error;
-        move(ranks, way, &error, sizeof error);
-        passing->status = (enum kvc_status)header->status;
-        if (passing->error)
-            *passing->error = error;
-    }
+    struct kvc_error none = {KVC_OK, ""};
+    if (header->status != KVC_OK)
+        move(ranks, way, passing->error ? passing->error : &none, sizeof none);
     for (size_t i = 0; i < passing->count && header->failures; i++)
-        move(ranks, way, &passing->sessions[i]->failure, sizeof error);
+        move(ranks, way, &passing->sessions[i]->failure, sizeof none);
+}
+
+/* What failed here keeps its error, unless the last rank says another, which is of an earlier pass. */
+static void receive_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, enum way way,
+                             const struct header *header) {
+    struct kvc_error error;
+    if (header->status != KVC_OK) {
+        move(ranks, way, &error, sizeof error);
+        if (passing->error && (way == FROM_LAST || passing->status == KVC_OK))
+            *passing->error = error;
+        if (way == FROM_LAST || passing->status == KVC_OK)
+            passing->status = (enum kvc_status)header->status;
+    }
+    for (size_t i = 0; i < passing->count && header->failures; i++) {
+        struct kvc_error *failure = &passing->sessions[i]->failure;
+        move(ranks, way, &error, sizeof error);
+        if (error.status != KVC_OK && (way == FROM_LAST || failure->status == KVC_OK))
+            *failure = error;
+    }
 }
 
 /* What a method knows of the layers below. */
@@ -125,18 +144,19 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
         return;
     end_where_memory_lacks(ranks, passing);
     move(ranks, FROM_BELOW, &header, sizeof header);
-    move_failures(ranks, passing, FROM_BELOW, &header);
+    receive_failures(ranks, passing, FROM_BELOW, &header);
     move_states(ranks, passing, FROM_BELOW);
     if (header.kept)
         receive_kept(ranks, passing, header.kept);
     if (header.rows == 0)
         return;
-    if (header.rows != passing->rows)
+    if (header.rows != passing->rows && passing->status == KVC_OK)
         end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
     float *rows = kvc_ranks_room(ranks, values);
     move(ranks, FROM_BELOW, rows, values * sizeof *rows);
-    device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
+    if (passing->status == KVC_OK)
+        device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
 }
 
 static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
@@ -146,7 +166,7 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     const size_t values = (size_t)header.rows * network->hidden;
     float *rows = kvc_ranks_room(ranks, values + 1);
     move(ranks, UP, &header, sizeof header);
-    move_failures(ranks, passing, UP, &header);
+    send_failures(ranks, passing, UP, &header);
     move_states(ranks, passing, UP);
     if (header.kept)
         move(ranks, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
@@ -156,17 +176,36 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     move(ranks, UP, rows, values * sizeof *rows);
 }
 
-void kvc_pipeline_send(struct kvc_passing *passing) {
+void kvc_pipeline_pass_on(struct kvc_passing *passing) {
     struct kvc_ranks *ranks = ranks_of(passing->runner);
     if (!ranks)
         return;
     end_where_memory_lacks(ranks, passing);
-    if (!kvc_network_ends(passing->runner->network))
+    if (!kvc_network_ends(passing->runner->network)) {
         send_up(ranks, passing);
+        return;
+    }
     struct header header = header_of(passing);
+    move(ranks, TO_ALL, &header, sizeof header);
+    send_failures(ranks, passing, TO_ALL, &header);
+    move_states(ranks, passing, TO_ALL);
+}
+
+enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing) {
+    struct kvc_ranks *ranks = ranks_of(passing->runner);
+    struct header header;
+    if (!ranks || kvc_network_ends(passing->runner->network))
+        return passing->status;
     move(ranks, FROM_LAST, &header, sizeof header);
-    move_failures(ranks, passing, FROM_LAST, &header);
+    receive_failures(ranks, passing, FROM_LAST, &header);
     move_states(ranks, passing, FROM_LAST);
+    return (enum kvc_status)header.status;
+}
+
+void kvc_pipeline_advance(struct kvc_runner *runner) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    if (ranks)
+        ranks->stages.link->class->advance(ranks->stages.link);
 }
 
 void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
@@ -176,7 +215,8 @@ void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
         return;
     if (kvc_network_ends(runner->network) && runner->device->ops->sync(runner->device, &error) != KVC_OK)
         end(ranks, error.text);
-    move(ranks, FROM_LAST, data, bytes);
+    struct kvc_link *link = ranks->stages.link;
+    link->class->broadcast(link, data, bytes, link->count - 1);
 }
 
 /* The layer that chooses for a layer. */
@@ -192,6 +232,42 @@ static bool decides_for_others(const struct kvc_session *session, uint32_t rank)
             kvc_network_layer_owner(network, l) != rank)
             return true;
     return false;
+}
+
+/* Passes flow where a policy does not look at the whole prompt in one layer before the next, and no rank's layers wait
+ * for another's: of those that choose in a prompt, at their chunk stage. When all stages take equally long the rank
+ * with the first layer is about to begin pass p + N as the last of N ranks ends pass p; one pass more is for those that
+ * do not. */
+uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
+    const struct kvc_ranks *ranks = ranks_of(session->runner);
+    const struct kvc_policy *policy = session->policy;
+    const bool chunks = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
+    if (!ranks || kvc_policy_holder(policy, KVC_STAGE_PROMPT) || kvc_policy_holder(policy, KVC_STAGE_PROPAGATE) ||
+        (!chunks && kvc_policy_queries(policy) > 0))
+        return 0;
+    for (uint32_t r = 0; r < ranks->stages.link->count; r++)
+        if (decides_for_others(session, r))
+            return 0;
+    return ranks->stages.link->count;
+}
+
+/* A rank reads its weights once for each group. Let that take as long as the arithmetic of ROWS_AS_WEIGHTS rows: a
+ * stage takes R + n of these units for a group of n rows, and g groups of a step of B rows pass N stages in the time of
+ * N + g - 1 groups, (N + g - 1) (R + B / g). The g with the least of it: about the root of (N - 1) B / R. */
+uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
+    const struct kvc_ranks *ranks = ranks_of(runner);
+    const uint64_t stages = ranks ? ranks->stages.link->count : 1;
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 1;
+    for (uint32_t groups = 1; groups <= rows && stages > 1; groups++) {
+        const uint64_t largest = (rows + groups - 1) / groups,
+                       time = (stages + groups - 1) * (ROWS_AS_WEIGHTS + largest);
+        if (time >= least)
+            continue;
+        least = time;
+        best = groups;
+    }
+    return best;
 }
 
 /* Does what another rank has noted, where the layer is this one's. */

@@ -2,7 +2,11 @@
  * single process (ranks/single.c) are implementations; nothing else knows which.
  *
  * None of these can fail: where a message does not come through, every process ends (`end`). All ranks call `gather`,
- * `broadcast` and `await` in the same order. Bytes are counted as they leave a rank. */
+ * `broadcast` and `await` in the same order. Bytes are counted as they leave a rank.
+ *
+ * From one rank to another messages arrive in the order in which they were sent. `send` keeps a copy and returns at
+ * once, unless so much is on its way already (SEND_MOST in mpi.c) that it has to wait for the receiver: a rank that
+ * others wait for before they receive must not have sent that much. */
 #ifndef KVC_CORE_RANKS_LINK_H
 #define KVC_CORE_RANKS_LINK_H
 
@@ -20,6 +24,8 @@ struct kvc_link_class {
     /* The same from rank 0, where the others may wait for hours: they sleep meanwhile. */
     void (*await)(struct kvc_link *link, void *data, size_t bytes);
     void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to);
+    /* What was sent goes on: called now and then by a rank that computes for long. */
+    void (*advance)(struct kvc_link *link);
     void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
     /* The link of ranks first, first + step, ... alone, `count` of them in this order, this one among them. All
      * ranks call it at once, with the same step and count. NULL: no memory. Closed before the link that it is of. */
@@ -33,6 +39,7 @@ struct kvc_link {
     const struct kvc_link_class *class;
     uint32_t rank, count;
     uint64_t messages, bytes; /* that this rank has sent, to each of the others counted apart */
+    uint64_t waited;          /* nanoseconds in which it has waited for others */
 };
 
 #endif
