@@ -92,21 +92,22 @@ uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks) { return ranks->link->ran
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->count; }
 
 void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
-    *traffic = (struct kvc_ranks_traffic){ranks->link->messages, ranks->link->bytes};
+    *traffic = (struct kvc_ranks_traffic){ranks->link->messages, ranks->link->bytes, (double)ranks->link->waited / 1e9};
 }
 
 void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
     struct kvc_link *link = ranks->link;
-    const uint64_t mine[] = {link->messages, link->bytes};
-    uint64_t sums[] = {mine[0], mine[1]};
+    const uint64_t mine[] = {link->messages, link->bytes, link->waited};
+    uint64_t sums[] = {mine[0], mine[1], mine[2]};
     if (kvc_call_begin(ranks, KVC_CALL_TRAFFIC))
         kvc_call_tell(ranks);
     if (kvc_ranks_several(ranks))
-        kvc_ranks_add(ranks, sums, 2);
+        kvc_ranks_add(ranks, sums, 3);
     (void)kvc_call_end(ranks, KVC_OK, NULL);
     link->messages = mine[0];
     link->bytes = mine[1];
-    *traffic = (struct kvc_ranks_traffic){sums[0], sums[1]};
+    link->waited = mine[2];
+    *traffic = (struct kvc_ranks_traffic){sums[0], sums[1], (double)sums[2] / 1e9};
 }
 
 void kvc_ranks_follow(struct kvc_ranks *ranks) {
