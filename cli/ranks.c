@@ -25,7 +25,7 @@ uint32_t cli_data_rank(void) { return program_data && program_ranks ? kvc_ranks_
 
 bool cli_traffic(struct kvc_ranks_traffic *traffic) {
     struct kvc_ranks *ranks = cli_ranks();
-    *traffic = (struct kvc_ranks_traffic){0, 0};
+    *traffic = (struct kvc_ranks_traffic){0, 0, 0};
     if (!ranks || kvc_ranks_count(ranks) == 1)
         return false;
     kvc_ranks_all_traffic(ranks, traffic);

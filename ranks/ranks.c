@@ -124,30 +124,43 @@ uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks) { return ranks->link->ran
 
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->count; }
 
-void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
+/* Messages, bytes and nanoseconds waited, of all links of this rank. */
+static void add_up(const struct kvc_ranks *ranks, uint64_t sums[3]) {
     const struct kvc_link *const links[] = {ranks->link, ranks->rows.link, ranks->stages.link};
-    *traffic = (struct kvc_ranks_traffic){0, 0};
+    memset(sums, 0, 3 * sizeof *sums);
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         if (!links[i] || (i > 0 && links[i] == ranks->link))
             continue;
-        traffic->messages += links[i]->messages;
-        traffic->bytes += links[i]->bytes;
+        sums[0] += links[i]->messages;
+        sums[1] += links[i]->bytes;
+        sums[2] += links[i]->waited;
     }
+}
+
+static struct kvc_ranks_traffic traffic_of(const uint64_t sums[3]) {
+    return (struct kvc_ranks_traffic){sums[0], sums[1], (double)sums[2] / 1e9};
+}
+
+void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
+    uint64_t sums[3];
+    add_up(ranks, sums);
+    *traffic = traffic_of(sums);
 }
 
 void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
     struct kvc_link *link = ranks->link;
-    const uint64_t messages = link->messages, bytes = link->bytes;
-    kvc_ranks_traffic(ranks, traffic);
-    uint64_t sums[] = {traffic->messages, traffic->bytes};
+    const uint64_t messages = link->messages, bytes = link->bytes, waited = link->waited;
+    uint64_t sums[3];
+    add_up(ranks, sums);
     if (kvc_call_begin(ranks, KVC_CALL_TRAFFIC))
         kvc_call_tell(ranks);
     if (kvc_ranks_several(ranks))
-        kvc_ranks_add(ranks, sums, 2);
+        kvc_ranks_add(ranks, sums, 3);
     (void)kvc_call_end(ranks, KVC_OK, NULL);
     link->messages = messages;
     link->bytes = bytes;
-    *traffic = (struct kvc_ranks_traffic){sums[0], sums[1]};
+    link->waited = waited;
+    *traffic = traffic_of(sums);
 }
 
 void kvc_ranks_follow(struct kvc_ranks *ranks) {

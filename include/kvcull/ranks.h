@@ -31,12 +31,13 @@ void kvc_ranks_follow(struct kvc_ranks *ranks);
 /* Of "data", where all ranks call it: *all = what each gives, one after another in order of ranks, malloc'ed; sizes
  * [count]: bytes of each. Returns when all have come here. */
 void kvc_ranks_gather(struct kvc_ranks *ranks, const void *mine, size_t bytes, void **all, size_t *sizes);
-/* What this rank has sent, each receiver counted apart. */
+/* What this rank has sent, each receiver counted apart, and how long it has waited for others. */
 struct kvc_ranks_traffic {
     uint64_t messages, bytes;
+    double waited_seconds;
 };
 void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
-/* The sum over all ranks, asked for on rank 0. What this itself sends is not counted. */
+/* The sum over all ranks, asked for on rank 0. What this itself sends, or waits, is not counted. */
 void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
 /* How many ranks `how` is for, which must say it: "tensor=4,pipeline=2". */
 enum kvc_status kvc_ranks_planned(const char *how, uint32_t *count, struct kvc_error *error);
