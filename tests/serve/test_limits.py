@@ -1,4 +1,4 @@
-"""test_limits.py URL WHAT - what a server refuses, and what it does when memory is short or clients leave."""
+"""test_limits.py URL WHAT [PID] - what a server refuses, and what it does when memory is short or clients leave."""
 import contextlib
 import json
 import socket
@@ -261,6 +261,34 @@ def reader_that_reads_late():
 def slow():
     case(readers_that_do_not_read)
     case(reader_that_reads_late)
+
+
+def resident():
+    """Bytes that the server's process has."""
+    with open('/proc/%s/status' % sys.argv[3]) as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith('VmRSS'))
+
+
+def what_waits_is_small():
+    """Of what a request was sent, no more is held while it waits than its answer needs."""
+    def send(**fields):
+        body = json.dumps(dict(fields, prompt='the', max_tokens=1500, ignore_eos=True, n=128, stream=True))
+        connection = stack.enter_context(contextlib.closing(server.connect()))
+        connection.request('POST', COMPLETIONS, body, {'Content-Type': 'application/json'})
+    with contextlib.ExitStack() as stack:
+        send()
+        until(lambda: server.metric('running_answers') == 1)
+        before = resident()
+        for i in range(60):
+            send(user='u' * (1 << 20))
+        until(lambda: server.metric('queue_requests') == 60)
+        more = resident() - before
+        assert more < 30 << 20, more
+    until(lambda: server.metric('running_answers') == 0 and server.metric('queue_requests') == 0)
+
+
+def waiting():
+    case(what_waits_is_small)
 
 
 def keys_are_asked_for():
