@@ -19,6 +19,8 @@ client test_limits.py "$url" sent_away
 
 serve slow -m "$demo" --mem 8M -q
 client test_limits.py "$url" slow
+serve late -m "$demo" --mem 128M -q
+client test_limits.py "$url" late
 
 # ---- what waits
 if [ -r /proc/self/status ] && ! sanitized; then # which take memory of their own
