@@ -3,11 +3,11 @@
 - a server under load, at this machine's loopback address, in turns with `kvcull bench` at the same batch sizes.
 
 In a round so many clients ask at once, each for one streamed answer; then the bench computes the same steps without a
-server. Decoding is compared: tokens per second from when the last client has its first token to when the first one has
-its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
+server. Decoding is compared: tokens per second from when the last client has its first token to when the first one
+has its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
 all decode, the server says what share of the time its steps take: the rest is what it adds to them. --beside asks
-another server of OpenAI's interface in every round, as llama-cpp-python's, for the same texts; its answers may end
-earlier."""
+another server of OpenAI's interface in every round for the same texts; its answers may end earlier. That of
+llama-cpp-python wants --interrupt_requests False, without which a request ends the one before."""
 import argparse
 import bisect
 import http.client
@@ -42,10 +42,11 @@ def token_times(parts):
     ends = list(itertools.accumulate(len(part) for part, _ in parts))
     head, at = data.partition(b'\r\n\r\n')[0], data.index(b'\r\n\r\n') + 4
     assert head.split()[1] == b'200' and b'chunked' in head.lower(), data[:2000]
-    while (size := int(data[at:data.index(b'\r\n', at)], 16)) > 0:
+    while (size := int(data[at:data.find(b'\r\n', at)] or b'0', 16)) > 0:
         begin = data.index(b'\r\n', at) + 2
         text, at = text + data[begin:begin + size], begin + size + 2
         came.append((len(text), parts[bisect.bisect_left(ends, at)][1]))
+    assert b'[DONE]' in text, 'the answer was cut off: %s' % text[-300:]
     times, place = [], 0
     for line in text.split(b'\n'):
         place += len(line) + 1
@@ -94,6 +95,7 @@ class Server:
             thread.start()
         for thread in threads:
             thread.join()
+        answers = [times for times in answers if len(times) > 1]  # an answer may be empty
         begin, end = max(times[1] for times in answers), min(times[-1] for times in answers)
         decoded = sum(begin < t <= end for times in answers for t in times[1:])
         whole = max(times[-1] for times in answers) - min(times[0] for times in answers)

@@ -153,7 +153,7 @@ struct serve {
     size_t queued, unfinished;
     uint64_t buffered; /* bytes of --mem that streams' texts have */
     uint64_t ids;
-    bool draining, stopped;
+    bool draining, stopped, ended; /* ended: the engine thread is */
     struct serve_metrics metrics;
 };
 
@@ -202,6 +202,9 @@ void serve_choice_free(struct serve_choice *choice);
 /* held.c, for requests with return_held */
 void serve_held_look(struct serve_choice *choice); /* at what the session holds now */
 void serve_held_put(struct serve_text *text, struct serve_choice *choice);
+
+/* slots.c: whether the folder for kept sessions, where one is given, can be used. */
+int serve_slots_check(const struct serve *serve);
 
 /* keys.c */
 int serve_keys_read(const struct cli_command *command, const char *path, struct serve_keys *keys);

@@ -58,6 +58,8 @@ def fields_refused():
         server.refused(path, 400, field, **fields)
     server.refused(COMPLETIONS, 400, 'prompt', max_tokens=3)
     server.refused(CHAT, 400, 'messages')
+    server.refused(CHAT, 400, 'messages', messages=[{'role': 'user', 'content': 'a'}],
+                   chat_template_kwargs={str(i): 1 for i in range(5000)})
     assert server.refused(COMPLETIONS, 404, 'model', prompt='a', model='other')[0]['code'] == 'model_not_found'
     error, _ = server.refused(COMPLETIONS, 400, None, prompt=[5] * 5000, max_tokens=5)
     assert error['code'] in ('context_length_exceeded', 'too_large')
