@@ -3,3 +3,5 @@ RANKS_TESTS = tests/ranks/test_failures.sh tests/ranks/test_pipeline.sh tests/ra
 SHELL_TESTS += $(RANKS_TESTS)
 EXTRA_DIST += tests/ranks/lib.sh $(RANKS_TESTS)
 check_PROGRAMS += tests/ranks/test_split
+noinst_PROGRAMS += tests/ranks/flow
+tests_ranks_flow_LDADD = libkvcull.la
