@@ -68,18 +68,19 @@ static void wait_for(struct mpi_link *mpi, MPI_Request *request, unsigned patien
 
 static unsigned patience_of(const struct mpi_link *mpi) { return mpi->crowded ? 0 : PATIENCE; }
 
-static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, MPI_Request *request) {
-    (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, 0, mpi->comm, request);
+static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel,
+                       MPI_Request *request) {
+    (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, (int)channel, mpi->comm, request);
 }
 
 /* Returns when the data has left, and where sends are synchronous, when it is received. */
-static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
+static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     count(link, bytes, 1);
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        begin_send(mpi, (const char *)data + at, some, to, &request);
+        begin_send(mpi, (const char *)data + at, some, to, channel, &request);
         wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
@@ -106,11 +107,11 @@ static void wait_for_sent(struct mpi_link *mpi, size_t most) {
         wait_for(mpi, &mpi->first->request, patience_of(mpi), BLINK);
 }
 
-static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
+static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     struct message **last = &mpi->first, *message;
     if (bytes == 0 || bytes > SEND_MOST) {
-        send_whole(link, data, bytes, to);
+        send_whole(link, data, bytes, to, channel);
         return;
     }
     wait_for_sent(mpi, SEND_MOST - bytes);
@@ -125,15 +126,15 @@ static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t
     *last = message;
     mpi->sending += bytes;
     count(link, bytes, 1);
-    begin_send(mpi, message->data, bytes, to, &message->request);
+    begin_send(mpi, message->data, bytes, to, channel, &message->request);
 }
 
-static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
+static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, 0, mpi->comm, &request);
+        MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, (int)channel, mpi->comm, &request);
         wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
@@ -145,11 +146,11 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
         char *part = (char *)all + offsets[from];
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
-                send_whole(link, mine, sizes[from], to);
+                send_whole(link, mine, sizes[from], to, KVC_CHANNEL_CALL);
         if (from == link->rank && sizes[from])
             memcpy(part, mine, sizes[from]);
         else if (from != link->rank)
-            receive(link, part, sizes[from], from);
+            receive(link, part, sizes[from], from, KVC_CHANNEL_CALL);
     }
 }
 
@@ -179,9 +180,9 @@ static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t 
     if (mpi->synchronous) {
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
-                send_whole(link, data, bytes, to);
+                send_whole(link, data, bytes, to, KVC_CHANNEL_CALL);
         if (from != link->rank)
-            receive(link, data, bytes, from);
+            receive(link, data, bytes, from, KVC_CHANNEL_CALL);
         return;
     }
     if (from == link->rank)

@@ -23,14 +23,16 @@ static void end(struct kvc_link *link, const char *text) {
 }
 
 /* There is nobody to send to. */
-static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
-    (void)data, (void)bytes, (void)to;
+static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
+    (void)data, (void)bytes, (void)to, (void)channel;
     end(link, "a message to another rank, where there is none");
 }
 
 static void advance(struct kvc_link *link) { (void)link; }
 
-static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) { send(link, data, bytes, from); }
+static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
+    send(link, data, bytes, from, channel);
+}
 
 static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
     struct kvc_link *made = malloc(sizeof *made);

@@ -17,7 +17,6 @@ struct header {
     uint32_t rows;
 };
 
-enum { ROWS_AS_WEIGHTS = 16 };
 enum way { FROM_BELOW, UP, FROM_LAST, TO_ALL };
 
 static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
@@ -26,16 +25,18 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
 
 static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
-static void move(struct kvc_ranks *ranks, enum way way, void *data, size_t bytes) {
-    struct kvc_link *link = ranks->stages.link;
+/* What became of a prompt's passes is heard late, after what calls between them tell. */
+static void move(const struct kvc_passing *passing, enum way way, void *data, size_t bytes) {
+    struct kvc_link *link = ranks_of(passing->runner)->stages.link;
+    const enum kvc_channel outcome = passing->source ? KVC_CHANNEL_LATE : KVC_CHANNEL_CALL;
     if (way == FROM_BELOW)
-        link->class->receive(link, data, bytes, link->rank - 1);
+        link->class->receive(link, data, bytes, link->rank - 1, KVC_CHANNEL_CALL);
     else if (way == UP)
-        link->class->send(link, data, bytes, link->rank + 1);
+        link->class->send(link, data, bytes, link->rank + 1, KVC_CHANNEL_CALL);
     else if (way == FROM_LAST)
-        link->class->receive(link, data, bytes, link->count - 1);
+        link->class->receive(link, data, bytes, link->count - 1, outcome);
     for (uint32_t r = 0; r + 1 < link->count && way == TO_ALL; r++)
-        link->class->send(link, data, bytes, r);
+        link->class->send(link, data, bytes, r, outcome);
 }
 
 /* Lack of memory, which one rank alone may have: the others wait for its rows. */
@@ -77,21 +78,19 @@ bool kvc_pipeline_shares(const struct kvc_session *session) {
 }
 
 /* What went wrong. */
-static void send_failures(struct kvc_ranks *ranks, const struct kvc_passing *passing, enum way way,
-                          const struct header *header) {
+static void send_failures(const struct kvc_passing *passing, enum way way, const struct header *header) {
     struct kvc_error none = {KVC_OK, ""};
     if (header->status != KVC_OK)
-        move(ranks, way, passing->error ? passing->error : &none, sizeof none);
+        move(passing, way, passing->error ? passing->error : &none, sizeof none);
     for (size_t i = 0; i < passing->count && header->failures; i++)
-        move(ranks, way, &passing->sessions[i]->failure, sizeof none);
+        move(passing, way, &passing->sessions[i]->failure, sizeof none);
 }
 
 /* What failed here keeps its error, unless the last rank says another, which is of an earlier pass. */
-static void receive_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, enum way way,
-                             const struct header *header) {
+static void receive_failures(struct kvc_passing *passing, enum way way, const struct header *header) {
     struct kvc_error error;
     if (header->status != KVC_OK) {
-        move(ranks, way, &error, sizeof error);
+        move(passing, way, &error, sizeof error);
         if (passing->error && (way == FROM_LAST || passing->status == KVC_OK))
             *passing->error = error;
         if (way == FROM_LAST || passing->status == KVC_OK)
@@ -99,20 +98,20 @@ static void receive_failures(struct kvc_ranks *ranks, struct kvc_passing *passin
     }
     for (size_t i = 0; i < passing->count && header->failures; i++) {
         struct kvc_error *failure = &passing->sessions[i]->failure;
-        move(ranks, way, &error, sizeof error);
+        move(passing, way, &error, sizeof error);
         if (error.status != KVC_OK && (way == FROM_LAST || failure->status == KVC_OK))
             *failure = error;
     }
 }
 
 /* What a method knows of the layers below. */
-static void move_states(struct kvc_ranks *ranks, const struct kvc_passing *passing, enum way way) {
+static void move_states(const struct kvc_passing *passing, enum way way) {
     for (size_t i = 0; i < passing->count && passing->source; i++) {
         const struct kvc_session *session = passing->sessions[i];
         const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_PROMPT);
         const struct kvc_method_use *use = method ? &session->use[method - session->policy->method] : NULL;
         if (kvc_pipeline_shares(session))
-            move(ranks, way, use->state, use->state_bytes);
+            move(passing, way, use->state, use->state_bytes);
     }
 }
 
@@ -122,7 +121,7 @@ static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, u
     uint32_t *rows = malloc(kept * sizeof *rows);
     if (!rows)
         end(ranks, "no memory for the rows that are kept");
-    move(ranks, FROM_BELOW, rows, kept * sizeof *rows);
+    move(passing, FROM_BELOW, rows, kept * sizeof *rows);
     free(session->prompt.next_kept_rows);
     session->prompt.next_kept_rows = rows;
     session->prompt.next_rows = kept;
@@ -143,9 +142,9 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     if (!ranks || kvc_network_begins(network))
         return;
     end_where_memory_lacks(ranks, passing);
-    move(ranks, FROM_BELOW, &header, sizeof header);
-    receive_failures(ranks, passing, FROM_BELOW, &header);
-    move_states(ranks, passing, FROM_BELOW);
+    move(passing, FROM_BELOW, &header, sizeof header);
+    receive_failures(passing, FROM_BELOW, &header);
+    move_states(passing, FROM_BELOW);
     if (header.kept)
         receive_kept(ranks, passing, header.kept);
     if (header.rows == 0)
@@ -154,7 +153,7 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
         end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
     float *rows = kvc_ranks_room(ranks, values);
-    move(ranks, FROM_BELOW, rows, values * sizeof *rows);
+    move(passing, FROM_BELOW, rows, values * sizeof *rows);
     if (passing->status == KVC_OK)
         device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
 }
@@ -165,15 +164,15 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     struct header header = header_of(passing);
     const size_t values = (size_t)header.rows * network->hidden;
     float *rows = kvc_ranks_room(ranks, values + 1);
-    move(ranks, UP, &header, sizeof header);
-    send_failures(ranks, passing, UP, &header);
-    move_states(ranks, passing, UP);
+    move(passing, UP, &header, sizeof header);
+    send_failures(passing, UP, &header);
+    move_states(passing, UP);
     if (header.kept)
-        move(ranks, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
+        move(passing, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
     if (header.rows == 0)
         return;
     device->ops->download(device, rows, place_of(passing, network->hidden), values * sizeof *rows);
-    move(ranks, UP, rows, values * sizeof *rows);
+    move(passing, UP, rows, values * sizeof *rows);
 }
 
 void kvc_pipeline_pass_on(struct kvc_passing *passing) {
@@ -186,9 +185,9 @@ void kvc_pipeline_pass_on(struct kvc_passing *passing) {
         return;
     }
     struct header header = header_of(passing);
-    move(ranks, TO_ALL, &header, sizeof header);
-    send_failures(ranks, passing, TO_ALL, &header);
-    move_states(ranks, passing, TO_ALL);
+    move(passing, TO_ALL, &header, sizeof header);
+    send_failures(passing, TO_ALL, &header);
+    move_states(passing, TO_ALL);
 }
 
 enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing) {
@@ -196,9 +195,9 @@ enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing) {
     struct header header;
     if (!ranks || kvc_network_ends(passing->runner->network))
         return passing->status;
-    move(ranks, FROM_LAST, &header, sizeof header);
-    receive_failures(ranks, passing, FROM_LAST, &header);
-    move_states(ranks, passing, FROM_LAST);
+    move(passing, FROM_LAST, &header, sizeof header);
+    receive_failures(passing, FROM_LAST, &header);
+    move_states(passing, FROM_LAST);
     return (enum kvc_status)header.status;
 }
 
@@ -251,17 +250,17 @@ uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
     return ranks->stages.link->count;
 }
 
-/* A rank reads its weights once for each group. Let that take as long as the arithmetic of ROWS_AS_WEIGHTS rows: a
- * stage takes R + n of these units for a group of n rows, and g groups of a step of B rows pass N stages in the time of
- * N + g - 1 groups, (N + g - 1) (R + B / g). The g with the least of it: about the root of (N - 1) B / R. */
+/* A rank reads its weights once for each group. Let that take as long as the arithmetic of R rows: a stage takes R + n
+ * of these units for a group of n rows, and g groups of a step of B rows pass N stages in the time of N + g - 1 groups,
+ * (N + g - 1) (R + B / g). The g with the least of it, which is about the root of (N - 1) B / R. A core computes some
+ * ten operations in the time in which it reads a weight; a device with memory of its own more than a hundred. */
 uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_ranks *ranks = ranks_of(runner);
-    const uint64_t stages = ranks ? ranks->stages.link->count : 1;
+    const uint64_t stages = ranks ? ranks->stages.link->count : 1, weights = runner->device->capacity ? 256 : 16;
     uint64_t least = UINT64_MAX;
     uint32_t best = 1;
     for (uint32_t groups = 1; groups <= rows && stages > 1; groups++) {
-        const uint64_t largest = (rows + groups - 1) / groups,
-                       time = (stages + groups - 1) * (ROWS_AS_WEIGHTS + largest);
+        const uint64_t time = (stages + groups - 1) * (weights + (rows + groups - 1) / groups);
         if (time >= least)
             continue;
         least = time;

@@ -4,9 +4,9 @@
  * None of these can fail: where a message does not come through, every process ends (`end`). All ranks call `gather`,
  * `broadcast` and `await` in the same order. Bytes are counted as they leave a rank.
  *
- * From one rank to another messages arrive in the order in which they were sent. `send` keeps a copy and returns at
- * once, unless so much is on its way already (SEND_MOST in mpi.c) that it has to wait for the receiver: a rank that
- * others wait for before they receive must not have sent that much. */
+ * From one rank to another messages of a channel arrive in the order in which they were sent. `send` keeps a copy and
+ * returns at once, unless so much is on its way already (SEND_MOST in mpi.c) that it has to wait for the receiver: a
+ * rank that others wait for before they receive must not have sent that much. */
 #ifndef KVC_CORE_RANKS_LINK_H
 #define KVC_CORE_RANKS_LINK_H
 
@@ -14,6 +14,9 @@
 #include <stdint.h>
 
 struct kvc_link;
+
+/* What may overtake what: messages that are received late, after others that were sent later, have a channel. */
+enum kvc_channel { KVC_CHANNEL_CALL, KVC_CHANNEL_LATE };
 
 struct kvc_link_class {
     const char *name;
@@ -23,10 +26,10 @@ struct kvc_link_class {
     void (*broadcast)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
     /* The same from rank 0, where the others may wait for hours: they sleep meanwhile. */
     void (*await)(struct kvc_link *link, void *data, size_t bytes);
-    void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to);
+    void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel);
     /* What was sent goes on: called now and then by a rank that computes for long. */
     void (*advance)(struct kvc_link *link);
-    void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
+    void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel);
     /* The link of ranks first, first + step, ... alone, `count` of them in this order, this one among them. All
      * ranks call it at once, with the same step and count. NULL: no memory. Closed before the link that it is of. */
     struct kvc_link *(*part)(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);

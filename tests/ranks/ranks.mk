@@ -10,3 +10,5 @@ RANKS_TESTS = \
 SHELL_TESTS += $(RANKS_TESTS)
 EXTRA_DIST += tests/ranks/lib.sh tests/ranks/mapped_pages.c tests/ranks/mpi.supp $(RANKS_TESTS)
 check_PROGRAMS += tests/ranks/test_split
+noinst_PROGRAMS += tests/ranks/flow
+tests_ranks_flow_LDADD = libkvcull.la

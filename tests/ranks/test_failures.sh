@@ -53,9 +53,13 @@ ended() {
 
 # One is killed: the others end, and mpirun says so.
 head -c 3000000 /dev/zero | tr '\0' 'a' | sed 's/aaaaaaaa/ number/g' >"$work/long"
-for killed in 0 1; do
+for killed in 0 1 pipeline-0 pipeline-1; do
     rm -f "$work"/pid.*
-    on 2 perplexity -m "$demo" -f "$work/long" --kv full --ctx 400000 &
+    case $killed in
+    pipeline*) on 2 run -m "$demo" -f "$work/long" -n 1 -q --ranks pipeline & ;;
+    *) on 2 perplexity -m "$demo" -f "$work/long" --kv full --ctx 400000 & ;;
+    esac
+    killed=${killed#pipeline-}
     waited=0
     while [ ! -s "$work/pid.$killed" ] || [ ! -s "$work/pid.$((1 - killed))" ]; do
         sleep 0.1
