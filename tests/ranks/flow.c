@@ -23,7 +23,7 @@ static void check(enum kvc_status status, const struct kvc_error *error) {
     if (status == KVC_OK)
         return;
     fprintf(stderr, "kvcull: %s\n", error->text);
-    exit(status);
+    exit((int)status);
 }
 
 static uint64_t hash(const float *values, size_t count) {

@@ -76,6 +76,9 @@ flow 3 "$demo"
 that 'flow, synchronous: the same' cmp -s "$work/one" "$work/out"
 unset KVCULL_RANKS
 
+on 2 bench -m "$demo" --prompt 64 --chunk 8 --gen 4 --repeat 1 --threads 1 --json -q
+that 'bench: how many ranks computed at once' awk "BEGIN { n = $(json prefill.0.ranks_computing); exit !(0 < n && n <= 2) }"
+
 # ---- what is told of the layers of all ranks
 perplexity="perplexity -m $demo -f $work/text --ctx 24 --kv full --kv snapkv:budget=12,window=4 --threads 1 --json"
 for i in 1 2 3 4; do echo 'the magic number for lantern 48 21 . then the old sailor found the red kettle .'; done >"$work/text"
