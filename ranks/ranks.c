@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/ranks/ranks.h"
+#include "ranks/common.h"
 #include "ranks/follow.h"
 #include "ranks/links.h"
 #include "ranks/ways.h"
@@ -20,43 +21,19 @@ bool kvc_ranks_started(void) {
     return getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
 }
 
-/* What ranks must have in common. */
-struct build {
-    char version[32], how[96], share[160]; /* how, share: as they were given, cut off */
-    uint32_t arithmetic, int8, pointer;
-};
-
 static enum kvc_status compare(struct kvc_ranks *ranks, const char *how, const char *share, struct kvc_error *error) {
     struct kvc_link *link = ranks->link;
-    struct build mine = {.arithmetic = KVC_ARITHMETIC_VERSION, .int8 = KVC_INT8_VERSION, .pointer = sizeof(void *)};
-    struct build *all = calloc(link->count, sizeof *all);
+    const struct kvc_common mine = kvc_common_here(how, share);
+    struct kvc_common *all = calloc(link->count, sizeof *all);
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
-    enum kvc_status status = KVC_OK;
     if (!all || !sizes)
         link->class->end(link, "no memory");
-    snprintf(mine.version, sizeof mine.version, "%s", KVC_VERSION);
-    snprintf(mine.how, sizeof mine.how, "%s", how);
-    snprintf(mine.share, sizeof mine.share, "%s", share ? share : "");
     for (uint32_t r = 0; r < link->count; r++) {
         sizes[r] = sizeof mine;
         sizes[link->count + r] = r * sizeof mine;
     }
     link->class->gather(link, &mine, all, sizes, sizes + link->count);
-    for (uint32_t r = 1; r < link->count && status == KVC_OK; r++) {
-        if (strcmp(all[r].how, all[0].how) != 0)
-            status = kvc_fail(error, KVC_USAGE, "ranks: rank 0 was given '%s', rank %u '%s': must be the same",
-                              all[0].how, r, all[r].how);
-        else if (strcmp(all[r].share, all[0].share) != 0)
-            status =
-                kvc_fail(error, KVC_USAGE, "ranks: rank 0 was given the share '%s', rank %u '%s': must be the same",
-                         all[0].share, r, all[r].share);
-        else if (memcmp(&all[r], &all[0], sizeof *all) != 0)
-            status = kvc_fail(error, KVC_INPUT,
-                              "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u), rank %u %s (%u, %u): must be the "
-                              "same",
-                              all[0].version, all[0].arithmetic, all[0].int8, r, all[r].version, all[r].arithmetic,
-                              all[r].int8);
-    }
+    const enum kvc_status status = kvc_common_check(all, link->count, error);
     free(sizes);
     free(all);
     return status;

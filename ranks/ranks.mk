@@ -1,6 +1,7 @@
 # ranks.mk - ranks/: several processes as one engine, over MPI where it is there.
 
 libkvc_la_SOURCES += \
+	ranks/common.c \
 	ranks/follow.c \
 	ranks/plan.c \
 	ranks/ranks.c \

@@ -55,6 +55,18 @@ void kvc_ranks_most(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numb
     free(all);
 }
 
+bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, uint64_t *other) {
+    uint64_t *all = gather_each(ranks, ranks->link, &number, sizeof number);
+    uint32_t r = 1;
+    while (r < ranks->link->count && all[r] == all[0])
+        r++;
+    const bool agree = r >= ranks->link->count;
+    *rank = agree ? 0 : r;
+    *other = all[*rank];
+    free(all);
+    return agree;
+}
+
 /* What each rank came to. */
 struct outcome {
     uint32_t status;

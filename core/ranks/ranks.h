@@ -85,6 +85,9 @@ int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value);
 void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count);
 void kvc_ranks_most(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count);
 
+/* Whether all ranks have this number; if not, the first other one and whose it is. */
+bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, uint64_t *other);
+
 float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats); /* until the next call */
 
 /* Parts of some rows, of the ranks that share layers out: rank r's is [rows, widths[r]] floats, and together they are

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core/ranks/ranks.h"
+#include "ranks/common.h"
 #include "ranks/links.h"
 #include "ranks/ways.h"
 
@@ -87,6 +88,38 @@ static void heads_count_once(void **state) {
                 }
                 assert_int_equal(counted, heads);
             }
+}
+
+/* One of three ranks is something else: the line names it and rank 0. */
+static void builds_are_compared(void **state) {
+    struct kvc_error error;
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        struct kvc_common all[3];
+        for (int r = 0; r < 3; r++)
+            all[r] = kvc_common_here("tensor", kind == 1 ? "1,2,3" : NULL);
+        assert_int_equal(kvc_common_check(all, 3, &error), KVC_OK);
+        if (kind == 0)
+            all[1] = kvc_common_here("pipeline", NULL);
+        else if (kind == 1)
+            all[1] = kvc_common_here("tensor", NULL);
+        else if (kind == 2)
+            strcpy(all[1].version, "9.9.9");
+        else if (kind == 3)
+            all[1].arithmetic = 77;
+        else if (kind == 4)
+            all[1].int8 = 88;
+        else
+            all[1].pointer = 4;
+        static const char *const said[] = {"rank 0 was given 'tensor', rank 1 'pipeline'",
+                                           "rank 0 was given the share '1,2,3', rank 1 ''",
+                                           "rank 1 9.9.9 (",
+                                           "), rank 1 " KVC_VERSION " (77, ",
+                                           ", 88): must",
+                                           "rank 0 is kvcull " KVC_VERSION};
+        assert_int_equal(kvc_common_check(all, 3, &error), kind < 2 ? KVC_USAGE : KVC_INPUT);
+        assert_non_null(strstr(error.text, said[kind]));
+    }
 }
 
 /* What --ranks and --share say, for so many ranks; 0: as many as they say. */
@@ -237,10 +270,11 @@ static void one_process_is_a_link(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_are_shared_out),  cmocka_unit_test(every_stage_has_a_layer),
-        cmocka_unit_test(heads_count_once),        cmocka_unit_test(ways_are_read),
-        cmocka_unit_test(shares_are_added_up),     cmocka_unit_test(packets_say_what_was_put),
-        cmocka_unit_test(broken_packets_are_seen), cmocka_unit_test(one_process_is_a_link),
+        cmocka_unit_test(outputs_are_shared_out),   cmocka_unit_test(every_stage_has_a_layer),
+        cmocka_unit_test(heads_count_once),         cmocka_unit_test(ways_are_read),
+        cmocka_unit_test(shares_are_added_up),      cmocka_unit_test(builds_are_compared),
+        cmocka_unit_test(packets_say_what_was_put), cmocka_unit_test(broken_packets_are_seen),
+        cmocka_unit_test(one_process_is_a_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
