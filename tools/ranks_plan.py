@@ -29,11 +29,13 @@ SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
+MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
 
 
 def fail(text):
-    sys.exit(print('ranks_plan: ' + text, file=sys.stderr) or 2)
+    print('ranks_plan: ' + text, file=sys.stderr)
+    sys.exit(2)
 
 
 def layers_of(model, pipeline):
@@ -311,10 +313,9 @@ def read_model(program, path):
 
 
 def bench(program, model, ranks, way, args):
-    # Rank 0's cores are those of all; what waits sleeps, and does not keep others away.
     words = ['mpirun', '-n', str(ranks)] if ranks > 1 else []
     words += [program, 'bench', '-m', model, '--json', '-q', '--threads', '1', '--math', 'float', '--repeat', '3',
-              '--prompt', str(args.prompt), '--chunk', str(args.chunk), '--gen', str(args.gen), '--batch', '1,6']
+              '--prompt', str(args.prompt), '--chunk', str(args.chunk), '--gen', str(args.gen), '--batch', f'1,{MANY}']
     if ranks > 1:
         words += ['--ranks', way]
     found = run(words, timeout=300, env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
@@ -325,7 +326,8 @@ def bench(program, model, ranks, way, args):
 
 
 def fit(rows):
-    """latency and overhead, none below zero, with the least sum of squared errors; rows: [latencies, overheads, rest]."""
+    """latency and overhead, none below zero, with the least sum of squared errors; rows: [latencies, overheads, what
+    they take], each divided by what was measured, so that errors are relative."""
     aa, ao, oo = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
     ay, oy = (sum(x[i] * x[2] for x in rows) for i in (0, 1))
     det = aa * oo - ao * ao
@@ -340,7 +342,7 @@ def check(args):
     model, weight_bytes = read_model(args.program, args.model)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
     prefill, decode = bench(args.program, args.model, 1, None, args)
-    one = {'prompt': prefill['best_seconds'], 1: decode[0]['step_seconds'], 6: decode[1]['step_seconds']}
+    one = {'prompt': prefill['best_seconds'], 1: decode[0]['step_seconds'], MANY: decode[1]['step_seconds']}
     splits = [(t, 1) for t in range(2, args.most + 1)] + [(1, p) for p in range(2, min(args.most, model.layers) + 1)]
     splits += [(t, p) for t in range(2, args.most) for p in range(2, model.layers + 1) if t * p <= args.most]
     wrong, runs = 0, []
@@ -367,16 +369,16 @@ def check(args):
             runs.append((way, t, p, what, counted, sent, all(equal), seconds, cost(t, p, what)))
     fitted = {}
     for crowded in (False, True):
-        rows = [(c.latencies, c.overheads, seconds - c.work) for _, t, p, what, _, _, _, seconds, c in runs
-                if what != 'prompt' and (t * p > cores) == crowded]
+        rows = [(c.latencies / seconds, c.overheads / seconds, 1 - c.work / seconds) for _, t, p, what, _, _, _, seconds, c in runs
+                if what == 1 and (t * p > cores) == crowded]
         fitted[crowded] = Network(*fit(rows), 1e10) if rows else None
     print(f'{args.model} on {cores} cores, {args.prompt} tokens of prompt in parts of {args.chunk}; load '
           f'{os.getloadavg()[0]:.1f} at the end. One rank: prompt {one["prompt"] * 1e3:.3g} ms, step {one[1] * 1e3:.3g} '
           f'ms.')
     for crowded, net in fitted.items():
         if net:
-            print(f'Fitted to steps of {"more ranks than" if crowded else "at most as many ranks as"} cores: latency '
-                  f'{net.latency * 1e6:.3g} us, overhead {net.overhead * 1e6:.3g} us. Prompts are predicted from these.')
+            print(f'Fitted to steps of one session, {"more ranks than" if crowded else "at most as many ranks as"} cores: latency '
+                  f'{net.latency * 1e6:.3g} us, overhead {net.overhead * 1e6:.3g} us. The others are predicted from these.')
     print('\n| ranks | of | bytes | counted | messages | counted | equal | measured | predicted | error |')
     print('|---|---|--:|--:|--:|--:|---|--:|--:|--:|')
     for way, t, p, what, counted, sent, equal, seconds, c in runs:

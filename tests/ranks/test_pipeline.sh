@@ -1,22 +1,14 @@
 #!/bin/sh
 # --ranks pipeline: ranks with a run of layers each have the results of one process; and what is refused.
-. "${top_srcdir:-.}/tests/cli/lib.sh"
-not_in_valgrind
-sanitized && { echo 'MPI and sanitizers: the processes of one engine are tested without'; exit 77; }
-command -v mpirun >/dev/null || { echo 'there is no mpirun'; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe TMPDIR=/tmp
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # on RANKS ARGUMENTS...: what hangs ends after two minutes
 on() {
     count=$1
     shift
-    timeout 120 mpirun -n "$count" "$program" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
+    timeout 120 $start -n "$count" "$each" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-on 2 --help
-[ $status = 0 ] || { echo 'this build has no MPI, or mpirun starts nothing here'; exit 77; }
-said() { grep '^kvcull' "$work/err" >"$work/said"; }
 
 # ---- every method, the first way that is stored; cake and take, whose layers go by each other, among them
 stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v '[+" ]\|^int8:')
@@ -58,7 +50,7 @@ chunk=
 flow() { # RANKS MODEL...
     count=$1
     shift
-    timeout 120 mpirun -n "$count" "$build/tests/ranks/flow" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 120 $start -n "$count" "$build/tests/ranks/flow" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
 "$build/tests/ranks/flow" "$demo" >"$work/one" 2>"$work/err" || bad 'one process'

@@ -1,21 +1,15 @@
 #!/bin/sh
 # --ranks data: samples and windows shared out among processes, with the files of --shard and one process's tables;
 # info --ranks; and what ranks of --ranks tensor say they sent.
-. "${top_srcdir:-.}/tests/cli/lib.sh"
-not_in_valgrind
-command -v mpirun >/dev/null && ldd "$build/.libs/libkvcull.so" | grep -q 'libmpi' || { echo 'no MPI'; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # ranks N ARGUMENTS...: that many processes; the exit status is in $status.
 ranks() {
     count=$1
     shift
-    timeout 300 mpirun -n "$count" "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 300 $start -n "$count" "$each" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-ranks 2 --help
-[ $status = 0 ] || { echo 'mpirun starts nothing here'; exit 77; }
 errors() { grep '^kvcull' "$work/err"; }
 # Times differ from run to run.
 timeless() { sed -E 's/"(seconds|prompt_us|answer_us|first_seconds|token_seconds|[a-z_]*seconds)": *[-0-9.e]+//g' "$@"; }
