@@ -255,11 +255,12 @@ def one_that_does_not_read():
 
 
 def reader_that_reads_late():
-    """What it takes is given back. All of it has room beside the sessions, however late it reads."""
+    """What it takes is given back. It is more than a socket holds, and has room beside the sessions, however late it
+    reads."""
     connection = server.connect()
     connection.sock = connect_narrow()
-    connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16,
-                       'logprobs': 9, 'stream': True}), {'Content-Type': 'application/json'})
+    connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 300, 'ignore_eos': True, 'n': 16,
+                       'logprobs': 20, 'stream': True}), {'Content-Type': 'application/json'})
     answer = connection.getresponse()
     until(lambda: server.metric('buffered_bytes') > 200000)
     text = answer.read()
