@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ranks/direct.h"
 #include "ranks/links.h"
+#include "ranks/mpi_comm.h"
 
 enum {
     PIECE = 1 << 30,  /* bytes in one message at most: MPI counts with int */
@@ -154,11 +156,14 @@ static const struct kvc_link_class class = {.name = "mpi",
                                             .send = send,
                                             .receive = receive,
                                             .end = end,
-                                            .close = close_link};
+                                            .close = close_link,
+                                            .attach = kvc_direct_attach};
+
+MPI_Comm kvc_mpi_comm(const struct kvc_link *link) { return ((const struct mpi_link *)link)->comm; }
 
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
     const char *mode = getenv("KVCULL_RANKS");
-    int started = 0, level = 0, rank = 0, ranks = 1, near = 1;
+    int started = 0, level = 0, rank = 0, ranks = 1, near = 1, before = 0;
     MPI_Comm machine;
     struct mpi_link *made = calloc(1, sizeof *made);
     *link = NULL;
@@ -175,9 +180,11 @@ enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *erro
     MPI_Comm_size(made->comm, &ranks);
     MPI_Comm_split_type(made->comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
     MPI_Comm_size(machine, &near);
+    MPI_Comm_rank(machine, &before);
     MPI_Comm_free(&machine);
     made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
-    made->link = (struct kvc_link){.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks};
+    made->link =
+        (struct kvc_link){.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks, .near = (uint32_t)before};
     made->synchronous = mode && strcmp(mode, "synchronous") == 0;
     made->sizes = malloc(2 * (size_t)ranks * sizeof *made->sizes);
     made->offsets = made->sizes + ranks;

@@ -1,7 +1,9 @@
-/* pipeline.c - rows and what went wrong with them, from rank to rank. Between devices they go through the host. */
+/* pipeline.c - rows and what went wrong with them, from rank to rank. Rows go from device to device where the link has
+ * a way, otherwise through the host. */
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
+#include "core/ranks/direct.h"
 #include "core/stage/stage_call.h"
 
 #include <stdlib.h>
@@ -134,6 +136,11 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     if (header.rows != passing->rows)
         end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
+    struct kvc_direct *direct = kvc_direct_of(ranks->link, device);
+    if (direct) {
+        kvc_direct_receive(direct, place_of(passing, network->hidden), values * sizeof(float), ranks->link->rank - 1);
+        return;
+    }
     float *rows = kvc_ranks_room(ranks, values);
     move(ranks, FROM_BELOW, rows, values * sizeof *rows);
     device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
@@ -152,6 +159,11 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
         move(ranks, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
     if (header.rows == 0)
         return;
+    struct kvc_direct *direct = kvc_direct_of(ranks->link, device);
+    if (direct) {
+        kvc_direct_send(direct, place_of(passing, network->hidden), values * sizeof *rows, ranks->link->rank + 1);
+        return;
+    }
     device->ops->download(device, rows, place_of(passing, network->hidden), values * sizeof *rows);
     move(ranks, UP, rows, values * sizeof *rows);
 }
