@@ -13,6 +13,7 @@ libkvc_la_SOURCES += \
 
 # Several processes as one engine.
 libkvc_la_SOURCES += \
+	core/ranks/direct.c \
 	core/ranks/packet.c \
 	core/ranks/ranks.c \
 	core/ranks/split.c

@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ranks/direct.h"
 #include "ranks/links.h"
+#include "ranks/mpi_comm.h"
 
 enum {
     PIECE = 1 << 30,      /* bytes in one message at most: MPI counts with int */
@@ -229,7 +231,10 @@ static const struct kvc_link_class class = {.name = "mpi",
                                             .receive = receive,
                                             .part = part,
                                             .end = end,
-                                            .close = close_link};
+                                            .close = close_link,
+                                            .attach = kvc_direct_attach};
+
+MPI_Comm kvc_mpi_comm(const struct kvc_link *link) { return ((const struct mpi_link *)link)->comm; }
 
 /* The link of a communicator, which it then has. NULL: no memory, and it is freed. */
 static struct mpi_link *make(MPI_Comm comm) {
@@ -265,8 +270,8 @@ static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t ste
 }
 
 /* All ranks, those of one machine one after another, so that those that share layers out are on one as far as they fit.
- * Rank 0 stays rank 0. near: ranks of this machine. */
-static MPI_Comm by_machine(bool pretend, int *near) {
+ * Rank 0 stays rank 0. near: ranks of this machine; before: of them those before this one. */
+static MPI_Comm by_machine(bool pretend, int *near, int *before) {
     MPI_Comm machine, comm;
     int rank, ranks, first;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -278,6 +283,7 @@ static MPI_Comm by_machine(bool pretend, int *near) {
     first = rank;
     MPI_Bcast(&first, 1, MPI_INT, 0, machine);
     MPI_Comm_size(machine, near);
+    MPI_Comm_rank(machine, before);
     MPI_Comm_free(&machine);
     MPI_Comm_split(MPI_COMM_WORLD, 0, first, &comm); /* errors are fatal there, too; ties go by rank */
     return comm;
@@ -285,23 +291,25 @@ static MPI_Comm by_machine(bool pretend, int *near) {
 
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
     const char *mode = getenv("KVCULL_RANKS");
-    int started = 0, level = 0, near = 1;
+    int started = 0, level = 0, near = 1, before = 0;
     *link = NULL;
     MPI_Initialized(&started);
     if (started)
         MPI_Query_thread(&level);
     else
         MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-    struct mpi_link *made = make(by_machine(mode && strcmp(mode, "machines") == 0, &near));
-    if (!made || level < MPI_THREAD_SERIALIZED) {
-        if (made)
+    struct mpi_link *made = make(by_machine(mode && strcmp(mode, "machines") == 0, &near, &before));
+    const bool room = made != NULL;
+    if (!room || level < MPI_THREAD_SERIALIZED) {
+        if (room)
             close_link(&made->link);
         if (!started)
             MPI_Finalize();
-        return made ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
+        return room ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
                     : kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
     }
     made->owned = !started;
+    made->link.near = (uint32_t)before;
     made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
     made->synchronous = mode && strcmp(mode, "synchronous") == 0;
     *link = &made->link;

@@ -1,8 +1,10 @@
-# ranks.mk - ranks/: several processes as one engine, over MPI where it is there.
+# ranks.mk - ranks/: several processes as one engine, over MPI where it is there; between CUDA devices by NCCL.
 
 libkvc_la_SOURCES += \
 	ranks/common.c \
+	ranks/direct.c \
 	ranks/follow.c \
+	ranks/list.c \
 	ranks/plan.c \
 	ranks/ranks.c \
 	ranks/single.c \
@@ -10,8 +12,15 @@ libkvc_la_SOURCES += \
 
 if HAVE_MPI
 noinst_LTLIBRARIES += libkvc_mpi.la
-libkvc_mpi_la_SOURCES = ranks/mpi.c
+libkvc_mpi_la_SOURCES = ranks/mpi.c ranks/mpi_devices.c
 libkvc_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CPPFLAGS)
 libkvc_mpi_la_LIBADD = $(MPI_LIBS)
 libkvc_la_LIBADD += libkvc_mpi.la
+endif
+if HAVE_NCCL
+noinst_LTLIBRARIES += libkvc_nccl.la
+libkvc_nccl_la_SOURCES = ranks/nccl.c
+libkvc_nccl_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
+libkvc_nccl_la_LIBADD = $(NCCL_LIBS)
+libkvc_la_LIBADD += libkvc_nccl.la
 endif

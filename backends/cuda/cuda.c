@@ -32,7 +32,7 @@ static int count_devices(const char **why) {
 }
 
 /* "NVIDIA H200, 139.8 GiB, compute 9.0". */
-static cudaError_t describe(int index, char *text, size_t capacity, uint64_t *bytes) {
+static cudaError_t describe(int index, char *text, size_t capacity, uint64_t *bytes, unsigned char unique[16]) {
     struct cudaDeviceProp properties;
     cudaError_t result = cudaGetDeviceProperties(&properties, index);
     if (result != cudaSuccess) {
@@ -41,6 +41,8 @@ static cudaError_t describe(int index, char *text, size_t capacity, uint64_t *by
         return result;
     }
     *bytes = properties.totalGlobalMem;
+    if (unique)
+        memcpy(unique, &properties.uuid, 16);
     snprintf(text, capacity, "%.64s, %.1f GiB, compute %d.%d", properties.name,
              (double)properties.totalGlobalMem / 1073741824.0, properties.major, properties.minor);
     return cudaSuccess;
@@ -54,7 +56,7 @@ static bool cuda_device(size_t i, char *text, size_t capacity) {
         return false;
     length = snprintf(text, capacity, "%zu: ", i);
     if (length > 0 && (size_t)length < capacity)
-        (void)describe((int)i, text + length, capacity - (size_t)length, &bytes);
+        (void)describe((int)i, text + length, capacity - (size_t)length, &bytes, NULL);
     return true;
 }
 
@@ -184,6 +186,39 @@ static const struct kvc_offload_driver driver = {.allocate = driver_allocate,
                                                  .finish = driver_finish,
                                                  .close = driver_close};
 
+/* ---- what other libraries reach ---- */
+
+static bool inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
+    if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
+        return !cuda->offload.lost;
+    kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%zu bytes at offset %zu of a buffer of %zu", bytes, span.offset,
+                       span.buffer->bytes);
+    return false;
+}
+
+static void *exposed_address(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+    struct kvc_cuda *cuda = (struct kvc_cuda *)device;
+    kvc_cuda_send(cuda);
+    return inside(cuda, span, bytes) ? kvc_cuda_data(span) : NULL;
+}
+
+static void exposed_copy_rows(struct kvc_device *device, struct kvc_span to, size_t to_stride, struct kvc_span from,
+                              size_t from_stride, size_t bytes, uint32_t rows) {
+    struct kvc_cuda *cuda = (struct kvc_cuda *)device;
+    if (!inside(cuda, to, (rows - 1) * to_stride + bytes) || !inside(cuda, from, (rows - 1) * from_stride + bytes))
+        return;
+    if (rows == 1) { /* with what comes next, as a part of a graph perhaps */
+        kvc_cuda_queue_copy(cuda, kvc_cuda_data(to), kvc_cuda_data(from), bytes);
+        return;
+    }
+    kvc_cuda_send(cuda);
+    if (!cuda->offload.lost)
+        (void)kvc_cuda_good(cuda,
+                            cudaMemcpy2DAsync(kvc_cuda_data(to), to_stride, kvc_cuda_data(from), from_stride, bytes,
+                                              rows, cudaMemcpyDeviceToDevice, cuda->stream),
+                            "copy of rows");
+}
+
 /* ---- opening ---- */
 
 static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, struct kvc_error *error) {
@@ -192,7 +227,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     cudaError_t result = cudaSetDevice(cuda->index);
     enum kvc_status status;
     if (result == cudaSuccess)
-        result = describe(cuda->index, text, sizeof text, &offload->memory_bytes);
+        result = describe(cuda->index, text, sizeof text, &offload->memory_bytes, cuda->exposed.unique);
     if (result == cudaSuccess)
         result = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
     if (result != cudaSuccess) {
@@ -218,6 +253,10 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     offload->table.linear = kvc_cuda_linear;
     offload->table.linear_int8 = kvc_cuda_linear_int8;
     offload->table.attention = kvc_cuda_attention;
+    cuda->exposed.stream = cuda->stream;
+    cuda->exposed.address = exposed_address;
+    cuda->exposed.copy_rows = exposed_copy_rows;
+    offload->device.exposed = &cuda->exposed;
     return math == KVC_MATH_FAST ? kvc_cuda_fast_open(cuda, error) : KVC_OK;
 }
 
@@ -235,7 +274,7 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* part of a device's name */
         char text[160];
         uint64_t bytes;
-        if (describe((int)index, text, sizeof text, &bytes) == cudaSuccess && strcasestr(text, path))
+        if (describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))
             break;
     }
     if (path && index == (unsigned)count)
@@ -261,5 +300,9 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
 
 static void cuda_missing(char *text, size_t capacity) { snprintf(text, capacity, "none"); }
 
-const struct kvc_backend_class kvc_backend_cuda = {
-    .name = "cuda", .usable = cuda_usable, .open = cuda_open, .missing = cuda_missing, .device = cuda_device};
+const struct kvc_backend_class kvc_backend_cuda = {.name = "cuda",
+                                                   .usable = cuda_usable,
+                                                   .open = cuda_open,
+                                                   .missing = cuda_missing,
+                                                   .device = cuda_device,
+                                                   .in_turn = true};

@@ -8,6 +8,7 @@
 
 #include "backends/cuda/kernels.h"
 #include "backends/offload/offload.h"
+#include "core/base/exposed.h"
 
 struct kvc_cuda;
 
@@ -67,6 +68,7 @@ struct kvc_cuda {
     struct kvc_cuda_queue queue;
     struct kvc_cuda_allocation *arena[KVC_MEMORY_KINDS]; /* arenas.c's own */
     struct kvc_cuda_fast *fast;                          /* --math=fast: fast.c's own */
+    struct kvc_exposed exposed;
 };
 
 /* False, and a failure for the next sync, where the runtime says that something went wrong. */

@@ -263,6 +263,7 @@ static struct kvc_cuda_graph *find_graph(struct kvc_cuda *cuda) {
 void kvc_cuda_send(struct kvc_cuda *cuda) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     struct kvc_cuda_graph *graph;
+    (void)cudaSetDevice(cuda->index); /* other threads, and other devices of this one, may have set another */
     if (queue->call_count == 0)
         return;
     graph = find_graph(cuda);

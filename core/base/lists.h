@@ -27,11 +27,12 @@ struct kvc_span {
 /* Every backend's device starts with this. */
 struct kvc_device {
     const struct kvc_ops *ops;
-    struct kvc_memory memory; /* counted by the backend at every allocation */
-    char name[96];            /* "cpu (avx512, 2 threads)" */
-    uint64_t capacity;        /* bytes of its own memory; 0: it has none of its own */
-    uint64_t refused;         /* bytes of the last allocation there was no memory for; 0: none since this was cleared */
-    uint64_t saturated;       /* F16 stores clipped to the largest finite value, up to the last sync */
+    const struct kvc_exposed *exposed; /* what other libraries reach of it (core/base/exposed.h); NULL: nothing */
+    struct kvc_memory memory;          /* counted by the backend at every allocation */
+    char name[128];                    /* "cpu (avx512, 2 threads)" */
+    uint64_t capacity;                 /* bytes of its own memory; 0: it has none of its own */
+    uint64_t refused;   /* bytes of the last allocation there was no memory for; 0: none since this was cleared */
+    uint64_t saturated; /* F16 stores clipped to the largest finite value, up to the last sync */
 };
 
 /* How entries are stored. A block holds KVC_TILE keys, then KVC_TILE values, each row_bytes long.

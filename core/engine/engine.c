@@ -2,6 +2,7 @@
 #include "core/base/backends.h"
 #include "core/base/cpu_paths.h"
 #include "core/engine/engine.h"
+#include "core/ranks/direct.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,15 @@ static bool is_cpu_path(const char *name) {
         if (strcmp(name, names[i]) == 0)
             return true;
     return false;
+}
+
+/* At least 1. */
+static uint32_t count_devices(const struct kvc_backend_class *backend) {
+    char text[160];
+    uint32_t count = 1;
+    while (backend->device(count, text, sizeof text))
+        count++;
+    return count;
 }
 
 /* "cpu", "ref", a path of one of them ("avx2"), "name:index", or "name:part of a device's name". */
@@ -38,6 +48,8 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
             continue;
         if (part && (!backend->device || !part[0] || (part[0] >= '0' && part[0] <= '9') || part[0] == '-'))
             break;
+        if (!colon && backend->in_turn && options->ranks)
+            index = options->ranks->link->near % count_devices(backend);
         return backend->open(part, (unsigned)index, options->threads, options->math, device, error);
     }
     if (part)
@@ -80,6 +92,22 @@ static void tell(const struct kvc_engine *engine, enum kvc_call call) {
     }
 }
 
+enum { TEAMS = 2 };
+
+/* The ranks that share layers out, and those that pass rows on; NULL: this one alone. */
+static struct kvc_link *team_of(const struct kvc_ranks *ranks, size_t i) {
+    return i == 0 ? ranks->rows.link : ranks->stages.link;
+}
+
+/* The ways that rows take between the ranks' devices. */
+static void attach(struct kvc_engine *engine) {
+    for (size_t i = 0; i < TEAMS && engine->ranks; i++) {
+        struct kvc_link *link = team_of(engine->ranks, i);
+        if (link && link->class->attach)
+            link->class->attach(link, engine->device);
+    }
+}
+
 enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
                                 struct kvc_error *error) {
     const struct kvc_engine_options defaults = {0};
@@ -111,7 +139,9 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
     made->math = options->math;
     made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
     *engine = made;
-    return tell_open(made, options, error);
+    const enum kvc_status told = tell_open(made, options, error);
+    attach(made);
+    return told;
 }
 
 void kvc_engine_close(struct kvc_engine *engine) {
@@ -119,6 +149,9 @@ void kvc_engine_close(struct kvc_engine *engine) {
         return;
     tell(engine, KVC_CALL_ENGINE_CLOSE);
     (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
+    for (size_t i = 0; i < TEAMS && engine->ranks; i++)
+        if (team_of(engine->ranks, i))
+            kvc_direct_close(team_of(engine->ranks, i), engine->device);
     if (engine->device)
         engine->device->ops->close(engine->device);
     free(engine->policies);

@@ -1,10 +1,12 @@
-/* pipeline.c - rows and what went wrong with them, from rank to rank. Between devices they go through the host.
+/* pipeline.c - rows and what went wrong with them, from rank to rank. Rows go from device to device where the link has
+ * a way, otherwise through the host.
  *
  * No order of these calls can hang: a rank waits for rows of the rank below, which it sends without regard to those
  * above, and for what the last rank tells, which goes by messages that never wait (link.h). */
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
+#include "core/ranks/direct.h"
 #include "core/stage/stage_call.h"
 
 #include <stdlib.h>
@@ -152,6 +154,12 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     if (header.rows != passing->rows && passing->status == KVC_OK)
         end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
+    struct kvc_direct *direct = kvc_direct_of(ranks->stages.link, device);
+    if (direct) {
+        kvc_direct_receive(direct, place_of(passing, network->hidden), values * sizeof(float),
+                           ranks->stages.link->rank - 1);
+        return;
+    }
     float *rows = kvc_ranks_room(ranks, values);
     move(passing, FROM_BELOW, rows, values * sizeof *rows);
     if (passing->status == KVC_OK)
@@ -171,6 +179,12 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
         move(passing, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
     if (header.rows == 0)
         return;
+    struct kvc_direct *direct = kvc_direct_of(ranks->stages.link, device);
+    if (direct) {
+        kvc_direct_send(direct, place_of(passing, network->hidden), values * sizeof *rows,
+                        ranks->stages.link->rank + 1);
+        return;
+    }
     device->ops->download(device, rows, place_of(passing, network->hidden), values * sizeof *rows);
     move(passing, UP, rows, values * sizeof *rows);
 }

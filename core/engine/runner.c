@@ -70,7 +70,8 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
-    made->last.kind = made->logits.kind = made->counts.kind = made->part.kind = KVC_MEMORY_SCRATCH;
+    made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
+    made->part.kind = made->gathered.kind = KVC_MEMORY_SCRATCH;
     kvc_linear_open(&made->linear, network, engine->math);
     kvc_experts_set_kinds(&made->experts);
     kvc_delta_set_kinds(&made->delta);
@@ -98,6 +99,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
     struct kvc_growable *others[] = {&runner->last,
                                      &runner->logits,
                                      &runner->part,
+                                     &runner->gathered,
                                      &runner->counts,
                                      &runner->stage.kept_rank,
                                      &runner->stage.kept_count,

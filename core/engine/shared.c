@@ -1,8 +1,9 @@
-/* shared.c - gathers what ranks compute of a layer. Between devices rows go through the host. A rank that lacks memory
- * ends all, since the others wait for its part. */
+/* shared.c - gathers what ranks compute of a layer: from device to device where the link has a way, otherwise through
+ * the host. A rank that lacks memory ends all, since the others wait for its part. */
 #include "core/engine/shared.h"
 
 #include "core/engine/runner.h"
+#include "core/ranks/direct.h"
 
 #include <stdlib.h>
 
@@ -20,12 +21,16 @@ uint64_t kvc_shared_own(const struct kvc_runner *runner, uint64_t N) {
     return ranks ? kvc_split_outputs(N, &ranks->rows.split, ranks->rows.link->rank).count : N;
 }
 
-struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats) {
+static struct kvc_span reserve(struct kvc_runner *runner, struct kvc_growable *room, size_t bytes) {
     const struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_error error;
-    if (kvc_growable_reserve(runner->device, &runner->part, floats * sizeof(float), &error) != KVC_OK)
+    if (kvc_growable_reserve(runner->device, room, bytes, &error) != KVC_OK)
         ranks->link->class->end(ranks->link, error.text);
-    return kvc_growable_at(&runner->part, 0);
+    return kvc_growable_at(room, 0);
+}
+
+struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats) {
+    return reserve(runner, &runner->part, floats * sizeof(float));
 }
 
 /* y [rows, sum of widths] = all ranks' parts, whose widths stand in ranks->widths; this rank's is part [rows, own], of
@@ -37,6 +42,11 @@ static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span
     size_t all = 0;
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         all += rows * ranks->widths[r] * sizeof(float);
+    struct kvc_direct *direct = kvc_direct_of(ranks->rows.link, device);
+    if (direct) {
+        kvc_direct_gather_rows(direct, y, part, rows, ranks->widths, reserve(runner, &runner->gathered, all));
+        return;
+    }
     float *from = mine ? device->ops->reach(device, part, mine) : NULL, *to = device->ops->reach(device, y, all);
     if (to) {
         kvc_ranks_gather_rows(ranks, from, rows, ranks->widths, to);

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct kvc_device;
+struct kvc_direct;
 struct kvc_link;
 
 /* What may overtake what: messages that are received late, after others that were sent later, have a channel. */
@@ -36,13 +38,18 @@ struct kvc_link_class {
     /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
     void (*end)(struct kvc_link *link, const char *text);
     void (*close)(struct kvc_link *link);
+    /* All ranks, each with a device: adds a way between these to `direct`, where all of them have one; NULL: there is
+     * none. The device stays until that way is closed. */
+    void (*attach)(struct kvc_link *link, struct kvc_device *device);
 };
 
 struct kvc_link {
     const struct kvc_link_class *class;
     uint32_t rank, count;
-    uint64_t messages, bytes; /* that this rank has sent, to each of the others counted apart */
-    uint64_t waited;          /* nanoseconds in which it has waited for others */
+    uint32_t near;             /* how many of the ranks before this one are on its machine */
+    uint64_t messages, bytes;  /* that this rank has sent, to each of the others counted apart */
+    uint64_t waited;           /* nanoseconds in which it has waited for others */
+    struct kvc_direct *direct; /* between memories of devices: a list (core/ranks/direct.h) */
 };
 
 #endif

@@ -29,6 +29,9 @@ struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
     int major, minor;
+    struct {
+        char bytes[16];
+    } uuid;
 };
 
 typedef struct kvc_fake_stream *cudaStream_t;
@@ -60,6 +63,8 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride, size_t bytes,
+                              size_t rows, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -104,6 +109,7 @@ struct kvc_fake_cuda {
     size_t fail_after;             /* launches until the device is lost; 0: never */
     cudaError_t lost;
     enum kvc_fake_order order;
+    char unique; /* the first byte of the device's uuid; the others are 0 */
 };
 extern struct kvc_fake_cuda kvc_fake_cuda;
 const void *kvc_fake_allocation(const void *at); /* the one that an address lies in, or NULL */

@@ -45,8 +45,8 @@ static const known kernels[] = {
 
 /* ---- the runtime ---- */
 
-struct kvc_fake_cuda kvc_fake_cuda = {1,           (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                      cudaSuccess, KVC_FAKE_IN_TURN};
+struct kvc_fake_cuda kvc_fake_cuda = {1,           (size_t)1 << 30,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                      cudaSuccess, KVC_FAKE_IN_TURN, 0};
 
 static bool lost() { return kvc_fake_cuda.lost != cudaSuccess; }
 
@@ -73,6 +73,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int) {
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated");
     properties->totalGlobalMem = kvc_fake_cuda.memory;
+    properties->uuid.bytes[0] = kvc_fake_cuda.unique;
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
@@ -143,6 +144,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         memmove(to, from, bytes);
     kvc_fake_cuda.to_device += kind == cudaMemcpyHostToDevice;
     kvc_fake_cuda.from_device += kind == cudaMemcpyDeviceToHost;
+    return kvc_fake_cuda.lost;
+}
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride, size_t bytes,
+                              size_t rows, enum cudaMemcpyKind, cudaStream_t) {
+    if (bytes > to_stride || bytes > from_stride)
+        return cudaErrorInvalidValue;
+    for (size_t row = 0; row < rows && !lost(); row++)
+        memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride, bytes);
     return kvc_fake_cuda.lost;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {

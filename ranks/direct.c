@@ -1,0 +1,86 @@
+/* direct.c - chooses the way between devices: the first that all ranks have. */
+#include "core/ranks/direct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks/direct.h"
+
+/* What a rank says of its device. */
+struct said {
+    unsigned char ways[KVC_DIRECT_WAYS]; /* 1: it has this one */
+    unsigned char exposed, unique[16];
+};
+
+/* [link->count]: what each says. The caller frees it. */
+static struct said *ask(struct kvc_link *link, const struct said *mine) {
+    struct said *all = calloc(link->count, sizeof *all);
+    size_t *sizes = malloc(2 * link->count * sizeof *sizes);
+    if (!all || !sizes)
+        link->class->end(link, "no memory");
+    for (uint32_t r = 0; r < link->count; r++) {
+        sizes[r] = sizeof *all;
+        sizes[link->count + r] = r * sizeof *all;
+    }
+    link->class->gather(link, mine, all, sizes, sizes + link->count);
+    free(sizes);
+    return all;
+}
+
+static bool all_have(const struct kvc_link *link, const struct said *all, size_t way) {
+    for (uint32_t r = 0; r < link->count; r++)
+        if (!all[r].ways[way])
+            return false;
+    return true;
+}
+
+static bool share_a_device(const struct kvc_link *link, const struct said *all) {
+    for (uint32_t r = 1; r < link->count; r++)
+        for (uint32_t s = 0; s < r; s++)
+            if (memcmp(all[r].unique, all[s].unique, sizeof all[r].unique) == 0)
+                return true;
+    return false;
+}
+
+/* NULL, on all ranks, where it does not open on one of them. */
+static struct kvc_direct *open(const struct kvc_direct_way *way, struct kvc_link *link, struct kvc_device *device) {
+    struct kvc_direct *direct = way->open(link, device);
+    struct said opened = {.ways = {direct != NULL}}, *all = ask(link, &opened);
+    if (!all_have(link, all, 0) && direct) {
+        direct->class->close(direct);
+        direct = NULL;
+    }
+    free(all);
+    return direct;
+}
+
+/* The device's name says how its rows go. */
+static void name(struct kvc_device *device, const char *way) {
+    const size_t length = strlen(device->name);
+    snprintf(device->name + length, sizeof device->name - length, ", rows by %s", way);
+}
+
+void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device) {
+    const char *wanted = getenv("KVCULL_RANKS_DEVICES");
+    struct said mine = {.exposed = device->exposed != NULL};
+    struct kvc_direct *direct = NULL;
+    for (size_t w = 0; w < KVC_DIRECT_WAYS && device->exposed; w++) {
+        const struct kvc_direct_way *way = kvc_direct_list[w];
+        mine.ways[w] = way && (wanted ? strcmp(wanted, way->name) == 0 : way->usable());
+    }
+    if (device->exposed)
+        memcpy(mine.unique, device->exposed->unique, sizeof mine.unique);
+    struct said *all = ask(link, &mine);
+    const bool shared = share_a_device(link, all);
+    for (size_t w = 0; w < KVC_DIRECT_WAYS && !direct; w++)
+        if (all_have(link, all, w) && !(kvc_direct_list[w]->one_each && shared))
+            direct = open(kvc_direct_list[w], link, device);
+    free(all);
+    if (direct) {
+        direct->next = link->direct;
+        link->direct = direct;
+    }
+    if (device->exposed)
+        name(device, direct ? direct->class->name : "the host");
+}
