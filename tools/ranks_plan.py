@@ -29,6 +29,7 @@ SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
+MEMORY = 1e10  # bytes a second from one rank to another of the same machine
 MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
 
@@ -257,7 +258,7 @@ def plan(model, args, title):
         for way, splits in ways(model, r).items():
             if splits and (r > 1 or way == 'tensor'):
                 best = min(splits, key=lambda s: times(*s)[0])
-                rows[way, r] = best, times(*best), min(times(*s)[1] for s in splits)
+                rows[way, r] = best, times(*best), min((times(*s)[1], s) for s in splits)
                 if r == 1:
                     rows['pipeline', 1] = rows['both', 1] = rows[way, 1]
     print(f'{title}: {args.weight_bytes:g} bytes a weight, {args.batch} session{"s" * (args.batch > 1)}, context '
@@ -279,16 +280,17 @@ def plan(model, args, title):
                   f'{short(token * 1e6, ["us", "ms", "s"])} | {one[0] / token:.2f} | '
                   f'{short(prompt * 1e6, ["us", "ms", "s"])} | {one[1] / prompt:.2f} |')
     print()
-    for what, pick in (('a token', lambda row: row[1][0]), ('a prompt', lambda row: row[2])):
+    for what, pick in (('a token', lambda row: (row[1][0], row[0])), ('a prompt', lambda row: row[2])):
         ends = {}
         for way in ('tensor', 'pipeline', 'both'):
             counts = [r for r in range(1, most + 1) if (way, r) in rows]
-            ends[way] = min(counts, key=lambda r: (pick(rows[way, r]), r))
-        best = min(ends, key=lambda way: pick(rows[way, ends[way]]))
+            ends[way] = min(counts, key=lambda r: (pick(rows[way, r])[0], r))
+        best = min(ends, key=lambda way: pick(rows[way, ends[way]])[0])
         print(f'{what.capitalize()} is fastest with ' + ', '.join(
-            f'{way} at {r} rank{"s" * (r > 1)} ({short(pick(rows[way, r]) * 1e6, ["us", "ms", "s"])})'
-            for way, r in ends.items()) + f': best is {best if ends[best] > 1 else "one rank"}; more ranks than that '
-            'do not pay.' )
+            f'{way} at {r} rank{"s" * (r > 1)} ({pick(rows[way, r])[1][0]} x {pick(rows[way, r])[1][1]}: '
+            f'{short(pick(rows[way, r])[0] * 1e6, ["us", "ms", "s"])})' for way, r in ends.items()) +
+            f': best is {best if ends[best] > 1 else "one rank"}' +
+            (', and more ranks than that do not pay.' if ends[best] < most else f', up to the {most} that were looked at.'))
 
 
 # ---- check ----
@@ -325,17 +327,12 @@ def bench(program, model, ranks, way, args):
     return found['prefill'][0], found['decode']
 
 
-def fit(rows):
-    """latency and overhead, none below zero, with the least sum of squared errors; rows: [latencies, overheads, what
-    they take], each divided by what was measured, so that errors are relative."""
-    aa, ao, oo = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    ay, oy = (sum(x[i] * x[2] for x in rows) for i in (0, 1))
-    det = aa * oo - ao * ao
-    tries = [(max(0, ay / aa), 0), (0, max(0, oy / oo))]
-    if det > 1e-9 * aa * oo:
-        tries.append(((ay * oo - oy * ao) / det, (oy * aa - ay * ao) / det))
-    return min((t for t in tries if min(t) >= 0),
-               key=lambda t: sum((x[2] - x[0] * t[0] - x[1] * t[1]) ** 2 for x in rows))
+def fit(runs):
+    """latency and overhead with the least sum of |log(predicted / measured)|, which a run that others held up does not
+    rule; runs: [measured seconds, Cost]. Sought among steps of a quarter."""
+    some = [0] + [1e-7 * 1.25 ** k for k in range(60)]
+    return min((Network(latency, overhead, MEMORY) for latency in some for overhead in some),
+               key=lambda net: sum(abs(math.log(cost.seconds(net) / seconds)) for seconds, cost in runs))
 
 
 def check(args):
@@ -369,9 +366,9 @@ def check(args):
             runs.append((way, t, p, what, counted, sent, all(equal), seconds, cost(t, p, what)))
     fitted = {}
     for crowded in (False, True):
-        rows = [(c.latencies / seconds, c.overheads / seconds, 1 - c.work / seconds) for _, t, p, what, _, _, _, seconds, c in runs
-                if what == 1 and (t * p > cores) == crowded]
-        fitted[crowded] = Network(*fit(rows), 1e10) if rows else None
+        steps = [(seconds, c) for _, t, p, what, _, _, _, seconds, c in runs
+                 if what == 1 and (t * p > cores) == crowded]
+        fitted[crowded] = fit(steps) if steps else None
     print(f'{args.model} on {cores} cores, {args.prompt} tokens of prompt in parts of {args.chunk}; load '
           f'{os.getloadavg()[0]:.1f} at the end. One rank: prompt {one["prompt"] * 1e3:.3g} ms, step {one[1] * 1e3:.3g} '
           f'ms.')

@@ -46,7 +46,7 @@ few=$(echo "$stored" | grep '^\(full\|cake:.*\|take:.*\|fastkv:.*\|dapq:.*\|h2o:
 }
 
 # ---- the flow: prompts of several passes, where a policy does not look at the whole prompt, beside those that do; steps
-# of several groups, which begin at 11 sessions on 4 ranks; sends that wait for their receivers
+# of several groups, two from 12 sessions on with 4 ranks; sends that wait for their receivers
 flows() { # RANKS
     on "$1" verify --kv full --kv quest:budget=32 --kv topk:budget=24 --kv h2o:budget=40 --backend cpu --threads 1 \
         --only methods --prompt 90 --chunk 16 --gen 4 --json -q
@@ -78,10 +78,10 @@ export KVCULL_RANKS
 grouped 4 "$@"
 flows 3
 unset KVCULL_RANKS
-# what bench sends says how many groups: 40 messages a group that 3 ranks pass on, headers and rows, and what became of it
+# what bench sends says how many groups there are
 on 4 bench -m "$demo" --threads 1 --prompt 90 --chunk 16 --gen 1 --batch 10,12 --repeat 1 --json -q
 sent=$(sed -n 's/.*"sent_messages_per_token": //p' "$work/out" | tr '\n' ' ')
-# in all: 6 of the call, 12 of its end, 3 of logits; 9 a pass or a group, and 6 of each pass's progress
+# 6 messages of a call, 12 of its end, 3 of logits; 9 of a group or a pass, and 6 of each pass's progress
 that "six passes, one group, two groups: $sent" [ "$(echo "$sent" | awk '{
     printf "%.0f %.0f %.0f", $1 * 90, $2 * 10, $3 * 12 }')" = '108 30 39' ]
 
