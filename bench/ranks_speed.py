@@ -2,10 +2,11 @@
 """ranks_speed.py PROGRAM MODEL [--pairs N] [--prompt N] [--gen N] [--math MATH] - two ranks of one thread beside one
 process of two threads, on this machine.
 
-In turns, each pair in another order: decode and prefill by `kvcull bench`, the same model, prompt and steps. Printed are
-the medians and quartiles of the pairs' ratios of speed, ranks to process (above 1: ranks are faster), and what ranks send
-a token. With --ranks pipeline it prints the same and how many ranks computed at once in a prefill, whose passes flow from
-one to the other: 1 is what no overlap gives. `kvcull mkmodel --shape llama-3.2-1b --type q8_0` makes a model."""
+In turns, each pair in another order: decode and prefill by `kvcull bench`, the same model, prompt and steps. Printed
+are the medians and quartiles of the pairs' ratios of speed, ranks to process (above 1: ranks are faster), and what ranks
+send a token. With --ranks pipeline it prints the same and how many ranks computed at once in a prefill, whose passes
+flow from one to the other: 1 is what no overlap gives. `kvcull mkmodel --shape llama-3.2-1b --type q8_0` makes a
+model."""
 import argparse
 import json
 import os
@@ -55,10 +56,10 @@ def main():
         for i in range(len(WAYS)):
             way = WAYS[(i + pair) % len(WAYS)]
             runs[way].append(measure(args, way))
-    print(f'{args.model}, {args.math}: prompt {args.prompt} in parts of {args.chunk}, {args.gen} steps, {args.pairs} pairs; '
-          f'load {load:.1f} before, {os.getloadavg()[0]:.1f} after')
-    print('\n| two ranks | of | tokens/s | one process | ratio: quartile | median | quartile | bytes/token | messages/token '
-          '| computing |')
+    print(f'{args.model}, {args.math}: prompt {args.prompt} in parts of {args.chunk}, {args.gen} steps, '
+          f'{args.pairs} pairs; load {load:.1f} before, {os.getloadavg()[0]:.1f} after')
+    print('\n| two ranks | of | tokens/s | one process | ratio: quartile | median | quartile | bytes/token '
+          '| messages/token | computing |')
     print('|---|---|--:|--:|--:|--:|--:|--:|--:|--:|')
     for way in WAYS[1:]:
         for what in ('decode', 'prefill'):
