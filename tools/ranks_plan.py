@@ -3,17 +3,17 @@
 ranks_plan.py check KVCULL MODEL [--most N]
 
 What processes that share a model (docs/ranks.md) send each other, and how long a decoded token and a prompt take by a
-model of latency and bandwidth. `plan` prints it for --ranks tensor, pipeline and both, from 1 rank to 64, and says where
-it stops paying. `check` runs `kvcull bench` on 2 to 8 ranks: bytes and messages must be those counted here, else it exits
-with 1; then it fits the latency and prints times measured beside times predicted.
+model of latency and bandwidth. `plan` prints it for --ranks tensor, pipeline and both, from 1 rank to 64, and says
+where it stops paying. `check` runs `kvcull bench` on 2 to 8 ranks: bytes and messages must be those counted here, else
+it exits with 1; then it fits the latency and prints times measured beside times predicted.
 
 Counted is what the code sends, for the policy `full` and models whose feed-forward networks are dense: the messages of
 a call (core/ranks/ranks.c), the gathers of a layer (core/engine/runner.c), how full the lists are (core/engine/pass.c),
 rows and outcomes of a pipeline (core/engine/pipeline.c), the caller's progress (core/engine/prompt.c).
 
 The model: a gather of b bytes among T ranks takes latency + (T - 1) (overhead + b / T / bandwidth), a message from one
-to another latency + overhead + bytes / bandwidth, one to all R as much for each of log2 R rounds. A rank takes the longer
-of what reading its weights and entries and what its arithmetic needs. Stages of a pipeline overlap as passes and groups
+to another latency + overhead + bytes / bandwidth, one to all R as much for each of log2 R rounds. A rank takes the
+longer of what reading its weights and entries and what its arithmetic needs. Stages of a pipeline overlap as passes and groups
 flow."""
 import argparse
 import json
@@ -24,11 +24,15 @@ import sys
 from collections import namedtuple
 
 Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward vocab')
+MPI = dict(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none',
+           PRTE_MCA_hwloc_default_binding_policy='none', OMPI_MCA_rmaps_base_oversubscribe='1',
+           PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe', TMPDIR='/tmp')  # Open MPI as root, on few cores
 SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-8b': Model(32, 4096, 32, 8, 128, 14336, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
+MEMORY = 1e10  # bytes a second from one rank to another of the same machine
 MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
 
@@ -59,9 +63,9 @@ def gathered(model, tensor):
 
 def groups_of(rows, pipeline):
     """Rows of each group of a decode step: kvc_pipeline_groups."""
-    def time(g):
+    def units(g):
         return (pipeline + g - 1) * (ROWS_AS_WEIGHTS + -(-rows // g))
-    groups = min(range(1, rows + 1), key=time) if pipeline > 1 else 1
+    groups = min(range(1, rows + 1), key=units) if pipeline > 1 else 1
     return [rows * (g + 1) // groups - rows * g // groups for g in range(groups)]
 
 
@@ -173,7 +177,8 @@ def call(ranks, size):
 
 def work(machine, tensor, weights, flops, read):
     crowd = max(1, tensor / machine.cores) if machine.cores else 1
-    return Cost(crowd * max((weights * machine.weight_bytes + read) / machine.bandwidth, flops / machine.flops), 0, 0, 0)
+    reading = (weights * machine.weight_bytes + read) / machine.bandwidth
+    return Cost(crowd * max(reading, flops / machine.flops), 0, 0, 0)
 
 
 def layer_cost(model, machine, tensor, rows, context, batch):
@@ -244,6 +249,14 @@ def short(number, units):
     return f'{number:.3g} {units[-1]}'
 
 
+def size(number):
+    return short(number, ['B', 'KB', 'MB', 'GB'])
+
+
+def time(seconds):
+    return short(seconds * 1e6, ['us', 'ms', 's'])
+
+
 def plan(model, args, title):
     machine = Machine(args.memory * 1e9, args.flops * 1e12, args.weight_bytes, None)
     net = Network(args.latency * 1e-6, args.overhead * 1e-6, args.network * 1e9)
@@ -257,15 +270,15 @@ def plan(model, args, title):
         for way, splits in ways(model, r).items():
             if splits and (r > 1 or way == 'tensor'):
                 best = min(splits, key=lambda s: times(*s)[0])
-                rows[way, r] = best, times(*best), min(times(*s)[1] for s in splits)
+                rows[way, r] = best, times(*best), min((times(*s)[1], s) for s in splits)
                 if r == 1:
                     rows['pipeline', 1] = rows['both', 1] = rows[way, 1]
     print(f'{title}: {args.weight_bytes:g} bytes a weight, {args.batch} session{"s" * (args.batch > 1)}, context '
           f'{args.context}, prompt {args.prompt}.')
-    print(f'Network: {args.latency:g} us, {args.overhead:g} us a message for its sender, {args.network:g} GB/s. A rank: '
-          f'{args.memory:g} GB/s, {args.flops:g} TFLOP/s.\n')
-    print('| way | ranks | T x P | bytes/token | bytes/layer | messages/token | messages/layer | token | speedup | prompt '
-          '| speedup |')
+    print(f'Network: {args.latency:g} us, {args.overhead:g} us a message for its sender, {args.network:g} GB/s. '
+          f'A rank: {args.memory:g} GB/s, {args.flops:g} TFLOP/s.\n')
+    print('| way | ranks | T x P | bytes/token | bytes/layer | messages/token | messages/layer | token | speedup '
+          '| prompt | speedup |')
     print('|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|')
     for way in ('tensor', 'pipeline', 'both'):
         for r in args.ranks:
@@ -274,21 +287,22 @@ def plan(model, args, title):
             (t, p), (token, prompt), _ = rows[way, r]
             step, layer = sent_by_step(model, t, p, args.batch), Sent()
             layer.layer(model, t, 1)
-            print(f'| {way if r > 1 else "one"} | {r} | {t} x {p} | {short(step.bytes / args.batch, ["B", "KB", "MB", "GB"])}'
-                  f' | {short(layer.bytes, ["B", "KB", "MB"])} | {step.messages / args.batch:.0f} | {layer.messages} | '
-                  f'{short(token * 1e6, ["us", "ms", "s"])} | {one[0] / token:.2f} | '
-                  f'{short(prompt * 1e6, ["us", "ms", "s"])} | {one[1] / prompt:.2f} |')
+            print(f'| {way if r > 1 else "one"} | {r} | {t} x {p} | {size(step.bytes / args.batch)} | '
+                  f'{size(layer.bytes)} | {step.messages / args.batch:.0f} | {layer.messages} | {time(token)} | '
+                  f'{one[0] / token:.2f} | {time(prompt)} | {one[1] / prompt:.2f} |')
     print()
-    for what, pick in (('a token', lambda row: row[1][0]), ('a prompt', lambda row: row[2])):
+    for what, pick in (('a token', lambda row: (row[1][0], row[0])), ('a prompt', lambda row: row[2])):
         ends = {}
         for way in ('tensor', 'pipeline', 'both'):
             counts = [r for r in range(1, most + 1) if (way, r) in rows]
-            ends[way] = min(counts, key=lambda r: (pick(rows[way, r]), r))
-        best = min(ends, key=lambda way: pick(rows[way, ends[way]]))
+            ends[way] = min(counts, key=lambda r: (pick(rows[way, r])[0], r))
+        best = min(ends, key=lambda way: pick(rows[way, ends[way]])[0])
         print(f'{what.capitalize()} is fastest with ' + ', '.join(
-            f'{way} at {r} rank{"s" * (r > 1)} ({short(pick(rows[way, r]) * 1e6, ["us", "ms", "s"])})'
-            for way, r in ends.items()) + f': best is {best if ends[best] > 1 else "one rank"}; more ranks than that '
-            'do not pay.' )
+            f'{way} at {r} rank{"s" * (r > 1)} ({pick(rows[way, r])[1][0]} x {pick(rows[way, r])[1][1]}: '
+            f'{time(pick(rows[way, r])[0])})' for way, r in ends.items()) +
+            f': best is {best if ends[best] > 1 else "one rank"}' +
+            (', and more ranks than that do not pay.' if ends[best] < most else
+             f', up to the {most} that were looked at.'))
 
 
 # ---- check ----
@@ -307,8 +321,8 @@ def run(words, **more):
 def read_model(program, path):
     info = run([program, 'info', path, '--json'])
     if info['experts'] or info['recurrent_layers'] or info['architecture'].startswith(WHOLE_ATTENTION):
-        fail(f'{path}: experts, delta nets and attention that is whole on every rank are not counted here; a dense model '
-             'is')
+        fail(f'{path}: experts, delta nets and attention that is whole on every rank are not counted here; '
+             'a dense model is')
     return Model(*(info[name] for name in Model._fields)), info['weight_bytes'] / info['parameters']
 
 
@@ -318,24 +332,16 @@ def bench(program, model, ranks, way, args):
               '--prompt', str(args.prompt), '--chunk', str(args.chunk), '--gen', str(args.gen), '--batch', f'1,{MANY}']
     if ranks > 1:
         words += ['--ranks', way]
-    found = run(words, timeout=300, env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
-                                             OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_hwloc_base_binding_policy='none',
-                                             PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe',
-                                             PRTE_MCA_hwloc_default_binding_policy='none', TMPDIR='/tmp'))
+    found = run(words, timeout=300, env=dict(os.environ, **MPI))
     return found['prefill'][0], found['decode']
 
 
-def fit(rows):
-    """latency and overhead, none below zero, with the least sum of squared errors; rows: [latencies, overheads, what
-    they take], each divided by what was measured, so that errors are relative."""
-    aa, ao, oo = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    ay, oy = (sum(x[i] * x[2] for x in rows) for i in (0, 1))
-    det = aa * oo - ao * ao
-    tries = [(max(0, ay / aa), 0), (0, max(0, oy / oo))]
-    if det > 1e-9 * aa * oo:
-        tries.append(((ay * oo - oy * ao) / det, (oy * aa - ay * ao) / det))
-    return min((t for t in tries if min(t) >= 0),
-               key=lambda t: sum((x[2] - x[0] * t[0] - x[1] * t[1]) ** 2 for x in rows))
+def fit(runs):
+    """latency and overhead with the least sum of |log(predicted / measured)|, which a run that others held up does not
+    rule; runs: [measured seconds, Cost]. Sought among steps of a quarter."""
+    some = [0] + [1e-7 * 1.25 ** k for k in range(60)]
+    return min((Network(latency, overhead, MEMORY) for latency in some for overhead in some),
+               key=lambda net: sum(abs(math.log(cost.seconds(net) / seconds)) for seconds, cost in runs))
 
 
 def check(args):
@@ -360,8 +366,8 @@ def check(args):
         prefill, decode = bench(args.program, args.model, t * p, way, args)
         cases = [('prompt', prefill, prefill['best_seconds'], sent_by_prompt(model, t, p, args.prompt, args.chunk),
                   args.prompt)]
-        cases += [(step['batch'], step, step['step_seconds'], sent_by_step(model, t, p, step['batch']), step['batch'])
-                  for step in decode]
+        cases += [(step['batch'], step, step['step_seconds'], sent_by_step(model, t, p, step['batch']),
+                   step['batch']) for step in decode]
         for what, found, seconds, sent, tokens in cases:
             counted = [round(found[f'sent_{k}_per_token'] * tokens, 2) for k in ('bytes', 'messages')]
             equal = [abs(a - b) < 1e-6 * b + 0.01 for a, b in zip(counted, (sent.bytes, sent.messages))]
@@ -369,23 +375,23 @@ def check(args):
             runs.append((way, t, p, what, counted, sent, all(equal), seconds, cost(t, p, what)))
     fitted = {}
     for crowded in (False, True):
-        rows = [(c.latencies / seconds, c.overheads / seconds, 1 - c.work / seconds) for _, t, p, what, _, _, _, seconds, c in runs
-                if what == 1 and (t * p > cores) == crowded]
-        fitted[crowded] = Network(*fit(rows), 1e10) if rows else None
+        steps = [(seconds, c) for _, t, p, what, _, _, _, seconds, c in runs
+                 if what == 1 and (t * p > cores) == crowded]
+        fitted[crowded] = fit(steps) if steps else None
     print(f'{args.model} on {cores} cores, {args.prompt} tokens of prompt in parts of {args.chunk}; load '
-          f'{os.getloadavg()[0]:.1f} at the end. One rank: prompt {one["prompt"] * 1e3:.3g} ms, step {one[1] * 1e3:.3g} '
-          f'ms.')
+          f'{os.getloadavg()[0]:.1f} at the end. One rank: prompt {time(one["prompt"])}, step {time(one[1])}.')
     for crowded, net in fitted.items():
         if net:
-            print(f'Fitted to steps of one session, {"more ranks than" if crowded else "at most as many ranks as"} cores: latency '
-                  f'{net.latency * 1e6:.3g} us, overhead {net.overhead * 1e6:.3g} us. The others are predicted from these.')
+            print(f'Fitted to steps of one session, {"more ranks than" if crowded else "at most as many ranks as"} '
+                  f'cores: latency {net.latency * 1e6:.3g} us, overhead {net.overhead * 1e6:.3g} us. The others are '
+                  'predicted from these.')
     print('\n| ranks | of | bytes | counted | messages | counted | equal | measured | predicted | error |')
     print('|---|---|--:|--:|--:|--:|---|--:|--:|--:|')
     for way, t, p, what, counted, sent, equal, seconds, c in runs:
         predicted = c.seconds(fitted[t * p > cores])
         print(f'| {t * p} {way} | {what if what == "prompt" else f"step of {what}"} | {counted[0]:.0f} | {sent.bytes} | '
-              f'{counted[1]:.0f} | {sent.messages} | {"yes" if equal else "NO"} | {seconds * 1e3:.3g} ms | '
-              f'{predicted * 1e3:.3g} ms | {(predicted / seconds - 1) * 100:+.0f}% |')
+              f'{counted[1]:.0f} | {sent.messages} | {"yes" if equal else "NO"} | {time(seconds)} | '
+              f'{time(predicted)} | {(predicted / seconds - 1) * 100:+.0f}% |')
     print(f'\n{len(runs)} compared, {wrong} differ')
     return 1 if wrong else 0
 
@@ -421,7 +427,8 @@ def main():
     p = commands.add_parser('plan', help='tables for up to 64 ranks')
     which = p.add_mutually_exclusive_group(required=True)
     which.add_argument('--shape', choices=sorted(SHAPES))
-    which.add_argument('--geometry', type=numbers, help='layers, hidden, heads, KV heads, head size, feed-forward, vocab')
+    which.add_argument('--geometry', type=numbers,
+                       help='layers, hidden, heads, KV heads, head size, feed-forward, vocab')
     which.add_argument('--model')
     p.add_argument('--program', default='kvcull', help='that says what --model is')
     p.add_argument('--ranks', type=numbers, default=[1, 2, 4, 8, 16, 32, 64])
