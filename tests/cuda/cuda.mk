@@ -16,7 +16,8 @@ tests_backends_test_cuda_memory_LDADD = $(tests_backends_test_cuda_LDADD)
 CLEANFILES += tests/cuda/emulation.o
 if HAVE_MPI
 # The program on an emulated device, with NCCL made up: several of it are ranks with a device each.
-noinst_PROGRAMS += tests/cuda/emulated
+EXTRA_PROGRAMS += tests/cuda/emulated
+check_DATA += tests/cuda/emulated
 tests_cuda_emulated_SOURCES = cli/main.c backends/list.c ranks/list.c ranks/nccl.c tests/cuda/fake_nccl.c \
 	$(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
 tests_cuda_emulated_CPPFLAGS = -DKVC_CUDA=1 -DKVC_NCCL=1 $(tests_backends_test_cuda_CPPFLAGS) $(MPI_CPPFLAGS)

@@ -2,8 +2,9 @@
  * it belongs to: ranks that do not call the same in the same order end. Within a group nothing has an order: what is
  * received is overwritten before anything is sent, so that a part which another one comes to shows as other bits.
  *
- * KVCULL_FAKE_DEVICES: how many devices there are; KVCULL_FAKE_NCCL=fails: rank 1 gets no communicator;
- * KVCULL_FAKE_TELL: a file, with the rank behind its name, for what was called and copied. */
+ * KVCULL_FAKE_DEVICES: how many devices there are; KVCULL_FAKE_LOSE: rank 1's is lost at that launch;
+ * KVCULL_FAKE_NCCL=fails: rank 1 gets no communicator; KVCULL_FAKE_TELL: a file, with the rank behind its name, for
+ * what was called and copied. */
 #include <mpi.h>
 #include <nccl.h>
 #include <stdint.h>
@@ -55,8 +56,11 @@ static int world_rank(void) {
 
 __attribute__((constructor)) static void set_devices(void) {
     const char *devices = getenv("KVCULL_FAKE_DEVICES");
+    const char *lose = getenv("KVCULL_FAKE_LOSE");
     if (devices)
         kvc_fake_cuda.devices = atoi(devices);
+    if (lose && world_rank() == 1)
+        kvc_fake_cuda.fail_after = (size_t)atoi(lose);
 }
 
 __attribute__((destructor)) static void tell(void) {

@@ -39,7 +39,7 @@ one=$(told from_device)
 equal 3 3 --kv full
 by nccl
 that 'no row goes through the host' [ "$(told from_device 1)" -le $((one + 2)) ]
-equal 2 2 --kv cake:budget=24,window=8 --kv adakv:budget=24 --kv fastkv:budget=24
+equal 2 2 --kv cake:budget=24,window=8 --kv adakv:budget=24,window=8 --kv fastkv:budget=24,window=8
 by nccl
 # ranks of one device; a communicator that one rank does not get; another way that is wanted
 equal 1 2 --kv full
@@ -60,7 +60,7 @@ unset KVCULL_RANKS_DEVICES
 # ---- pipeline, with sends that wait for their receivers
 KVCULL_RANKS=synchronous
 export KVCULL_RANKS
-equal 3 3 --kv full --kv fastkv:budget=24 --ranks pipeline
+equal 3 3 --kv full --kv fastkv:budget=24,window=8 --ranks pipeline
 that 'rows by NCCL' [ "$(told sends 1)" -gt 10 ]
 that 'as many come as go' [ "$(told sends 0)" = "$(told receives 1)" ]
 unset KVCULL_RANKS
@@ -68,6 +68,17 @@ KVCULL_RANKS_DEVICES=mpi
 export KVCULL_RANKS_DEVICES
 equal 1 3 --kv full --ranks pipeline
 unset KVCULL_RANKS_DEVICES
+
+# ---- a device is lost in the middle: one line, and all end
+for way in nccl mpi host; do
+    KVCULL_FAKE_DEVICES=2 KVCULL_FAKE_LOSE=800 KVCULL_RANKS_DEVICES=$way
+    export KVCULL_FAKE_DEVICES KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
+    on 2 run -m "$demo" --backend cuda -p 'the magic number' -n 20 --temp 0 --ignore-eos
+    status=$?
+    that "$way: exit $status" [ $status = 4 ]
+    one_line 'rank 1: cuda:1 .*illegal memory access' "$way"
+done
+unset KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
 
 # ---- experts; what is said of the way
 equal 2 2 --kv full -m "$source/tests/data/golden/qwen3-moe"
