@@ -43,16 +43,22 @@ static bool share_a_device(const struct kvc_link *link, const struct said *all) 
     return false;
 }
 
-/* NULL, on all ranks, where it does not open on one of them. */
+static bool on_all(struct kvc_link *link, bool here) {
+    const struct said mine = {.ways = {here}};
+    struct said *all = ask(link, &mine);
+    const bool yes = all_have(link, all, 0);
+    free(all);
+    return yes;
+}
+
+/* NULL, on all ranks, where it does not open or come through on one of them. */
 static struct kvc_direct *open(const struct kvc_direct_way *way, struct kvc_link *link, struct kvc_device *device) {
     struct kvc_direct *direct = way->open(link, device);
-    struct said opened = {.ways = {direct != NULL}}, *all = ask(link, &opened);
-    if (!all_have(link, all, 0) && direct) {
+    if (on_all(link, direct != NULL) && (!way->works || on_all(link, way->works(direct))))
+        return direct;
+    if (direct)
         direct->class->close(direct);
-        direct = NULL;
-    }
-    free(all);
-    return direct;
+    return NULL;
 }
 
 /* The device's name says how its rows go. */
@@ -67,7 +73,7 @@ void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device) {
     struct kvc_direct *direct = NULL;
     for (size_t w = 0; w < KVC_DIRECT_WAYS && device->exposed; w++) {
         const struct kvc_direct_way *way = kvc_direct_list[w];
-        mine.ways[w] = way && (wanted ? strcmp(wanted, way->name) == 0 : way->usable());
+        mine.ways[w] = way && (wanted ? strcmp(wanted, way->name) == 0 : !way->usable || way->usable());
     }
     if (device->exposed)
         memcpy(mine.unique, device->exposed->unique, sizeof mine.unique);

@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "core/base/ops.h"
 #include "ranks/direct.h"
 #include "ranks/mpi_comm.h"
 
@@ -21,10 +20,9 @@ struct mpi_devices {
     int *sizes, *offsets; /* [count] */
 };
 
-static void wait_for(const struct kvc_direct *direct) {
-    struct kvc_error error;
-    if (direct->device->ops->sync(direct->device, &error) != KVC_OK)
-        direct->link->class->end(direct->link, error.text);
+static void wait_for(struct kvc_direct *direct) {
+    if (!direct->device->exposed->wait(direct->device))
+        kvc_direct_end(direct);
 }
 
 static void gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {

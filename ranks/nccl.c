@@ -70,52 +70,49 @@ static void close_nccl(struct kvc_direct *direct) {
 static const struct kvc_direct_class class = {
     .name = "NCCL", .gather = gather, .send = send, .receive = receive, .close = close_nccl};
 
-/* Each rank's number to all, and from each to the next: connections are made at their first use, for which both ends
- * must be there. Later the host waits for no other rank here, whatever it still has to send by MPI. */
-static ncclResult_t connect(struct nccl *nccl, struct kvc_buffer *buffer, size_t *sizes) {
+/* at [count + 2]: each rank's number to all, from the last but one, and to the next rank, into the last. */
+static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
     const struct kvc_link *link = nccl->direct.link;
-    struct kvc_device *device = nccl->direct.device;
-    uint32_t *at = device->exposed->address(device, (struct kvc_span){buffer, 0}, (link->count + 1) * sizeof *at);
-    ncclResult_t result;
-    if (!at)
-        return ncclUnhandledCudaError;
+    const cudaStream_t stream = stream_of(&nccl->direct);
+    uint32_t *mine = at + link->count;
     for (uint32_t r = 0; r < link->count; r++) {
         sizes[r] = sizeof *at;
         sizes[link->count + r] = r * sizeof *at;
     }
-    result = broadcast_each(nccl, at + link->count, (char *)at, sizes, sizes + link->count);
+    ncclResult_t result = broadcast_each(nccl, mine, (char *)at, sizes, sizes + link->count);
     if (result != ncclSuccess || (result = ncclGroupStart()) != ncclSuccess)
         return result;
     if (link->rank + 1 < link->count)
-        result =
-            ncclSend(at + link->count, sizeof *at, ncclChar, (int)link->rank + 1, nccl->comm, stream_of(&nccl->direct));
+        result = ncclSend(mine, sizeof *at, ncclChar, (int)link->rank + 1, nccl->comm, stream);
     if (link->rank > 0 && result == ncclSuccess)
-        result = ncclRecv(at, sizeof *at, ncclChar, (int)link->rank - 1, nccl->comm, stream_of(&nccl->direct));
+        result = ncclRecv(mine + 1, sizeof *at, ncclChar, (int)link->rank - 1, nccl->comm, stream);
     const ncclResult_t ended = ncclGroupEnd();
     return result != ncclSuccess ? result : ended;
 }
 
-/* Whether it works: all have each other's numbers. */
-static bool try_it(struct nccl *nccl) {
-    const struct kvc_link *link = nccl->direct.link;
-    struct kvc_device *device = nccl->direct.device;
+/* Connections are made at their first use, for which both ends must be there: here. Later the host waits for no other
+ * rank in a call of NCCL, whatever it still has to send by MPI. */
+static bool works(struct kvc_direct *direct) {
+    const struct kvc_link *link = direct->link;
+    struct kvc_device *device = direct->device;
     const struct kvc_ops *ops = device->ops;
-    const size_t bytes = (link->count + (size_t)1) * sizeof(uint32_t);
-    struct kvc_buffer *buffer = NULL;
+    const size_t bytes = (link->count + (size_t)2) * sizeof(uint32_t);
+    struct kvc_span span = {NULL, 0};
     struct kvc_error error;
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
     uint32_t *numbers = calloc(1, bytes);
-    bool right = sizes && numbers && ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes, &buffer, &error) == KVC_OK;
-    if (right) {
-        numbers[link->count] = link->rank + 1;
-        ops->upload(device, (struct kvc_span){buffer, 0}, numbers, bytes);
-        right = connect(nccl, buffer, sizes) == ncclSuccess && ops->sync(device, &error) == KVC_OK;
-    }
-    if (right)
-        ops->download(device, numbers, (struct kvc_span){buffer, 0}, bytes);
-    for (uint32_t r = 0; r < link->count && right; r++)
-        right = numbers[r] == (r == 0 && link->rank > 0 ? link->rank : r + 1);
-    ops->buffer_free(device, buffer);
+    if (!sizes || !numbers || ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error) != KVC_OK)
+        direct->link->class->end(direct->link, "no memory for NCCL");
+    numbers[link->count] = link->rank + 1;
+    ops->upload(device, span, numbers, bytes);
+    uint32_t *at = device->exposed->address(device, span, bytes);
+    bool right = at && exchange((const struct nccl *)direct, at, sizes) == ncclSuccess;
+    right = ops->sync(device, &error) == KVC_OK && right;
+    ops->download(device, numbers, span, bytes);
+    for (uint32_t r = 0; r < link->count; r++)
+        right = right && numbers[r] == r + 1;
+    right = right && numbers[link->count + 1] == link->rank;
+    ops->buffer_free(device, span.buffer);
     free(numbers);
     free(sizes);
     return right;
@@ -134,18 +131,11 @@ static struct kvc_direct *open_nccl(struct kvc_link *link, struct kvc_device *de
         told.result = ncclGetUniqueId(&told.id);
     link->class->broadcast(link, &told, sizeof told, 0);
     (void)device->ops->sync(device, NULL); /* makes the device this thread's */
-    if (told.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, told.id, (int)link->rank) ||
-        !try_it(made)) {
+    if (told.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, told.id, (int)link->rank)) {
         close_nccl(&made->direct);
         return NULL;
     }
     return &made->direct;
 }
 
-/* One that finds no device says so here, before the others wait for it. */
-static bool usable(void) {
-    int version = 0;
-    return ncclGetVersion(&version) == ncclSuccess;
-}
-
-const struct kvc_direct_way kvc_direct_nccl = {.name = "nccl", .one_each = true, .usable = usable, .open = open_nccl};
+const struct kvc_direct_way kvc_direct_nccl = {.name = "nccl", .one_each = true, .open = open_nccl, .works = works};

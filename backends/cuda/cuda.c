@@ -202,6 +202,12 @@ static void *exposed_address(struct kvc_device *device, struct kvc_span span, si
     return inside(cuda, span, bytes) ? kvc_cuda_data(span) : NULL;
 }
 
+static bool exposed_wait(struct kvc_device *device) {
+    struct kvc_offload *offload = (struct kvc_offload *)device;
+    driver_finish(offload);
+    return !offload->lost;
+}
+
 static void exposed_copy_rows(struct kvc_device *device, struct kvc_span to, size_t to_stride, struct kvc_span from,
                               size_t from_stride, size_t bytes, uint32_t rows) {
     struct kvc_cuda *cuda = (struct kvc_cuda *)device;
@@ -255,6 +261,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     offload->table.attention = kvc_cuda_attention;
     cuda->exposed.stream = cuda->stream;
     cuda->exposed.address = exposed_address;
+    cuda->exposed.wait = exposed_wait;
     cuda->exposed.copy_rows = exposed_copy_rows;
     offload->device.exposed = &cuda->exposed;
     return math == KVC_MATH_FAST ? kvc_cuda_fast_open(cuda, error) : KVC_OK;

@@ -22,14 +22,17 @@ void kvc_direct_close(struct kvc_link *link, const struct kvc_device *device) {
     direct->class->close(direct);
 }
 
+void kvc_direct_end(struct kvc_direct *direct) {
+    struct kvc_error error = {KVC_OK, ""};
+    (void)direct->device->ops->sync(direct->device, &error);
+    direct->link->class->end(direct->link, error.text[0] ? error.text : "the device has failed");
+}
+
 /* The others wait for what a device that has failed does not send. */
 static void *address(struct kvc_direct *direct, struct kvc_span span, size_t bytes) {
-    struct kvc_error error = {KVC_OK, ""};
     void *at = direct->device->exposed->address(direct->device, span, bytes);
-    if (!at) {
-        (void)direct->device->ops->sync(direct->device, &error);
-        direct->link->class->end(direct->link, error.text[0] ? error.text : "the device has failed");
-    }
+    if (!at)
+        kvc_direct_end(direct);
     return at;
 }
 

@@ -25,6 +25,8 @@ struct kvc_direct {
 
 /* The way between this device and those of the other ranks; NULL: through the host. The same on all ranks. */
 struct kvc_direct *kvc_direct_of(const struct kvc_link *link, const struct kvc_device *device);
+/* Ends all ranks, with what the device's next sync says. */
+void kvc_direct_end(struct kvc_direct *direct);
 void kvc_direct_close(struct kvc_link *link, const struct kvc_device *device);
 
 /* y [rows, sum of widths] = all ranks' parts; part [rows, widths[rank]], which may lie in y. room: as large as y, and

@@ -90,7 +90,7 @@ cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t ready, cudaGraphN
 cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t ready, cudaGraphNode_t node,
                                              const struct cudaMemsetParams *params);
 
-/* What tests set and look at. */
+/* What tests set and look at. A device's uuid is its index. */
 enum kvc_fake_order { /* of the threads between two barriers, and of the blocks */
                       KVC_FAKE_FORWARD,
                       KVC_FAKE_BACKWARD,
@@ -109,7 +109,6 @@ struct kvc_fake_cuda {
     size_t fail_after;             /* launches until the device is lost; 0: never */
     cudaError_t lost;
     enum kvc_fake_order order;
-    char unique; /* the first byte of the device's uuid; the others are 0 */
 };
 extern struct kvc_fake_cuda kvc_fake_cuda;
 const void *kvc_fake_allocation(const void *at); /* the one that an address lies in, or NULL */

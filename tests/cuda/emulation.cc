@@ -45,8 +45,8 @@ static const known kernels[] = {
 
 /* ---- the runtime ---- */
 
-struct kvc_fake_cuda kvc_fake_cuda = {1,           (size_t)1 << 30,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                      cudaSuccess, KVC_FAKE_IN_TURN, 0};
+struct kvc_fake_cuda kvc_fake_cuda = {1,           (size_t)1 << 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                      cudaSuccess, KVC_FAKE_IN_TURN};
 
 static bool lost() { return kvc_fake_cuda.lost != cudaSuccess; }
 
@@ -69,11 +69,11 @@ cudaError_t cudaDriverGetVersion(int *version) {
     *version = 0;
     return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int) {
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated");
     properties->totalGlobalMem = kvc_fake_cuda.memory;
-    properties->uuid.bytes[0] = kvc_fake_cuda.unique;
+    properties->uuid.bytes[0] = (char)device;
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }

@@ -1,5 +1,6 @@
 # ranks.mk - tests of several processes as one engine, over the MPI that the build links.
 RANKS_TESTS = \
+	tests/ranks/test_devices.sh \
 	tests/ranks/test_failures.sh \
 	tests/ranks/test_matrix.sh \
 	tests/ranks/test_memory_errors.sh \

@@ -1,0 +1,96 @@
+#!/bin/sh
+# Ranks with an emulated CUDA device each (tests/cuda): rows by NCCL, which is made up over MPI, by an MPI that takes
+# their addresses, and through the host have the bits of ref in one process.
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
+each=$build/tests/cuda/emulated
+[ -x "$each" ] || { echo 'the emulated device is not built'; exit 77; }
+if grep -q '^flags' /proc/cpuinfo 2>/dev/null && ! grep -qw fma /proc/cpuinfo; then
+    echo 'the emulation is compiled with fused multiply-adds'
+    exit 77
+fi
+unset KVCULL_RANKS_DEVICES KVCULL_FAKE_NCCL
+KVCULL_FAKE_TELL=$work/tell
+export KVCULL_FAKE_TELL
+
+told() { awk -v what="$1" '$1 == what { print $2 }' "$work/tell.${2-0}"; }
+# equal DEVICES RANKS OPTIONS...: the same bits as ref's, and nothing is left on the device.
+equal() {
+    KVCULL_FAKE_DEVICES=$1
+    export KVCULL_FAKE_DEVICES
+    shift
+    count=$1
+    shift
+    same verify "$count" verify --backend cuda --threads 1 --only methods --prompt 30 --gen 4 --json -q "$@"
+    that "$*: equal" [ "$(json equal)" = true ]
+    for rank in 0 $((count - 1)); do
+        that "rank $rank: nothing is left" [ "$(told allocations $rank)$(told communicators $rank)" = 00 ]
+    done
+}
+by() { # WAY: what rows went by in the last run
+    case $1 in
+    nccl) that 'by NCCL' [ "$(told broadcasts)" -gt 100 ] ;;
+    *) that 'not by NCCL' [ "$(told broadcasts)" -lt 10 ] ;;
+    esac
+}
+
+# ---- tensor. What one process copies from the device is all that is copied: logits, choices, status words.
+equal 1 1 --kv full
+one=$(told from_device)
+equal 3 3 --kv full
+by nccl
+that 'no row goes through the host' [ "$(told from_device 1)" -le $((one + 2)) ]
+equal 2 2 --kv cake:budget=24,window=8 --kv adakv:budget=24,window=8 --kv fastkv:budget=24,window=8
+by nccl
+# ranks of one device; a communicator that one rank does not get; another way that is wanted
+equal 1 2 --kv full
+by host
+that 'rows go through the host' [ "$(told from_device)" -gt $((one + 50)) ]
+KVCULL_FAKE_NCCL=fails
+export KVCULL_FAKE_NCCL
+equal 2 2 --kv full
+by host
+unset KVCULL_FAKE_NCCL
+KVCULL_RANKS_DEVICES=mpi
+export KVCULL_RANKS_DEVICES
+equal 1 3 --kv full
+by mpi
+that 'by MPI no row goes through the host' [ "$(told from_device 1)" -le $((one + 2)) ]
+unset KVCULL_RANKS_DEVICES
+
+# ---- both ways: each has communicators of its own
+equal 4 4 --kv full --kv cake:budget=24,window=8 --ranks tensor=2,pipeline=2
+by nccl
+
+# ---- pipeline, with sends that wait for their receivers
+KVCULL_RANKS=synchronous
+export KVCULL_RANKS
+equal 3 3 --kv full --kv fastkv:budget=24,window=8 --ranks pipeline
+that 'rows by NCCL' [ "$(told sends 1)" -gt 10 ]
+that 'as many come as go' [ "$(told sends 0)" = "$(told receives 1)" ]
+unset KVCULL_RANKS
+KVCULL_RANKS_DEVICES=mpi
+export KVCULL_RANKS_DEVICES
+equal 1 3 --kv full --ranks pipeline
+unset KVCULL_RANKS_DEVICES
+
+# ---- a device is lost in the middle: one line, and all end
+for way in nccl mpi host; do
+    KVCULL_FAKE_DEVICES=2 KVCULL_FAKE_LOSE=800 KVCULL_RANKS_DEVICES=$way
+    export KVCULL_FAKE_DEVICES KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
+    on 2 run -m "$demo" --backend cuda -p 'the magic number' -n 20 --temp 0 --ignore-eos
+    status=$?
+    that "$way: exit $status" [ $status = 4 ]
+    one_line 'rank 1: cuda:1 .*illegal memory access' "$way"
+done
+unset KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
+
+# ---- experts; what is said of the way
+equal 2 2 --kv full -m "$source/tests/data/golden/qwen3-moe"
+by nccl
+KVCULL_FAKE_DEVICES=2
+same bench 2 bench -m "$demo" --backend cuda --prompt 8 --gen 2 --repeat 1
+has 'cuda:0 (emulated.*), rows by NCCL'
+KVCULL_FAKE_DEVICES=1
+same bench 2 bench -m "$demo" --backend cuda --prompt 8 --gen 2 --repeat 1
+has 'cuda:0 (emulated.*), rows by the host'
+finish
