@@ -3,8 +3,8 @@
 process of two threads, on this machine.
 
 In turns, each pair in another order: decode and prefill by `kvcull bench`, the same model, prompt and steps. Printed
-are the medians and quartiles of the pairs' ratios of speed, ranks to process (above 1: ranks are faster), and what ranks
-send a token. With --ranks pipeline it prints the same and how many ranks computed at once in a prefill, whose passes
+are the medians and quartiles of the pairs' ratios of speed, ranks to process (above 1: ranks are faster), and what
+ranks send a token. With --ranks pipeline it prints the same and how many ranks computed at once in a prefill, whose passes
 flow from one to the other: 1 is what no overlap gives. `kvcull mkmodel --shape llama-3.2-1b --type q8_0` makes a
 model."""
 import argparse

@@ -13,8 +13,8 @@ rows and outcomes of a pipeline (core/engine/pipeline.c), the caller's progress 
 
 The model: a gather of b bytes among T ranks takes latency + (T - 1) (overhead + b / T / bandwidth), a message from one
 to another latency + overhead + bytes / bandwidth, one to all R as much for each of log2 R rounds. A rank takes the
-longer of what reading its weights and entries and what its arithmetic needs. Stages of a pipeline overlap as passes and groups
-flow."""
+longer of what reading its weights and entries and what its arithmetic needs. Stages of a pipeline overlap as passes and
+groups flow."""
 import argparse
 import json
 import math
@@ -389,7 +389,8 @@ def check(args):
     print('|---|---|--:|--:|--:|--:|---|--:|--:|--:|')
     for way, t, p, what, counted, sent, equal, seconds, c in runs:
         predicted = c.seconds(fitted[t * p > cores])
-        print(f'| {t * p} {way} | {what if what == "prompt" else f"step of {what}"} | {counted[0]:.0f} | {sent.bytes} | '
+        name = what if what == 'prompt' else f'step of {what}'
+        print(f'| {t * p} {way} | {name} | {counted[0]:.0f} | {sent.bytes} | '
               f'{counted[1]:.0f} | {sent.messages} | {"yes" if equal else "NO"} | {time(seconds)} | '
               f'{time(predicted)} | {(predicted / seconds - 1) * 100:+.0f}% |')
     print(f'\n{len(runs)} compared, {wrong} differ')
