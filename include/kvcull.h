@@ -240,7 +240,8 @@ struct kvc_session;
 struct kvc_session_options {
     const char *policy;       /* "full" when NULL; see kvc_policy_check */
     enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
-    uint32_t chunk;           /* rows computed at once in a prompt; 0: 512. Never changes a bit */
+    uint32_t chunk;           /* rows computed at once in a prompt; 0: 512, or 256 where ranks share layers out. Never
+                               * changes a bit */
     uint64_t context;      /* tokens the caller means to use: longrope models choose their factors by it, once for the
                               session; 0: they choose by the first prompt */
     uint64_t seed;         /* for policies that draw random numbers */

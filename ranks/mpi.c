@@ -36,6 +36,8 @@ struct mpi_link {
     bool synchronous, owned; /* owned: MPI was started here */
     bool crowded;            /* more ranks on this machine than cores: to look again and again would keep others away */
     int *sizes, *offsets;    /* [count] */
+    MPI_Request *requests;   /* [2 count] */
+    MPI_Datatype *places;    /* [count]: where a rank's part of rows goes */
     struct message *first;   /* of those on their way, in the order in which they were sent */
     size_t sending;          /* their bytes */
 };
@@ -177,6 +179,41 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
     wait_for(mpi, &request, patience_of(mpi), BLINK);
 }
 
+enum { TAG_ROWS = KVC_CHANNEL_LATE + 1 };
+
+/* Every rank sends its part to all others, which take it apart on the way: nothing lies elsewhere in between. */
+static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    const size_t own = widths[link->rank];
+    size_t width = 0, place = 0, at = 0;
+    int begun = 0;
+    for (uint32_t r = 0; r < link->count; r++)
+        width += widths[r];
+    if (rows > INT_MAX / sizeof *out / (width + 1))
+        end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
+    for (uint32_t r = 0; r < link->count; at += widths[r++]) {
+        if (r == link->rank)
+            place = at;
+        if (r == link->rank || widths[r] == 0)
+            continue;
+        MPI_Type_vector((int)rows, (int)widths[r], (int)width, MPI_FLOAT, &mpi->places[r]);
+        MPI_Type_commit(&mpi->places[r]);
+        MPI_Irecv(out + at, 1, mpi->places[r], (int)r, TAG_ROWS, mpi->comm, &mpi->requests[begun++]);
+    }
+    count(link, own * rows * sizeof *mine, link->count - 1);
+    for (uint32_t i = 1; i < link->count && own; i++) /* each begins with the next one: none has all at once */
+        (mpi->synchronous ? MPI_Issend : MPI_Isend)(mine, (int)(rows * own), MPI_FLOAT,
+                                                    (int)((link->rank + i) % link->count), TAG_ROWS, mpi->comm,
+                                                    &mpi->requests[begun++]);
+    for (size_t row = 0; row < rows && own; row++)
+        memcpy(out + row * width + place, mine + row * own, own * sizeof *out);
+    for (int i = 0; i < begun; i++)
+        wait_for(mpi, &mpi->requests[i], patience_of(mpi), BLINK);
+    for (uint32_t r = 0; r < link->count; r++)
+        if (r != link->rank && widths[r])
+            MPI_Type_free(&mpi->places[r]);
+}
+
 static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
@@ -219,11 +256,14 @@ static void close_link(struct kvc_link *link) {
     if (mpi->owned)
         MPI_Finalize();
     free(mpi->sizes);
+    free(mpi->requests);
+    free(mpi->places);
     free(mpi);
 }
 
 static const struct kvc_link_class class = {.name = "mpi",
                                             .gather = gather,
+                                            .gather_rows = gather_rows,
                                             .broadcast = broadcast,
                                             .await = await,
                                             .send = send,
@@ -243,7 +283,11 @@ static struct mpi_link *make(MPI_Comm comm) {
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &ranks);
     int *sizes = malloc(2 * (size_t)ranks * sizeof *sizes);
-    if (!made || !sizes) {
+    MPI_Request *requests = malloc(2 * (size_t)ranks * sizeof *requests);
+    MPI_Datatype *places = malloc((size_t)ranks * sizeof *places);
+    if (!made || !sizes || !requests || !places) {
+        free(requests);
+        free(places);
         free(made);
         free(sizes);
         MPI_Comm_free(&comm);
@@ -252,6 +296,8 @@ static struct mpi_link *make(MPI_Comm comm) {
     *made = (struct mpi_link){.link = {.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks},
                               .comm = comm,
                               .sizes = sizes,
+                              .requests = requests,
+                              .places = places,
                               .offsets = sizes + ranks};
     return made;
 }

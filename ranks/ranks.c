@@ -101,6 +101,8 @@ uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks) { return ranks->link->ran
 
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->count; }
 
+uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks) { return ranks->apart ? 1 : ranks->rows.split.ranks; }
+
 /* Messages, bytes and nanoseconds waited, of all links of this rank. */
 static void add_up(const struct kvc_ranks *ranks, uint64_t sums[3]) {
     const struct kvc_link *const links[] = {ranks->link, ranks->rows.link, ranks->stages.link};

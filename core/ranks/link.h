@@ -24,6 +24,9 @@ struct kvc_link_class {
     const char *name;
     /* all [sum of sizes] on every rank = what each gives; sizes, offsets [count] in bytes, those of rank r's part. */
     void (*gather)(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets);
+    /* The same of rows: rank r's part is [rows, widths[r]] floats, and its rows are parts of those of out [rows, sum of
+     * widths], which mine does not overlap. NULL: there is no better way than gather, whose parts are put in order. */
+    void (*gather_rows)(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out);
     /* data of rank `from` to all. */
     void (*broadcast)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
     /* The same from rank 0, where the others may wait for hours: they sleep meanwhile. */

@@ -132,9 +132,29 @@ float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats) {
     return grown(ranks, &ranks->room, &ranks->room_capacity, floats);
 }
 
+/* Each part goes to its place at once. */
+static void gather_in_place(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
+                            size_t width, float *out) {
+    struct kvc_link *link = ranks->rows.link;
+    const size_t own = rows * widths[link->rank];
+    if (own && mine < out + rows * width && out < mine + own) {
+        float *copy = grown(ranks, &ranks->gathered, &ranks->gathered_capacity, own);
+        memcpy(copy, mine, own * sizeof *copy);
+        mine = copy;
+    }
+    link->class->gather_rows(link, mine, rows, widths, out);
+}
+
 void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
                            float *out) {
     struct kvc_link *link = ranks->rows.link;
+    size_t sum = 0;
+    for (uint32_t r = 0; r < link->count; r++)
+        sum += widths[r];
+    if (rows > 1 && link->class->gather_rows) {
+        gather_in_place(ranks, mine, rows, widths, sum, out);
+        return;
+    }
     size_t *sizes = malloc(2 * link->count * sizeof *sizes), *offsets = sizes + link->count, width = 0;
     if (!sizes)
         out_of_memory(ranks);

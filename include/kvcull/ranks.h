@@ -26,6 +26,9 @@ bool kvc_ranks_started(void);
 enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ranks **ranks, struct kvc_error *error);
 uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks);
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks);
+/* How many share out each layer: those of "tensor"; 1 where none do. Rows of a prompt are then computed in smaller
+ * parts unless a session says how many, because parts of rows that fit caches are gathered faster. */
+uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks);
 /* On ranks other than 0: does what rank 0 asks until that closes. Not of "data". */
 void kvc_ranks_follow(struct kvc_ranks *ranks);
 /* Of "data", where all ranks call it: *all = what each gives, one after another in order of ranks, malloc'ed; sizes
