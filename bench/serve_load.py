@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""serve_load.py PROGRAM MODEL [CLIENTS,...] [--prompt N] [--gen N] [--rounds N] [--beside URL] [SERVER OPTIONS...] - a
-server under load, at this machine's loopback address, in turns with `kvcull bench` at the same batch sizes.
+"""serve_load.py PROGRAM MODEL [CLIENTS,...] [--prompt N] [--gen N] [--rounds N] [--temp T] [--beside URL] [SERVER OPTIONS...]
+- a server under load, at this machine's loopback address, in turns with `kvcull bench` at the same batch sizes.
 
 In a round so many clients ask at once, each for one streamed answer; then the bench computes the same steps without a
-server. Decoding is compared: tokens per second from when the last client has its first token to when the first one has
-its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
+server. Decoding is compared: tokens per second from when the last client has its first token to when the first one
+has its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
 all decode, the server says what share of the time its steps take: the rest is what it adds to them. --beside asks
-another server of OpenAI's interface in every round, as llama-cpp-python's, for the same texts; its answers may end
-earlier."""
+another server of OpenAI's interface in every round for the same texts; its answers may end earlier. That of
+llama-cpp-python wants --interrupt_requests False, without which a request ends the one before."""
 import argparse
+import bisect
 import http.client
+import itertools
 import json
 import random
 import re
+import socket
 import statistics
 import subprocess
 import threading
@@ -28,8 +31,30 @@ def arguments():
     parser.add_argument('--prompt', type=int, default=16)
     parser.add_argument('--gen', type=int, default=64)
     parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--temp', type=float, default=0, help='temperature; 0: always the likeliest token')
     parser.add_argument('--beside', help='the URL of another server')
     return parser.parse_known_args()
+
+
+def token_times(parts):
+    """When each token came, from the bytes of an answer: parts of them and when each was read."""
+    data, text, came = b''.join(part for part, _ in parts), b'', []  # came: bytes of text, and when they were there
+    ends = list(itertools.accumulate(len(part) for part, _ in parts))
+    head, at = data.partition(b'\r\n\r\n')[0], data.index(b'\r\n\r\n') + 4
+    assert head.split()[1] == b'200' and b'chunked' in head.lower(), data[:2000]
+    while (size := int(data[at:data.find(b'\r\n', at)] or b'0', 16)) > 0:
+        begin = data.index(b'\r\n', at) + 2
+        text, at = text + data[begin:begin + size], begin + size + 2
+        came.append((len(text), parts[bisect.bisect_left(ends, at)][1]))
+    assert b'[DONE]' in text, 'the answer was cut off: %s' % text[-300:]
+    times, place = [], 0
+    for line in text.split(b'\n'):
+        place += len(line) + 1
+        if line.startswith(b'data: {'):
+            choice = json.loads(line[6:])['choices'][0]
+            when = came[bisect.bisect_left(came, (place,))][1]
+            times += [when] * len(choice.get('token_ids', [0] if choice['text'] else []))
+    return times
 
 
 class Server:
@@ -46,14 +71,17 @@ class Server:
         return answer
 
     def ask(self, prompt, count):
-        """When each token of a streamed answer came."""
-        times = [time.monotonic()]
-        for line in self.call('/v1/completions', prompt=prompt, max_tokens=count, temperature=0, stream=True,
-                              **self.fields):
-            if line.startswith(b'data: {'):
-                choice = json.loads(line[6:])['choices'][0]
-                times += [time.monotonic()] * len(choice.get('token_ids', [0] if choice['text'] else []))
-        return times
+        """When each token of a streamed answer came. It is read as it comes and looked at when all is there: clients
+        have the server's cores, and what they do beside reading would be measured too."""
+        body = json.dumps(dict(self.fields, prompt=prompt, max_tokens=count, stream=True)).encode()
+        with socket.create_connection(self.at) as connection:
+            begun = time.monotonic()
+            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n'
+                               b'Content-Type: application/json\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+            parts = []
+            while part := connection.recv(1 << 16):
+                parts.append((part, time.monotonic()))
+        return [begun] + token_times(parts)
 
     def load(self, prompts, count):
         """All at once: tokens per second while all decode, those of the whole, and the times to the first tokens."""
@@ -67,6 +95,7 @@ class Server:
             thread.start()
         for thread in threads:
             thread.join()
+        answers = [times for times in answers if len(times) > 1]  # an answer may be empty
         begin, end = max(times[1] for times in answers), min(times[-1] for times in answers)
         decoded = sum(begin < t <= end for times in answers for t in times[1:])
         whole = max(times[-1] for times in answers) - min(times[0] for times in answers)
@@ -132,8 +161,8 @@ def main():
     server = subprocess.Popen([a.program, 'serve', '-m', a.model, '--port', '0', '--batch', str(max(sizes)), '-q', *options],
                               stdout=subprocess.PIPE, text=True)
     try:
-        ours = Server(re.search(r'http://\S+', server.stdout.readline()).group(0), ignore_eos=True, return_token_ids=True)
-        other = Server(a.beside) if a.beside else None
+        ours = Server(re.search(r'http://\S+', server.stdout.readline()).group(0), temperature=a.temp, ignore_eos=True, return_token_ids=True)
+        other = Server(a.beside, temperature=a.temp) if a.beside else None
         vocab = json.load(ours.call('/v1/models'))['data'][0]['vocabulary']
         ours.load([[0]], 8)  # what the first request pays for is not measured
         head = ['clients', 'decode, tokens/s', 'of the bench (all rounds)', 'in steps', 'with prompts, tokens/s', 'first token, median', '99th percentile']

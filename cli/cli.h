@@ -118,7 +118,7 @@ struct cli_common {
     const char *backend;
     int64_t threads, context, chunk;
     const char *math;
-    const char *ranks; /* read before the other options (cli/ranks.c) */
+    const char *ranks, *share; /* read before the other options (cli/ranks.c) */
     enum kvc_type cache_type;
     bool json, quiet;
     bool alone; /* the engine is this process's, whatever --ranks says */
@@ -133,11 +133,14 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
 
 /* clang-format off */
 #define CLI_RANKS_OPTION(c)                                                                                           \
-    {CLI_CHOICE, 0, "ranks", "HOW",                                                                                   \
+    {CLI_TEXT, 0, "ranks", "HOW",                                                                                     \
      "how processes that mpirun or srun started share the work; tensor: each has some heads with their entries, and " \
-     "some outputs of every matrix; pipeline: each has a run of layers; data, for eval and perplexity: each has the "  \
-     "model and some samples. Never changes a bit",                                                                   \
-     &(c)->ranks, 0, 0, "tensor|pipeline|data"}
+     "some outputs of every matrix; pipeline: each has a run of layers; tensor=N,pipeline=M: M runs, each shared by N " \
+     "processes of one machine; data, for eval and perplexity: each has the model and some samples. Never changes a " \
+     "bit",                                                                                                            \
+     &(c)->ranks, 0, 0, NULL},                                                                                         \
+        {CLI_TEXT, 0, "share", "LIST",                                                                                \
+         "how much of the model each of these processes gets, in proportion: 2,1,1 say", &(c)->share, 0, 0, NULL}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "kvcull/ranks.h"
 
 static void print_line(const struct cli_command *command, const char *kind, const char *text) {
     char line[2000];
@@ -63,8 +64,9 @@ void cli_common_defaults(struct cli_common *common) {
     struct kvc_session_options options;
 
     kvc_session_defaults(&options);
-    *common =
-        (struct cli_common){.backend = "cpu", .cache_type = options.cache_type, .chunk = 512}; /* the library's own */
+    *common = (struct cli_common){.backend = "cpu", .cache_type = options.cache_type, .chunk = 512};
+    if (cli_ranks() && kvc_ranks_tensor(cli_ranks()) > 1)
+        common->chunk = 256; /* as the library's own */
 }
 
 enum kvc_math cli_math(const struct cli_common *common) {

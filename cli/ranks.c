@@ -25,7 +25,7 @@ uint32_t cli_data_rank(void) { return program_data && program_ranks ? kvc_ranks_
 
 bool cli_traffic(struct kvc_ranks_traffic *traffic) {
     struct kvc_ranks *ranks = cli_ranks();
-    *traffic = (struct kvc_ranks_traffic){0, 0};
+    *traffic = (struct kvc_ranks_traffic){0, 0, 0};
     if (!ranks || kvc_ranks_count(ranks) == 1)
         return false;
     kvc_ranks_all_traffic(ranks, traffic);
@@ -67,16 +67,19 @@ int cli_agree(const struct cli_command *command, int status) {
     return first;
 }
 
-/* What --ranks says, before the command's own options are read: every rank has to know. */
-static const char *given(int argc, char **argv) {
-    const char *how = NULL;
+/* What an option says, before the command's own options are read: every rank has to know. */
+static const char *given(const char *option, int argc, char **argv) {
+    const size_t length = strlen(option);
+    const char *value = NULL;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strncmp(argv[i], "--ranks=", 8) == 0)
-            how = argv[i] + 8;
-        else if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc)
-            how = argv[++i];
+        if (strncmp(argv[i], option, length) != 0)
+            continue;
+        if (argv[i][length] == '=')
+            value = argv[i] + length + 1;
+        else if (argv[i][length] == '\0' && i + 1 < argc)
+            value = argv[++i];
     }
-    return how;
+    return value;
 }
 
 /* A rank that ends early is waited for where the others agree. */
@@ -90,11 +93,13 @@ static void leave(void) {
 
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     struct kvc_error error;
-    const char *how = given(argc, argv);
-    if (!how && !kvc_ranks_started())
+    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* whose --ranks is a question */
+    const char *how = plans ? NULL : given("--ranks", argc, argv), *share = plans ? NULL : given("--share", argc, argv);
+    if (!how && !share && !kvc_ranks_started())
         return CLI_GO;
-    if (kvc_ranks_open(how, &program_ranks, &error) != KVC_OK)
-        return error.text[0] ? cli_report(command, &error) : (int)error.status;
+    if (kvc_ranks_open(how, share, &program_ranks, &error) != KVC_OK)
+        return error.text[0] ? cli_report(command, &error)
+                             : KVC_OK; /* a status of theirs could end rank 0 before its line */
     atexit(leave);
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {

@@ -55,6 +55,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "queue", "N", "requests that may wait; others are sent away", &o.queue, 1, 100000, NULL},
         {CLI_INT, 0, "wait", "SECONDS", "that a request waits for memory at most", &o.wait, 0, 86400, NULL},
         {CLI_INT, 0, "keep", "N", "sessions kept for the next request of their conversation", &o.kept, 0, 10000, NULL},
+        {CLI_TEXT, 0, "sessions", "FOLDER",
+         "kept sessions are saved there when the server ends, and loaded when it begins", &o.sessions, 0, 0, NULL},
         {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &o.limit, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&o.common),
         CLI_SESSION_OPTIONS(&o.common),

@@ -10,4 +10,13 @@ examples_questions_LDADD = libkvcull.la
 examples_policy_SOURCES = examples/policy.c
 examples_policy_LDADD = libkvcull.la -lm
 SHELL_TESTS += examples/check.sh
-EXTRA_DIST += examples/check.sh examples/eval_array.sh examples/slurm/eval.sh examples/slurm/run.sh examples/slurm/serve.sh
+SLURM_EXAMPLES = \
+	examples/slurm/bench.sh \
+	examples/slurm/chat.sh \
+	examples/slurm/eval.sh \
+	examples/slurm/logits.sh \
+	examples/slurm/perplexity.sh \
+	examples/slurm/run.sh \
+	examples/slurm/serve.sh \
+	examples/slurm/verify.sh
+EXTRA_DIST += examples/check.sh examples/eval_array.sh $(SLURM_EXAMPLES)

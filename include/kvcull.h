@@ -240,7 +240,8 @@ struct kvc_session;
 struct kvc_session_options {
     const char *policy;       /* "full" when NULL; see kvc_policy_check */
     enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
-    uint32_t chunk;           /* rows computed at once in a prompt; 0: 512. Never changes a bit */
+    uint32_t chunk;           /* rows computed at once in a prompt; 0: 512, or 256 where ranks share layers out. Never
+                               * changes a bit */
     uint64_t context;      /* tokens the caller means to use: longrope models choose their factors by it, once for the
                               session; 0: they choose by the first prompt */
     uint64_t seed;         /* for policies that draw random numbers */
@@ -417,6 +418,11 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
                                      enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error);
+/* The same of some of its layers alone, as a rank of a pipeline has them (kvcull/ranks.h). */
+enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *spec,
+                                  const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t first_layer,
+                                  uint32_t layers, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
+                                  uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error);
 
 /* Adds what a session of the model holds besides, whatever its policy: the state of recurrent layers. */
 void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes);

@@ -1,6 +1,7 @@
 /* model.c - opens GGUF files and Hugging Face folders as models. What models do with text lies in text.c. */
 #include "models/model.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,7 +71,6 @@ static enum kvc_status open_folder(struct kvc_model *model, const char *path, st
 /* The other ranks open theirs, which must be the same. */
 static enum kvc_status tell_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
-    uint64_t least = 0, most = 0;
     model->told = ranks != NULL;
     if (!ranks)
         return KVC_OK;
@@ -81,13 +81,16 @@ static enum kvc_status tell_open(struct kvc_model *model, const char *path, stru
         kvc_packet_put_text(packet, path);
         kvc_call_tell(ranks);
     }
-    most = kvc_model_fingerprint(model);
-    least = ~most;
-    kvc_ranks_most(ranks, &most, 1);
-    kvc_ranks_most(ranks, &least, 1);
-    if (most != ~least && ranks->link->rank == 0) { /* the others then wait for their end */
+    const uint64_t mine = kvc_model_fingerprint(model);
+    uint32_t rank;
+    uint64_t other;
+    if (!kvc_ranks_agree(ranks, mine, &rank, &other) &&
+        ranks->link->rank == 0) { /* the others then wait for their end */
         struct kvc_error differ;
-        (void)kvc_fail(&differ, KVC_INPUT, "%s: the ranks' models differ: all need the same file", path);
+        (void)kvc_fail(&differ, KVC_INPUT,
+                       "%s: models differ, %016" PRIx64 " here and %016" PRIx64 " on rank %u: all "
+                       "need the same file",
+                       path, mine, other, rank);
         ranks->link->class->end(ranks->link, differ.text);
     }
     return kvc_call_end(ranks, KVC_OK, error);

@@ -422,13 +422,11 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
         network->delta.count += kvc_config_recurs(config, l);
     }
     network->layers -= network->delta.count;
-    if (!engine->ranks || !engine->ranks->pipeline) {
-        kvc_network_share_heads(network, engine->ranks);
-    } else if (!kvc_network_share_layers(network, engine->ranks)) {
+    if (!kvc_network_share(network, engine->ranks)) {
         return kvc_fail(error, KVC_USAGE,
-                        "%s: %u layers with attention on %u ranks: a pipeline needs one for each; '--ranks tensor' "
+                        "%s: %u layers with attention in a pipeline of %u: it needs one for each; '--ranks tensor' "
                         "shares out heads",
-                        where, network->layers, engine->ranks->link->count);
+                        where, network->layers, engine->ranks->stages.split.ranks);
     }
     struct kvc_device *device = engine->device;
     struct kvc_loader in = {.device = device,

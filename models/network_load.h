@@ -49,9 +49,8 @@ enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values
 /* A norm's weights, of so many numbers; and what was collected, into one buffer. */
 enum kvc_status kvc_loader_norm(struct kvc_loader *in, const char *name, uint64_t length, struct kvc_span *span);
 enum kvc_status kvc_loader_flush(struct kvc_loader *in);
-/* Which heads this rank has, or which layers of a pipeline. false: there are more ranks than layers. */
-void kvc_network_share_heads(struct kvc_network *network, struct kvc_ranks *ranks);
-bool kvc_network_share_layers(struct kvc_network *network, struct kvc_ranks *ranks);
+/* Which layers this rank has, and which heads of them. ranks NULL: all. false: there are more stages than layers. */
+bool kvc_network_share(struct kvc_network *network, struct kvc_ranks *ranks);
 /* Embedding, final norm and head. */
 enum kvc_status kvc_loader_ends(struct kvc_loader *in);
 /* The delta net of layer l, but for its norms and its feed-forward network. */

@@ -17,7 +17,7 @@ struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs,
         return part->ranks ? kvc_loader_range(in, outputs, false) : (struct kvc_range){0, outputs};
     }
     if (!heads) {
-        return kvc_split_outputs(outputs, part->ranks->link->count, part->ranks->link->rank);
+        return kvc_split_outputs(outputs, &part->ranks->rows.split, part->ranks->rows.link->rank);
     }
     const uint64_t each = outputs / part->kv_heads;
     return (struct kvc_range){part->first_kv_head * each, in->network->kv_heads * each};
@@ -44,28 +44,29 @@ enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uin
 }
 
 /* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
-void kvc_network_share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
-    network->part = (struct kvc_part_of){.ranks = ranks,
-                                         .heads_shared = ranks && !network->qk_norm_whole && !network->gated_attention,
-                                         .heads = network->heads,
-                                         .kv_heads = network->kv_heads};
+static void share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
+    network->part.ranks = ranks;
+    network->part.heads_shared = !network->qk_norm_whole && !network->gated_attention;
     if (network->part.heads_shared) {
-        const struct kvc_range own = kvc_split_heads(network->kv_heads, ranks->link->count, ranks->link->rank);
+        const struct kvc_range own = kvc_split_heads(network->kv_heads, &ranks->rows.split, ranks->rows.link->rank);
         network->heads = network->heads / network->kv_heads * (uint32_t)own.count;
         network->kv_heads = (uint32_t)own.count;
         network->part.first_kv_head = (uint32_t)own.first;
     }
 }
 
-/* Which layers this rank has; false: there are too few. */
-bool kvc_network_share_layers(struct kvc_network *network, struct kvc_ranks *ranks) {
-    const uint32_t count = ranks->link->count;
-    network->part = (struct kvc_part_of){.heads = network->heads, .kv_heads = network->kv_heads, .pipeline = ranks};
-    if (network->layers < count)
-        return false;
-    const struct kvc_range own = kvc_split_layers(network->layers, count, ranks->link->rank);
-    network->part.first_layer = (uint32_t)own.first;
-    network->part.own_layers = (uint32_t)own.count;
+bool kvc_network_share(struct kvc_network *network, struct kvc_ranks *ranks) {
+    network->part = (struct kvc_part_of){.heads = network->heads, .kv_heads = network->kv_heads};
+    if (ranks && ranks->stages.link) {
+        if (network->layers < ranks->stages.split.ranks)
+            return false;
+        const struct kvc_range own = kvc_split_layers(network->layers, &ranks->stages.split, ranks->stages.link->rank);
+        network->part.pipeline = ranks;
+        network->part.first_layer = (uint32_t)own.first;
+        network->part.own_layers = (uint32_t)own.count;
+    }
+    if (ranks && ranks->rows.link)
+        share_heads(network, ranks);
     return true;
 }
 
@@ -98,20 +99,22 @@ enum kvc_status kvc_loader_ends(struct kvc_loader *in) {
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
     }
-    const bool looks_up =
-        !network->part.pipeline || kvc_network_begins(network) || (config->tied && kvc_network_ends(network));
-    in->elsewhere = !looks_up;
+    /* The head may be the embedding: the same matrix where this rank has all of its outputs, else a part of it. */
+    const bool whole_head = config->tied && kvc_loader_range(in, vocab, false).count == vocab;
+    const bool looks_up = kvc_network_begins(network), ends = kvc_network_ends(network);
+    in->elsewhere = !looks_up && !(ends && whole_head);
     if (!status) { /* tokens are looked up on every rank that has a part of the first layer */
         status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
                                  kvc_tensor_data(tensor), &network->embedding);
     }
-    in->elsewhere = false;
+    in->elsewhere = !ends;
     network->head = network->embedding;
-    if (!status && config->tied && kvc_loader_range(in, vocab, false).count < vocab) {
+    if (!status && config->tied && !whole_head) {
         const uint64_t before = network->matrix_bytes;
         status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
-        network->matrix_bytes = before;
+        network->matrix_bytes = looks_up ? before : network->matrix_bytes;
     }
+    in->elsewhere = false;
     if (!status) {
         status =
             kvc_loader_norm(in, kvc_final_norm_name(config, in->gguf, false), config->hidden, &network->final_norm);
@@ -129,7 +132,7 @@ enum kvc_status kvc_loader_ends(struct kvc_loader *in) {
     if (!status) {
         status = kvc_loader_flush(in);
     }
-    in->elsewhere = !kvc_network_ends(network);
+    in->elsewhere = !ends;
     if (!status && !config->tied) {
         status = kvc_loader_matrix(in, kvc_head_name[in->gguf], vocab, config->hidden, &network->head);
     }

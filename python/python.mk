@@ -26,7 +26,8 @@ python_files = \
 	python/tests/test_model.py \
 	python/tests/test_policy.py \
 	python/tests/test_replay.py \
-	python/tests/test_session.py
+	python/tests/test_session.py \
+	python/tests/test_transformers.py
 EXTRA_DIST += $(python_files)
 SHELL_TESTS += tests/python/test_python.sh tests/python/test_install.sh
 EXTRA_DIST += tests/python/test_python.sh tests/python/test_install.sh

@@ -1,6 +1,7 @@
 /* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0). MPI's own errors end the program: their
  * message names what was called. KVCULL_RANKS=synchronous, for tests: nothing is sent before the other end receives it,
- * so that an order which needs a buffer somewhere hangs. */
+ * so that an order which needs a buffer somewhere hangs. KVCULL_RANKS=machines, for tests: every other rank is taken to
+ * be on a second machine. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -14,10 +15,19 @@
 #include "ranks/mpi_comm.h"
 
 enum {
-    PIECE = 1 << 30,  /* bytes in one message at most: MPI counts with int */
-    PATIENCE = 20000, /* looks at a message before its receiver sleeps between them */
-    BLINK = 1000,     /* nanoseconds */
+    PIECE = 1 << 30,      /* bytes in one message at most: MPI counts with int */
+    SEND_MOST = 64 << 20, /* bytes that may be on their way; larger messages are waited for */
+    PATIENCE = 20000,     /* looks at a message before its receiver sleeps between them */
+    BLINK = 1000,         /* nanoseconds */
     NAP = 100000
+};
+
+/* A message on its way. */
+struct message {
+    MPI_Request request;
+    struct message *next;
+    size_t bytes;
+    char data[];
 };
 
 struct mpi_link {
@@ -26,6 +36,10 @@ struct mpi_link {
     bool synchronous, owned; /* owned: MPI was started here */
     bool crowded;            /* more ranks on this machine than cores: to look again and again would keep others away */
     int *sizes, *offsets;    /* [count] */
+    MPI_Request *requests;   /* [2 count] */
+    MPI_Datatype *places;    /* [count]: where a rank's part of rows goes */
+    struct message *first;   /* of those on their way, in the order in which they were sent */
+    size_t sending;          /* their bytes */
 };
 
 static void end(struct kvc_link *link, const char *text) {
@@ -43,31 +57,89 @@ static void count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
     link->bytes += bytes * receivers;
 }
 
-static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
-    count(link, bytes, 1);
-    for (size_t at = 0, some; at < bytes; at += some) {
-        some = bytes - at < PIECE ? bytes - at : PIECE;
-        (mpi->synchronous ? MPI_Ssend : MPI_Send)((const char *)data + at, (int)some, MPI_BYTE, (int)to, 0, mpi->comm);
-    }
-}
-
 /* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
-static void wait_for(MPI_Request *request, unsigned patience, long sleep) {
+static void wait_for(struct mpi_link *mpi, MPI_Request *request, unsigned patience, long sleep) {
     const struct timespec nap = {0, sleep};
+    struct timespec from, to;
     int come = 0;
+    clock_gettime(CLOCK_MONOTONIC, &from);
     for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
         if (looks >= patience)
             nanosleep(&nap, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    mpi->link.waited += (uint64_t)((int64_t)(to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec);
 }
 
-static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+static unsigned patience_of(const struct mpi_link *mpi) { return mpi->crowded ? 0 : PATIENCE; }
+
+static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel,
+                       MPI_Request *request) {
+    (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, (int)channel, mpi->comm, request);
+}
+
+/* Returns when the data has left, and where sends are synchronous, when it is received. */
+static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    count(link, bytes, 1);
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, 0, mpi->comm, &request);
-        wait_for(&request, mpi->crowded ? 0 : UINT_MAX, BLINK);
+        begin_send(mpi, (const char *)data + at, some, to, channel, &request);
+        wait_for(mpi, &request, patience_of(mpi), BLINK);
+    }
+}
+
+static void advance(struct kvc_link *link) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    for (struct message **at = &mpi->first; *at;) {
+        struct message *message = *at;
+        int gone = 0;
+        MPI_Test(&message->request, &gone, MPI_STATUS_IGNORE);
+        if (!gone) {
+            at = &message->next;
+            continue;
+        }
+        *at = message->next;
+        mpi->sending -= message->bytes;
+        free(message);
+    }
+}
+
+/* Waits until no more than so many bytes are on their way. */
+static void wait_for_sent(struct mpi_link *mpi, size_t most) {
+    for (advance(&mpi->link); mpi->first && mpi->sending > most; advance(&mpi->link))
+        wait_for(mpi, &mpi->first->request, patience_of(mpi), BLINK);
+}
+
+static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    struct message **last = &mpi->first, *message;
+    if (bytes == 0 || bytes > SEND_MOST) {
+        send_whole(link, data, bytes, to, channel);
+        return;
+    }
+    wait_for_sent(mpi, SEND_MOST - bytes);
+    message = malloc(sizeof *message + bytes);
+    if (!message)
+        end(link, "no memory for a message");
+    memcpy(message->data, data, bytes);
+    message->bytes = bytes;
+    message->next = NULL;
+    while (*last)
+        last = &(*last)->next;
+    *last = message;
+    mpi->sending += bytes;
+    count(link, bytes, 1);
+    begin_send(mpi, message->data, bytes, to, channel, &message->request);
+}
+
+static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    for (size_t at = 0, some; at < bytes; at += some) {
+        MPI_Request request;
+        some = bytes - at < PIECE ? bytes - at : PIECE;
+        MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, (int)channel, mpi->comm, &request);
+        wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
 
@@ -78,16 +150,16 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
         char *part = (char *)all + offsets[from];
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
-                send(link, mine, sizes[from], to);
+                send_whole(link, mine, sizes[from], to, KVC_CHANNEL_CALL);
         if (from == link->rank && sizes[from])
             memcpy(part, mine, sizes[from]);
         else if (from != link->rank)
-            receive(link, part, sizes[from], from);
+            receive(link, part, sizes[from], from, KVC_CHANNEL_CALL);
     }
 }
 
 static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         gather_synchronously(link, mine, all, sizes, offsets);
         return;
@@ -104,17 +176,52 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
                     &request);
     /* Not MPI_Allgatherv, which looks without end: where other programs run, it keeps the rank that it waits for away.
      */
-    wait_for(&request, mpi->crowded ? 0 : PATIENCE, BLINK);
+    wait_for(mpi, &request, patience_of(mpi), BLINK);
+}
+
+enum { TAG_ROWS = KVC_CHANNEL_LATE + 1 };
+
+/* Every rank sends its part to all others, which take it apart on the way: nothing lies elsewhere in between. */
+static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    const size_t own = widths[link->rank];
+    size_t width = 0, place = 0, at = 0;
+    int begun = 0;
+    for (uint32_t r = 0; r < link->count; r++)
+        width += widths[r];
+    if (rows > INT_MAX / sizeof *out / (width + 1))
+        end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
+    for (uint32_t r = 0; r < link->count; at += widths[r++]) {
+        if (r == link->rank)
+            place = at;
+        if (r == link->rank || widths[r] == 0)
+            continue;
+        MPI_Type_vector((int)rows, (int)widths[r], (int)width, MPI_FLOAT, &mpi->places[r]);
+        MPI_Type_commit(&mpi->places[r]);
+        MPI_Irecv(out + at, 1, mpi->places[r], (int)r, TAG_ROWS, mpi->comm, &mpi->requests[begun++]);
+    }
+    count(link, own * rows * sizeof *mine, link->count - 1);
+    for (uint32_t i = 1; i < link->count && own; i++) /* each begins with the next one: none has all at once */
+        (mpi->synchronous ? MPI_Issend : MPI_Isend)(mine, (int)(rows * own), MPI_FLOAT,
+                                                    (int)((link->rank + i) % link->count), TAG_ROWS, mpi->comm,
+                                                    &mpi->requests[begun++]);
+    for (size_t row = 0; row < rows && own; row++)
+        memcpy(out + row * width + place, mine + row * own, own * sizeof *out);
+    for (int i = 0; i < begun; i++)
+        wait_for(mpi, &mpi->requests[i], patience_of(mpi), BLINK);
+    for (uint32_t r = 0; r < link->count; r++)
+        if (r != link->rank && widths[r])
+            MPI_Type_free(&mpi->places[r]);
 }
 
 static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
-                send(link, data, bytes, to);
+                send_whole(link, data, bytes, to, KVC_CHANNEL_CALL);
         if (from != link->rank)
-            receive(link, data, bytes, from);
+            receive(link, data, bytes, from, KVC_CHANNEL_CALL);
         return;
     }
     if (from == link->rank)
@@ -123,12 +230,12 @@ static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t 
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
         MPI_Ibcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm, &request);
-        wait_for(&request, mpi->crowded ? 0 : UINT_MAX, BLINK);
+        wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
 
 static void await(struct kvc_link *link, void *data, size_t bytes) {
-    const struct mpi_link *mpi = (const struct mpi_link *)link;
+    struct mpi_link *mpi = (struct mpi_link *)link;
     MPI_Request request;
     if (mpi->synchronous) {
         broadcast(link, data, bytes, 0);
@@ -137,64 +244,120 @@ static void await(struct kvc_link *link, void *data, size_t bytes) {
     if (link->rank == 0)
         count(link, bytes, link->count - 1);
     MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, mpi->comm, &request);
-    wait_for(&request, mpi->crowded ? 0 : PATIENCE, mpi->crowded ? BLINK : NAP);
+    wait_for(mpi, &request, patience_of(mpi), mpi->crowded ? BLINK : NAP);
 }
+
+static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
 
 static void close_link(struct kvc_link *link) {
     struct mpi_link *mpi = (struct mpi_link *)link;
+    wait_for_sent(mpi, 0);
     MPI_Comm_free(&mpi->comm);
     if (mpi->owned)
         MPI_Finalize();
     free(mpi->sizes);
+    free(mpi->requests);
+    free(mpi->places);
     free(mpi);
 }
 
 static const struct kvc_link_class class = {.name = "mpi",
                                             .gather = gather,
+                                            .gather_rows = gather_rows,
                                             .broadcast = broadcast,
                                             .await = await,
                                             .send = send,
+                                            .advance = advance,
                                             .receive = receive,
+                                            .part = part,
                                             .end = end,
                                             .close = close_link,
                                             .attach = kvc_direct_attach};
 
 MPI_Comm kvc_mpi_comm(const struct kvc_link *link) { return ((const struct mpi_link *)link)->comm; }
 
+/* The link of a communicator, which it then has. NULL: no memory, and it is freed. */
+static struct mpi_link *make(MPI_Comm comm) {
+    struct mpi_link *made = calloc(1, sizeof *made);
+    int rank = 0, ranks = 1;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    int *sizes = malloc(2 * (size_t)ranks * sizeof *sizes);
+    MPI_Request *requests = malloc(2 * (size_t)ranks * sizeof *requests);
+    MPI_Datatype *places = malloc((size_t)ranks * sizeof *places);
+    if (!made || !sizes || !requests || !places) {
+        free(requests);
+        free(places);
+        free(made);
+        free(sizes);
+        MPI_Comm_free(&comm);
+        return NULL;
+    }
+    *made = (struct mpi_link){.link = {.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks},
+                              .comm = comm,
+                              .sizes = sizes,
+                              .requests = requests,
+                              .places = places,
+                              .offsets = sizes + ranks};
+    return made;
+}
+
+static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
+    const struct mpi_link *of = (const struct mpi_link *)link;
+    MPI_Comm comm;
+    (void)step, (void)count; /* who gives the same first rank is of it */
+    MPI_Comm_split(of->comm, (int)first, (int)link->rank, &comm);
+    struct mpi_link *made = make(comm);
+    if (!made)
+        return NULL;
+    made->synchronous = of->synchronous;
+    made->crowded = of->crowded;
+    return &made->link;
+}
+
+/* All ranks, those of one machine one after another, so that those that share layers out are on one as far as they fit.
+ * Rank 0 stays rank 0. near: ranks of this machine; before: of them those before this one. */
+static MPI_Comm by_machine(bool pretend, int *near, int *before) {
+    MPI_Comm machine, comm;
+    int rank, ranks, first;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (pretend)
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &machine);
+    else
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
+    first = rank;
+    MPI_Bcast(&first, 1, MPI_INT, 0, machine);
+    MPI_Comm_size(machine, near);
+    MPI_Comm_rank(machine, before);
+    MPI_Comm_free(&machine);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, first, &comm); /* errors are fatal there, too; ties go by rank */
+    return comm;
+}
+
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
     const char *mode = getenv("KVCULL_RANKS");
-    int started = 0, level = 0, rank = 0, ranks = 1, near = 1, before = 0;
-    MPI_Comm machine;
-    struct mpi_link *made = calloc(1, sizeof *made);
+    int started = 0, level = 0, near = 1, before = 0;
     *link = NULL;
-    if (!made)
-        return kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
     MPI_Initialized(&started);
     if (started)
         MPI_Query_thread(&level);
     else
         MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-    made->owned = !started;
-    MPI_Comm_dup(MPI_COMM_WORLD, &made->comm); /* errors are fatal there, too */
-    MPI_Comm_rank(made->comm, &rank);
-    MPI_Comm_size(made->comm, &ranks);
-    MPI_Comm_split_type(made->comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
-    MPI_Comm_size(machine, &near);
-    MPI_Comm_rank(machine, &before);
-    MPI_Comm_free(&machine);
-    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
-    made->link =
-        (struct kvc_link){.class = &class, .rank = (uint32_t)rank, .count = (uint32_t)ranks, .near = (uint32_t)before};
-    made->synchronous = mode && strcmp(mode, "synchronous") == 0;
-    made->sizes = malloc(2 * (size_t)ranks * sizeof *made->sizes);
-    made->offsets = made->sizes + ranks;
-    if (!made->sizes || level < MPI_THREAD_SERIALIZED) {
-        const enum kvc_status status =
-            made->sizes ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
-                        : kvc_fail(error, KVC_RESOURCE, "ranks: no memory for %d ranks", ranks);
-        close_link(&made->link);
-        return status;
+    struct mpi_link *made = make(by_machine(mode && strcmp(mode, "machines") == 0, &near, &before));
+    const bool room = made != NULL;
+    if (!room || level < MPI_THREAD_SERIALIZED) {
+        if (room)
+            close_link(&made->link);
+        if (!started)
+            MPI_Finalize();
+        return room ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
+                    : kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
     }
+    made->owned = !started;
+    made->link.near = (uint32_t)before;
+    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
+    made->synchronous = mode && strcmp(mode, "synchronous") == 0;
     *link = &made->link;
     return KVC_OK;
 }

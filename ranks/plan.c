@@ -8,6 +8,7 @@
 
 #include "core/ranks/ranks.h"
 #include "models/model.h"
+#include "ranks/ways.h"
 
 static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
     for (uint32_t r = 0; r < link->count; r++)
@@ -26,18 +27,42 @@ static void end(struct kvc_link *link, const char *text) {
     exit(KVC_RESOURCE);
 }
 
-static const struct kvc_link_class class = {
-    .name = "plan", .gather = gather, .broadcast = broadcast, .await = await, .end = end};
+static void close_link(struct kvc_link *link) { free(link); }
 
-enum kvc_status kvc_ranks_part(const char *path, uint32_t count, uint32_t rank, struct kvc_ranks_part *part,
-                               struct kvc_error *error) {
-    struct kvc_link link = {.class = &class, .rank = rank, .count = count};
-    struct kvc_ranks ranks = {.link = &link};
-    const struct kvc_engine_options options = {.backend = "ref", .ranks = &ranks};
+static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
+    struct kvc_link *made = malloc(sizeof *made);
+    if (made)
+        *made = (struct kvc_link){.class = link->class, .rank = (link->rank - first) / step, .count = count};
+    return made;
+}
+
+static const struct kvc_link_class class = {.name = "plan",
+                                            .gather = gather,
+                                            .broadcast = broadcast,
+                                            .await = await,
+                                            .part = part,
+                                            .end = end,
+                                            .close = close_link};
+
+static enum kvc_status read_ways(const char *how, const char *share, struct kvc_ways *ways, struct kvc_error *error) {
+    const enum kvc_status status = kvc_ways_read(how, 0, ways, error);
+    if (status == KVC_OK && ways->data)
+        return kvc_fail(error, KVC_USAGE, "ranks: 'data': each rank has the whole model");
+    return status == KVC_OK && share ? kvc_ways_share(ways, share, error) : status;
+}
+
+enum kvc_status kvc_ranks_planned(const char *how, uint32_t *count, struct kvc_error *error) {
+    struct kvc_ways ways;
+    const enum kvc_status status = read_ways(how, NULL, &ways, error);
+    *count = ways.tensor * ways.pipeline;
+    return status;
+}
+
+static enum kvc_status open_part(const char *path, struct kvc_ranks *ranks, struct kvc_ranks_part *part,
+                                 struct kvc_error *error) {
+    const struct kvc_engine_options options = {.backend = "ref", .ranks = ranks};
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;
-    if (count == 0 || rank >= count)
-        return kvc_fail(error, KVC_USAGE, "ranks: rank %u of %u: must be below their number", rank, count);
     enum kvc_status status = kvc_engine_open(&options, &engine, error);
     if (status == KVC_OK)
         status = kvc_model_open(engine, path, &model, error);
@@ -47,12 +72,32 @@ enum kvc_status kvc_ranks_part(const char *path, uint32_t count, uint32_t rank, 
                                         .kv_heads = network->kv_heads,
                                         .first_kv_head = network->part.first_kv_head,
                                         .heads_shared = network->part.heads_shared,
+                                        .layers = network->part.pipeline ? network->part.own_layers : network->layers,
+                                        .first_layer = network->part.first_layer,
                                         .weight_bytes = network->matrix_bytes + model->info.weight_bytes -
                                                         model->info.mapped_bytes, /* norms are on every rank */
-                                        .recurrent_bytes = model->info.recurrent_bytes};
+                                        .recurrent_bytes = kvc_network_state_bytes(network)};
         kvc_model_close(model);
     }
     kvc_engine_close(engine);
+    return status;
+}
+
+enum kvc_status kvc_ranks_part(const char *path, const char *how, const char *share, uint32_t rank,
+                               struct kvc_ranks_part *part, struct kvc_error *error) {
+    struct kvc_ways ways;
+    struct kvc_link link = {.class = &class, .rank = rank};
+    struct kvc_ranks ranks = {.link = &link};
+    enum kvc_status status = read_ways(how, share, &ways, error);
+    link.count = ways.tensor * ways.pipeline;
+    if (status == KVC_OK && rank >= link.count)
+        status = kvc_fail(error, KVC_USAGE, "ranks: rank %u of %u: must be below their number", rank, link.count);
+    if (status == KVC_OK)
+        status = kvc_ways_open(&ways, &ranks, error);
+    if (status == KVC_OK)
+        status = open_part(path, &ranks, part, error);
+    kvc_ways_close(&ranks);
     kvc_packet_free(&ranks.packet);
+    kvc_ways_free(&ways);
     return status;
 }

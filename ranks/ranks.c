@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "core/ranks/ranks.h"
+#include "ranks/common.h"
 #include "ranks/follow.h"
 #include "ranks/links.h"
+#include "ranks/ways.h"
 
 bool kvc_ranks_started(void) {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
@@ -19,44 +21,60 @@ bool kvc_ranks_started(void) {
     return getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
 }
 
-/* What ranks must have in common. */
-struct build {
-    char version[32], how[96];
-    uint32_t arithmetic, int8, pointer;
-};
-
-static enum kvc_status compare(struct kvc_ranks *ranks, const char *how, struct kvc_error *error) {
+static enum kvc_status compare(struct kvc_ranks *ranks, const char *how, const char *share, struct kvc_error *error) {
     struct kvc_link *link = ranks->link;
-    struct build mine = {.arithmetic = KVC_ARITHMETIC_VERSION, .int8 = KVC_INT8_VERSION, .pointer = sizeof(void *)};
-    struct build *all = calloc(link->count, sizeof *all);
+    const struct kvc_common mine = kvc_common_here(how, share);
+    struct kvc_common *all = calloc(link->count, sizeof *all);
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
-    enum kvc_status status = KVC_OK;
     if (!all || !sizes)
         link->class->end(link, "no memory");
-    snprintf(mine.version, sizeof mine.version, "%s", KVC_VERSION);
-    snprintf(mine.how, sizeof mine.how, "%s", how);
     for (uint32_t r = 0; r < link->count; r++) {
         sizes[r] = sizeof mine;
         sizes[link->count + r] = r * sizeof mine;
     }
     link->class->gather(link, &mine, all, sizes, sizes + link->count);
-    for (uint32_t r = 1; r < link->count && status == KVC_OK; r++) {
-        if (strcmp(all[r].how, all[0].how) != 0)
-            status = kvc_fail(error, KVC_USAGE, "ranks: rank 0 was given '%s', rank %u '%s': must be the same",
-                              all[0].how, r, all[r].how);
-        else if (memcmp(&all[r], &all[0], sizeof *all) != 0)
-            status = kvc_fail(error, KVC_INPUT,
-                              "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u), rank %u %s (%u, %u): must be the "
-                              "same",
-                              all[0].version, all[0].arithmetic, all[0].int8, r, all[r].version, all[r].arithmetic,
-                              all[r].int8);
-    }
+    const enum kvc_status status = kvc_common_check(all, link->count, error);
     free(sizes);
     free(all);
     return status;
 }
 
-enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct kvc_error *error) {
+/* Who shares what with whom. */
+static enum kvc_status open_ways(struct kvc_ranks *ranks, const char *how, const char *share, struct kvc_error *error) {
+    struct kvc_ways ways;
+    enum kvc_status status = kvc_ways_read(how, ranks->link->count, &ways, error);
+    if (status == KVC_OK && share && ways.data)
+        status = kvc_fail(error, KVC_USAGE, "share: '%s': ranks that share samples take them in turn", share);
+    if (status == KVC_OK && share)
+        status = kvc_ways_share(&ways, share, error);
+    if (status != KVC_OK)
+        return status;
+    ranks->apart = ways.data;
+    ranks->share = ways.share;
+    ranks->widths = calloc(ways.tensor, sizeof *ranks->widths);
+    if (!ranks->widths)
+        ranks->link->class->end(ranks->link, "no memory for the ranks"); /* the others wait */
+    if (ways.data)
+        return KVC_OK;
+    status = kvc_ways_open(&ways, ranks, error);
+    if (status != KVC_OK)
+        ranks->link->class->end(ranks->link, error->text);
+    return status;
+}
+
+static void free_ranks(struct kvc_ranks *ranks) {
+    kvc_ways_close(ranks);
+    if (ranks->link)
+        ranks->link->class->close(ranks->link);
+    kvc_packet_free(&ranks->packet);
+    free(ranks->gathered);
+    free(ranks->room);
+    free(ranks->widths);
+    free(ranks->share);
+    free(ranks);
+}
+
+enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ranks **ranks, struct kvc_error *error) {
     const char *given = how ? how : "tensor";
     struct kvc_ranks *made = calloc(1, sizeof *made);
     *ranks = NULL;
@@ -65,22 +83,14 @@ enum kvc_status kvc_ranks_open(const char *how, struct kvc_ranks **ranks, struct
     enum kvc_status status =
         kvc_ranks_started() ? kvc_link_open_mpi(&made->link, error) : kvc_link_open_single(&made->link, error);
     made->follow = kvc_follow;
-    made->widths = status == KVC_OK ? calloc(made->link->count, sizeof *made->widths) : NULL;
-    if (status == KVC_OK && !made->widths)
-        made->link->class->end(made->link, "no memory for the ranks"); /* the others wait */
     if (status == KVC_OK)
-        status = compare(made, given, error);
-    made->apart = strcmp(given, "data") == 0;
-    made->pipeline = strcmp(given, "pipeline") == 0;
-    if (status == KVC_OK && !made->apart && !made->pipeline && strcmp(given, "tensor") != 0)
-        status = kvc_fail(error, KVC_USAGE, "ranks: '%s': must be tensor, pipeline or data", given);
+        status = compare(made, given, share, error);
+    if (status == KVC_OK)
+        status = open_ways(made, given, share, error);
     if (status != KVC_OK) {
         if (made->link && made->link->rank != 0 && error)
             error->text[0] = '\0'; /* rank 0 says it */
-        if (made->link)
-            made->link->class->close(made->link);
-        free(made->widths);
-        free(made);
+        free_ranks(made);
         return status;
     }
     *ranks = made;
@@ -91,22 +101,45 @@ uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks) { return ranks->link->ran
 
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->count; }
 
+uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks) { return ranks->apart ? 1 : ranks->rows.split.ranks; }
+
+/* Messages, bytes and nanoseconds waited, of all links of this rank. */
+static void add_up(const struct kvc_ranks *ranks, uint64_t sums[3]) {
+    const struct kvc_link *const links[] = {ranks->link, ranks->rows.link, ranks->stages.link};
+    memset(sums, 0, 3 * sizeof *sums);
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        if (!links[i] || (i > 0 && links[i] == ranks->link))
+            continue;
+        sums[0] += links[i]->messages;
+        sums[1] += links[i]->bytes;
+        sums[2] += links[i]->waited;
+    }
+}
+
+static struct kvc_ranks_traffic traffic_of(const uint64_t sums[3]) {
+    return (struct kvc_ranks_traffic){sums[0], sums[1], (double)sums[2] / 1e9};
+}
+
 void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
-    *traffic = (struct kvc_ranks_traffic){ranks->link->messages, ranks->link->bytes};
+    uint64_t sums[3];
+    add_up(ranks, sums);
+    *traffic = traffic_of(sums);
 }
 
 void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic) {
     struct kvc_link *link = ranks->link;
-    const uint64_t mine[] = {link->messages, link->bytes};
-    uint64_t sums[] = {mine[0], mine[1]};
+    const uint64_t messages = link->messages, bytes = link->bytes, waited = link->waited;
+    uint64_t sums[3];
+    add_up(ranks, sums);
     if (kvc_call_begin(ranks, KVC_CALL_TRAFFIC))
         kvc_call_tell(ranks);
     if (kvc_ranks_several(ranks))
-        kvc_ranks_add(ranks, sums, 2);
+        kvc_ranks_add(ranks, sums, 3);
     (void)kvc_call_end(ranks, KVC_OK, NULL);
-    link->messages = mine[0];
-    link->bytes = mine[1];
-    *traffic = (struct kvc_ranks_traffic){sums[0], sums[1]};
+    link->messages = messages;
+    link->bytes = bytes;
+    link->waited = waited;
+    *traffic = traffic_of(sums);
 }
 
 void kvc_ranks_follow(struct kvc_ranks *ranks) {
@@ -142,10 +175,5 @@ void kvc_ranks_close(struct kvc_ranks *ranks) {
     if (kvc_call_begin(ranks, KVC_CALL_LEAVE))
         kvc_call_tell(ranks);
     kvc_follow_free(ranks);
-    ranks->link->class->close(ranks->link);
-    kvc_packet_free(&ranks->packet);
-    free(ranks->gathered);
-    free(ranks->room);
-    free(ranks->widths);
-    free(ranks);
+    free_ranks(ranks);
 }

@@ -1,12 +1,14 @@
 # ranks.mk - ranks/: several processes as one engine, over MPI where it is there; between CUDA devices by NCCL.
 
 libkvc_la_SOURCES += \
+	ranks/common.c \
 	ranks/direct.c \
 	ranks/follow.c \
 	ranks/list.c \
 	ranks/plan.c \
 	ranks/ranks.c \
-	ranks/single.c
+	ranks/single.c \
+	ranks/ways.c
 
 if HAVE_MPI
 noinst_LTLIBRARIES += libkvc_mpi.la

@@ -23,12 +23,24 @@ static void end(struct kvc_link *link, const char *text) {
 }
 
 /* There is nobody to send to. */
-static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to) {
-    (void)data, (void)bytes, (void)to;
+static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
+    (void)data, (void)bytes, (void)to, (void)channel;
     end(link, "a message to another rank, where there is none");
 }
 
-static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from) { send(link, data, bytes, from); }
+static void advance(struct kvc_link *link) { (void)link; }
+
+static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
+    send(link, data, bytes, from, channel);
+}
+
+static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
+    struct kvc_link *made = malloc(sizeof *made);
+    (void)first, (void)step, (void)count;
+    if (made)
+        *made = (struct kvc_link){.class = link->class, .rank = 0, .count = 1};
+    return made;
+}
 
 static void close_link(struct kvc_link *link) { free(link); }
 
@@ -37,7 +49,9 @@ static const struct kvc_link_class class = {.name = "single",
                                             .broadcast = broadcast,
                                             .await = await,
                                             .send = send,
+                                            .advance = advance,
                                             .receive = receive,
+                                            .part = part,
                                             .end = end,
                                             .close = close_link};
 

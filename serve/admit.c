@@ -160,6 +160,8 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
     error->status = KVC_OK;
     if (loop->running >= (size_t)loop->serve->options->batch)
         return false;
+    if (!choice->sampler && serve_choice_sampler(choice, error) != KVC_OK)
+        return true;
     if (kept < loop->kept_count) {
         if (bytes_needed(choice, true, &bytes, error) != KVC_OK)
             return true;
@@ -239,6 +241,8 @@ void serve_kept_copy(struct serve_loop *loop, struct serve_choice *choice) {
 
 void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good) {
     choice->stage = SERVE_OVER;
+    kvc_sampler_close(choice->sampler);
+    choice->sampler = NULL;
     if (!choice->session)
         return;
     kvc_session_stats(choice->session, &choice->stats);

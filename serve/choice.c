@@ -5,7 +5,7 @@
 #include "serve/serve.h"
 
 void serve_choice_free(struct serve_choice *choice) {
-    kvc_session_close(choice->session); /* the engine thread has closed it, or never opened one */
+    kvc_session_close(choice->session); /* the engine thread has closed both, or never opened them */
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
     for (size_t i = 0; i < choice->record_count; i++)
@@ -17,6 +17,21 @@ void serve_choice_free(struct serve_choice *choice) {
     choice->session = NULL;
     choice->sampler = NULL;
     choice->hash = NULL;
+}
+
+enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error) {
+    const struct serve_request *request = choice->request;
+    const struct serve_values *values = &request->values;
+    struct kvc_sampler_options options;
+    kvc_sampler_defaults(&options);
+    options.temperature = (float)values->temperature;
+    options.top_k = (int32_t)values->top_k;
+    options.top_p = (float)values->top_p;
+    options.min_p = (float)values->min_p;
+    options.repeat_penalty = (float)values->repeat_penalty;
+    options.seed = (uint64_t)values->seed + choice->index % (uint64_t)values->n;
+    const enum kvc_status status = kvc_sampler_open(&options, request->serve->info->vocab, &choice->sampler, error);
+    return status == KVC_OK ? kvc_sampler_bias(choice->sampler, request->biases, request->bias_count, error) : status;
 }
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "answer: no memory"); }

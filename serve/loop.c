@@ -425,6 +425,8 @@ void *serve_loop(void *user) {
     struct serve *serve = user;
     struct serve_loop loop;
     const bool good = open_loop(&loop, serve);
+    if (good)
+        serve_slots_load(&loop);
     while (good && wait_for_work(&loop)) {
         sweep(&loop);
         admit(&loop);
@@ -449,6 +451,8 @@ void *serve_loop(void *user) {
         }
         kill(getpid(), SIGTERM);
     }
+    if (good)
+        serve_slots_save(&loop);
     serve_kept_close(&loop);
     free(loop.sessions);
     free(loop.tokens);
@@ -457,5 +461,8 @@ void *serve_loop(void *user) {
     free(loop.logits);
     free(loop.prompt_logits);
     free(loop.kept);
+    pthread_mutex_lock(&serve->lock);
+    serve->ended = true;
+    pthread_mutex_unlock(&serve->lock);
     return good ? serve : NULL;
 }

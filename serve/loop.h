@@ -50,6 +50,10 @@ bool serve_reuses(const struct serve_request *request);
 /* Whether it wants the logits of every row of its prompt: echoed logprobs. */
 bool serve_wants_rows(const struct serve_request *request);
 
+/* slots.c: kept sessions in a folder; where they cannot be read or written standard error says so. */
+void serve_slots_load(struct serve_loop *loop);
+void serve_slots_save(struct serve_loop *loop);
+
 /* share.c: prefixes of prompts that are computed once. */
 bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice *choice); /* for such a prefix */
 /* Before a prompt's first piece: from where it need not be computed, and up to where others can use it. */

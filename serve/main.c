@@ -57,6 +57,8 @@ static int open_model(struct serve *serve) {
     serve->memory = options->memory ? options->memory : available == UINT64_MAX ? (uint64_t)4 << 30 : available / 2;
     name_model(serve);
     status = check_template(serve);
+    if (status == KVC_OK)
+        status = serve_slots_check(serve);
     if (status == KVC_OK && options->key_file)
         status = serve_keys_read(serve->command, options->key_file, &serve->keys);
     return status;
@@ -86,8 +88,24 @@ static bool finished(struct serve *serve, struct serve_http *http) {
     return left == 0 && serve_http_busy(http) == 0;
 }
 
-/* A first signal: what has begun is finished, nothing new is taken. A second one ends the program as it would have
- * without us. */
+static bool ended(struct serve *serve) {
+    pthread_mutex_lock(&serve->lock);
+    const bool over = serve->ended;
+    pthread_mutex_unlock(&serve->lock);
+    return over;
+}
+
+/* Waits a little; a signal now, which is the second one, ends the program as it would have without us. */
+static void wait_or_end(const sigset_t *signals) {
+    if (!signalled(signals, 20))
+        return;
+    kvc_output_remove_all();
+    signal(SIGTERM, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, signals, NULL);
+    raise(SIGTERM);
+}
+
+/* A first signal: what has begun is finished, nothing new is taken. */
 static void wait_for_end(struct serve *serve, struct serve_http *http, const sigset_t *signals) {
     while (!signalled(signals, 3600000))
         continue;
@@ -98,12 +116,7 @@ static void wait_for_end(struct serve *serve, struct serve_http *http, const sig
     if (!serve->options->common.quiet)
         fprintf(stderr, "finishing what has begun; a second signal ends it at once\n");
     while (!finished(serve, http))
-        if (signalled(signals, 20)) {
-            kvc_output_remove_all();
-            signal(SIGTERM, SIG_DFL);
-            sigprocmask(SIG_UNBLOCK, signals, NULL);
-            raise(SIGTERM);
-        }
+        wait_or_end(signals);
 }
 
 static int serve_until_end(struct serve *serve, const sigset_t *signals) {
@@ -126,6 +139,8 @@ static int serve_until_end(struct serve *serve, const sigset_t *signals) {
     serve->draining = serve->stopped = true;
     pthread_cond_signal(&serve->wake);
     pthread_mutex_unlock(&serve->lock);
+    while (!ended(serve)) /* sessions may have to be saved */
+        wait_or_end(signals);
     pthread_join(thread, &good);
     serve_http_close(http);
     return status == KVC_OK && !good ? KVC_RESOURCE : status;

@@ -8,7 +8,7 @@
 
 struct serve_options {
     struct cli_common common;
-    const char *model, *kv, *host, *name, *template_name, *date, *key_file;
+    const char *model, *kv, *host, *name, *template_name, *date, *key_file, *sessions;
     struct cli_texts allowed;                                                     /* names of the server */
     int64_t port, batch, queue, wait, connections, connections_each, limit, kept; /* connections_each: 0: all */
     uint64_t memory, body;

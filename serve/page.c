@@ -16,7 +16,7 @@ static const char *const style[] = {
     "border-radius:6px;padding:6px 9px;min-height:40px;max-width:100%}input[type=number]{width:100px}",
     "button{background:var(--key);color:var(--on);border-color:var(--key);cursor:pointer;padding:6px 16px}",
     "button.plain{background:none;color:inherit;border-color:var(--line)}button:disabled{opacity:.5;cursor:default}",
-    ":focus-visible{outline:3px solid var(--key);outline-offset:2px}textarea{flex:1 1 260px;min-width:0;height:64px;",
+    ":focus-visible{outline:3px solid var(--key);outline-offset:2px}textarea{flex:1 1 190px;min-width:0;height:64px;",
     "resize:vertical}#talk{display:grid;gap:10px;margin:14px 0}.said{white-space:pre-wrap;background:var(--card);",
     "border-radius:8px;padding:8px 12px;margin:0}.user{border-left:4px solid var(--key)}.bad{color:var(--bad)}",
     "dl{display:flex;flex-wrap:wrap;gap:6px 26px;margin:6px 0}dt{font-size:12px;color:var(--dim)}dd{margin:0;",

@@ -326,15 +326,13 @@ static bool check_values(const struct serve_request *request, struct serve_error
     return true;
 }
 
-/* logit_bias as the sampler takes it; *biases [*count] is to be freed. */
-static bool read_biases(const struct serve_request *request, struct kvc_bias **biases, size_t *count,
-                        struct serve_error *error) {
+/* logit_bias as the sampler takes it. */
+static bool read_biases(struct serve_request *request, struct serve_error *error) {
     const json_t *object = request->values.logit_bias;
     const char *name;
     json_t *value;
-    *count = 0;
-    *biases = malloc((json_object_size(object) + 1) * sizeof **biases);
-    if (!*biases)
+    request->biases = malloc((json_object_size(object) + 1) * sizeof *request->biases);
+    if (!request->biases)
         return no_memory(error);
     json_object_foreach((json_t *)object, name, value) {
         double id;
@@ -343,40 +341,29 @@ static bool read_biases(const struct serve_request *request, struct kvc_bias **b
             !(id >= 0 && id < request->serve->info->vocab) || id != (double)(int32_t)id || !json_is_number(value) ||
             !(bias >= -100 && bias <= 100))
             return refuse(error, "logit_bias", "must have token ids as names and numbers from -100 to 100");
-        (*biases)[(*count)++] = (struct kvc_bias){(int32_t)id, (float)bias};
+        request->biases[request->bias_count++] = (struct kvc_bias){(int32_t)id, (float)bias};
     }
     return true;
 }
 
-static bool open_sampler(struct serve_choice *choice, const struct kvc_bias *biases, size_t count,
-                         struct serve_error *error) {
-    const struct serve_values *values = &choice->request->values;
-    struct kvc_sampler_options options;
+/* Whether the library takes what the request says of sampling. Answers get samplers when they begin. */
+static bool check_sampling(struct serve_choice *choice, struct serve_error *error) {
     struct kvc_error cause;
-    kvc_sampler_defaults(&options);
-    options.temperature = (float)values->temperature;
-    options.top_k = (int32_t)values->top_k;
-    options.top_p = (float)values->top_p;
-    options.min_p = (float)values->min_p;
-    options.repeat_penalty = (float)values->repeat_penalty;
-    options.seed = (uint64_t)values->seed + choice->index % (uint64_t)values->n;
-    if (kvc_sampler_open(&options, choice->request->serve->info->vocab, &choice->sampler, &cause) != KVC_OK ||
-        kvc_sampler_bias(choice->sampler, biases, count, &cause) != KVC_OK)
-        return refuse_by(error, "sampling", &cause);
-    return true;
+    const enum kvc_status status = serve_choice_sampler(choice, &cause);
+    kvc_sampler_close(choice->sampler);
+    choice->sampler = NULL;
+    return status == KVC_OK || refuse_by(error, "sampling", &cause);
 }
 
 static bool make_choices(struct serve_request *request, struct serve_error *error) {
     const size_t count = request->prompt_count * (size_t)request->values.n;
-    struct kvc_bias *biases = NULL;
-    size_t bias_count = 0;
     if (count > SERVE_CHOICES_MOST)
         return serve_refuse(error, 400, SERVE_INVALID, "n", NULL, "n: prompts times n may be at most %d",
                             SERVE_CHOICES_MOST);
     request->choices = calloc(count, sizeof *request->choices);
     if (!request->choices)
         return no_memory(error);
-    bool good = read_biases(request, &biases, &bias_count, error);
+    bool good = read_biases(request, error);
     for (size_t i = 0; i < count && good; i++) {
         struct serve_choice *choice = &request->choices[request->choice_count++];
         choice->request = request;
@@ -386,13 +373,11 @@ static bool make_choices(struct serve_request *request, struct serve_error *erro
         choice->first = request->chat;
         if (request->values.logits_hash && !(choice->hash = kvc_hash_open()))
             good = no_memory(error);
-        good = good && open_sampler(choice, biases, bias_count, error);
     }
-    free(biases);
-    return good;
+    return good && check_sampling(&request->choices[0], error);
 }
 
-bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
+static bool prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
     struct serve_values *values = &request->values;
     if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, values, error) ||
         !check_values(request, error) || !read_policy(request, error))
@@ -402,4 +387,14 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
     request->top = !request->logprobs ? 0 : (size_t)(request->chat ? values->top_logprobs : values->logprobs);
     return (request->chat ? read_messages(request, error) : read_prompts(request, error)) &&
            check_length(request, error) && make_choices(request, error);
+}
+
+bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
+    struct serve_values *values = &request->values;
+    const bool good = prepare(request, body, error);
+    values->stop = good ? json_incref(values->stop) : NULL;
+    values->model = values->kv = values->user = values->content = NULL;
+    values->prompt = values->messages = values->logit_bias = values->stream_options = NULL;
+    values->template_values = values->tokens = NULL;
+    return good;
 }

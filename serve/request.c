@@ -36,7 +36,8 @@ void serve_request_release(struct serve_request *request) {
     free(request->choices);
     free(request->prompts);
     free(request->spec);
-    json_decref(request->body);
+    free(request->biases);
+    json_decref(request->values.stop);
     serve_text_free(&request->out);
     free(request);
 }

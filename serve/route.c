@@ -87,11 +87,12 @@ static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
         json_decref(body);
         return MHD_NO;
     }
-    request->body = body;
     request->connection = exchange->connection;
     request->descriptor = info->connect_fd;
     serve_text_free(&exchange->body);
-    if (!serve_prepare(request, body, &error) || !serve_enqueue(request, &exchange->http->busy, &error)) {
+    const bool good = serve_prepare(request, body, &error);
+    json_decref(body);
+    if (!good || !serve_enqueue(request, &exchange->http->busy, &error)) {
         serve_request_release(request);
         return refuse(exchange, &error);
     }

@@ -53,13 +53,13 @@ struct serve_choice { /* one answer; the engine thread's alone until its request
     const struct serve_tokens *prompt;
     enum serve_stage stage;
     struct kvc_session *session;
-    struct kvc_sampler *sampler;
-    struct kvc_hash *hash; /* of all logits that tokens were chosen from; NULL: not asked for */
-    uint64_t reserved;     /* bytes promised to it */
-    size_t seen, cached;   /* prompt tokens that the session has; that it had when the answer began */
-    size_t share_at;       /* prompt tokens after which a copy is kept for others; 0: none */
-    bool looked;           /* for what others have of its prompt */
-    int32_t pending;       /* the last token, which the session has not seen */
+    struct kvc_sampler *sampler; /* while it has a session; it is as large as the vocabulary */
+    struct kvc_hash *hash;       /* of all logits that tokens were chosen from; NULL: not asked for */
+    uint64_t reserved;           /* bytes promised to it */
+    size_t seen, cached;         /* prompt tokens that the session has; that it had when the answer began */
+    size_t share_at;             /* prompt tokens after which a copy is kept for others; 0: none */
+    bool looked;                 /* for what others have of its prompt */
+    int32_t pending;             /* the last token, which the session has not seen */
     struct serve_tokens answer;
     size_t capacity;              /* of answer and of records, in tokens */
     struct serve_record *records; /* [record_count]: of the echoed prompt, then of the answer */
@@ -97,8 +97,9 @@ struct serve_request {
     int64_t created;
     double arrived;
     bool chat;
-    json_t *body; /* whose texts and values these are */
-    struct serve_values values;
+    struct serve_values values; /* of its JSON only stop is left, a reference of its own */
+    struct kvc_bias *biases;    /* [bias_count] */
+    size_t bias_count;
     char *spec;      /* its policy */
     unsigned stages; /* of the policy */
     struct serve_tokens *prompts;
@@ -152,7 +153,7 @@ struct serve {
     size_t queued, unfinished;
     uint64_t buffered; /* bytes of --mem that streams' texts have */
     uint64_t ids;
-    bool draining, stopped;
+    bool draining, stopped, ended; /* ended: the engine thread is */
     struct serve_metrics metrics;
 };
 
@@ -172,7 +173,8 @@ __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *erro
                                                         const char *param, const char *code, const char *format, ...);
 #define SERVE_INVALID "invalid_request_error"
 
-/* prepare.c: from a body to a request that can be computed. False: error says why not. */
+/* prepare.c: from a body to a request that can be computed, which needs nothing of the body any more. False: error says
+ * why not. */
 bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error);
 /* body.c: JSON with bounds. NULL: refused. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
@@ -189,6 +191,7 @@ void serve_answer_end(struct serve_text *text, const struct serve_request *reque
 void serve_model_json(struct serve_text *text, const struct serve *serve);
 
 /* choice.c: tokens become text. */
+enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens its sampler */
 enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, const float *logits, bool *stopped,
                                    struct kvc_error *error);
 enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error *error);
@@ -199,6 +202,9 @@ void serve_choice_free(struct serve_choice *choice);
 /* held.c, for requests with return_held */
 void serve_held_look(struct serve_choice *choice); /* at what the session holds now */
 void serve_held_put(struct serve_text *text, struct serve_choice *choice);
+
+/* slots.c: whether the folder for kept sessions, where one is given, can be used. */
+int serve_slots_check(const struct serve *serve);
 
 /* keys.c */
 int serve_keys_read(const struct cli_command *command, const char *path, struct serve_keys *keys);

@@ -20,6 +20,7 @@ libkvcli_la_SOURCES += \
 	serve/request.c \
 	serve/route.c \
 	serve/share.c \
+	serve/slots.c \
 	serve/text.c
 libkvcli_la_CPPFLAGS += $(MICROHTTPD_CFLAGS)
 libkvcli_la_LIBADD = $(MICROHTTPD_LIBS)

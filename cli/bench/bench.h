@@ -41,6 +41,7 @@ struct bench_prefill { /* one policy at one prompt length */
     double expected_entry_bytes; /* by the methods' formulas */
     enum kvc_expected entry_kind;
     struct kvc_ranks_traffic sent; /* by all ranks, in one prefill */
+    double computing;              /* ranks that computed at once, in the mean of all repeats */
 };
 
 enum { BENCH_POINTS = 3, BENCH_QUARTERS = 4 };
@@ -56,6 +57,7 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
     struct kvc_ranks_traffic sent; /* by all ranks, in all steps */
+    double computing;              /* ranks that computed at once, in the mean */
 };
 
 /* The best of several sweeps over memory that no cache holds, with so many threads; bytes per second, 0: no memory. */

@@ -173,7 +173,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
 }
 
 static void sent_row(struct cli_table *table, const char *spec, const char *what, uint64_t batch,
-                     const struct kvc_ranks_traffic *sent, double tokens) {
+                     const struct kvc_ranks_traffic *sent, double tokens, double computing) {
     char text[32];
 
     cli_cell(table, "%s", spec);
@@ -181,20 +181,23 @@ static void sent_row(struct cli_table *table, const char *spec, const char *what
     cli_cell(table, "%llu", (unsigned long long)batch);
     cli_cell(table, "%s", cli_bytes((uint64_t)((double)sent->bytes / tokens), text));
     cli_cell(table, "%.2f", (double)sent->messages / tokens);
+    cli_cell(table, "%.2f", computing);
 }
 
 /* What ranks say to each other. */
 static int print_sent(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                       const struct bench_decode *decode, size_t decodes) {
-    struct cli_table *table = cli_table_open("<policy|<of|batch|bytes/token|messages/token");
+    struct cli_table *table = cli_table_open("<policy|<of|batch|bytes/token|messages/token|computing");
     int status;
 
-    printf("\nSent by %u ranks together\n", kvc_ranks_count(cli_ranks()));
+    printf("\nSent by %u ranks together, and how many of them computed at once, in the mean: the others waited\n",
+           kvc_ranks_count(cli_ranks()));
     for (size_t i = 0; i < prefills; i++)
-        sent_row(table, prefill[i].spec, "prefill", 1, &prefill[i].sent, (double)prefill[i].prompt);
+        sent_row(table, prefill[i].spec, "prefill", 1, &prefill[i].sent, (double)prefill[i].prompt,
+                 prefill[i].computing);
     for (size_t i = 0; i < decodes; i++)
         sent_row(table, decode[i].spec, "decode", decode[i].batch, &decode[i].sent,
-                 (double)decode[i].batch * (double)bench->a->generate);
+                 (double)decode[i].batch * (double)bench->a->generate, decode[i].computing);
     status = cli_table_print(bench->command, table, stdout);
     cli_table_free(table);
     return status;
@@ -233,11 +236,12 @@ static json_t *kind_json(enum kvc_expected kind) {
     return json_string(kind == KVC_EXPECTED_MOST ? "at most" : "equal");
 }
 
-static void set_sent(json_t *o, const struct kvc_ranks_traffic *sent, double tokens) {
+static void set_sent(json_t *o, const struct kvc_ranks_traffic *sent, double tokens, double computing) {
     if (!has_ranks())
         return;
     cli_json_set(o, "sent_bytes_per_token", json_real((double)sent->bytes / tokens));
     cli_json_set(o, "sent_messages_per_token", json_real((double)sent->messages / tokens));
+    cli_json_set(o, "ranks_computing", json_real(computing));
 }
 
 static json_t *prefill_json(const struct bench_prefill *p) {
@@ -258,7 +262,7 @@ static json_t *prefill_json(const struct bench_prefill *p) {
     cli_json_set(o, "entry_bytes_is", kind_json(p->entry_kind));
     cli_json_set(o, "peak_bytes_by_estimate", json_integer((json_int_t)p->expected_peak));
     cli_json_set(o, "peak_bytes_is", kind_json(p->peak_kind));
-    set_sent(o, &p->sent, (double)p->prompt);
+    set_sent(o, &p->sent, (double)p->prompt, p->computing);
     return o;
 }
 
@@ -292,7 +296,7 @@ static json_t *decode_json(const struct bench *bench, const struct bench_decode 
     cli_json_set(o, "resident_bytes", list_json(d->resident, NULL, BENCH_POINTS));
     cli_json_set(o, "peak_bytes", json_integer((json_int_t)d->peak_bytes));
     cli_json_set(o, "quarter_seconds", list_json(NULL, d->quarter, BENCH_QUARTERS));
-    set_sent(o, &d->sent, (double)d->batch * (double)bench->a->generate);
+    set_sent(o, &d->sent, (double)d->batch * (double)bench->a->generate, d->computing);
     return o;
 }
 

@@ -50,7 +50,15 @@ static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_tr
     if (cli_traffic(&now)) {
         sent->messages += now.messages - before->messages;
         sent->bytes += now.bytes - before->bytes;
+        sent->waited_seconds += now.waited_seconds - before->waited_seconds;
     }
+}
+
+/* Ranks that computed at once, in the mean: those that did not wait for others. */
+static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
+    const double ranks = cli_ranks() ? kvc_ranks_count(cli_ranks()) : 1;
+
+    return seconds > 0 ? ranks - sent->waited_seconds / seconds : ranks;
 }
 
 /* ---- prefill --------------------------------------------------------------------------------------------------------
@@ -103,8 +111,9 @@ static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_
     if (kvc_session_prompt(session, tokens, (size_t)result->prompt, &hooks, NULL, &error) != KVC_OK)
         status = cli_report(bench->command, &error);
     result->seconds[repeat] = cli_seconds() - start;
-    result->sent = (struct kvc_ranks_traffic){0, 0};
+    result->sent = (struct kvc_ranks_traffic){0, 0, 0};
     add_sent(&before, &result->sent);
+    result->computing += computing(&result->sent, result->seconds[repeat]) / (double)bench->a->repeat;
     cli_progress_end(&progress);
     if (status == KVC_OK) {
         kvc_session_stats(session, &stats);
@@ -251,6 +260,7 @@ static void sum_up(const struct bench *bench, struct bench_decode *result, const
     result->select_bytes = (select - decoding->select_start) / count;
     for (size_t s = 0; s < count; s++)
         result->mean += result->seconds[s] / (double)count;
+    result->computing = computing(&result->sent, result->mean * (double)count);
     for (size_t q = 0; q < BENCH_QUARTERS; q++) {
         size_t from = q * count / BENCH_QUARTERS, to = (q + 1) * count / BENCH_QUARTERS;
 

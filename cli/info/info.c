@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/info/info.h"
+#include "kvcull/ranks.h"
 
 /* The devices of the i-th backend, a line each; an empty list where there is only one to choose. */
 static json_t *devices(size_t i) {
@@ -114,9 +115,11 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
          "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
          "machine, control groups and ulimit leave)",
          &a.memory, 0, 0, NULL},
-        {CLI_INT, 0, "processes", "N",
-         "who would hold what if so many ranks shared the model (--ranks tensor); --mem is then each rank's",
-         &a.processes, 0, 4096, NULL},
+        {CLI_TEXT, 0, "ranks", "HOW",
+         "who would hold what if processes shared the model, tensor=4,pipeline=2 say; --mem is then each one's",
+         &a.ranks, 0, 0, NULL},
+        {CLI_TEXT, 0, "share", "LIST", "how much of it each of them gets, in proportion: 2,1,1 say", &a.share, 0, 0,
+         NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "man", NULL, "methods [NAME] as a manual page", &a.man, 0, 0, NULL},
         {CLI_FLAG, 0, "markdown", NULL, "methods [NAME] or families as Markdown", &a.markdown, 0, 0, NULL},
@@ -125,7 +128,9 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {.kind = CLI_END}};
     struct cli_words words = {NULL, 0};
     struct cli_given full = {0, "full"};
+    struct kvc_error error;
     const char *what;
+    uint32_t ranks;
     bool given;
     int status;
 
@@ -133,6 +138,8 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     a.common.backend = "ref"; /* nothing is computed, no weight is moved to a device */
     status = cli_parse(command, options, argc, argv, &words);
     given = a.specs.count > 0;
+    if (status == CLI_GO && a.ranks && kvc_ranks_planned(a.ranks, &ranks, &error) != KVC_OK)
+        status = cli_report(command, &error);
     if (!given)
         a.specs = (struct cli_texts){&full, 1};
     what = words.count ? words.items[0] : NULL;

@@ -8,7 +8,8 @@
 struct info_arguments {
     struct cli_common common;
     struct cli_texts specs;
-    int64_t prompt, generate, processes;
+    int64_t prompt, generate;
+    const char *ranks, *share;
     uint64_t memory; /* 0: what info_available finds */
     bool man, markdown;
 };
@@ -22,7 +23,7 @@ int info_method_markdown(const struct cli_command *command, const struct kvc_pol
 int info_families(const struct cli_command *command, const struct info_arguments *arguments);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
-/* --processes: who would hold what. all: whether each fits. */
+/* --ranks: who would hold what. all: whether each fits. */
 int info_parts(const struct cli_command *command, const struct info_arguments *arguments,
                const struct kvc_engine *engine, const struct kvc_model_info *model, uint64_t prompt, uint64_t memory,
                json_t *root, bool *all);

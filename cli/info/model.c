@@ -253,13 +253,13 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
                      capacity.bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)capacity.bytes));
         cli_json_set(root, "memory_from", cli_json_text(capacity.from, strlen(capacity.from)));
         cli_json_set(root, "policies", list);
-        if (a->processes)
+        if (a->ranks)
             status = info_parts(command, a, engine, info, prompt, capacity.bytes, root, &all);
     } else if (status == KVC_OK) {
         status = print_model(command, model);
         if (status == KVC_OK)
             status = print_fits(command, a, fits, prompt, &capacity);
-        if (status == KVC_OK && a->processes)
+        if (status == KVC_OK && a->ranks)
             status = info_parts(command, a, engine, info, prompt, capacity.bytes, NULL, &all);
     }
     if (status == KVC_OK && root)

@@ -1,4 +1,4 @@
-/* parts.c - kvcull info MODEL --processes N: what each of several ranks would hold of a model. */
+/* parts.c - kvcull info MODEL --ranks HOW: what each of several ranks would hold of a model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +17,8 @@ static int hold(const struct cli_command *command, const struct info_arguments *
     const struct kvc_geometry geometry = {model->layers, part->heads, part->kv_heads, model->head_size};
     struct kvc_error error;
 
-    if (kvc_estimate_windows(engine, spec, &geometry, model->windows, model->hidden, a->common.cache_type, prompt,
-                             (uint64_t)a->generate, &holding->estimate, &error) != KVC_OK)
+    if (kvc_estimate_part(engine, spec, &geometry, model->windows, part->first_layer, part->layers, model->hidden,
+                          a->common.cache_type, prompt, (uint64_t)a->generate, &holding->estimate, &error) != KVC_OK)
         return cli_report(command, &error);
     kvc_estimate_recurrent(&holding->estimate, part->recurrent_bytes);
     holding->total = part->weight_bytes + holding->estimate.peak_bytes + holding->estimate.hidden_bytes;
@@ -32,6 +32,8 @@ static json_t *part_json(uint32_t rank, const struct kvc_ranks_part *part, const
 
     cli_json_set(o, "kv", cli_json_text(spec, strlen(spec)));
     cli_json_set(o, "rank", json_integer(rank));
+    cli_json_set(o, "first_layer", json_integer(part->first_layer));
+    cli_json_set(o, "layers", json_integer(part->layers));
     cli_json_set(o, "heads", json_integer(part->heads));
     cli_json_set(o, "kv_heads", json_integer(part->kv_heads));
     cli_json_set(o, "first_kv_head", json_integer(part->first_kv_head));
@@ -50,6 +52,7 @@ static void part_row(struct cli_table *table, uint32_t rank, const struct kvc_ra
 
     cli_cell(table, "%s", spec);
     cli_cell(table, "%u", rank);
+    cli_cell(table, "%u-%u", part->first_layer, part->first_layer + part->layers - 1);
     cli_cell(table, "%u", part->heads);
     cli_cell(table, "%u-%u", part->first_kv_head, part->first_kv_head + part->kv_heads - 1);
     cli_cell(table, "%s", cli_bytes(part->weight_bytes, text));
@@ -61,16 +64,18 @@ static void part_row(struct cli_table *table, uint32_t rank, const struct kvc_ra
 
 int info_parts(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine,
                const struct kvc_model_info *model, uint64_t prompt, uint64_t memory, json_t *root, bool *all) {
-    const uint32_t count = (uint32_t)a->processes;
-    struct kvc_ranks_part *parts = calloc(count, sizeof *parts);
-    struct cli_table *table = cli_table_open("<policy|rank|heads|KV heads|weights|cache|peak|total|<fits");
-    json_t *list = root ? json_array() : NULL;
     struct kvc_error error;
+    uint32_t count;
+    if (kvc_ranks_planned(a->ranks, &count, &error) != KVC_OK)
+        return cli_report(command, &error);
+    struct kvc_ranks_part *parts = calloc(count, sizeof *parts);
+    struct cli_table *table = cli_table_open("<policy|rank|layers|heads|KV heads|weights|cache|peak|total|<fits");
+    json_t *list = root ? json_array() : NULL;
     int status = parts ? KVC_OK : cli_no_memory(command);
 
     *all = true;
     for (uint32_t r = 0; r < count && status == KVC_OK; r++)
-        if (kvc_ranks_part(model->path, count, r, &parts[r], &error) != KVC_OK)
+        if (kvc_ranks_part(model->path, a->ranks, a->share, r, &parts[r], &error) != KVC_OK)
             status = cli_report(command, &error);
     for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
         const char *spec = a->specs.items[i].text;
@@ -95,7 +100,7 @@ int info_parts(const struct cli_command *command, const struct info_arguments *a
     if (root)
         cli_json_set(root, "ranks", list);
     if (status == KVC_OK && !root) {
-        printf("\nOf %u ranks (--ranks tensor) each holds; the memory is what one of them may use\n\n", count);
+        printf("\nOf %u ranks (--ranks %s) each holds; the memory is what one of them may use\n\n", count, a->ranks);
         status = cli_table_print(command, table, stdout);
         if (status == KVC_OK)
             status = cli_flush(command);

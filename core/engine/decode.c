@@ -88,24 +88,51 @@ static void fail_received(const struct kvc_passing *passing) {
             passing->sessions[i]->failed = true;
 }
 
+/* Of a pipeline some of the step's rows, which are on their way together. */
+static struct kvc_passing passing_group(struct kvc_runner *runner, const struct participants *participants,
+                                        uint32_t groups, uint32_t g) {
+    const uint32_t from = (uint32_t)((uint64_t)participants->count * g / groups);
+    const uint32_t to = (uint32_t)((uint64_t)participants->count * (g + 1) / groups);
+    return (struct kvc_passing){.runner = runner,
+                                .batch = &runner->step,
+                                .row = from,
+                                .rows = to - from,
+                                .sessions = participants->session + from,
+                                .count = to - from};
+}
+
+/* A group's rows through the layers. */
+static void step_group(struct kvc_runner *runner, const struct participants *participants, uint32_t groups,
+                       uint32_t g) {
+    struct kvc_passing passing = passing_group(runner, participants, groups, g);
+    const struct kvc_step step = {
+        .runner = runner, .session = passing.sessions, .count = passing.rows, .first = passing.row, .stored = 1};
+    kvc_pipeline_receive(&passing);
+    fail_received(&passing);
+    for (uint32_t l = 0; l < runner->network->layers; l++)
+        if (kvc_network_has(runner->network, l)) {
+            kvc_step_layer(&step, l);
+            kvc_pipeline_advance(runner);
+        }
+    kvc_pipeline_pass_on(&passing);
+}
+
 /* The step: the rows' embeddings pass the layers, the last of which gives logits. */
 static enum kvc_status run_step(struct kvc_runner *runner, const struct participants *participants, float *logits,
                                 struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     struct kvc_batch *batch = &runner->step;
-    const struct kvc_step step = {
-        .runner = runner, .session = participants->session, .count = participants->count, .stored = 1};
+    const uint32_t groups = kvc_pipeline_groups(runner, participants->count);
     device->ops->zero(device, kvc_growable_at(&batch->causal_offset, 0), participants->count * sizeof(uint32_t));
-    struct kvc_passing passing = {runner, batch, 0, step.count, step.session, step.count, KVC_OK, NULL, NULL};
     if (kvc_network_begins(runner->network))
         kvc_runner_embed(runner, batch);
-    kvc_pipeline_receive(&passing);
-    fail_received(&passing);
-    for (uint32_t l = 0; l < runner->network->layers; l++)
-        if (kvc_network_has(runner->network, l))
-            kvc_step_layer(&step, l);
-    kvc_pipeline_send(&passing);
-    fail_received(&passing);
+    for (uint32_t g = 0; g < groups; g++)
+        step_group(runner, participants, groups, g);
+    for (uint32_t g = 0; g < groups; g++) {
+        struct kvc_passing passing = passing_group(runner, participants, groups, g);
+        (void)kvc_pipeline_hear(&passing);
+        fail_received(&passing);
+    }
     const enum kvc_status status = logits ? step_logits(runner, participants, logits, error) : KVC_OK;
     kvc_step_take_counts(runner, participants->session, participants->count);
     return status == KVC_OK ? device->ops->sync(device, error) : status;
@@ -134,7 +161,8 @@ static void check_finite(struct kvc_runner *runner, struct kvc_session *session,
         kvc_step_layer(&step, l);
         passing.status = kvc_finite_hidden(runner, batch, l, n, 1, position, error);
     }
-    kvc_pipeline_send(&passing);
+    kvc_pipeline_pass_on(&passing);
+    (void)kvc_pipeline_hear(&passing);
     if (passing.status == KVC_OK)
         (void)kvc_finite_logits(runner, logits, position, error);
 }

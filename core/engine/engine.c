@@ -92,6 +92,22 @@ static void tell(const struct kvc_engine *engine, enum kvc_call call) {
     }
 }
 
+enum { TEAMS = 2 };
+
+/* The ranks that share layers out, and those that pass rows on; NULL: this one alone. */
+static struct kvc_link *team_of(const struct kvc_ranks *ranks, size_t i) {
+    return i == 0 ? ranks->rows.link : ranks->stages.link;
+}
+
+/* The ways that rows take between the ranks' devices. */
+static void attach(struct kvc_engine *engine) {
+    for (size_t i = 0; i < TEAMS && engine->ranks; i++) {
+        struct kvc_link *link = team_of(engine->ranks, i);
+        if (link && link->class->attach)
+            link->class->attach(link, engine->device);
+    }
+}
+
 enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
                                 struct kvc_error *error) {
     const struct kvc_engine_options defaults = {0};
@@ -124,8 +140,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
     made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
     *engine = made;
     const enum kvc_status told = tell_open(made, options, error);
-    if (made->ranks && made->ranks->link->class->attach)
-        made->ranks->link->class->attach(made->ranks->link, made->device);
+    attach(made);
     return told;
 }
 
@@ -134,8 +149,9 @@ void kvc_engine_close(struct kvc_engine *engine) {
         return;
     tell(engine, KVC_CALL_ENGINE_CLOSE);
     (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
-    if (engine->ranks)
-        kvc_direct_close(engine->ranks->link, engine->device);
+    for (size_t i = 0; i < TEAMS && engine->ranks; i++)
+        if (team_of(engine->ranks, i))
+            kvc_direct_close(team_of(engine->ranks, i), engine->device);
     if (engine->device)
         engine->device->ops->close(engine->device);
     free(engine->policies);

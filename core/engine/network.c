@@ -27,20 +27,21 @@ uint64_t kvc_network_state_bytes(const struct kvc_network *network) {
 }
 
 bool kvc_network_counts(const struct kvc_network *network) {
-    const struct kvc_link *link = network->part.ranks ? network->part.ranks->link : NULL;
-    if (!link)
+    const struct kvc_team *team = network->part.ranks ? &network->part.ranks->rows : NULL;
+    if (!team)
         return true;
-    return network->part.heads_shared ? kvc_split_owned_heads(network->part.kv_heads, link->count, link->rank) > 0
-                                      : link->rank == 0;
+    return network->part.heads_shared
+               ? kvc_split_owned_heads(network->part.kv_heads, &team->split, team->link->rank) > 0
+               : team->link->rank == 0;
 }
 
 uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head) {
-    const uint32_t ranks = network->part.ranks ? network->part.ranks->link->count : 1;
     uint32_t rank = 0;
     if (!network->part.heads_shared)
         return 0;
-    while (rank + 1 < ranks) {
-        const struct kvc_range heads = kvc_split_heads(network->part.kv_heads, ranks, rank);
+    const struct kvc_split *split = &network->part.ranks->rows.split;
+    while (rank + 1 < split->ranks) {
+        const struct kvc_range heads = kvc_split_heads(network->part.kv_heads, split, rank);
         if (kv_head >= heads.first && kv_head < heads.first + heads.count)
             break;
         rank++;
@@ -49,11 +50,13 @@ uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head) 
 }
 
 uint32_t kvc_network_layer_owner(const struct kvc_network *network, uint32_t layer) {
-    const uint32_t ranks = network->part.pipeline ? network->part.pipeline->link->count : 1;
-    uint32_t rank = 0;
-    while (rank + 1 < ranks && layer >= kvc_split_layers(network->layers, ranks, rank + 1).first)
-        rank++;
-    return rank;
+    uint32_t stage = 0;
+    if (!network->part.pipeline)
+        return 0;
+    const struct kvc_split *split = &network->part.pipeline->stages.split;
+    while (stage + 1 < split->ranks && layer >= kvc_split_layers(network->layers, split, stage + 1).first)
+        stage++;
+    return stage;
 }
 
 void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {

@@ -73,14 +73,13 @@ struct kvc_delta_shape {
     bool tiled; /* as in struct kvc_delta_rule */
 };
 
-/* Which part of a network this process has; heads and kv_heads of struct kvc_network are its own. Either ranks or
- * pipeline is NULL. */
+/* Which part of a network this process has; heads and kv_heads of struct kvc_network are its own. */
 struct kvc_part_of {
-    struct kvc_ranks *ranks;  /* NULL: it has all of each layer */
+    struct kvc_ranks *ranks;  /* NULL: it has all of each of its layers */
     bool heads_shared;        /* each rank has some KV heads and their queries; otherwise each has all */
     uint32_t heads, kv_heads; /* of all ranks */
     uint32_t first_kv_head;
-    struct kvc_ranks *pipeline;       /* NULL: it has a part of every layer, or all */
+    struct kvc_ranks *pipeline;       /* NULL: it has all layers, or a part of each */
     uint32_t first_layer, own_layers; /* of a pipeline */
     uint32_t first_delta, own_deltas; /* the delta nets below them */
 };
@@ -143,7 +142,7 @@ static inline bool kvc_network_begins(const struct kvc_network *network) { retur
 static inline bool kvc_network_ends(const struct kvc_network *network) {
     return kvc_network_has(network, network->layers - 1);
 }
-/* The rank that has a layer of a pipeline. */
+/* The stage of a pipeline that has a layer. */
 uint32_t kvc_network_layer_owner(const struct kvc_network *network, uint32_t layer);
 /* How many delta nets it has. */
 uint32_t kvc_network_deltas(const struct kvc_network *network);
@@ -155,11 +154,11 @@ struct kvc_delta_state {
     uint64_t floats;
 };
 struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape);
-/* Bytes of the state of all layers; 0 where there are none. */
 /* Whether this rank's entries count in what all hold: they are no second copies of another's. */
 bool kvc_network_counts(const struct kvc_network *network);
-/* The rank that has a KV head, the first of them. */
+/* Among the ranks that share layers out the one that has a KV head, the first of them. */
 uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head);
+/* Bytes of the state of all layers; 0 where there are none. */
 uint64_t kvc_network_state_bytes(const struct kvc_network *network);
 
 /* Frees every weight and buffer and the arrays; the struct itself belongs to the caller. */

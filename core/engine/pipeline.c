@@ -1,5 +1,8 @@
 /* pipeline.c - rows and what went wrong with them, from rank to rank. Rows go from device to device where the link has
- * a way, otherwise through the host. */
+ * a way, otherwise through the host.
+ *
+ * No order of these calls can hang: a rank waits for rows of the rank below, which it sends without regard to those
+ * above, and for what the last rank tells, which goes by messages that never wait (link.h). */
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
@@ -16,7 +19,7 @@ struct header {
     uint32_t rows;
 };
 
-enum way { FROM_BELOW, UP, FROM_LAST };
+enum way { FROM_BELOW, UP, FROM_LAST, TO_ALL };
 
 static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
     return runner->network ? runner->network->part.pipeline : NULL;
@@ -24,14 +27,18 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
 
 static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
-static void move(struct kvc_ranks *ranks, enum way way, void *data, size_t bytes) {
-    struct kvc_link *link = ranks->link;
+/* What became of a prompt's passes is heard late, after what calls between them tell. */
+static void move(const struct kvc_passing *passing, enum way way, void *data, size_t bytes) {
+    struct kvc_link *link = ranks_of(passing->runner)->stages.link;
+    const enum kvc_channel outcome = passing->source ? KVC_CHANNEL_LATE : KVC_CHANNEL_CALL;
     if (way == FROM_BELOW)
-        link->class->receive(link, data, bytes, link->rank - 1);
+        link->class->receive(link, data, bytes, link->rank - 1, KVC_CHANNEL_CALL);
     else if (way == UP)
-        link->class->send(link, data, bytes, link->rank + 1);
-    else
-        link->class->broadcast(link, data, bytes, link->count - 1);
+        link->class->send(link, data, bytes, link->rank + 1, KVC_CHANNEL_CALL);
+    else if (way == FROM_LAST)
+        link->class->receive(link, data, bytes, link->count - 1, outcome);
+    for (uint32_t r = 0; r + 1 < link->count && way == TO_ALL; r++)
+        link->class->send(link, data, bytes, r, outcome);
 }
 
 /* Lack of memory, which one rank alone may have: the others wait for its rows. */
@@ -73,29 +80,40 @@ bool kvc_pipeline_shares(const struct kvc_session *session) {
 }
 
 /* What went wrong. */
-static void move_failures(struct kvc_ranks *ranks, struct kvc_passing *passing, enum way way,
-                          const struct header *header) {
-    struct kvc_error error = {KVC_OK, ""};
-    if (header->status != KVC_OK) {
-        if (passing->error)
-            error = *passing->error;
-        move(ranks, way, &error, sizeof error);
-        passing->status = (enum kvc_status)header->status;
-        if (passing->error)
-            *passing->error = error;
-    }
+static void send_failures(const struct kvc_passing *passing, enum way way, const struct header *header) {
+    struct kvc_error none = {KVC_OK, ""};
+    if (header->status != KVC_OK)
+        move(passing, way, passing->error ? passing->error : &none, sizeof none);
     for (size_t i = 0; i < passing->count && header->failures; i++)
-        move(ranks, way, &passing->sessions[i]->failure, sizeof error);
+        move(passing, way, &passing->sessions[i]->failure, sizeof none);
+}
+
+/* What failed here keeps its error, unless the last rank says another, which is of an earlier pass. */
+static void receive_failures(struct kvc_passing *passing, enum way way, const struct header *header) {
+    struct kvc_error error;
+    if (header->status != KVC_OK) {
+        move(passing, way, &error, sizeof error);
+        if (passing->error && (way == FROM_LAST || passing->status == KVC_OK))
+            *passing->error = error;
+        if (way == FROM_LAST || passing->status == KVC_OK)
+            passing->status = (enum kvc_status)header->status;
+    }
+    for (size_t i = 0; i < passing->count && header->failures; i++) {
+        struct kvc_error *failure = &passing->sessions[i]->failure;
+        move(passing, way, &error, sizeof error);
+        if (error.status != KVC_OK && (way == FROM_LAST || failure->status == KVC_OK))
+            *failure = error;
+    }
 }
 
 /* What a method knows of the layers below. */
-static void move_states(struct kvc_ranks *ranks, const struct kvc_passing *passing, enum way way) {
+static void move_states(const struct kvc_passing *passing, enum way way) {
     for (size_t i = 0; i < passing->count && passing->source; i++) {
         const struct kvc_session *session = passing->sessions[i];
         const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_PROMPT);
         const struct kvc_method_use *use = method ? &session->use[method - session->policy->method] : NULL;
         if (kvc_pipeline_shares(session))
-            move(ranks, way, use->state, use->state_bytes);
+            move(passing, way, use->state, use->state_bytes);
     }
 }
 
@@ -105,7 +123,7 @@ static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, u
     uint32_t *rows = malloc(kept * sizeof *rows);
     if (!rows)
         end(ranks, "no memory for the rows that are kept");
-    move(ranks, FROM_BELOW, rows, kept * sizeof *rows);
+    move(passing, FROM_BELOW, rows, kept * sizeof *rows);
     free(session->prompt.next_kept_rows);
     session->prompt.next_kept_rows = rows;
     session->prompt.next_rows = kept;
@@ -126,24 +144,26 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     if (!ranks || kvc_network_begins(network))
         return;
     end_where_memory_lacks(ranks, passing);
-    move(ranks, FROM_BELOW, &header, sizeof header);
-    move_failures(ranks, passing, FROM_BELOW, &header);
-    move_states(ranks, passing, FROM_BELOW);
+    move(passing, FROM_BELOW, &header, sizeof header);
+    receive_failures(passing, FROM_BELOW, &header);
+    move_states(passing, FROM_BELOW);
     if (header.kept)
         receive_kept(ranks, passing, header.kept);
     if (header.rows == 0)
         return;
-    if (header.rows != passing->rows)
+    if (header.rows != passing->rows && passing->status == KVC_OK)
         end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
-    struct kvc_direct *direct = kvc_direct_of(ranks->link, device);
+    struct kvc_direct *direct = kvc_direct_of(ranks->stages.link, device);
     if (direct) {
-        kvc_direct_receive(direct, place_of(passing, network->hidden), values * sizeof(float), ranks->link->rank - 1);
+        kvc_direct_receive(direct, place_of(passing, network->hidden), values * sizeof(float),
+                           ranks->stages.link->rank - 1);
         return;
     }
     float *rows = kvc_ranks_room(ranks, values);
-    move(ranks, FROM_BELOW, rows, values * sizeof *rows);
-    device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
+    move(passing, FROM_BELOW, rows, values * sizeof *rows);
+    if (passing->status == KVC_OK)
+        device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
 }
 
 static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
@@ -152,33 +172,53 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     struct header header = header_of(passing);
     const size_t values = (size_t)header.rows * network->hidden;
     float *rows = kvc_ranks_room(ranks, values + 1);
-    move(ranks, UP, &header, sizeof header);
-    move_failures(ranks, passing, UP, &header);
-    move_states(ranks, passing, UP);
+    move(passing, UP, &header, sizeof header);
+    send_failures(passing, UP, &header);
+    move_states(passing, UP);
     if (header.kept)
-        move(ranks, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
+        move(passing, UP, passing->sessions[0]->prompt.kept_rows, header.kept * sizeof(uint32_t));
     if (header.rows == 0)
         return;
-    struct kvc_direct *direct = kvc_direct_of(ranks->link, device);
+    struct kvc_direct *direct = kvc_direct_of(ranks->stages.link, device);
     if (direct) {
-        kvc_direct_send(direct, place_of(passing, network->hidden), values * sizeof *rows, ranks->link->rank + 1);
+        kvc_direct_send(direct, place_of(passing, network->hidden), values * sizeof *rows,
+                        ranks->stages.link->rank + 1);
         return;
     }
     device->ops->download(device, rows, place_of(passing, network->hidden), values * sizeof *rows);
-    move(ranks, UP, rows, values * sizeof *rows);
+    move(passing, UP, rows, values * sizeof *rows);
 }
 
-void kvc_pipeline_send(struct kvc_passing *passing) {
+void kvc_pipeline_pass_on(struct kvc_passing *passing) {
     struct kvc_ranks *ranks = ranks_of(passing->runner);
     if (!ranks)
         return;
     end_where_memory_lacks(ranks, passing);
-    if (!kvc_network_ends(passing->runner->network))
+    if (!kvc_network_ends(passing->runner->network)) {
         send_up(ranks, passing);
+        return;
+    }
     struct header header = header_of(passing);
-    move(ranks, FROM_LAST, &header, sizeof header);
-    move_failures(ranks, passing, FROM_LAST, &header);
-    move_states(ranks, passing, FROM_LAST);
+    move(passing, TO_ALL, &header, sizeof header);
+    send_failures(passing, TO_ALL, &header);
+    move_states(passing, TO_ALL);
+}
+
+enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing) {
+    struct kvc_ranks *ranks = ranks_of(passing->runner);
+    struct header header;
+    if (!ranks || kvc_network_ends(passing->runner->network))
+        return passing->status;
+    move(passing, FROM_LAST, &header, sizeof header);
+    receive_failures(passing, FROM_LAST, &header);
+    move_states(passing, FROM_LAST);
+    return (enum kvc_status)header.status;
+}
+
+void kvc_pipeline_advance(struct kvc_runner *runner) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    if (ranks)
+        ranks->stages.link->class->advance(ranks->stages.link);
 }
 
 void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
@@ -188,7 +228,8 @@ void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
         return;
     if (kvc_network_ends(runner->network) && runner->device->ops->sync(runner->device, &error) != KVC_OK)
         end(ranks, error.text);
-    move(ranks, FROM_LAST, data, bytes);
+    struct kvc_link *link = ranks->stages.link;
+    link->class->broadcast(link, data, bytes, link->count - 1);
 }
 
 /* The layer that chooses for a layer. */
@@ -204,6 +245,42 @@ static bool decides_for_others(const struct kvc_session *session, uint32_t rank)
             kvc_network_layer_owner(network, l) != rank)
             return true;
     return false;
+}
+
+/* Passes flow where a policy does not look at the whole prompt in one layer before the next, and no rank's layers wait
+ * for another's: of those that choose in a prompt, at their chunk stage. When all stages take equally long the rank
+ * with the first layer is about to begin pass p + N as the last of N ranks ends pass p; one pass more is for those that
+ * do not. */
+uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
+    const struct kvc_ranks *ranks = ranks_of(session->runner);
+    const struct kvc_policy *policy = session->policy;
+    const bool chunks = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
+    if (!ranks || kvc_policy_holder(policy, KVC_STAGE_PROMPT) || kvc_policy_holder(policy, KVC_STAGE_PROPAGATE) ||
+        (!chunks && kvc_policy_queries(policy) > 0))
+        return 0;
+    for (uint32_t r = 0; r < ranks->stages.link->count; r++)
+        if (decides_for_others(session, r))
+            return 0;
+    return ranks->stages.link->count;
+}
+
+/* A rank reads its weights once for each group. Let that take as long as the arithmetic of R rows: a stage takes R + n
+ * of these units for a group of n rows, and g groups of a step of B rows pass N stages in the time of N + g - 1 groups,
+ * (N + g - 1) (R + B / g). The g with the least of it, which is about the root of (N - 1) B / R. A core computes some
+ * ten operations in the time in which it reads a weight; a device with memory of its own more than a hundred. */
+uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
+    const struct kvc_ranks *ranks = ranks_of(runner);
+    const uint64_t stages = ranks ? ranks->stages.link->count : 1, weights = runner->device->capacity ? 256 : 16;
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 1;
+    for (uint32_t groups = 1; groups <= rows && stages > 1; groups++) {
+        const uint64_t time = (stages + groups - 1) * (weights + (rows + groups - 1) / groups);
+        if (time >= least)
+            continue;
+        least = time;
+        best = groups;
+    }
+    return best;
 }
 
 /* Does what another rank has noted, where the layer is this one's. */
@@ -227,18 +304,19 @@ static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet
 
 enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error) {
     struct kvc_ranks *ranks = ranks_of(session->runner);
-    const uint32_t here = ranks->link->rank;
+    struct kvc_link *link = ranks->stages.link;
+    const uint32_t here = link->rank;
     struct kvc_packet told = {.data = NULL};
     enum kvc_status status = KVC_OK;
-    for (uint32_t r = 0; r < ranks->link->count; r++) {
+    for (uint32_t r = 0; r < link->count; r++) {
         if (!decides_for_others(session, r))
             continue;
         struct kvc_packet *packet = r == here ? &session->kept : &told;
         uint64_t bytes = packet->bytes;
-        ranks->link->class->broadcast(ranks->link, &bytes, sizeof bytes, r);
+        link->class->broadcast(link, &bytes, sizeof bytes, r);
         if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
             end(ranks, "no memory for the positions that are kept");
-        ranks->link->class->broadcast(ranks->link, packet->data, (size_t)bytes, r);
+        link->class->broadcast(link, packet->data, (size_t)bytes, r);
         packet->bytes = (size_t)bytes;
         packet->at = 0;
         while (r != here && packet->at < packet->bytes && status == KVC_OK)
@@ -252,7 +330,7 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
     const struct kvc_method *chunks = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
-    for (uint32_t r = 0; ranks && chunks && r < ranks->link->count; r++)
+    for (uint32_t r = 0; ranks && chunks && r < ranks->stages.link->count; r++)
         if (decides_for_others(session, r) && kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE))
             return kvc_fail(error, KVC_USAGE,
                             "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "

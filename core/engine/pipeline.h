@@ -1,6 +1,9 @@
 /* pipeline.h - ranks that have a run of layers each. All make the same calls; in each a rank gets the rows from the one
  * that has the layers below, takes them through its own layers and passes them on; the last tells all what became of
- * them. Where there is no pipeline, nothing of this happens. */
+ * them. Where there is no pipeline, nothing of this happens.
+ *
+ * Passing on does not wait, so that several passes, or groups of a step's rows, may be on their way at once: a rank
+ * goes on with the next, and hears later what became of those before, of each once and in their order. */
 #ifndef KVC_CORE_ENGINE_PIPELINE_H
 #define KVC_CORE_ENGINE_PIPELINE_H
 
@@ -18,10 +21,20 @@ struct kvc_passing {
     const struct kvc_row_source *source; /* of a prompt, of which a rank below may have kept some rows only; or NULL */
 };
 
-/* Before a rank's first layer; status and the sessions' failures become those of the ranks below, if there are any. */
+/* Before a rank's first layer. Where the status, or a session, is still good it becomes that of the ranks below. */
 void kvc_pipeline_receive(struct kvc_passing *passing);
-/* After its last one; status and failures are the same on all ranks then. Lack of memory ends all of them. */
-void kvc_pipeline_send(struct kvc_passing *passing);
+/* After its last one. Lack of memory ends all ranks. */
+void kvc_pipeline_pass_on(struct kvc_passing *passing);
+/* What the last rank found the status, which is returned, and the sessions' failures to be: what is bad there is so
+ * here. The last rank itself hears nothing. */
+enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing);
+/* Between layers: what was passed on goes on. */
+void kvc_pipeline_advance(struct kvc_runner *runner);
+/* How many passes of the session's prompt a rank may be ahead of what it has heard; 0: the next one waits for what
+ * became of this. */
+uint32_t kvc_pipeline_lead(const struct kvc_session *session);
+/* Into how many groups the `rows` of a decode step are divided, which flow one after another. */
+uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows);
 /* What the rank with the last layer has becomes what all have. */
 void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes);
 /* After a pass, on all ranks: each keeps in its layers what stages of other ranks' layers chose for them. */

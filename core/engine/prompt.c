@@ -52,8 +52,13 @@ struct prompt {
     struct kvc_session *session; /* the first; all have the same rows, chunks and positions */
     const struct kvc_prompt_options *options;
     float *row_logits;
-    uint64_t done;         /* row-layers */
-    struct kvc_fill *fill; /* NULL: the network computes the rows */
+    uint64_t done;              /* row-layers */
+    struct kvc_fill *fill;      /* NULL: the network computes the rows */
+    struct kvc_passing passing; /* its rows; status: of all passes */
+    /* of a pipeline (pipeline.h) */
+    uint32_t lead;    /* passes that this rank may be ahead of what it has heard */
+    uint32_t unheard; /* passes passed on of which it has not heard */
+    uint32_t late;    /* on the last rank: passes since the one that failed, this one included; 0: none has */
 };
 
 static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions,
@@ -211,20 +216,22 @@ static void pass_delta(const struct prompt *prompt, uint32_t layer) {
 }
 
 /* Where it cannot, the other ranks would wait for this one. */
-static void settle(const struct prompt *prompt, const struct kvc_row_source *source) {
-    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link;
+static void settle(const struct prompt *prompt) {
+    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link; /* ends all */
     struct kvc_error error;
     for (size_t i = 0; i < prompt->count; i++)
-        if (kvc_session_lives(prompt->sessions[i]) && kvc_pass_settle(prompt->sessions[i], source, &error) != KVC_OK)
+        if (kvc_session_lives(prompt->sessions[i]) &&
+            kvc_pass_settle(prompt->sessions[i], prompt->passing.source, &error) != KVC_OK)
             link->class->end(link, error.text);
 }
 
-/* Of a pass that has been through all ranks' layers: what the caller wants to know of its rows. */
+/* Of a pipeline's pass that has been through this rank's layers, and where passes do not flow through all ranks': what
+ * the caller wants to know of its rows. */
 static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     const uint64_t layers = session->cache.layers;
-    enum kvc_status status = kvc_prompts_live(prompt->sessions, prompt->count, error);
+    enum kvc_status status = prompt->lead ? KVC_OK : kvc_prompts_live(prompt->sessions, prompt->count, error);
     if (status == KVC_OK && options && options->row)
         status = report_rows(session, 0, session->prompt.chunk_rows, options, prompt->row_logits, error);
     prompt->done = come * layers;
@@ -233,23 +240,26 @@ static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct 
                : status;
 }
 
-/* All layers over the rows of one pass. */
-static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_source *source, uint32_t from,
-                                uint32_t rows, struct kvc_error *error) {
+/* All layers over the rows of one pass; after one that has failed, what ranks below still send is received. */
+static void run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
     struct kvc_session *session = prompt->session;
     struct kvc_device *device = session->runner->device;
     const struct kvc_network *network = session->runner->network;
-    struct kvc_batch *batch = &session->runner->prompt;
-    enum kvc_status status = kvc_pass_begin(prompt->sessions, prompt->count, source, from, rows, error);
+    struct kvc_passing *passing = &prompt->passing;
+    struct kvc_batch *batch = passing->batch;
+    const struct kvc_row_source *source = passing->source;
+    struct kvc_error *error = passing->error;
+    enum kvc_status status = passing->status;
+    if (status == KVC_OK)
+        status = kvc_pass_begin(prompt->sessions, prompt->count, source, from, rows, error);
     if (status == KVC_OK && kvc_network_begins(network)) {
         kvc_runner_embed(session->runner, batch);
         status = check_rows(prompt, -1, 0, session->prompt.chunk_rows, error);
     }
-    struct kvc_passing passing = {
-        session->runner, batch, 0,     prompt->fill ? 0 : batch->rows, prompt->sessions, prompt->count,
-        status,          error, source};
-    kvc_pipeline_receive(&passing);
-    status = passing.status;
+    passing->rows = prompt->fill ? 0 : batch->rows;
+    passing->status = status;
+    kvc_pipeline_receive(passing);
+    status = passing->status;
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
         if (!kvc_network_has(network, l))
             continue;
@@ -257,14 +267,77 @@ static enum kvc_status run_pass(struct prompt *prompt, const struct kvc_row_sour
         status = kvc_pass_layer(prompt->sessions, prompt->count, source, l, error);
         if (status == KVC_OK)
             status = device->ops->sync(device, error);
+        kvc_pipeline_advance(session->runner);
     }
-    passing.status = status;
-    passing.rows = prompt->fill ? 0 : batch->rows;
-    kvc_pipeline_send(&passing);
-    if (passing.status != KVC_OK || !network->part.pipeline)
-        return passing.status;
-    settle(prompt, source);
-    return report_pass(prompt, from + rows, error);
+    passing->status = status;
+    passing->rows = prompt->fill ? 0 : batch->rows;
+    kvc_pipeline_pass_on(passing);
+    prompt->unheard++;
+}
+
+static enum kvc_status report_chunk(const struct kvc_session *session, const struct kvc_prompt_options *options,
+                                    uint64_t tokens, struct kvc_error *error) {
+    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
+    const int stop = options->chunk(options->user, tokens);
+    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
+        return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
+    return KVC_OK;
+}
+
+/* Hears of what was passed on, but for the last `lead` passes. True: all ranks know by now that one has failed. The
+ * last rank, which knows first, goes on as far as the others do. */
+static bool hear(struct prompt *prompt, uint32_t lead) {
+    bool failed = false;
+    if (kvc_network_ends(prompt->session->runner->network))
+        return prompt->passing.status != KVC_OK && prompt->late++ >= lead;
+    for (; prompt->unheard > lead; prompt->unheard--)
+        failed = kvc_pipeline_hear(&prompt->passing) != KVC_OK || failed;
+    return failed;
+}
+
+/* The caller hears of a pass, and may stop. */
+static enum kvc_status report(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
+    struct kvc_session *session = prompt->session;
+    const struct kvc_prompt_options *options = prompt->options;
+    enum kvc_status status = KVC_OK;
+    if (session->runner->network->part.pipeline) {
+        if (!prompt->lead)
+            settle(prompt);
+        status = report_pass(prompt, come, error);
+    }
+    return status == KVC_OK && session->prompt.chunking.chunk && options && options->chunk
+               ? report_chunk(session, options, come, error)
+               : status;
+}
+
+/* Rows of a pass: a chunk where the policy cuts the prompt; of a pipeline, where passes may flow, a part that a layer
+ * takes at once, so that each row is computed as it is in one pass. */
+static uint32_t rows_of_pass(struct prompt *prompt) {
+    const struct kvc_session *session = prompt->session;
+    const struct kvc_prompt_options *options = prompt->options;
+    prompt->lead = options && (options->row || options->made_up) ? 0 : UINT32_MAX;
+    for (size_t i = 0; i < prompt->count; i++)
+        prompt->lead = kvc_min_u32(prompt->lead, kvc_pipeline_lead(prompt->sessions[i]));
+    const uint32_t chunk = session->prompt.chunking.chunk;
+    return chunk ? chunk : prompt->lead ? session->chunk : UINT32_MAX;
+}
+
+/* The rows, pass by pass. */
+static enum kvc_status run_passes(struct prompt *prompt, uint32_t count, struct kvc_error *error) {
+    const uint32_t pass = rows_of_pass(prompt);
+    struct kvc_error stopped = {KVC_OK, ""};
+    bool failed = false;
+    for (uint32_t from = 0, rows; from < count && !failed && stopped.status == KVC_OK; from += rows) {
+        rows = kvc_min_u32(count - from, pass);
+        run_pass(prompt, from, rows);
+        failed = hear(prompt, prompt->lead);
+        if (!failed)
+            stopped.status = report(prompt, from + rows, &stopped);
+    }
+    (void)hear(prompt, 0);
+    if (prompt->passing.status != KVC_OK || stopped.status == KVC_OK)
+        return prompt->passing.status;
+    return kvc_fail(error, stopped.status, "%s", stopped.text);
 }
 
 enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tokens, uint32_t count,
@@ -297,15 +370,6 @@ static enum kvc_status reserve(struct prompt *prompt, uint32_t count, struct kvc
     return status;
 }
 
-static enum kvc_status report_chunk(const struct kvc_session *session, const struct kvc_prompt_options *options,
-                                    uint64_t tokens, struct kvc_error *error) {
-    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
-    const int stop = options->chunk(options->user, tokens);
-    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
-        return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
-    return KVC_OK;
-}
-
 enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t session_count, const int32_t *tokens,
                                uint32_t count, const struct kvc_prompt_options *options, float *logits,
                                struct kvc_error *error) {
@@ -317,13 +381,14 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     const struct kvc_row_source source = {&prompt, tokens, 0, load_rows, project_rows, feed_rows_forward, gather_rows};
     const uint64_t saturated = device->saturated;
     enum kvc_status status = reserve(&prompt, count, &fill, error);
-    const uint32_t chunk = session->prompt.chunking.chunk, pass = chunk ? kvc_min_u32(chunk, count) : count;
-    for (uint32_t from = 0, rows; from < count && status == KVC_OK; from += rows) {
-        rows = kvc_min_u32(count - from, pass);
-        status = run_pass(&prompt, &source, from, rows, error);
-        if (status == KVC_OK && chunk && options && options->chunk)
-            status = report_chunk(session, options, from + rows, error);
-    }
+    prompt.passing = (struct kvc_passing){.runner = runner,
+                                          .batch = &runner->prompt,
+                                          .sessions = sessions,
+                                          .count = session_count,
+                                          .error = error,
+                                          .source = &source};
+    if (status == KVC_OK)
+        status = run_passes(&prompt, count, error);
     if (status == KVC_OK && logits)
         status = kvc_runner_logits(runner, &runner->prompt, session->prompt.chunk_rows - 1, 1, logits, error);
     if (status == KVC_OK)

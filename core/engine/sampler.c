@@ -11,10 +11,11 @@
 #include <string.h>
 
 #define SORTED_MOST 256u /* above it, all tokens are sorted at once */
+#define TAIL 17.5f       /* exp(-TAIL) is below 2^-25 */
 
-struct candidate {
-    float value; /* logit, then probability relative to the best candidate's */
-    int32_t token;
+union slot {
+    uint32_t token;
+    float weight;
 };
 
 struct kvc_sampler {
@@ -23,9 +24,10 @@ struct kvc_sampler {
     uint32_t draws;
     int32_t *recent; /* ring of repeat_last tokens */
     uint64_t accepted;
-    struct candidate *candidates; /* [vocab] */
-    bool *penalised;              /* [vocab], false between calls */
-    float *bias;                  /* [vocab], or NULL: none is set */
+    uint32_t *order;  /* [vocab] candidates, best first */
+    union slot *room; /* [vocab] for sorting; then weights, relative to the best candidate's */
+    float *changed;   /* [vocab] logits with penalty and bias, or NULL: there is neither */
+    float *bias;      /* [vocab], or NULL: none is set */
 };
 
 void kvc_sampler_defaults(struct kvc_sampler_options *options) {
@@ -57,9 +59,11 @@ enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint
     made->options = *o;
     made->vocab = vocab;
     made->recent = calloc(o->repeat_last ? o->repeat_last : 1, sizeof *made->recent);
-    made->candidates = malloc(vocab * sizeof *made->candidates);
-    made->penalised = calloc(vocab, sizeof *made->penalised);
-    if (!made->recent || !made->candidates || !made->penalised) {
+    made->order = malloc(vocab * sizeof *made->order);
+    made->room = malloc(vocab * sizeof *made->room);
+    if (o->repeat_penalty != 1)
+        made->changed = malloc(vocab * sizeof *made->changed);
+    if (!made->recent || !made->order || !made->room || (o->repeat_penalty != 1 && !made->changed)) {
         kvc_sampler_close(made);
         return kvc_fail(error, KVC_RESOURCE, "sampler: no memory for %u candidates", vocab);
     }
@@ -71,8 +75,9 @@ void kvc_sampler_close(struct kvc_sampler *sampler) {
     if (!sampler)
         return;
     free(sampler->recent);
-    free(sampler->candidates);
-    free(sampler->penalised);
+    free(sampler->order);
+    free(sampler->room);
+    free(sampler->changed);
     free(sampler->bias);
     free(sampler);
 }
@@ -94,8 +99,10 @@ enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_b
             return kvc_fail(error, KVC_USAGE, "bias of token %d: must be a number, or -infinity", biases[i].token);
     }
     if (count > 0 && !sampler->bias)
-        sampler->bias = malloc(sampler->vocab * sizeof *sampler->bias);
-    if (count > 0 && !sampler->bias)
+        sampler->bias = calloc(sampler->vocab, sizeof *sampler->bias);
+    if (count > 0 && !sampler->changed)
+        sampler->changed = malloc(sampler->vocab * sizeof *sampler->changed);
+    if (count > 0 && (!sampler->bias || !sampler->changed))
         return kvc_fail(error, KVC_RESOURCE, "bias: no memory for %u tokens", sampler->vocab);
     if (sampler->bias)
         memset(sampler->bias, 0, sampler->vocab * sizeof *sampler->bias);
@@ -104,32 +111,23 @@ enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_b
     return KVC_OK;
 }
 
-/* logit of a token, after the penalty where it is recent, and with its bias */
-static float changed(const struct kvc_sampler *sampler, const float *logits, uint32_t token) {
+/* Logits with the penalty where a token is recent, and with their bias: [vocab], the caller's own where there is
+ * neither. */
+static const float *change(struct kvc_sampler *sampler, const float *logits) {
     const float penalty = sampler->options.repeat_penalty;
-    float logit = logits[token];
-    if (sampler->penalised[token])
-        logit = logit > 0 ? logit / penalty : logit * penalty;
-    return sampler->bias ? logit + sampler->bias[token] : logit;
-}
-
-static void mark_recent(struct kvc_sampler *sampler, bool mark) {
-    const uint64_t last = sampler->options.repeat_last;
-    const uint64_t count = kvc_min_u64(sampler->accepted, last);
+    const uint64_t count = penalty != 1 ? kvc_min_u64(sampler->accepted, sampler->options.repeat_last) : 0;
+    float *changed = sampler->changed;
+    if (!changed)
+        return logits;
+    memcpy(changed, logits, sampler->vocab * sizeof *changed);
     for (uint64_t i = 0; i < count; i++) {
         const int32_t token = sampler->recent[i];
         if (token >= 0 && (uint32_t)token < sampler->vocab)
-            sampler->penalised[token] = mark;
+            changed[token] = logits[token] > 0 ? logits[token] / penalty : logits[token] * penalty;
     }
-}
-
-/* Higher value first, then the lower token; NaN last. */
-static int compare(const void *a, const void *b) {
-    const struct candidate *x = a, *y = b;
-    const kvc_u32 kx = kvc_score_key(x->value), ky = kvc_score_key(y->value);
-    if (kx != ky)
-        return kx > ky ? -1 : 1;
-    return x->token < y->token ? -1 : 1;
+    for (uint32_t t = 0; sampler->bias && t < sampler->vocab; t++)
+        changed[t] += sampler->bias[t];
+    return changed;
 }
 
 /* A number in (0, 1), the n-th of the seed's sequence. */
@@ -138,80 +136,102 @@ static float uniform(uint64_t seed, uint32_t n) {
     return (float)(words.word[0] >> 8) * 0x1p-24f + 0x1p-25f;
 }
 
-/* Fills candidates with the best `most` tokens, best first. A few are kept in order as the tokens come, which costs
- * little because hardly any is inserted; many are sorted. */
-static size_t collect(struct kvc_sampler *sampler, const float *logits) {
-    const uint32_t vocab = sampler->vocab, top_k = (uint32_t)sampler->options.top_k;
-    const size_t most = top_k > 0 && top_k < vocab ? top_k : vocab;
-    struct candidate *candidates = sampler->candidates;
-    size_t count = 0;
-    for (uint32_t t = 0; t < vocab; t++) {
-        const struct candidate next = {changed(sampler, logits, t), (int32_t)t};
-        if (most > SORTED_MOST) {
-            candidates[count++] = next;
-            continue;
+/* The token of the highest logit: of equal ones the lowest; NaN only where there is nothing else. */
+static uint32_t likeliest(const float *logits, uint32_t vocab) {
+    uint32_t best = 0;
+    while (best < vocab && kvc_is_nan(logits[best]))
+        best++;
+    if (best == vocab)
+        return 0;
+    float most = logits[best];
+    for (uint32_t t = best + 1; t < vocab; t++)
+        if (logits[t] > most) {
+            most = logits[t];
+            best = t;
         }
-        if (count == most && compare(&next, &candidates[most - 1]) > 0)
-            continue;
-        size_t at = count < most ? count++ : most - 1;
-        for (; at > 0 && compare(&next, &candidates[at - 1]) < 0; at--)
-            candidates[at] = candidates[at - 1];
-        candidates[at] = next;
-    }
-    if (most > SORTED_MOST)
-        qsort(candidates, count, sizeof *candidates, compare);
-    return most;
+    return best;
 }
 
-static int32_t draw(struct kvc_sampler *sampler, const float *logits) {
+/* Sorts order [count] by falling logits, equal ones as they were: four times by eight bits of their keys. */
+static void sort(uint32_t *order, union slot *room, size_t count, const float *logits) {
+    uint32_t places[4][256] = {{0}};
+    for (size_t i = 0; i < count; i++)
+        for (int byte = 0; byte < 4; byte++)
+            places[byte][~kvc_score_key(logits[order[i]]) >> 8 * byte & 255]++;
+    for (int byte = 0; byte < 4; byte++)
+        for (uint32_t i = 0, sum = 0; i < 256; i++) {
+            const uint32_t here = places[byte][i];
+            places[byte][i] = sum;
+            sum += here;
+        }
+    for (int byte = 0; byte < 4; byte += 2) {
+        for (size_t i = 0; i < count; i++)
+            room[places[byte][~kvc_score_key(logits[order[i]]) >> 8 * byte & 255]++].token = order[i];
+        for (size_t i = 0; i < count; i++)
+            order[places[byte + 1][~kvc_score_key(logits[room[i].token]) >> 8 * (byte + 1) & 255]++] = room[i].token;
+    }
+}
+
+/* Fills order with the best `most` tokens, best first, but for those that a sum of weights, which begins with the
+ * best one's 1, would not be changed by: exp(-TAIL) is below half a unit of any float from 1 on. A few are kept in
+ * order as the tokens come, which costs little because hardly any is inserted; many are sorted. */
+static size_t collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
+    const uint32_t best = likeliest(logits, sampler->vocab);
+    const float highest = logits[best], least = -TAIL * sampler->options.temperature;
+    uint32_t *order = sampler->order;
+    size_t count = 0;
+    for (uint32_t t = 0; t < sampler->vocab; t++) {
+        if (!(logits[t] - highest >= least) && t != best)
+            continue;
+        if (most > SORTED_MOST) {
+            order[count++] = t;
+            continue;
+        }
+        if (count == most && !(logits[t] > logits[order[most - 1]]))
+            continue;
+        size_t at = count < most ? count++ : most - 1;
+        for (; at > 0 && logits[t] > logits[order[at - 1]]; at--)
+            order[at] = order[at - 1];
+        order[at] = t;
+    }
+    if (most > SORTED_MOST)
+        sort(order, sampler->room, count, logits);
+    return kvc_min_u64(count, most);
+}
+
+static uint32_t draw(struct kvc_sampler *sampler, const float *logits) {
     const struct kvc_sampler_options *o = &sampler->options;
-    const size_t count = collect(sampler, logits);
-    struct candidate *candidates = sampler->candidates;
-    const float best = candidates[0].value;
+    const uint32_t *order = sampler->order;
+    const size_t most = o->top_k > 0 ? (size_t)o->top_k : SIZE_MAX, count = collect(sampler, logits, most);
+    const float best = logits[order[0]];
+    union slot *room = sampler->room;
     float total = 0;
     for (size_t i = 0; i < count; i++) {
-        candidates[i].value = kvc_exp((candidates[i].value - best) / o->temperature);
-        if (!(candidates[i].value >= 0))
-            candidates[i].value = 0; /* NaN */
-        total += candidates[i].value;
+        const float weight = kvc_exp((logits[order[i]] - best) / o->temperature);
+        room[i].weight = weight >= 0 ? weight : 0; /* NaN */
+        total += room[i].weight;
     }
     size_t kept = 0;
     float sum = 0;
-    while (kept < count && (kept == 0 || (sum < o->top_p * total && candidates[kept].value >= o->min_p)))
-        sum += candidates[kept++].value;
+    while (kept < count && (kept == 0 || (sum < o->top_p * total && room[kept].weight >= o->min_p)))
+        sum += room[kept++].weight;
     float left = uniform(o->seed, sampler->draws++) * sum;
     for (size_t i = 0; i < kept; i++) {
-        left -= candidates[i].value;
+        left -= room[i].weight;
         if (left < 0)
-            return candidates[i].token;
+            return order[i];
     }
-    return candidates[0].token;
-}
-
-static int32_t likeliest(const struct kvc_sampler *sampler, const float *logits) {
-    kvc_u32 best = 0;
-    int32_t token = 0;
-    for (uint32_t t = 0; t < sampler->vocab; t++) {
-        const kvc_u32 key = kvc_score_key(changed(sampler, logits, t));
-        if (key > best) {
-            best = key;
-            token = (int32_t)t;
-        }
-    }
-    return token;
+    return order[0];
 }
 
 int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
-    const bool penalise = sampler->options.repeat_penalty != 1;
     const uint64_t environment = kvc_float_open();
-    if (penalise)
-        mark_recent(sampler, true);
-    const int32_t token = sampler->options.temperature > 0 ? draw(sampler, logits) : likeliest(sampler, logits);
-    if (penalise)
-        mark_recent(sampler, false);
+    const float *changed = change(sampler, logits);
+    const uint32_t token =
+        sampler->options.temperature > 0 ? draw(sampler, changed) : likeliest(changed, sampler->vocab);
     kvc_float_close(environment);
-    kvc_sampler_accept(sampler, token);
-    return token;
+    kvc_sampler_accept(sampler, (int32_t)token);
+    return (int32_t)token;
 }
 
 void kvc_sampler_pass(struct kvc_archive *archive, struct kvc_sampler *sampler) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define DEFAULT_CHUNK 512u
+#define SHARED_CHUNK 256u /* where layers are shared out: docs/measured/ranks.md */
 
 void kvc_session_defaults(struct kvc_session_options *options) {
     memset(options, 0, sizeof *options);
@@ -99,7 +100,9 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         return kvc_fail(error, KVC_RESOURCE, "session: no memory");
     made->engine = runner->engine;
     made->runner = runner;
-    made->chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
+    made->chunk = options->chunk                                   ? options->chunk
+                  : runner->network && runner->network->part.ranks ? SHARED_CHUNK
+                                                                   : DEFAULT_CHUNK;
     made->context = options->context;
     made->seed = options->seed;
     made->expected = options->expected;
@@ -243,7 +246,7 @@ static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session
     for (size_t i = 0; i < SUMS; i++)
         numbers[i] = i < COUNTED_ONCE && !counts ? 0 : *sums[i];
     kvc_ranks_add(ranks, numbers, SUMS);
-    kvc_ranks_most(ranks, &stats->entries_most, 1);
+    kvc_ranks_most(ranks, ranks->link, &stats->entries_most, 1);
     for (size_t i = 0; i < SUMS; i++)
         *sums[i] = numbers[i];
 }

@@ -68,17 +68,17 @@ static inline struct kvc_ranks *kvc_session_ranks(const struct kvc_session *sess
 }
 /* Tells a call that takes the session alone. */
 void kvc_session_tell(const struct kvc_session *session, enum kvc_call call);
-/* Numbers of fullest lists become those of all ranks. */
+/* Numbers of fullest lists become those of all ranks that share the heads. */
 static inline void kvc_session_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
     if (ranks && session->runner->network->part.heads_shared)
-        kvc_ranks_most(ranks, numbers, count);
+        kvc_ranks_most(ranks, ranks->rows.link, numbers, count);
 }
 /* Numbers that go by the layers a rank of a pipeline has become the largest of all ranks'. */
 static inline void kvc_session_most_layers(const struct kvc_session *session, uint64_t *numbers, size_t count) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
     if (ranks && session->runner->network->part.pipeline)
-        kvc_ranks_most(ranks, numbers, count);
+        kvc_ranks_most(ranks, ranks->stages.link, numbers, count);
 }
 /* Positions [lists][counts] that a stage keeps in a layer of another rank. */
 void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,

@@ -32,11 +32,10 @@ uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t laye
     *here = list;
     if (!kvc_session_ranks(session))
         return 0;
-    if (network->part.pipeline)
-        return kvc_network_layer_owner(network, layer);
     const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
     *here = list - network->part.first_kv_head * each;
-    return kvc_network_owner(network, list / each);
+    return kvc_network_layer_owner(network, layer) * session->engine->ranks->rows.split.ranks +
+           kvc_network_owner(network, list / each);
 }
 
 void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,

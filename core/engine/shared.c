@@ -13,12 +13,12 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
 
 bool kvc_shared_splits(const struct kvc_runner *runner, uint64_t N) {
     const struct kvc_ranks *ranks = ranks_of(runner);
-    return ranks && kvc_split_shares(N, ranks->link->count);
+    return ranks && kvc_split_shares(N, &ranks->rows.split);
 }
 
 uint64_t kvc_shared_own(const struct kvc_runner *runner, uint64_t N) {
     const struct kvc_ranks *ranks = ranks_of(runner);
-    return ranks ? kvc_split_outputs(N, ranks->link->count, ranks->link->rank).count : N;
+    return ranks ? kvc_split_outputs(N, &ranks->rows.split, ranks->rows.link->rank).count : N;
 }
 
 static struct kvc_span reserve(struct kvc_runner *runner, struct kvc_growable *room, size_t bytes) {
@@ -38,11 +38,11 @@ struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats) {
 static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
     struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_device *device = runner->device;
-    const size_t mine = rows * ranks->widths[ranks->link->rank] * sizeof(float);
+    const size_t mine = rows * ranks->widths[ranks->rows.link->rank] * sizeof(float);
     size_t all = 0;
-    for (uint32_t r = 0; r < ranks->link->count; r++)
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         all += rows * ranks->widths[r] * sizeof(float);
-    struct kvc_direct *direct = kvc_direct_of(ranks->link, device);
+    struct kvc_direct *direct = kvc_direct_of(ranks->rows.link, device);
     if (direct) {
         kvc_direct_gather_rows(direct, y, part, rows, ranks->widths, reserve(runner, &runner->gathered, all));
         return;
@@ -64,8 +64,8 @@ void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_
     struct kvc_ranks *ranks = ranks_of(runner);
     if (!kvc_shared_splits(runner, N))
         return;
-    for (uint32_t r = 0; r < ranks->link->count; r++)
-        ranks->widths[r] = (size_t)kvc_split_outputs(N, ranks->link->count, r).count;
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
+        ranks->widths[r] = (size_t)kvc_split_outputs(N, &ranks->rows.split, r).count;
     gather(runner, y, part, rows);
 }
 
@@ -75,7 +75,7 @@ void kvc_shared_gather_heads(struct kvc_runner *runner, struct kvc_span y, struc
     if (!ranks || !network->part.heads_shared)
         return;
     const size_t each = (size_t)network->part.heads / network->part.kv_heads * network->head_size;
-    for (uint32_t r = 0; r < ranks->link->count; r++)
-        ranks->widths[r] = each * kvc_split_owned_heads(network->part.kv_heads, ranks->link->count, r);
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
+        ranks->widths[r] = each * kvc_split_owned_heads(network->part.kv_heads, &ranks->rows.split, r);
     gather(runner, y, part, rows);
 }

@@ -22,6 +22,7 @@ static enum kvc_status open_estimate(struct kvc_estimator *e, struct kvc_error *
         return kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+        layer->elsewhere = l < e->first_layer || l - e->first_layer >= e->own_layers;
         layer->heads = kvc_policy_heads(e->policy, l, e->g);
         layer->columns = kvc_policy_all_columns(e->policy, l, e->g->head_size);
         layer->lists[1] = kvc_policy_whole(e->policy, l, e->g, &e->format);
@@ -48,7 +49,7 @@ static void run(struct kvc_estimator *e, uint64_t generated, struct kvc_estimate
     estimate->prompt_peak_bytes = e->ledger.peak;
     if (generated)
         kvc_estimate_steps(e, generated);
-    for (uint32_t l = 0; l < e->g->layers; l++)
+    for (uint32_t l = e->first_layer; l < e->first_layer + e->own_layers; l++)
         estimate->entries = kvc_max_u64(estimate->entries, kvc_fullest_count(&e->ledger.layer[l]));
     estimate->cache_bytes = e->ledger.cache;
     estimate->state_bytes = e->ledger.state;
@@ -87,9 +88,20 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
                                      enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error) {
+    return kvc_estimate_part(engine, spec, geometry, windows, 0, geometry->layers, hidden, cache_type, prompt,
+                             generated, estimate, error);
+}
+
+enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *spec,
+                                  const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t first_layer,
+                                  uint32_t layers, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
+                                  uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error) {
     struct kvc_policy *policy;
     struct kvc_method_use *use;
     enum kvc_status status = check(geometry, hidden, cache_type, prompt, generated, error);
+    if (status == KVC_OK && (first_layer > geometry->layers || layers > geometry->layers - first_layer))
+        status = kvc_fail(error, KVC_USAGE, "estimate: %u layers from %u on: there are %u", layers, first_layer,
+                          geometry->layers);
     if (status == KVC_OK)
         status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
@@ -108,6 +120,8 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
         .use = use,
         .g = geometry,
         .windows = windows,
+        .first_layer = first_layer,
+        .own_layers = layers,
         .format = {cache_type, geometry->head_size, kvc_entry_row_bytes(cache_type, geometry->head_size)},
         .prompt = prompt};
     status = open_estimate(&made, error);

@@ -24,7 +24,8 @@ struct kvc_estimator {
     const struct kvc_policy *policy;
     const struct kvc_method_use *use;
     const struct kvc_geometry *g;
-    const uint32_t *windows; /* [layers] or NULL */
+    const uint32_t *windows;          /* [layers] or NULL */
+    uint32_t first_layer, own_layers; /* those that are counted */
     struct kvc_entry_format format;
     struct kvc_ledger ledger;
     uint64_t prompt;

@@ -35,7 +35,7 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
         layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
     }
     const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
-    kvc_ledger_state(ledger, tables, tables); /* of whichever shrinks first */
+    kvc_ledger_state(ledger, &ledger->layer[l], tables, tables); /* of whichever shrinks first */
 }
 
 static void note_counts(const struct kvc_estimator *e, uint32_t l, double counts[2]) {
@@ -134,7 +134,7 @@ static void make_view(struct kvc_estimator *e, uint32_t l) {
     const uint64_t held = layer->count[0];
     e->view[l] = seen;
     e->ranks[l] = kvc_whole_blocks(held + 1);
-    kvc_ledger_state(&e->ledger, 4ull * layer->heads * (1 + e->ranks[l]), 0);
+    kvc_ledger_state(&e->ledger, layer, 4ull * layer->heads * (1 + e->ranks[l]), 0);
 }
 
 static void end_prompt(struct kvc_estimator *e, uint32_t l) {

@@ -61,7 +61,7 @@ static void keep_ranks(struct kvc_estimator *e, uint32_t l, uint64_t n) {
     const uint64_t rank = 4ull * e->ledger.layer[l].heads;
     if (!e->view[l] || kvc_whole_blocks(n) <= e->ranks[l])
         return;
-    kvc_ledger_state(&e->ledger, rank * kvc_whole_blocks(n), rank * e->ranks[l]);
+    kvc_ledger_state(&e->ledger, &e->ledger.layer[l], rank * kvc_whole_blocks(n), rank * e->ranks[l]);
     e->ranks[l] = kvc_whole_blocks(n);
 }
 
@@ -92,7 +92,7 @@ static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint
         bytes += each * stride * value * (paged ? 2 : 1);
     }
     if (bytes > e->pages[l])
-        kvc_ledger_state(&e->ledger, bytes - e->pages[l], 0);
+        kvc_ledger_state(&e->ledger, &e->ledger.layer[l], bytes - e->pages[l], 0);
     e->pages[l] = kvc_max_u64(e->pages[l], bytes);
 }
 

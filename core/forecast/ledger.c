@@ -31,7 +31,9 @@ static void note_peak(struct kvc_ledger *ledger) {
         ledger->peak = ledger->cache + ledger->state;
 }
 
-void kvc_ledger_state(struct kvc_ledger *ledger, uint64_t more, uint64_t less) {
+void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *layer, uint64_t more, uint64_t less) {
+    if (layer->elsewhere)
+        return;
     ledger->state += more;
     note_peak(ledger);
     ledger->state -= less;
@@ -45,9 +47,9 @@ static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, 
                    block = layer->by_layer ? layer->heads * KVC_TILE : KVC_TILE;
     const bool apart = layer->members && slots > layer->slots + block;
     const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
-    ledger->cache += come * ledger->slot_bytes;
-    kvc_ledger_state(ledger, arrays + more, layer->arrays + more);
-    ledger->cache -= go * ledger->slot_bytes;
+    ledger->cache += layer->elsewhere ? 0 : come * ledger->slot_bytes;
+    kvc_ledger_state(ledger, layer, arrays + more, layer->arrays + more);
+    ledger->cache -= layer->elsewhere ? 0 : go * ledger->slot_bytes;
     layer->slots = slots;
     layer->arrays = arrays;
 }
@@ -98,7 +100,7 @@ void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t l) {
     if (layer->ordered)
         return;
     layer->ordered = true;
-    kvc_ledger_state(ledger, layer->slots * 8, 0);
+    kvc_ledger_state(ledger, layer, layer->slots * 8, 0);
     layer->arrays += layer->slots * 8;
 }
 

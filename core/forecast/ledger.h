@@ -19,6 +19,7 @@ struct kvc_ledger_layer {
     uint64_t slots;  /* of all lists */
     uint64_t arrays; /* bytes of their tables */
     bool ordered;    /* with order and positions */
+    bool elsewhere;  /* another rank of a pipeline has it: nothing is counted */
     bool touched;    /* evicted from since it was last looked at */
     bool thinned;    /* as in struct kvc_evictions */
 };
@@ -40,8 +41,8 @@ void kvc_ledger_close(struct kvc_ledger *ledger);
 void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t layer, uint64_t rows);
 void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t layer);
 void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t layer, uint64_t surplus, uint64_t many);
-/* `more` bytes of state come, then `less` go. */
-void kvc_ledger_state(struct kvc_ledger *ledger, uint64_t more, uint64_t less);
+/* `more` bytes of a layer's state come, then `less` go. */
+void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *layer, uint64_t more, uint64_t less);
 /* Bytes of a layer's tables for so many slots. */
 uint64_t kvc_ledger_arrays(const struct kvc_ledger_layer *layer, uint64_t slots);
 

@@ -24,9 +24,8 @@ void kvc_call_tell(struct kvc_ranks *ranks) {
     link->class->broadcast(link, ranks->packet.data, ranks->packet.bytes, 0);
 }
 
-/* all [count, bytes] = what each rank gives. NULL: no memory, and all have ended. */
-static void *gather_each(struct kvc_ranks *ranks, const void *mine, size_t bytes) {
-    struct kvc_link *link = ranks->link;
+/* all [count, bytes] = what each of some ranks gives. NULL: no memory, and all have ended. */
+static void *gather_each(struct kvc_ranks *ranks, struct kvc_link *link, const void *mine, size_t bytes) {
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
     void *all = malloc(link->count * bytes);
     if (!sizes || !all)
@@ -41,19 +40,31 @@ static void *gather_each(struct kvc_ranks *ranks, const void *mine, size_t bytes
 }
 
 void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count) {
-    uint64_t *all = gather_each(ranks, numbers, count * sizeof *numbers);
+    uint64_t *all = gather_each(ranks, ranks->link, numbers, count * sizeof *numbers);
     memset(numbers, 0, count * sizeof *numbers);
     for (size_t i = 0; i < ranks->link->count * count; i++)
         numbers[i % count] += all[i];
     free(all);
 }
 
-void kvc_ranks_most(struct kvc_ranks *ranks, uint64_t *numbers, size_t count) {
-    uint64_t *all = gather_each(ranks, numbers, count * sizeof *numbers);
-    for (size_t i = 0; i < ranks->link->count * count; i++)
+void kvc_ranks_most(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count) {
+    uint64_t *all = gather_each(ranks, of, numbers, count * sizeof *numbers);
+    for (size_t i = 0; i < of->count * count; i++)
         if (all[i] > numbers[i % count])
             numbers[i % count] = all[i];
     free(all);
+}
+
+bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, uint64_t *other) {
+    uint64_t *all = gather_each(ranks, ranks->link, &number, sizeof number);
+    uint32_t r = 1;
+    while (r < ranks->link->count && all[r] == all[0])
+        r++;
+    const bool agree = r >= ranks->link->count;
+    *rank = agree ? 0 : r;
+    *other = all[*rank];
+    free(all);
+    return agree;
 }
 
 /* What each rank came to. */
@@ -72,7 +83,7 @@ enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, co
         snprintf(mine.text, sizeof mine.text, "%.251s", error->text);
     if (status == KVC_RESOURCE) /* the others may wait for a part of a row */
         link->class->end(link, mine.text[0] ? mine.text : "out of memory");
-    all = gather_each(ranks, &mine, sizeof mine);
+    all = gather_each(ranks, link, &mine, sizeof mine);
     for (uint32_t r = 1; r < link->count && link->rank == 0; r++) { /* the others then wait for their end */
         if (all[r].status == all[0].status)
             continue;
@@ -121,9 +132,29 @@ float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats) {
     return grown(ranks, &ranks->room, &ranks->room_capacity, floats);
 }
 
+/* Each part goes to its place at once. */
+static void gather_in_place(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
+                            size_t width, float *out) {
+    struct kvc_link *link = ranks->rows.link;
+    const size_t own = rows * widths[link->rank];
+    if (own && mine < out + rows * width && out < mine + own) {
+        float *copy = grown(ranks, &ranks->gathered, &ranks->gathered_capacity, own);
+        memcpy(copy, mine, own * sizeof *copy);
+        mine = copy;
+    }
+    link->class->gather_rows(link, mine, rows, widths, out);
+}
+
 void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
                            float *out) {
-    struct kvc_link *link = ranks->link;
+    struct kvc_link *link = ranks->rows.link;
+    size_t sum = 0;
+    for (uint32_t r = 0; r < link->count; r++)
+        sum += widths[r];
+    if (rows > 1 && link->class->gather_rows) {
+        gather_in_place(ranks, mine, rows, widths, sum, out);
+        return;
+    }
     size_t *sizes = malloc(2 * link->count * sizeof *sizes), *offsets = sizes + link->count, width = 0;
     if (!sizes)
         out_of_memory(ranks);

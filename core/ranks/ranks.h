@@ -7,7 +7,8 @@
  *     ... what it does ...
  *     return kvc_call_end(ranks, status, error);
  *
- * Where each rank has a run of layers instead (core/engine/pipeline.h), rows are passed on from one to the next.
+ * Where ranks have a run of layers each (core/engine/pipeline.h), rows are passed on from one to the next. Both go
+ * together: ranks are then counted stage by stage, and those of a stage share its layers out.
  *
  * ranks may be NULL, one process alone; then nothing of this happens. */
 #ifndef KVC_CORE_RANKS_RANKS_H
@@ -42,17 +43,25 @@ enum kvc_call {
 /* Of KVC_CALL_PROMPT: which functions rank 0's program gave, and what else it wants. */
 enum { KVC_TOLD_ROW = 1, KVC_TOLD_PROGRESS = 2, KVC_TOLD_CHUNK = 4, KVC_TOLD_MADE_UP = 8, KVC_TOLD_LOGITS = 16 };
 
+/* Some of the ranks, who share something out. */
+struct kvc_team {
+    struct kvc_link *link; /* of these ranks alone; NULL: this rank alone */
+    struct kvc_split split;
+};
+
 struct kvc_ranks {
-    struct kvc_link *link;
+    struct kvc_link *link;    /* of all */
     bool apart;               /* "data": nothing is told, each rank has engines of its own */
-    bool pipeline;            /* each has a run of layers; otherwise a part of every one */
+    struct kvc_team rows;     /* those with the same layers, each with a part of every one: "tensor" */
+    struct kvc_team stages;   /* those with the same part of layers, each with a run of them: "pipeline" */
     unsigned depth;           /* calls under way, one within another */
     struct kvc_packet packet; /* the call that is told, or was */
     /* on ranks other than 0: does what is told until a KVC_CALL_RETURN, whose value it returns */
     int (*follow)(struct kvc_ranks *ranks);
-    void *objects;  /* follow's */
-    size_t *widths; /* [link->count], for a gather */
-    float *room;    /* [room_capacity], for one, too */
+    uint32_t *share; /* what the teams' splits point to */
+    void *objects;   /* follow's */
+    size_t *widths;  /* [rows.split.ranks], for a gather */
+    float *room;     /* [room_capacity], for one, too */
     size_t room_capacity;
     float *gathered; /* [gathered_capacity]: parts of rows, rank by rank */
     size_t gathered_capacity;
@@ -72,14 +81,17 @@ enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, co
 unsigned kvc_call_out(struct kvc_ranks *ranks);
 int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value);
 
-/* numbers [count] become the sums of all ranks' numbers; the same, the largest. */
+/* numbers [count] become the sums of all ranks' numbers; the largest of those of all or some ranks. */
 void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count);
-void kvc_ranks_most(struct kvc_ranks *ranks, uint64_t *numbers, size_t count);
+void kvc_ranks_most(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count);
+
+/* Whether all ranks have this number; if not, the first other one and whose it is. */
+bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, uint64_t *other);
 
 float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats); /* until the next call */
 
-/* A part of some rows, rank by rank: rank r's is [rows, widths[r]] floats, and together they are rows of the sum of
- * the widths. mine: this rank's, NULL where it has none. widths [link->count]. */
+/* Parts of some rows, of the ranks that share layers out: rank r's is [rows, widths[r]] floats, and together they are
+ * rows of the sum of the widths. mine: this rank's, NULL where it has none. widths [rows.split.ranks]. */
 void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths, float *out);
 
 #endif

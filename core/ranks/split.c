@@ -1,27 +1,43 @@
 /* split.c - which part of a model each rank has. */
 #include "core/ranks/split.h"
 
-/* The first n % ranks have one more. */
-static struct kvc_range even(uint64_t n, uint32_t ranks, uint32_t rank) {
-    const uint64_t each = n / ranks, more = n % ranks;
-    return (struct kvc_range){rank * each + (rank < more ? rank : more), each + (rank < more)};
+/* What the first `ranks` get of all shares. */
+static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
+    uint64_t sum = 0;
+    for (uint32_t r = 0; r < ranks && split->share; r++)
+        sum += split->share[r];
+    return split->share ? sum : ranks;
 }
 
-bool kvc_split_shares(uint64_t n, uint32_t ranks) { return ranks > 1 && n >= 2ull * ranks; }
-
-struct kvc_range kvc_split_outputs(uint64_t n, uint32_t ranks, uint32_t rank) {
-    return kvc_split_shares(n, ranks) ? even(n, ranks, rank) : (struct kvc_range){0, n};
+/* Where rank r's part of n begins if the first `ranks` share them out: each has one, the others go by the shares. No
+ * product wraps: n is below 2^32, all shares together below 2^31. */
+static uint64_t begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
+    const uint64_t whole = shares_of(split, ranks);
+    return rank + ((n - ranks) * shares_of(split, rank) + whole / 2) / whole;
 }
 
-struct kvc_range kvc_split_layers(uint32_t n, uint32_t ranks, uint32_t rank) {
-    return even(n, ranks, rank);
+static struct kvc_range part(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
+    const uint64_t first = begin(n, split, ranks, rank);
+    return (struct kvc_range){first, begin(n, split, ranks, rank + 1) - first};
 }
 
-struct kvc_range kvc_split_heads(uint32_t kv_heads, uint32_t ranks, uint32_t rank) {
-    return rank < kv_heads ? even(kv_heads, ranks < kv_heads ? ranks : kv_heads, rank)
+bool kvc_split_shares(uint64_t n, const struct kvc_split *split) {
+    return split->ranks > 1 && n >= 2ull * split->ranks;
+}
+
+struct kvc_range kvc_split_outputs(uint64_t n, const struct kvc_split *split, uint32_t rank) {
+    return kvc_split_shares(n, split) ? part(n, split, split->ranks, rank) : (struct kvc_range){0, n};
+}
+
+struct kvc_range kvc_split_layers(uint32_t n, const struct kvc_split *split, uint32_t rank) {
+    return part(n, split, split->ranks, rank);
+}
+
+struct kvc_range kvc_split_heads(uint32_t kv_heads, const struct kvc_split *split, uint32_t rank) {
+    return rank < kv_heads ? part(kv_heads, split, split->ranks < kv_heads ? split->ranks : kv_heads, rank)
                            : (struct kvc_range){rank % kv_heads, 1};
 }
 
-uint32_t kvc_split_owned_heads(uint32_t kv_heads, uint32_t ranks, uint32_t rank) {
-    return rank < kv_heads ? (uint32_t)kvc_split_heads(kv_heads, ranks, rank).count : 0;
+uint32_t kvc_split_owned_heads(uint32_t kv_heads, const struct kvc_split *split, uint32_t rank) {
+    return rank < kv_heads ? (uint32_t)kvc_split_heads(kv_heads, split, rank).count : 0;
 }

@@ -368,8 +368,9 @@ enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct 
             return status;
         told = *count;
     }
-    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
-    ranks->link->class->broadcast(ranks->link, values, kvc_min_u64(told, capacity) * sizeof *values, owner);
+    struct kvc_link *link = ranks->rows.link;
+    link->class->broadcast(link, &told, sizeof told, owner % link->count);
+    link->class->broadcast(link, values, kvc_min_u64(told, capacity) * sizeof *values, owner % link->count);
     *count = (size_t)told;
     return KVC_OK;
 }

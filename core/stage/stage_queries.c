@@ -158,7 +158,7 @@ static enum kvc_status widen_outputs(struct kvc_stage *stage, uint32_t first, ui
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
     struct kvc_ranks *ranks = network->part.ranks;
-    if (!ranks || !kvc_split_shares(network->hidden, ranks->link->count)) {
+    if (!ranks || !kvc_split_shares(network->hidden, &ranks->rows.split)) {
         widen_rows(runner, stage->layer, first, count);
         return KVC_OK;
     }
@@ -167,11 +167,11 @@ static enum kvc_status widen_outputs(struct kvc_stage *stage, uint32_t first, ui
     float *rows = malloc(2 * count * wide * sizeof *rows), *all = rows + count * wide;
     if (!rows)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u outputs", count);
-    for (uint32_t r = 0; r < ranks->link->count; r++) {
-        const struct kvc_range part = kvc_split_outputs(network->hidden, ranks->link->count, r);
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++) {
+        const struct kvc_range part = kvc_split_outputs(network->hidden, &ranks->rows.split, r);
         const uint64_t from = kvc_max_u64(part.first, first), to = kvc_min_u64(part.first + part.count, first + count);
         ranks->widths[r] = to > from ? (size_t)(to - from) * wide : 0;
-        if (r == ranks->link->rank && to > from) {
+        if (r == ranks->rows.link->rank && to > from) {
             widen_rows(runner, stage->layer, (uint32_t)(from - part.first), (uint32_t)(to - from));
             device->ops->download(device, rows, kvc_growable_at(&runner->stage.rows, 0),
                                   ranks->widths[r] * sizeof *rows);

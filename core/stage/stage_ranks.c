@@ -21,8 +21,8 @@ enum kvc_status kvc_stage_gather(const struct kvc_stage *stage, uint32_t lists, 
         return KVC_OK;
     }
     const size_t lists_each = model_lists / network->part.kv_heads * each; /* numbers of a KV head */
-    for (uint32_t r = 0; r < ranks->link->count; r++)
-        ranks->widths[r] = lists_each * kvc_split_owned_heads(network->part.kv_heads, ranks->link->count, r);
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
+        ranks->widths[r] = lists_each * kvc_split_owned_heads(network->part.kv_heads, &ranks->rows.split, r);
     kvc_ranks_gather_rows(ranks, own, 1, ranks->widths, all);
     return KVC_OK;
 }

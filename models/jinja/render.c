@@ -5,7 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SOURCE = 1 << 20, STEPS = 20000000, MEMORY = 64 << 20, SHARE = 48, MOST_INPUT = 1 << 30 };
+enum {
+    MOST_SOURCE = 1 << 20,
+    STEPS = 20000000,
+    MEMORY = 64 << 20,
+    SHARE = 48,
+    MOST_INPUT = 1 << 30,
+    MOST_VARIABLES = 256
+};
 
 /* Bytes of the strings in a value, about. */
 static uint64_t bytes_of(const json_t *json, unsigned depth) {
@@ -27,6 +34,10 @@ static uint64_t bytes_of(const json_t *json, unsigned depth) {
 
 static void set_variables(struct jinja *j, const json_t *variables) {
     void *object = (void *)(uintptr_t)variables;
+    if (json_object_size(variables) > MOST_VARIABLES) { /* each is looked for among all of them */
+        jinja_fail(j, "%zu variables; there may be %d", json_object_size(variables), MOST_VARIABLES);
+        return;
+    }
     for (void *at = json_object_iter(object); at && j->status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *name = json_object_iter_key(at);
         jinja_assign(j, j->scope, jinja_intern(j, name, strlen(name)), jinja_from_json(j, json_object_iter_value(at)));

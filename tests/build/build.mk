@@ -18,7 +18,8 @@ BUILD_TESTS = \
 	tests/build/test_warnings.sh \
 	tests/tools/test_beside_llama.sh \
 	tests/tools/test_device_report.sh \
-	tests/tools/test_gpu_check.sh
+	tests/tools/test_gpu_check.sh \
+	tests/tools/test_ranks_plan.sh
 SHELL_TESTS += $(BUILD_TESTS)
 EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc tests/build/comments.awk tests/tools/llama_cpp.py
 

@@ -41,12 +41,14 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
 done
 narrow
 # Every method where some layers have no experts; where norms of q and k have weights for each head.
-for family in qwen2-moe-dense cohere-plus; do
+families='qwen2-moe-dense cohere-plus' shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss'
+sanitized && families=qwen2-moe-dense shapes=tiny-gemma3
+for family in $families; do
     ok verify --only methods --prompt 70 --gen 5 -m "$source/tests/data/golden/$family"
     has '^Equal to the reference'
 done
 # Every method on Gemma: layers with a window beside others, two ropes; soft caps of scores. On gpt-oss: sinks, experts.
-for shape in tiny-gemma2 tiny-gemma3 tiny-gpt-oss; do
+for shape in $shapes; do
     ok mkmodel --shape $shape --type f16 --seed 3 -o "$work/$shape.gguf" -q
     ok verify --only methods --prompt 130 --gen 6 -m "$work/$shape.gguf"
     has '^Equal to the reference'

@@ -1,6 +1,8 @@
 /* test_sampler.c - the choice of the next token: order of equal logits, limits, penalty, and the drawn shares. */
 #include "kvcull.h"
 
+#include "core/base/canon.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,6 +170,106 @@ static void test_bias(void **state) {
     kvc_sampler_close(sampler);
 }
 
+struct candidate {
+    float value;
+    int32_t token;
+};
+
+/* Higher value first, then the lower token; NaN last. */
+static int compare(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    const uint32_t kx = kvc_score_key(x->value), ky = kvc_score_key(y->value);
+    return kx != ky ? (kx > ky ? -1 : 1) : x->token < y->token ? -1 : 1;
+}
+
+/* What is drawn as it is defined: all tokens sorted, all weights summed. */
+static int32_t draw_plainly(const struct kvc_sampler_options *o, const float *logits, uint32_t vocab, uint32_t n) {
+    struct candidate *all = malloc(vocab * sizeof *all);
+    const size_t count = o->top_k > 0 && (uint32_t)o->top_k < vocab ? (size_t)o->top_k : vocab;
+    float total = 0, sum = 0;
+    size_t kept = 0;
+    for (uint32_t t = 0; t < vocab; t++)
+        all[t] = (struct candidate){logits[t], (int32_t)t};
+    qsort(all, vocab, sizeof *all, compare);
+    const float best = all[0].value;
+    for (size_t i = 0; i < count; i++) {
+        const float weight = kvc_exp((all[i].value - best) / o->temperature);
+        all[i].value = weight >= 0 ? weight : 0;
+        total += all[i].value;
+    }
+    while (kept < count && (kept == 0 || (sum < o->top_p * total && all[kept].value >= o->min_p)))
+        sum += all[kept++].value;
+    const struct kvc_philox words = kvc_philox4x32(n, 0, 0, 0, o->seed);
+    float left = ((float)(words.word[0] >> 8) * 0x1p-24f + 0x1p-25f) * sum;
+    int32_t token = all[0].token;
+    for (size_t i = 0; i < kept; i++)
+        if ((left -= all[i].value) < 0) {
+            token = all[i].token;
+            break;
+        }
+    free(all);
+    return token;
+}
+
+/* Logits of one kind: spread so widely, so finely, with so many that are equal or odd. */
+static void make_logits(float *logits, uint32_t vocab, uint32_t kind, uint32_t n) {
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -NAN};
+    static const float spread[] = {0.01f, 3, 40, 1e30f};
+    for (uint32_t t = 0; t < vocab; t++) {
+        const struct kvc_philox words = kvc_philox4x32(t, n, 0, 0, 7);
+        float x = (float)(words.word[0] >> 8) * 0x1p-24f - 0.5f;
+        if (kind & 4)
+            x = truncf(x * 20) / 20;
+        logits[t] = x * spread[kind & 3];
+        if (kind & 8 && words.word[1] % 5 == 0)
+            logits[t] = odd[words.word[2] % (kind & 16 ? 1 : 6)];
+        if (kind == 31)
+            logits[t] = words.word[1] % 2 ? NAN : -INFINITY;
+    }
+}
+
+/* What is left out and how it is sorted changes no token. */
+static void test_as_defined(void **state) {
+    (void)state;
+    static const float temperatures[] = {1e-30f, 0.1f, 1, 100}, p[] = {1, 0.9f, 0.05f}, min[] = {0, 1e-9f, 0.2f};
+    static const int32_t k[] = {0, 1, 40, 300};
+    float logits[700];
+    for (uint32_t n = 0; n < 32 * 4 * 3 * 3 * 4; n++) {
+        const uint32_t vocab = n % 3 ? 700 : 1 + n % 50;
+        struct kvc_sampler_options options = plain(temperatures[n / 32 % 4]);
+        options.top_p = p[n / 128 % 3];
+        options.min_p = min[n / 384 % 3];
+        options.top_k = k[n / 1152];
+        options.seed = n;
+        make_logits(logits, vocab, n % 32, n);
+        struct kvc_sampler *sampler = open_sampler(options, vocab);
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(kvc_sample(sampler, logits), draw_plainly(&options, logits, vocab, i));
+        kvc_sampler_close(sampler);
+    }
+}
+
+/* Very many tokens that are hardly likely each are likely together, the fewer of them the further down. */
+static void test_tail(void **state) {
+    (void)state;
+    enum { VOCAB = 100000 };
+    float *logits = malloc(VOCAB * sizeof *logits);
+    struct kvc_sampler_options options = plain(1);
+    struct kvc_sampler *sampler = open_sampler(options, VOCAB);
+    uint32_t far = 0;
+    assert_non_null(logits);
+    for (uint32_t t = 0; t < VOCAB; t++)
+        logits[t] = t == 77777 ? 0 : t % 100 == 0 ? -12 : -13.5f - (float)(t % 97) / 25;
+    for (uint32_t i = 0; i < 40; i++) {
+        const int32_t token = kvc_sample(sampler, logits);
+        assert_int_equal(token, draw_plainly(&options, logits, VOCAB, i));
+        far += token != 77777;
+    }
+    assert_true(far > 0);
+    kvc_sampler_close(sampler);
+    free(logits);
+}
+
 /* Against a plain softmax in double. */
 static void test_logprobs(void **state) {
     (void)state;
@@ -197,9 +299,9 @@ static void test_logprobs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy), cmocka_unit_test(test_penalty),
-                                       cmocka_unit_test(test_bias),   cmocka_unit_test(test_logprobs),
-                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_selection),
-                                       cmocka_unit_test(test_ranges)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy),   cmocka_unit_test(test_penalty),    cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_logprobs), cmocka_unit_test(test_shares),     cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_ranges),   cmocka_unit_test(test_as_defined), cmocka_unit_test(test_tail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

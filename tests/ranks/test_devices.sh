@@ -57,6 +57,10 @@ by mpi
 that 'by MPI no row goes through the host' [ "$(told from_device 1)" -le $((one + 2)) ]
 unset KVCULL_RANKS_DEVICES
 
+# ---- both ways: each has communicators of its own
+equal 4 4 --kv full --kv cake:budget=24,window=8 --ranks tensor=2,pipeline=2
+by nccl
+
 # ---- pipeline, with sends that wait for their receivers
 KVCULL_RANKS=synchronous
 export KVCULL_RANKS

@@ -32,6 +32,8 @@ refused 2 'cannot be saved' 2 run -m "$demo" -p 'the number' -n 2 --save "$work/
 that 'nothing is half written' [ ! -e "$work/session.kv" ]
 echo '--ranks=other' >"$work/with.1"
 refused 2 "rank 0 was given 'tensor', rank 1 'other'" 3 run -m "$demo" -p a
+echo '--share=1,2,1' >"$work/with.1"
+refused 2 "rank 0 was given the share '', rank 1 '1,2,1'" 3 run -m "$demo" -p a
 rm "$work/with.1"
 
 # A file that is another, or missing, where one rank looks for it.
@@ -39,7 +41,7 @@ mkdir "$work/at.0" "$work/at.1"
 ok mkmodel --shape tiny --seed 1 -o "$work/at.0/model.gguf" -q
 refused 4 'rank 1: model.gguf' 2 run -m model.gguf -p a
 ok mkmodel --shape tiny --seed 2 -o "$work/at.1/model.gguf" -q
-refused 4 'models differ' 2 run -m model.gguf -p a
+refused 4 'models differ, [0-9a-f]* here and [0-9a-f]* on rank 1' 2 run -m model.gguf -p a
 rm -r "$work/at.0" "$work/at.1"
 
 # Within ten seconds; whoever does not wait for its children leaves a zombie.
@@ -53,9 +55,13 @@ ended() {
 
 # One is killed: the others end, and mpirun says so.
 head -c 3000000 /dev/zero | tr '\0' 'a' | sed 's/aaaaaaaa/ number/g' >"$work/long"
-for killed in 0 1; do
+for killed in 0 1 pipeline-0 pipeline-1; do
     rm -f "$work"/pid.*
-    on 2 perplexity -m "$demo" -f "$work/long" --kv full --ctx 400000 &
+    case $killed in
+    pipeline*) on 2 run -m "$demo" -f "$work/long" -n 1 -q --ranks pipeline & ;;
+    *) on 2 perplexity -m "$demo" -f "$work/long" --kv full --ctx 400000 & ;;
+    esac
+    killed=${killed#pipeline-}
     waited=0
     while [ ! -s "$work/pid.$killed" ] || [ ! -s "$work/pid.$((1 - killed))" ]; do
         sleep 0.1

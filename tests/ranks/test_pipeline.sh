@@ -1,33 +1,26 @@
 #!/bin/sh
 # --ranks pipeline: ranks with a run of layers each have the results of one process; and what is refused.
-. "${top_srcdir:-.}/tests/cli/lib.sh"
-not_in_valgrind
-sanitized && { echo 'MPI and sanitizers: the processes of one engine are tested without'; exit 77; }
-command -v mpirun >/dev/null || { echo 'there is no mpirun'; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe TMPDIR=/tmp
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # on RANKS ARGUMENTS...: what hangs ends after two minutes
 on() {
     count=$1
     shift
-    timeout 120 mpirun -n "$count" "$program" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
+    timeout 120 $start -n "$count" "$each" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-on 2 --help
-[ $status = 0 ] || { echo 'this build has no MPI, or mpirun starts nothing here'; exit 77; }
-said() { grep '^kvcull' "$work/err" >"$work/said"; }
 
 # ---- every method, the first way that is stored; cake and take, whose layers go by each other, among them
 stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v '[+" ]\|^int8:')
 every=$(echo "$stored" | awk -F: '!seen[$1]++')
 that 'there are methods' [ "$(echo "$every" | wc -l)" -ge 35 ]
+chunk=
 equal() {
     count=$1
     shift
     # shellcheck disable=SC2046
     on "$count" verify $(for spec; do printf ' --kv %s' "$spec"; done) --backend cpu --threads 1 --only methods \
-        --against stored --json -q
+        --against stored --json -q ${chunk:+--chunk "$chunk"}
     that "$count ranks: exit $status" [ $status = 0 ]
     that "$count ranks: equal" [ "$(json equal)" = true ]
     that "$count ranks: by stored hashes" [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
@@ -44,6 +37,39 @@ few=$(echo "$stored" | grep '^\(full\|cake:.*\|take:.*\|fastkv:.*\|dapq:.*\|h2o:
     equal 4 $few
     unset KVCULL_RANKS
 }
+
+# Parts of a prompt flow: rows in parts that do not divide it, chunks whose first layers wait for no other rank's.
+flowing=$(echo "$stored" | grep '^\(full\|sparq:[^,]*\|quest:.*\|hsa:.*\|topk:.*\|take:.*probe=8\|rkv:.*every=4\)$')
+for chunk in 13 64; do
+    # shellcheck disable=SC2086
+    equal 2 $flowing
+done
+chunk=
+
+# ---- prompts on their way together, steps in groups, calls in between: what comes of them is what one process prints
+flow() { # RANKS MODEL...
+    count=$1
+    shift
+    timeout 120 $start -n "$count" "$build/tests/ranks/flow" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+}
+"$build/tests/ranks/flow" "$demo" >"$work/one" 2>"$work/err" || bad 'one process'
+that 'it has prompts and steps' [ "$(wc -l <"$work/one")" = 14 ]
+for ranks in 2 3 4; do
+    flow $ranks "$demo"
+    that "flow on $ranks ranks: exit $status" [ $status = 0 ]
+    that "flow on $ranks ranks: the same" cmp -s "$work/one" "$work/out"
+    # ten passes of seven rows, of each two messages to every rank above, and one from the last to the others
+    that 'ten passes' [ "$(sed -n 's/^messages //p' "$work/err")" -ge $((10 * 3 * (ranks - 1))) ]
+done
+KVCULL_RANKS=synchronous
+export KVCULL_RANKS
+flow 3 "$demo"
+that 'flow, synchronous: the same' cmp -s "$work/one" "$work/out"
+unset KVCULL_RANKS
+
+on 2 bench -m "$demo" --prompt 64 --chunk 8 --gen 4 --repeat 1 --threads 1 --json -q
+that 'bench: how many ranks computed at once' awk "BEGIN { n = $(json prefill.0.ranks_computing); exit !(0 < n && n <= 2) }"
 
 # ---- what is told of the layers of all ranks
 perplexity="perplexity -m $demo -f $work/text --ctx 24 --kv full --kv snapkv:budget=12,window=4 --threads 1 --json"
@@ -66,7 +92,7 @@ refused() {
     has "$1" "$work/said"
 }
 on 5 run -m "$demo" -p x -n 1
-refused '4 layers with attention on 5 ranks'
+refused '4 layers with attention in a pipeline of 5'
 
 # ---- a NaN in the weights of either rank: all return the same error
 for layer in 1 3; do
@@ -85,5 +111,9 @@ for layer in 1 3; do
     that "exit $status of a NaN in layer $layer" [ $status = 3 ]
     said
     has "layer $layer, of 0 to 3, is the first" "$work/said"
+    # the first of many passes fails, and the others are on their way
+    flow 3 "$work/nan$layer" nan
+    that "exit $status: a pass fails in layer $layer" [ $status = 0 ]
+    has "^prompt full 4: 3: position 3: .*layer $layer, of 0 to 3, is the first"
 done
 finish

@@ -1,21 +1,15 @@
 #!/bin/sh
 # --ranks data: samples and windows shared out among processes, with the files of --shard and one process's tables;
-# info --processes; and what ranks of --ranks tensor say they sent.
-. "${top_srcdir:-.}/tests/cli/lib.sh"
-not_in_valgrind
-command -v mpirun >/dev/null && ldd "$build/.libs/libkvcull.so" | grep -q 'libmpi' || { echo 'no MPI'; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# info --ranks; and what ranks of --ranks tensor say they sent.
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # ranks N ARGUMENTS...: that many processes; the exit status is in $status.
 ranks() {
     count=$1
     shift
-    timeout 300 mpirun -n "$count" "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 300 $start -n "$count" "$each" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-ranks 2 --help
-[ $status = 0 ] || { echo 'mpirun starts nothing here'; exit 77; }
 errors() { grep '^kvcull' "$work/err"; }
 # Times differ from run to run.
 timeless() { sed -E 's/"(seconds|prompt_us|answer_us|first_seconds|token_seconds|[a-z_]*seconds)": *[-0-9.e]+//g' "$@"; }
@@ -60,10 +54,10 @@ columns "$work/out" | grep -v '^Prompts' >"$work/several"
 that 'eval --resume: the same' [ "$(grep -v '^Prompts' "$work/one")" = "$(cat "$work/several")" ]
 
 # ---- who holds what, without any other process
-ok info "$demo" --processes 1 --json
+ok info "$demo" --ranks tensor=1 --json
 that 'one rank holds all weights' [ "$(json ranks.0.weight_bytes)" = "$(json weight_bytes)" ]
 that 'one rank holds the whole cache' [ "$(json ranks.0.cache_bytes)" = "$(json policies.0.cache_bytes)" ]
-ok info "$demo" --processes 2 --json
+ok info "$demo" --ranks tensor=2 --json
 whole=$(json weight_bytes)
 for r in 0 1; do
     that "rank $r: fewer weights" [ "$(json ranks.$r.weight_bytes)" -lt "$whole" ]
@@ -72,11 +66,11 @@ done
 that 'together all of them' [ $(($(json ranks.0.weight_bytes) + $(json ranks.1.weight_bytes))) -ge "$whole" ]
 # what fits two ranks but not one
 least=$(($(json ranks.0.total_bytes) > $(json ranks.1.total_bytes) ? $(json ranks.0.total_bytes) : $(json ranks.1.total_bytes)))
-ok info "$demo" --processes 2 --mem $least
-has '^full  *1  *4  *1-1 '
+ok info "$demo" --ranks tensor=2 --mem $least
+has '^full  *1  *0-3  *4  *1-1 '
 kv info "$demo" --mem $least >"$work/out" 2>"$work/err" </dev/null
 that 'not one' [ $? = 1 ]
-kv info "$demo" --processes 2 --mem $((least - 1)) >"$work/out" 2>"$work/err" </dev/null
+kv info "$demo" --ranks tensor=2 --mem $((least - 1)) >"$work/out" 2>"$work/err" </dev/null
 that 'a byte less' [ $? = 1 ]
 
 # ---- what ranks send is counted: the same for the same work

@@ -35,6 +35,7 @@
         if (gone < 10 || gone > spans.length - 20) found.push('gone: ' + gone + ' of ' + spans.length);
         if (!/KiB/.test(get('held').textContent) || !/KiB/.test(get('full').textContent))
             found.push('bytes: ' + get('held').textContent + ' of ' + get('full').textContent);
+        if (!/^[0-9]/.test(get('speed').textContent)) found.push('tokens per second: ' + get('speed').textContent);
         const wide = document.documentElement.clientWidth;
         if (document.documentElement.scrollWidth > wide)
             found.push('the page is ' + document.documentElement.scrollWidth + ' wide, not ' + wide);

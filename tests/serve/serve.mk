@@ -5,11 +5,12 @@ SERVE_TESTS = \
 	tests/serve/test_lm_eval.sh \
 	tests/serve/test_openai.sh \
 	tests/serve/test_page.sh \
-	tests/serve/test_serve.sh
+	tests/serve/test_serve.sh \
+	tests/serve/test_slots.sh
 if HAVE_SERVER
 SHELL_TESTS += $(SERVE_TESTS)
 endif
 EXTRA_DIST += $(SERVE_TESTS) tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
 	tests/serve/openai_client.py tests/serve/page_check.js tests/serve/page_proxy.py tests/serve/test_connections.py \
 	tests/serve/test_limits.py \
-	tests/serve/test_serve.py
+	tests/serve/test_serve.py tests/serve/test_slots.py

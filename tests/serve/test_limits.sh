@@ -19,6 +19,14 @@ client test_limits.py "$url" sent_away
 
 serve slow -m "$demo" --mem 8M -q
 client test_limits.py "$url" slow
+serve late -m "$demo" --mem 128M -q
+client test_limits.py "$url" late
+
+# ---- what waits
+if [ -r /proc/self/status ] && ! sanitized; then # which take memory of their own
+    serve waiting -m "$demo" --batch 1 --queue 60 --wait 3600 -q
+    client test_limits.py "$url" waiting $pid
+fi
 
 # ---- keys
 printf '# of two people\nfirst-key\n\nsecond-key-2\n' >"$work/keys"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The page at /: a conversation in a browser, at three widths, in light and dark; what it shows of the cache.
+# The page at /: a conversation in a browser, at two widths, in light and dark; what it shows of the cache.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [ -n "$browser" ] || { echo 'no chromium: the page is not looked at'; exit 77; }
@@ -18,10 +18,10 @@ looked_at() {
     [ "$2" = dark ] && dark=--force-dark-mode\ --enable-features=WebContentsForceDark
     # shellcheck disable=SC2086
     timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" $dark \
-        --window-size="$1,900" --hide-scrollbars --screenshot="$3" --virtual-time-budget=90000 "$front/?$1-$2" >"$work/out" 2>"$work/err"
+        --window-size="$1,1000" --hide-scrollbars --screenshot="$3" "$front/?$1-$2" >"$work/out" 2>"$work/err"
     that "a picture at $1, $2" [ -s "$3" ]
     that "the page at $1, $2: $(grep "^$1-$2 " "$work/proxy")" grep -q "^$1-$2 FINE" "$work/proxy"
 }
 looked_at 1100 light
-looked_at 500 dark
+looked_at 390 dark
 finish

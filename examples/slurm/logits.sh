@@ -1,0 +1,16 @@
+#!/bin/sh
+#SBATCH --job-name=kvcull-logits
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=00:30:00
+#
+# logits.sh - all logits of a text into a safetensors file, the model shared out to two nodes:
+# sbatch examples/slurm/logits.sh MODEL TEXT OUT.safetensors
+set -eu
+model=${1:?give the model}
+text=${2:?give the text}
+out=${3:?give the file to write}
+shift 3
+exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" logits -m "$model" -f "$text" --out "$out" \
+    --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks tensor "$@"

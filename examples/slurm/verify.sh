@@ -1,0 +1,16 @@
+#!/bin/sh
+#SBATCH --job-name=kvcull-verify
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=8
+#SBATCH --time=00:20:00
+#
+# verify.sh - shows that these nodes, so connected, compute the bits of one process: sbatch examples/slurm/verify.sh
+# Exit status 1: some bit differs, and what differs is printed. Further options go to verify (docs/testing.md).
+set -eu
+srun="srun --mpi=${KVCULL_MPI:-pmix}"
+for how in tensor pipeline "tensor=${SLURM_NTASKS_PER_NODE:-2},pipeline=${SLURM_JOB_NUM_NODES:-2}"; do
+    echo "--ranks $how"
+    $srun "${KVCULL:-kvcull}" verify --only methods --against stored --threads "${SLURM_CPUS_PER_TASK:-0}" \
+        --ranks "$how" "$@"
+done

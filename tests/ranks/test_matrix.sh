@@ -1,0 +1,67 @@
+#!/bin/sh
+# Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both, with each type of entries: the hashes of one
+# process. `./dev check --ranks` asks for it; it is long.
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
+[ -n "${KVCULL_TEST_WHOLE-}" ] || { echo './dev check --ranks runs this'; exit 77; }
+types=${KVCULL_TEST_TYPES-f32 f16 q8_0}
+stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v -e '[+" ]' -e ^int8:)
+every=$(echo "$stored" | awk -F: '!seen[$1]++ { printf " --kv %s", $0 }')
+across=$(echo "$stored" | grep -e '^\(full\|adakv\|cake\|duo\|fastkv\|take\|sparq\|h2o\):*[^+]*$' |
+    awk -F: 'n[$1]++ < 2 { printf " --kv %s", $0 }')
+that 'there are methods' [ "$(echo "$every" | tr ' ' '\n' | grep -c -e --kv)" -ge 35 ]
+
+# One process alone: hashes that all others must have.
+for type in $types; do
+    # shellcheck disable=SC2086
+    ok verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --kv-type $type --json -q $every
+    grep '"name"\|hash"' "$work/out" >"$work/alone.$type"
+    that "$type: hashes" [ "$(grep -c hash "$work/alone.$type")" -ge 35 ]
+done
+# several RANKS WAY...: for each type.
+several() {
+    for type in $types; do
+        count=$1
+        shift
+        # shellcheck disable=SC2086
+        same "$type, $*" "$count" verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --kv-type $type \
+            --json -q --ranks "$@" $every
+        grep '"name"\|hash"' "$work/out" >"$work/several"
+        that "$type, $*: the hashes of one process" cmp -s "$work/alone.$type" "$work/several"
+        set -- "$count" "$@"
+    done
+}
+several 1 tensor
+several 2 tensor
+several 2 pipeline
+several 3 tensor # one of them has a head that another has, too
+several 3 pipeline
+several 4 tensor
+several 4 pipeline
+several 4 tensor=2,pipeline=2
+several 6 tensor=2,pipeline=3 --share 1,2,3,1,1,5
+several 8 tensor
+several 8 tensor=2,pipeline=4
+several 8 tensor=4,pipeline=2
+# More layers than the bundled model has.
+ok mkmodel --shape 100m --type q8_0 -o "$work/100m.gguf" -q
+same 'pipeline of 8' 8 verify --backend cpu --threads 1 --only methods --prompt 20 --gen 2 -m "$work/100m.gguf" \
+    --json -q --ranks pipeline --kv full --kv cake:budget=12,window=4 --kv h2o:budget=12
+that 'pipeline of 8: equal' [ "$(json equal)" = true ]
+
+# Sends that wait for their receivers, over all ways.
+KVCULL_RANKS=synchronous
+export KVCULL_RANKS
+for how in '2 tensor' '2 pipeline' '3 pipeline' '4 tensor=2,pipeline=2' '8 tensor=2,pipeline=4'; do
+    # shellcheck disable=SC2086
+    same "synchronous, $how" ${how% *} verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --json -q \
+        --ranks ${how#* } $across
+    that "synchronous, $how: equal" [ "$(json equal)" = true ]
+done
+# Every other rank on a second machine: the ranks that share layers out are put side by side.
+KVCULL_RANKS=machines
+# shellcheck disable=SC2086
+same 'two machines' 4 verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --json -q \
+    --ranks tensor=2,pipeline=2 $across
+that 'two machines: equal' [ "$(json equal)" = true ]
+unset KVCULL_RANKS
+finish

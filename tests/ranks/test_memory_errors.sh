@@ -1,0 +1,29 @@
+#!/bin/sh
+# Two ranks each way under valgrind: nothing is wrong and nothing is lost, but for what MPI is known to do.
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
+[ -n "${KVCULL_TEST_WHOLE-}" ] || { echo './dev check --ranks runs this'; exit 77; }
+command -v valgrind >/dev/null || { echo 'there is no valgrind'; exit 77; }
+"$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' || { echo 'MPICH has no list of suppressions'; exit 77; }
+suppressions=$(find /usr/share/openmpi /usr/local/share/openmpi -name openmpi-valgrind.supp 2>/dev/null | head -n 1)
+[ -n "$suppressions" ] || { echo "Open MPI's suppressions are not installed"; exit 77; }
+
+# watched RANKS WHAT ARGUMENTS...: without a report in any rank.
+watched() {
+    count=$1 what=$2
+    shift 2
+    rm -f "$work"/valgrind.*
+    timeout 300 $start -n "$count" "$build/libtool" --mode=execute valgrind -q --leak-check=full --error-exitcode=99 \
+        --show-leak-kinds=definite --errors-for-leak-kinds=definite --suppressions="$suppressions" \
+        --suppressions="$source/tests/ranks/mpi.supp" --log-file="$work/valgrind.%p" "$program" "$@" \
+        >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    cat "$work"/valgrind.* >"$work/err"
+    that "$what: exit $status" [ $status = 0 ]
+}
+for how in '2 tensor' '2 pipeline' '4 tensor=2,pipeline=2'; do
+    # shellcheck disable=SC2086
+    watched ${how% *} "$how" run -m "$demo" -p 'the magic number for lantern' -n 3 -q --threads 1 \
+        --kv take:budget=66,chunk=64,probe=8 --ranks ${how#* }
+done
+watched 2 data perplexity -m "$demo" -f "$demo/README.md" --ctx 24 --threads 1 --ranks data -q
+finish

@@ -1,0 +1,58 @@
+"""test_slots.py URL WHAT FILE - a conversation that goes on after the server has ended and begun again. FILE holds what
+is known of it."""
+import json
+import sys
+
+from client import Server, case, run
+
+server, what, place = Server(sys.argv[1]), sys.argv[2], sys.argv[3]
+TEXT = 'the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'
+LONG = ' '.join([TEXT] * 9)
+FIELDS = dict(max_tokens=9, temperature=0.9, seed=4, ignore_eos=True, return_token_ids=True, logits_hash=True)
+
+
+def tokens_of(text, **fields):
+    return server.post('/tokenize', content=text, **fields)['tokens']
+
+
+def begins():
+    """Conversations under a policy that keeps all and under one that evicts; a prompt's beginning that is shared."""
+    known = {}
+    for kv in ('full', 'morphkv:budget=64'):
+        prompt = tokens_of(LONG, add_special=True)
+        got = server.complete(prompt=prompt, kv=kv, cache_prompt=True, **FIELDS)
+        known[kv] = prompt + got['choices'][0]['token_ids'] + tokens_of('question : the magic number for lantern')
+    for end in ('red kettle', 'old sailor'):
+        server.complete(prompt=tokens_of('near the harbor ' * 40) + tokens_of(end), **FIELDS)
+    with open(place, 'w') as file:
+        json.dump(known, file)
+
+
+def goes_on():
+    with open(place) as file:
+        known = json.load(file)
+    assert server.metric('kept_sessions') >= 3
+    for kv, prompt in known.items():
+        got = server.complete(prompt=prompt, kv=kv, cache_prompt=True, **FIELDS)
+        assert got['usage']['prompt_tokens_details']['cached_tokens'] > 100, (kv, got['usage'])
+        hashed = got['choices'][0]['logits_hash']
+        known[kv] = hashed
+        if kv == 'full':
+            fresh = server.complete(prompt=prompt, kv=kv, cache_prompt=False, **FIELDS)
+            assert fresh['choices'][0]['logits_hash'] == hashed
+    print(json.dumps(known))
+    prompt = tokens_of('near the harbor ' * 40)
+    got = server.complete(prompt=prompt + tokens_of('lantern'), **FIELDS)
+    assert got['usage']['prompt_tokens_details']['cached_tokens'] >= len(prompt), got['usage']
+
+
+def begins_anew():
+    """Nothing was kept, or nothing that could be read; answers are what they are."""
+    with open(place) as file:
+        known = json.load(file)
+    got = server.complete(prompt=known['full'], kv='full', **FIELDS)
+    assert got['usage']['prompt_tokens_details']['cached_tokens'] == 0, got['usage']
+
+
+case(globals()[what])
+run()

@@ -1,0 +1,69 @@
+#!/bin/sh
+# tools/ranks_plan.py: what it counts is what ranks send, and what it says of geometries and mistakes.
+. "${top_srcdir:-.}/tests/ranks/lib.sh"
+command -v python3 >/dev/null || { echo 'skipped: no python3'; exit 77; }
+command -v mpirun >/dev/null || { echo 'skipped: no mpirun'; exit 77; }
+planned() { # STATUS ARGUMENTS...
+    wanted=$1
+    shift
+    python3 "$source/tools/ranks_plan.py" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    that "exit $status of $1, $wanted is expected" [ $status = "$wanted" ]
+}
+
+# ---- beside runs: two and three ranks of tensor and of the pipeline, and two by two
+planned 0 check "$program" "$demo" --most 4 --gen 2
+for run in '2 tensor' '3 tensor' '2 pipeline' '3 pipeline' '4 tensor=2,pipeline=2'; do
+    that "$run: a prompt, and steps of one and of several groups" [ "$(grep -c "^| $run |.*| yes |" "$work/out")" = 3 ]
+done
+has '^21 compared, 0 differ$' "$work/out"
+# odd sizes: 3 layers, 2 KV heads of 3 queries, matrices that do not divide
+ok mkmodel --shape tiny --type f32 -o "$work/tiny.gguf"
+planned 0 check "$program" "$work/tiny.gguf" --most 3 --gen 2 --prompt 21 --chunk 8
+has '^12 compared, 0 differ$' "$work/out"
+# a model of which it knows another number of layers: three runs of tensor send other bytes
+cat >"$work/other" <<END
+#!/bin/sh
+if [ "\$1" = info ]; then
+    "$program" "\$@" | sed 's/"layers": 4/"layers": 5/'
+else
+    exec "$program" "\$@"
+fi
+END
+chmod +x "$work/other"
+planned 1 check "$work/other" "$demo" --most 2 --gen 2
+has '^6 compared, 3 differ$' "$work/out"
+
+# ---- plans: 8 query heads of 32, 128 hidden, 320 feed-forward give 4 (256 + 2 128 + 320) bytes a layer for a second rank
+planned 0 plan --model "$demo" --program "$program" --ranks 1,2,4 --context 64 --prompt 64
+has '^| tensor | 2 | 2 x 1 | 15.2 KB | 3.33 KB | 38 | 8 |' "$work/out"
+cp "$work/out" "$work/plan"
+planned 0 plan --geometry 4,128,8,2,32,320,330 --weight-bytes 4 --ranks 1,2,4 --context 64 --prompt 64
+that 'a geometry is as good as a model' [ "$(sed 1d "$work/plan")" = "$(sed 1d "$work/out")" ]
+planned 0 plan --shape llama-3.1-8b
+that 'all ways up to 64' [ "$(grep -c '^| \(one\|tensor\|pipeline\|both\) ' "$work/out")" = 17 ]
+# A network without cost: a token is faster with each rank up to the last. One that costs all: with none.
+planned 0 plan --shape llama-3.2-1b --latency 1e-6 --overhead 1e-6 --network 1e6
+has '^A token is fastest with tensor at 64 ranks .*pipeline at 1 rank ' "$work/out"
+planned 0 plan --shape llama-3.2-1b --latency 1e6
+has '^A token is fastest with tensor at 1 rank .*best is one rank' "$work/out"
+
+# ---- mistakes: one line, exit 2
+refused() { # PATTERN ARGUMENTS...
+    pattern=$1
+    shift
+    planned 2 "$@"
+    that "one line of $*" [ "$(wc -l <"$work/err")" = 1 ]
+    has "^ranks_plan: .*$pattern" "$work/err"
+}
+refused 'required' plan
+refused 'must be 7: layers' plan --geometry 4,128
+refused "'0': must be a number from 1 up" plan --shape llama-3.1-8b --ranks 0
+refused "'no': must be a number above 0" plan --shape llama-3.1-8b --latency no
+refused 'nosuch' plan --shape nosuch
+refused 'the second must divide the first' plan --geometry 4,128,7,2,32,320,330
+refused 'No such file' check "$work/nosuch" "$demo"
+refused 'exit 3: kvcull' check "$program" "$work/nosuch"
+ok mkmodel --shape tiny-experts --type f32 -o "$work/experts.gguf"
+refused 'experts' check "$program" "$work/experts.gguf"
+finish

@@ -1,0 +1,473 @@
+#!/usr/bin/env python3
+"""ranks_plan.py plan (--shape NAME | --geometry L,h,H,G,d,f,V | --model MODEL --program KVCULL) [OPTIONS]
+ranks_plan.py check KVCULL MODEL [--most N]
+
+What processes that share a model (docs/ranks.md) send each other, and how long a decoded token and a prompt take by a
+model of latency and bandwidth. `plan` prints it for --ranks tensor, pipeline and both, from 1 rank to 64, and says
+where it stops paying. `check` runs `kvcull bench` on 2 to 8 ranks: bytes and messages must be those counted here, else
+it exits with 1; then it fits the latency and prints times measured beside times predicted.
+
+Counted is what the code sends, for the policy `full` and models whose feed-forward networks are dense: the messages of
+a call (core/ranks/ranks.c), the gathers of a layer (core/engine/runner.c), how full the lists are (core/engine/pass.c),
+rows and outcomes of a pipeline (core/engine/pipeline.c), the caller's progress (core/engine/prompt.c).
+
+The model: a gather of b bytes among T ranks takes latency + (T - 1) (overhead + b / T / bandwidth), a message from one
+to another latency + overhead + bytes / bandwidth, one to all R as much for each of log2 R rounds. A rank takes the
+longer of what reading its weights and entries and what its arithmetic needs. Stages of a pipeline overlap as passes and
+groups flow."""
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import namedtuple
+
+Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward vocab')
+MPI = dict(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none',
+           PRTE_MCA_hwloc_default_binding_policy='none', OMPI_MCA_rmaps_base_oversubscribe='1',
+           PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe', TMPDIR='/tmp')  # Open MPI as root, on few cores
+SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
+          'llama-3.1-8b': Model(32, 4096, 32, 8, 128, 14336, 128256),
+          'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
+FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
+LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
+MEMORY = 1e10  # bytes a second from one rank to another of the same machine
+MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
+WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
+
+
+def fail(text):
+    print('ranks_plan: ' + text, file=sys.stderr)
+    sys.exit(2)
+
+
+def layers_of(model, pipeline):
+    """How many layers each stage has: core/ranks/split.c."""
+    def begin(r):
+        return r + ((model.layers - pipeline) * r + pipeline // 2) // pipeline
+    return [begin(r + 1) - begin(r) for r in range(pipeline)]
+
+
+def pieces(count, size):
+    return [min(size, count - at) for at in range(0, count, size)]
+
+
+def gathered(model, tensor):
+    """Floats of a row in each gather of a layer."""
+    if tensor == 1:
+        return []
+    outputs = (model.hidden, model.feed_forward, model.hidden)
+    return [model.heads * model.head_size] + [n for n in outputs if n >= 2 * tensor]
+
+
+def groups_of(rows, pipeline):
+    """Rows of each group of a decode step: kvc_pipeline_groups."""
+    def units(g):
+        return (pipeline + g - 1) * (ROWS_AS_WEIGHTS + -(-rows // g))
+    groups = min(range(1, rows + 1), key=units) if pipeline > 1 else 1
+    return [rows * (g + 1) // groups - rows * g // groups for g in range(groups)]
+
+
+class Sent:
+    """Bytes and messages of all ranks together."""
+    def __init__(self):
+        self.bytes = self.messages = 0
+
+    def to_others(self, ranks, size, times=1):
+        self.messages += times * (ranks - 1)
+        self.bytes += times * (ranks - 1) * size
+
+    def gather(self, ranks, size, times=1):
+        """size: what all ranks give."""
+        self.messages += times * ranks * (ranks - 1)
+        self.bytes += times * (ranks - 1) * size
+
+    def call(self, ranks, size):
+        self.to_others(ranks, LENGTH)
+        self.to_others(ranks, size)
+        self.gather(ranks, ranks * OUTCOME)
+
+    def layer(self, model, tensor, rows):
+        for floats in gathered(model, tensor):
+            self.gather(tensor, FLOAT * rows * floats)
+
+    def flow(self, model, tensor, pipeline, rows):
+        """A group of rows from stage to stage, and what became of it; every place in the stages does this."""
+        self.to_others(pipeline, HEADER, 2 * tensor)
+        self.to_others(pipeline, FLOAT * rows * model.hidden, tensor)
+
+    def logits(self, model, tensor, pipeline, rows):
+        for some in pieces(rows, LOGIT_ROWS):
+            size = FLOAT * some * model.vocab
+            if tensor > 1 and model.vocab >= 2 * tensor:
+                self.gather(tensor, size)
+            self.to_others(pipeline, size, tensor)
+
+
+def padded(size):
+    return -(-size // WORD) * WORD
+
+
+def sent_by_step(model, tensor, pipeline, batch):
+    sent, ranks = Sent(), tensor * pipeline
+    if ranks == 1:
+        return sent
+    sent.call(ranks, (5 + batch) * WORD + padded(4 * batch))
+    for rows in groups_of(batch, pipeline):
+        for _ in range(model.layers):
+            sent.layer(model, tensor, rows)
+        sent.flow(model, tensor, pipeline, rows)
+    sent.logits(model, tensor, pipeline, batch)
+    return sent
+
+
+def sent_by_prompt(model, tensor, pipeline, prompt, chunk):
+    sent, ranks = Sent(), tensor * pipeline
+    if ranks == 1:
+        return sent
+    sent.call(ranks, 5 * WORD + padded(4 * prompt))
+    for rows in pieces(prompt, chunk):
+        for _ in range(model.layers):
+            sent.layer(model, tensor, rows)
+        if pipeline > 1:
+            sent.flow(model, tensor, pipeline, rows)
+        for _ in range(model.layers if pipeline == 1 else 1):  # progress: after each part of a layer, or each pass
+            sent.to_others(ranks, LENGTH)
+            sent.to_others(ranks, RETURN)
+    if tensor > 1:  # how full lists are: as the prompt begins, and before and after each layer's stage
+        sent.gather(tensor, tensor * WORD * model.layers, pipeline)
+        for layer in range(model.layers):
+            sent.gather(tensor, tensor * WORD)
+            sent.gather(tensor, tensor * WORD * (layer + 1))
+    return sent
+
+
+# ---- times ----
+
+class Cost(namedtuple('Cost', 'work latencies overheads bytes')):
+    """Seconds of computing; latencies, overheads and bytes one after another."""
+    def __add__(self, other):
+        return Cost(*(a + b for a, b in zip(self, other)))
+
+    def __mul__(self, factor):
+        return Cost(*(a * factor for a in self))
+
+    def seconds(self, net):
+        return self.work + self.latencies * net.latency + self.overheads * net.overhead + self.bytes / net.bandwidth
+
+
+NOTHING = Cost(0, 0, 0, 0)
+Network = namedtuple('Network', 'latency overhead bandwidth')
+Machine = namedtuple('Machine', 'bandwidth flops weight_bytes cores')  # cores: of all ranks, each of one; None: enough
+
+
+def gather(ranks, size):
+    return Cost(0, 1, ranks - 1, size * (ranks - 1) / ranks) if ranks > 1 else NOTHING
+
+
+def to_others(ranks, size):
+    rounds = math.ceil(math.log2(ranks))
+    return Cost(0, rounds, rounds, rounds * size)
+
+
+def call(ranks, size):
+    return to_others(ranks, LENGTH) + to_others(ranks, size) + gather(ranks, ranks * OUTCOME)
+
+
+def work(machine, tensor, weights, flops, read):
+    crowd = max(1, tensor / machine.cores) if machine.cores else 1
+    reading = (weights * machine.weight_bytes + read) / machine.bandwidth
+    return Cost(crowd * max(reading, flops / machine.flops), 0, 0, 0)
+
+
+def layer_cost(model, machine, tensor, rows, context, batch):
+    """A layer over some rows on the rank that has most of it; context: entries a row attends to; batch: caches."""
+    heads = max(1, -(-model.kv_heads // tensor)) / model.kv_heads
+    def share(n):
+        return -(-n // tensor) / n if n >= 2 * tensor else 1
+    wide, small = model.heads * model.head_size, model.kv_heads * model.head_size
+    weights = model.hidden * (heads * (wide + 2 * small) + share(model.hidden) * (wide + model.feed_forward) +
+                              2 * share(model.feed_forward) * model.feed_forward)
+    cost = work(machine, tensor, weights, rows * (2 * weights + 4 * context * wide * heads),
+                batch * context * 2 * small * 2 * heads)  # entries of two bytes
+    for floats in gathered(model, tensor):
+        cost += gather(tensor, FLOAT * rows * floats)
+    return cost
+
+
+def flow(model, machine, tensor, pipeline, groups, layer):
+    """Groups of rows through the stages: each passes all of them, and as many more as there are groups wait for the
+    slowest stage; layer: the cost of a layer for a group's rows."""
+    slowest = max(layers_of(model, pipeline))
+    hop = Cost(0, 1, 2, HEADER + FLOAT * groups[0] * model.hidden)
+    back = Cost(0, 1, 1, HEADER)
+    cost = layer(groups[0]) * model.layers + (hop * (pipeline - 1) + back if pipeline > 1 else NOTHING)
+    for rows in groups[1:]:
+        cost += layer(rows) * slowest
+    return cost
+
+
+def step_cost(model, machine, tensor, pipeline, batch, context):
+    ranks = tensor * pipeline
+    cost = flow(model, machine, tensor, pipeline, groups_of(batch, pipeline),
+                lambda rows: layer_cost(model, machine, tensor, rows, context, rows))
+    share = -(-model.vocab // tensor)
+    size = FLOAT * batch * model.vocab
+    cost += work(machine, tensor, share * model.hidden, batch * 2 * share * model.hidden, 0)
+    return cost + gather(tensor, size) + to_others(pipeline, size) + call(ranks, (5 + batch) * WORD)
+
+
+def prompt_cost(model, machine, tensor, pipeline, prompt, chunk):
+    """Without a pipeline parts of a prompt go through a layer one after another; the same arithmetic, in another
+    order."""
+    passes = pieces(prompt, chunk)
+    cost = flow(model, machine, tensor, pipeline, passes,
+                lambda rows: layer_cost(model, machine, tensor, rows, prompt / 2, 1))
+    ranks = tensor * pipeline
+    told = to_others(ranks, LENGTH) + to_others(ranks, RETURN)
+    cost += told * (len(passes) * (model.layers if pipeline == 1 else 1))
+    if tensor > 1:
+        cost += Cost(0, 1, tensor - 1, 0) * (2 * max(layers_of(model, pipeline)) + 1)
+    return cost + call(ranks, 5 * WORD + FLOAT * prompt)
+
+
+# ---- plan ----
+
+def ways(model, ranks):
+    """tensor, pipeline and both: lists of [T, P], of which the fastest counts."""
+    both = [(t, ranks // t) for t in range(2, ranks) if ranks % t == 0]
+    return {'tensor': [(ranks, 1)], 'pipeline': [(1, ranks)] if ranks <= model.layers else [],
+            'both': [(t, p) for t, p in both if p <= model.layers]}
+
+
+def short(number, units):
+    for unit in units[:-1]:
+        if number < 999.5:
+            return f'{number:.3g} {unit}'
+        number /= 1000
+    return f'{number:.3g} {units[-1]}'
+
+
+def size(number):
+    return short(number, ['B', 'KB', 'MB', 'GB'])
+
+
+def time(seconds):
+    return short(seconds * 1e6, ['us', 'ms', 's'])
+
+
+def plan(model, args, title):
+    machine = Machine(args.memory * 1e9, args.flops * 1e12, args.weight_bytes, None)
+    net = Network(args.latency * 1e-6, args.overhead * 1e-6, args.network * 1e9)
+    rows, most = {}, max(args.ranks)
+
+    def times(t, p):
+        return (step_cost(model, machine, t, p, args.batch, args.context).seconds(net),
+                prompt_cost(model, machine, t, p, args.prompt, args.chunk).seconds(net))
+    one = times(1, 1)
+    for r in range(1, most + 1):
+        for way, splits in ways(model, r).items():
+            if splits and (r > 1 or way == 'tensor'):
+                best = min(splits, key=lambda s: times(*s)[0])
+                rows[way, r] = best, times(*best), min((times(*s)[1], s) for s in splits)
+                if r == 1:
+                    rows['pipeline', 1] = rows['both', 1] = rows[way, 1]
+    print(f'{title}: {args.weight_bytes:g} bytes a weight, {args.batch} session{"s" * (args.batch > 1)}, context '
+          f'{args.context}, prompt {args.prompt}.')
+    print(f'Network: {args.latency:g} us, {args.overhead:g} us a message for its sender, {args.network:g} GB/s. '
+          f'A rank: {args.memory:g} GB/s, {args.flops:g} TFLOP/s.\n')
+    print('| way | ranks | T x P | bytes/token | bytes/layer | messages/token | messages/layer | token | speedup '
+          '| prompt | speedup |')
+    print('|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|')
+    for way in ('tensor', 'pipeline', 'both'):
+        for r in args.ranks:
+            if (way, r) not in rows or (r == 1 and way != 'tensor'):
+                continue
+            (t, p), (token, prompt), _ = rows[way, r]
+            step, layer = sent_by_step(model, t, p, args.batch), Sent()
+            layer.layer(model, t, 1)
+            print(f'| {way if r > 1 else "one"} | {r} | {t} x {p} | {size(step.bytes / args.batch)} | '
+                  f'{size(layer.bytes)} | {step.messages / args.batch:.0f} | {layer.messages} | {time(token)} | '
+                  f'{one[0] / token:.2f} | {time(prompt)} | {one[1] / prompt:.2f} |')
+    print()
+    for what, pick in (('a token', lambda row: (row[1][0], row[0])), ('a prompt', lambda row: row[2])):
+        ends = {}
+        for way in ('tensor', 'pipeline', 'both'):
+            counts = [r for r in range(1, most + 1) if (way, r) in rows]
+            ends[way] = min(counts, key=lambda r: (pick(rows[way, r])[0], r))
+        best = min(ends, key=lambda way: pick(rows[way, ends[way]])[0])
+        print(f'{what.capitalize()} is fastest with ' + ', '.join(
+            f'{way} at {r} rank{"s" * (r > 1)} ({pick(rows[way, r])[1][0]} x {pick(rows[way, r])[1][1]}: '
+            f'{time(pick(rows[way, r])[0])})' for way, r in ends.items()) +
+            f': best is {best if ends[best] > 1 else "one rank"}' +
+            (', and more ranks than that do not pay.' if ends[best] < most else
+             f', up to the {most} that were looked at.'))
+
+
+# ---- check ----
+
+def run(words, **more):
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **more)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        fail(f'{words[0]}: {error}')
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith('kvcull')] or done.stderr.splitlines()
+        fail(f'{" ".join(words)}: exit {done.returncode}: {said[0] if said else "no message"}')
+    return json.loads(done.stdout)
+
+
+def read_model(program, path):
+    info = run([program, 'info', path, '--json'])
+    if info['experts'] or info['recurrent_layers'] or info['architecture'].startswith(WHOLE_ATTENTION):
+        fail(f'{path}: experts, delta nets and attention that is whole on every rank are not counted here; '
+             'a dense model is')
+    return Model(*(info[name] for name in Model._fields)), info['weight_bytes'] / info['parameters']
+
+
+def bench(program, model, ranks, way, args):
+    words = ['mpirun', '-n', str(ranks)] if ranks > 1 else []
+    words += [program, 'bench', '-m', model, '--json', '-q', '--threads', '1', '--math', 'float', '--repeat', '3',
+              '--prompt', str(args.prompt), '--chunk', str(args.chunk), '--gen', str(args.gen), '--batch', f'1,{MANY}']
+    if ranks > 1:
+        words += ['--ranks', way]
+    found = run(words, timeout=300, env=dict(os.environ, **MPI))
+    return found['prefill'][0], found['decode']
+
+
+def fit(runs):
+    """latency and overhead with the least sum of |log(predicted / measured)|, which a run that others held up does not
+    rule; runs: [measured seconds, Cost]. Sought among steps of a quarter."""
+    some = [0] + [1e-7 * 1.25 ** k for k in range(60)]
+    return min((Network(latency, overhead, MEMORY) for latency in some for overhead in some),
+               key=lambda net: sum(abs(math.log(cost.seconds(net) / seconds)) for seconds, cost in runs))
+
+
+def check(args):
+    model, weight_bytes = read_model(args.program, args.model)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+    prefill, decode = bench(args.program, args.model, 1, None, args)
+    one = {'prompt': prefill['best_seconds'], 1: decode[0]['step_seconds'], MANY: decode[1]['step_seconds']}
+    splits = [(t, 1) for t in range(2, args.most + 1)] + [(1, p) for p in range(2, min(args.most, model.layers) + 1)]
+    splits += [(t, p) for t in range(2, args.most) for p in range(2, model.layers + 1) if t * p <= args.most]
+    wrong, runs = 0, []
+
+    def cost(t, p, what):
+        """Computing takes what it took on one rank, as it is shared out; ranks beyond the cores wait for others."""
+        machine = Machine(1e9, 1e9, weight_bytes, cores)
+        def of(t, p):
+            return (prompt_cost(model, machine, t, p, args.prompt, args.chunk) if what == 'prompt'
+                    else step_cost(model, machine, t, p, what, args.prompt))
+        found = of(t, p)
+        return found._replace(work=found.work / of(1, 1).work * one[what])
+    for t, p in splits:
+        way = 'tensor' if p == 1 else 'pipeline' if t == 1 else f'tensor={t},pipeline={p}'
+        prefill, decode = bench(args.program, args.model, t * p, way, args)
+        cases = [('prompt', prefill, prefill['best_seconds'], sent_by_prompt(model, t, p, args.prompt, args.chunk),
+                  args.prompt)]
+        cases += [(step['batch'], step, step['step_seconds'], sent_by_step(model, t, p, step['batch']),
+                   step['batch']) for step in decode]
+        for what, found, seconds, sent, tokens in cases:
+            counted = [round(found[f'sent_{k}_per_token'] * tokens, 2) for k in ('bytes', 'messages')]
+            equal = [abs(a - b) < 1e-6 * b + 0.01 for a, b in zip(counted, (sent.bytes, sent.messages))]
+            wrong += not all(equal)
+            runs.append((way, t, p, what, counted, sent, all(equal), seconds, cost(t, p, what)))
+    fitted = {}
+    for crowded in (False, True):
+        steps = [(seconds, c) for _, t, p, what, _, _, _, seconds, c in runs
+                 if what == 1 and (t * p > cores) == crowded]
+        fitted[crowded] = fit(steps) if steps else None
+    print(f'{args.model} on {cores} cores, {args.prompt} tokens of prompt in parts of {args.chunk}; load '
+          f'{os.getloadavg()[0]:.1f} at the end. One rank: prompt {time(one["prompt"])}, step {time(one[1])}.')
+    for crowded, net in fitted.items():
+        if net:
+            print(f'Fitted to steps of one session, {"more ranks than" if crowded else "at most as many ranks as"} '
+                  f'cores: latency {net.latency * 1e6:.3g} us, overhead {net.overhead * 1e6:.3g} us. The others are '
+                  'predicted from these.')
+    print('\n| ranks | of | bytes | counted | messages | counted | equal | measured | predicted | error |')
+    print('|---|---|--:|--:|--:|--:|---|--:|--:|--:|')
+    for way, t, p, what, counted, sent, equal, seconds, c in runs:
+        predicted = c.seconds(fitted[t * p > cores])
+        name = what if what == 'prompt' else f'step of {what}'
+        print(f'| {t * p} {way} | {name} | {counted[0]:.0f} | {sent.bytes} | '
+              f'{counted[1]:.0f} | {sent.messages} | {"yes" if equal else "NO"} | {time(seconds)} | '
+              f'{time(predicted)} | {(predicted / seconds - 1) * 100:+.0f}% |')
+    print(f'\n{len(runs)} compared, {wrong} differ')
+    return 1 if wrong else 0
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        fail(message)
+
+
+def numbers(text):
+    return [positive(part) for part in text.split(',')]
+
+
+def positive(text):
+    if not text.isdigit() or not 1 <= int(text) <= 2 ** 31:
+        raise argparse.ArgumentTypeError(f"'{text}': must be a number from 1 up")
+    return int(text)
+
+
+def quantity(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}': must be a number above 0")
+    return value
+
+
+def main():
+    parser = Parser(prog='ranks_plan', description='what ranks send, and how long it takes')
+    commands = parser.add_subparsers(dest='command', required=True, parser_class=Parser)
+    p = commands.add_parser('plan', help='tables for up to 64 ranks')
+    which = p.add_mutually_exclusive_group(required=True)
+    which.add_argument('--shape', choices=sorted(SHAPES))
+    which.add_argument('--geometry', type=numbers,
+                       help='layers, hidden, heads, KV heads, head size, feed-forward, vocab')
+    which.add_argument('--model')
+    p.add_argument('--program', default='kvcull', help='that says what --model is')
+    p.add_argument('--ranks', type=numbers, default=[1, 2, 4, 8, 16, 32, 64])
+    p.add_argument('--weight-bytes', type=quantity, help='bytes a weight (1.0625, that is q8_0; those of --model)')
+    p.add_argument('--latency', type=quantity, default=20, help='of a message, us')
+    p.add_argument('--overhead', type=quantity, default=2, help='of a message for who sends it, us')
+    p.add_argument('--network', type=quantity, default=1.25, help='GB/s of a rank')
+    p.add_argument('--memory', type=quantity, default=100, help='GB/s that a rank reads')
+    p.add_argument('--flops', type=quantity, default=1, help='TFLOP/s of a rank')
+    p.add_argument('--batch', type=positive, default=1)
+    p.add_argument('--context', type=positive, default=4096)
+    p.add_argument('--prompt', type=positive, default=4096)
+    p.add_argument('--chunk', type=positive, default=512)
+    c = commands.add_parser('check', help='beside runs of kvcull bench')
+    c.add_argument('program')
+    c.add_argument('model')
+    c.add_argument('--most', type=positive, default=8, help='ranks')
+    c.add_argument('--prompt', type=positive, default=40)
+    c.add_argument('--chunk', type=positive, default=16)
+    c.add_argument('--gen', type=positive, default=16)
+    args = parser.parse_args()
+    if args.command == 'check':
+        return check(args)
+    if args.shape:
+        model, title = SHAPES[args.shape], args.shape
+    elif args.geometry:
+        if len(args.geometry) != len(Model._fields):
+            fail(f'--geometry: {len(args.geometry)} numbers; must be {len(Model._fields)}: {", ".join(Model._fields)}')
+        model, title = Model(*args.geometry), 'A model'
+    else:
+        (model, own), title = read_model(args.program, args.model), args.model
+        args.weight_bytes = args.weight_bytes or own
+    if model.heads % model.kv_heads:
+        fail(f'{model.heads} heads of {model.kv_heads} KV heads: the second must divide the first')
+    args.weight_bytes = args.weight_bytes or 1.0625
+    plan(model, args, title)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
