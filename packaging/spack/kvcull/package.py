@@ -21,6 +21,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     variant("opencl", default=False, description="the OpenCL backend")
     variant("server", default=True, description="kvcull serve")
     variant("mpi", default=False, description="several processes as one engine")
+    variant("nccl", default=False, when="+mpi+cuda", description="rows of ranks between devices by NCCL")
     variant("openblas", default=False, description="OpenBLAS, for --math fast")
 
     depends_on("c", type="build")
@@ -38,6 +39,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     depends_on("openblas", when="+openblas")
     depends_on("libmicrohttpd@0.9.71:", when="+server")
     depends_on("mpi", when="+mpi")
+    depends_on("nccl@2.7:", when="+nccl")
 
     conflicts("target=x86:", msg="kvcull needs a 64-bit machine")
     conflicts("%gcc@:6")
@@ -55,6 +57,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     def configure_args(self):
         args = [f"--with-{name}=" + ("yes" if self.spec.satisfies("+" + name) else "no")
                 for name in ("mpi", "opencl", "openblas", "server")]
+        args.append("--with-nccl=" + (self.spec["nccl"].prefix if self.spec.satisfies("+nccl") else "no"))
         if self.spec.satisfies("+cuda"):
             args.append("--with-cuda=" + self.spec["cuda"].prefix)
             archs = self.spec.variants["cuda_arch"].value
