@@ -129,9 +129,10 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int count, ncclUniqueId id, int 
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    MPI_Waitall(fake.pending, fake.request, MPI_STATUSES_IGNORE);
-    while (fake.pending > 0)
-        free(fake.buffer[--fake.pending]);
+    while (fake.pending > 0) {
+        MPI_Wait(&fake.request[--fake.pending], MPI_STATUS_IGNORE);
+        free(fake.buffer[fake.pending]);
+    }
     fake.communicators--;
     free(comm->world);
     free(comm->sent);
