@@ -100,6 +100,8 @@ void cli_warn(const struct cli_command *command, const char *format, ...) __attr
  * for is done when this returns, an exit status. */
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv);
 struct kvc_ranks *cli_ranks(void); /* NULL: one process */
+/* Last of all, and not by atexit: an MPI that ends the program calls exit from within itself. */
+void cli_leave_ranks(void);
 /* --ranks data: every rank runs the command with a share of the work; rank 0 alone prints. NULL, and 0, without. */
 struct kvc_ranks *cli_data_ranks(void);
 uint32_t cli_data_rank(void);

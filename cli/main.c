@@ -91,10 +91,11 @@ int main(int argc, char **argv) {
     cli_signals();
     cli_json_start();
     status = cli_start_ranks(&program, argc, argv);
-    if (status != CLI_GO)
-        return status;
-    status = program_main(&program, argc, argv);
-    if (status == KVC_OK)
-        status = cli_flush(&program);
+    if (status == CLI_GO) {
+        status = program_main(&program, argc, argv);
+        if (status == KVC_OK)
+            status = cli_flush(&program);
+    }
+    cli_leave_ranks();
     return status;
 }

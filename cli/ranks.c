@@ -83,8 +83,10 @@ static const char *given(const char *option, int argc, char **argv) {
 }
 
 /* A rank that ends early is waited for where the others agree. */
-static void leave(void) {
+void cli_leave_ranks(void) {
     uint32_t whose;
+    if (!program_ranks)
+        return;
     if (program_data && !program_agreed)
         (void)gather_status(KVC_RESOURCE, &whose);
     kvc_ranks_close(program_ranks);
@@ -100,7 +102,6 @@ int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     if (kvc_ranks_open(how, share, &program_ranks, &error) != KVC_OK)
         return error.text[0] ? cli_report(command, &error)
                              : KVC_OK; /* a status of theirs could end rank 0 before its line */
-    atexit(leave);
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {
         if (argc < 2 || (strcmp(argv[1], "eval") != 0 && strcmp(argv[1], "perplexity") != 0))
