@@ -23,7 +23,8 @@ import subprocess
 import sys
 from collections import namedtuple
 
-Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward vocab')
+Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward vocab int8', defaults=[False])
+GEOMETRY = Model._fields[:-1]
 MPI = dict(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none',
            PRTE_MCA_hwloc_default_binding_policy='none', OMPI_MCA_rmaps_base_oversubscribe='1',
            PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe', TMPDIR='/tmp')  # Open MPI as root, on few cores
@@ -32,6 +33,7 @@ SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
+BLOCK, MANY_BLOCKS, ROWS_IN_EIGHT_BITS = 32, 32, 16                  # core/ranks/split.[ch], core/engine/shared.c
 MEMORY = 1e10  # bytes a second from one rank to another of the same machine
 MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
@@ -53,12 +55,22 @@ def pieces(count, size):
     return [min(size, count - at) for at in range(0, count, size)]
 
 
-def gathered(model, tensor):
-    """Floats of a row in each gather of a layer."""
+def gathered(model, tensor, rows):
+    """Bytes of each gather of a layer: rows that the next layer takes in eight bits are three, of quants, scales and
+    sums, where every rank has whole blocks of them."""
     if tensor == 1:
         return []
-    outputs = (model.hidden, model.feed_forward, model.hidden)
-    return [model.heads * model.head_size] + [n for n in outputs if n >= 2 * tensor]
+    def gather(n, in_blocks=False):
+        if model.int8 and in_blocks and rows >= ROWS_IN_EIGHT_BITS:
+            return [rows * n, rows * n // 8, rows * n // 4]
+        return [FLOAT * rows * n]
+
+    def outputs(n, taken=False):
+        blocks = n // BLOCK if taken and n % BLOCK == 0 else 0
+        return gather(n, blocks and (blocks >= MANY_BLOCKS * tensor or blocks % tensor == 0)) if n >= 2 * tensor else []
+    wide = model.heads * model.head_size
+    return (gather(wide, wide // model.kv_heads % BLOCK == 0) + outputs(model.hidden) +
+            outputs(model.feed_forward, True) + outputs(model.hidden))
 
 
 def groups_of(rows, pipeline):
@@ -89,8 +101,8 @@ class Sent:
         self.gather(ranks, ranks * OUTCOME)
 
     def layer(self, model, tensor, rows):
-        for floats in gathered(model, tensor):
-            self.gather(tensor, FLOAT * rows * floats)
+        for size in gathered(model, tensor, rows):
+            self.gather(tensor, size)
 
     def flow(self, model, tensor, pipeline, rows):
         """A group of rows from stage to stage, and what became of it; every place in the stages does this."""
@@ -191,8 +203,8 @@ def layer_cost(model, machine, tensor, rows, context, batch):
                               2 * share(model.feed_forward) * model.feed_forward)
     cost = work(machine, tensor, weights, rows * (2 * weights + 4 * context * wide * heads),
                 batch * context * 2 * small * 2 * heads)  # entries of two bytes
-    for floats in gathered(model, tensor):
-        cost += gather(tensor, FLOAT * rows * floats)
+    for size in gathered(model, tensor, rows):
+        cost += gather(tensor, size)
     return cost
 
 
@@ -323,12 +335,12 @@ def read_model(program, path):
     if info['experts'] or info['recurrent_layers'] or info['architecture'].startswith(WHOLE_ATTENTION):
         fail(f'{path}: experts, delta nets and attention that is whole on every rank are not counted here; '
              'a dense model is')
-    return Model(*(info[name] for name in Model._fields)), info['weight_bytes'] / info['parameters']
+    return Model(*(info[name] for name in GEOMETRY), info['math'] == 'int8'), info['weight_bytes'] / info['parameters']
 
 
 def bench(program, model, ranks, way, args):
     words = ['mpirun', '-n', str(ranks)] if ranks > 1 else []
-    words += [program, 'bench', '-m', model, '--json', '-q', '--threads', '1', '--math', 'float', '--repeat', '3',
+    words += [program, 'bench', '-m', model, '--json', '-q', '--threads', '1', '--repeat', '3',
               '--prompt', str(args.prompt), '--chunk', str(args.chunk), '--gen', str(args.gen), '--batch', f'1,{MANY}']
     if ranks > 1:
         words += ['--ranks', way]
@@ -456,8 +468,8 @@ def main():
     if args.shape:
         model, title = SHAPES[args.shape], args.shape
     elif args.geometry:
-        if len(args.geometry) != len(Model._fields):
-            fail(f'--geometry: {len(args.geometry)} numbers; must be {len(Model._fields)}: {", ".join(Model._fields)}')
+        if len(args.geometry) != len(GEOMETRY):
+            fail(f'--geometry: {len(args.geometry)} numbers; must be {len(GEOMETRY)}: {", ".join(GEOMETRY)}')
         model, title = Model(*args.geometry), 'A model'
     else:
         (model, own), title = read_model(args.program, args.model), args.model
@@ -465,6 +477,8 @@ def main():
     if model.heads % model.kv_heads:
         fail(f'{model.heads} heads of {model.kv_heads} KV heads: the second must divide the first')
     args.weight_bytes = args.weight_bytes or 1.0625
+    if not args.model:
+        model = model._replace(int8=args.weight_bytes < 2)
     plan(model, args, title)
     return 0
 

@@ -80,9 +80,8 @@ static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer
                                                      .up = up,
                                                      .n = rows * kvc_shared_own(runner, width),
                                                      .activation = runner->network->activation});
-    kvc_shared_gather(runner, gate, gate, rows, width);
-    kvc_linear_pass(runner, all_of(&s->shared), (struct kvc_input){.x = gate, .rows = rows, .K = width},
-                    layer->shared_down, none, runner->network->hidden);
+    in = (struct kvc_input){.x = gate, .rows = rows, .K = width, .parts = KVC_OUTPUTS};
+    kvc_linear_pass(runner, all_of(&s->shared), in, layer->shared_down, none, runner->network->hidden);
 }
 
 void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
@@ -116,10 +115,9 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
                                                      .up = up,
                                                      .n = pairs * kvc_shared_own(runner, network->expert_feed),
                                                      .activation = network->activation});
-    kvc_shared_gather(runner, gate, gate, pairs, network->expert_feed);
-    in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->expert_feed};
+    in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->expert_feed, .parts = KVC_OUTPUTS};
     kvc_linear_own_experts(runner, x, in, layer->down, layer->down_bias, all_of(&s->first));
-    kvc_shared_gather(runner, x, x, pairs, network->hidden);
+    kvc_shared_gather(runner, x, x, pairs, network->hidden, KVC_OUTPUTS);
     if (layer->shared_router)
         pass_shared(runner, layer, rows);
     ops->expert_sum(device,

@@ -3,7 +3,6 @@
 #include "core/engine/linear.h"
 
 #include "core/engine/runner.h"
-#include "core/engine/shared.h"
 
 /* By the type of its weight, whatever the others are: what is no integers, plain numbers and FP8, is multiplied as
  * floats. */
@@ -42,15 +41,24 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
     return status;
 }
 
-/* The rows of `in` in eight bits. */
+/* The rows of `in` as floats, likewise. */
+static struct kvc_span whole(struct kvc_runner *runner, const struct kvc_input *in) {
+    kvc_shared_gather(runner, in->x, in->x, in->rows, in->K, in->parts);
+    return in->x;
+}
+
+/* The rows of `in` in eight bits, those of all ranks. */
 static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kvc_input *in) {
     struct kvc_linear_scratch *scratch = &runner->linear;
     const struct kvc_int8_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),
                                        .scale = kvc_growable_at(&scratch->scale, 0),
                                        .sum = kvc_growable_at(&scratch->sum, 0)};
-    if (!in->again || !scratch->holds)
+    const bool there =
+        (in->again && scratch->holds) || kvc_shared_gather_int8(runner, rows, in->x, in->rows, in->K, in->parts);
+    if (!there)
         runner->device->ops->quantize_rows(
-            runner->device, &(struct kvc_quantize_rows){.y = rows, .x = in->x, .rows = in->rows, .K = in->K});
+            runner->device,
+            &(struct kvc_quantize_rows){.y = rows, .x = whole(runner, in), .rows = in->rows, .K = in->K});
     scratch->holds = true;
     return rows;
 }
@@ -64,7 +72,8 @@ void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_inp
             device,
             &(struct kvc_linear_int8){.y = y, .x = quantized(runner, &in), .w = w, .bias = bias, .rows = in.rows});
     else
-        device->ops->linear(device, &(struct kvc_linear){.y = y, .x = in.x, .w = w, .bias = bias, .rows = in.rows});
+        device->ops->linear(
+            device, &(struct kvc_linear){.y = y, .x = whole(runner, &in), .w = w, .bias = bias, .rows = in.rows});
 }
 
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
@@ -73,7 +82,7 @@ void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_in
     const struct kvc_span own = shared ? kvc_shared_room(runner, in.rows * kvc_shared_own(runner, N)) : y;
     kvc_linear_own(runner, own, in, w, bias);
     if (shared)
-        kvc_shared_gather(runner, y, own, in.rows, N);
+        kvc_shared_gather(runner, y, own, in.rows, N, KVC_OUTPUTS);
 }
 
 void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
@@ -90,7 +99,11 @@ void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct
                                                                                  .experts = experts,
                                                                                  .pairs = in.rows});
     else
-        device->ops->expert_linear(
-            device, &(struct kvc_expert_linear){
-                        .y = y, .x = in.x, .w = w, .bias = bias, .first = first, .experts = experts, .pairs = in.rows});
+        device->ops->expert_linear(device, &(struct kvc_expert_linear){.y = y,
+                                                                       .x = whole(runner, &in),
+                                                                       .w = w,
+                                                                       .bias = bias,
+                                                                       .first = first,
+                                                                       .experts = experts,
+                                                                       .pairs = in.rows});
 }

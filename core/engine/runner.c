@@ -71,7 +71,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     for (size_t i = 0; i < n; i++)
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
     made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
-    made->part.kind = made->gathered.kind = KVC_MEMORY_SCRATCH;
+    made->part.kind = made->part_int8.kind = made->gathered.kind = KVC_MEMORY_SCRATCH;
     kvc_linear_open(&made->linear, network, engine->math);
     kvc_experts_set_kinds(&made->experts);
     kvc_delta_set_kinds(&made->delta);
@@ -99,6 +99,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
     struct kvc_growable *others[] = {&runner->last,
                                      &runner->logits,
                                      &runner->part,
+                                     &runner->part_int8,
                                      &runner->gathered,
                                      &runner->counts,
                                      &runner->stage.kept_rank,
@@ -398,8 +399,8 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     const bool gated = runner->network->gated_attention;
     const struct kvc_input attended = {.x = at(gated ? &runner->delta.attention_gate : &runner->attended, 0, 0),
                                        .rows = rows,
-                                       .K = runner->model.heads * runner->network->head_size};
-    kvc_shared_gather_heads(runner, at(&runner->attended, 0, 0), at(&runner->attended, 0, 0), rows);
+                                       .K = runner->model.heads * runner->network->head_size,
+                                       .parts = gated ? KVC_WHOLE : KVC_HEADS};
     if (gated) /* the gate becomes what it lets through */
         runner->device->ops->gated_silu(runner->device, &(struct kvc_gated_silu){.y = attended.x,
                                                                                  .gate = attended.x,
@@ -425,9 +426,8 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
                                                              .up = up,
                                                              .n = rows * kvc_shared_own(runner, width),
                                                              .activation = runner->network->activation});
-    kvc_shared_gather(runner, gate, gate, rows, width);
-    kvc_linear_pass(runner, projected, (struct kvc_input){.x = gate, .rows = rows, .K = width}, layer->down,
-                    layer->down_bias, runner->network->hidden);
+    kvc_linear_pass(runner, projected, (struct kvc_input){.x = gate, .rows = rows, .K = width, .parts = KVC_OUTPUTS},
+                    layer->down, layer->down_bias, runner->network->hidden);
 }
 
 static void feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, const struct kvc_layer *layer,

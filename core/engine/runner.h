@@ -56,6 +56,7 @@ struct kvc_runner {
     struct kvc_growable last;      /* [logit rows, hidden] */
     struct kvc_growable logits;    /* [logit rows, vocab] */
     struct kvc_growable part;      /* [rows, outputs of a linear layer]: this rank's, until they are gathered */
+    struct kvc_growable part_int8; /* this rank's part of what a linear layer takes, in eight bits, likewise */
     struct kvc_growable gathered;  /* all ranks' on a device, rank by rank, until they are in order */
     struct kvc_linear_scratch linear;
     struct kvc_experts_scratch experts;

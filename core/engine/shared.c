@@ -7,6 +7,13 @@
 
 #include <stdlib.h>
 
+enum {
+    ROWS_IN_EIGHT_BITS = 16, /* from so many on, rows are gathered in eight bits where the layer takes them so */
+    ALIGNED = 64             /* where arrays begin that lie one behind the other in a buffer, bytes */
+};
+
+static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
+
 static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
     return runner->network ? runner->network->part.ranks : NULL;
 }
@@ -60,22 +67,57 @@ static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span
     device->ops->upload(device, y, to, all);
 }
 
-void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N) {
+/* The columns of each rank, in ranks->widths. False: every rank has all. */
+static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_parts parts) {
     struct kvc_ranks *ranks = ranks_of(runner);
-    if (!kvc_shared_splits(runner, N))
-        return;
+    const struct kvc_network *network = runner->network;
+    if (parts == KVC_WHOLE ||
+        (parts == KVC_HEADS ? !ranks || !network->part.heads_shared : !kvc_shared_splits(runner, N)))
+        return false;
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++) {
+        const struct kvc_split *split = &ranks->rows.split;
+        if (parts == KVC_HEADS)
+            ranks->widths[r] =
+                (size_t)(N / network->part.kv_heads) * kvc_split_owned_heads(network->part.kv_heads, split, r);
+        else
+            ranks->widths[r] = (size_t)kvc_split_outputs(N, split, r).count;
+    }
+    return true;
+}
+
+void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N,
+                       enum kvc_parts parts) {
+    if (find_widths(runner, N, parts))
+        gather(runner, y, part, rows);
+}
+
+/* One array of rows in eight bits: the widths are in floats now, as the gather counts. */
+static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows,
+                         size_t times, size_t over) {
+    struct kvc_ranks *ranks = ranks_of(runner);
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
-        ranks->widths[r] = (size_t)kvc_split_outputs(N, &ranks->rows.split, r).count;
+        ranks->widths[r] = ranks->widths[r] * times / over;
     gather(runner, y, part, rows);
 }
 
-void kvc_shared_gather_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
+bool kvc_shared_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
+                            uint64_t N, enum kvc_parts parts) {
     struct kvc_ranks *ranks = ranks_of(runner);
-    const struct kvc_network *network = runner->network;
-    if (!ranks || !network->part.heads_shared)
-        return;
-    const size_t each = (size_t)network->part.heads / network->part.kv_heads * network->head_size;
+    if (rows < ROWS_IN_EIGHT_BITS || !find_widths(runner, N, parts))
+        return false;
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
-        ranks->widths[r] = each * kvc_split_owned_heads(network->part.kv_heads, &ranks->rows.split, r);
-    gather(runner, y, part, rows);
+        if (ranks->widths[r] % KVC_SPLIT_BLOCK)
+            return false;
+    const size_t own = ranks->widths[ranks->rows.link->rank], quants = rows * own, scales = round_up(quants / 8);
+    struct kvc_int8_rows mine;
+    mine.quant = mine.scale = mine.sum = reserve(runner, &runner->part_int8, round_up(quants) + scales + quants / 4);
+    mine.scale.offset += round_up(quants);
+    mine.sum.offset += round_up(quants) + scales;
+    if (own)
+        runner->device->ops->quantize_rows(
+            runner->device, &(struct kvc_quantize_rows){.y = mine, .x = part, .rows = rows, .K = (uint32_t)own});
+    gather_array(runner, y.quant, mine.quant, rows, 1, 4);
+    gather_array(runner, y.scale, mine.scale, rows, 1, 8);
+    gather_array(runner, y.sum, mine.sum, rows, 2, 1);
+    return true;
 }

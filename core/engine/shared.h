@@ -6,15 +6,22 @@
 
 struct kvc_runner;
 
+/* What a rank has of each row: all of it, its part of some outputs (kvc_split_outputs), or its heads. */
+enum kvc_parts { KVC_WHOLE, KVC_OUTPUTS, KVC_HEADS };
+
 /* Whether N outputs of a linear layer are shared out, and how many this rank has. */
 bool kvc_shared_splits(const struct kvc_runner *runner, uint64_t N);
 uint64_t kvc_shared_own(const struct kvc_runner *runner, uint64_t N);
 /* A buffer for so many floats, until the next call. */
 struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats);
-/* y [rows, N] = all ranks' parts of N outputs; part [rows, this rank's]. They may lie at the same place. Where these
- * outputs are not shared out, nothing happens: every rank has all. */
-void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N);
-/* y [rows, H of all ranks, d] = all ranks' heads; part [rows, H, d]; likewise. */
-void kvc_shared_gather_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows);
+/* y [rows, N] = all ranks' parts; part [rows, this rank's]. They may lie at the same place. Where these are not shared
+ * out, nothing happens: every rank has all. */
+void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N,
+                       enum kvc_parts parts);
+/* The same of rows in eight bits: each rank quantizes its part, and a third of the bytes is gathered. False, and
+ * nothing happens, where they are not shared out in whole blocks, or the rows are so few that three messages for one
+ * take longer. */
+bool kvc_shared_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
+                            uint64_t N, enum kvc_parts parts);
 
 #endif

@@ -1,6 +1,8 @@
 /* split.c - which part of a model each rank has. */
 #include "core/ranks/split.h"
 
+enum { MANY_BLOCKS = 32 }; /* of a rank */
+
 /* What the first `ranks` get of all shares. */
 static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
     uint64_t sum = 0;
@@ -25,8 +27,17 @@ bool kvc_split_shares(uint64_t n, const struct kvc_split *split) {
     return split->ranks > 1 && n >= 2ull * split->ranks;
 }
 
+/* What is shared out of n outputs: blocks where a rank has so many that one more or less does not count. */
+static uint64_t unit_of(uint64_t n, const struct kvc_split *split) {
+    return n % KVC_SPLIT_BLOCK == 0 && n / KVC_SPLIT_BLOCK >= MANY_BLOCKS * split->ranks ? KVC_SPLIT_BLOCK : 1;
+}
+
 struct kvc_range kvc_split_outputs(uint64_t n, const struct kvc_split *split, uint32_t rank) {
-    return kvc_split_shares(n, split) ? part(n, split, split->ranks, rank) : (struct kvc_range){0, n};
+    if (!kvc_split_shares(n, split))
+        return (struct kvc_range){0, n};
+    const uint64_t unit = unit_of(n, split);
+    const struct kvc_range units = part(n / unit, split, split->ranks, rank);
+    return (struct kvc_range){units.first * unit, units.count * unit};
 }
 
 struct kvc_range kvc_split_layers(uint32_t n, const struct kvc_split *split, uint32_t rank) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define KVC_SHARE_MOST 1000u /* of one rank */
+#define KVC_SPLIT_BLOCK 32u  /* outputs that are quantized together as the next layer's input */
 
 /* Among whom something is shared out, and how much each gets. */
 struct kvc_split {
@@ -18,7 +19,8 @@ struct kvc_range {
     uint64_t first, count;
 };
 
-/* Rank r's part of n outputs (below 2^32, as matrices have); of too few to share out, all. */
+/* Rank r's part of n outputs (below 2^32, as matrices have), whole blocks where there are many; of too few to share
+ * out, all. */
 struct kvc_range kvc_split_outputs(uint64_t n, const struct kvc_split *split, uint32_t rank);
 /* Whether they are shared out. */
 bool kvc_split_shares(uint64_t n, const struct kvc_split *split);

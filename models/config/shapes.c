@@ -16,6 +16,8 @@ static const struct kvc_shape shapes[] = {
      1e-5f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 0, 0},
     {"tiny-experts", "odd sizes for tests: 3 layers, 13 experts of width 40, 3 a token", "qwen3_moe", 3, 72, 6, 2, 24,
      40, 300, 512, 0, true, 1e-6f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 13, 3},
+    {"small-experts", "experts of whole blocks for tests: 2 layers, 5 experts of width 64, 2 a token", "qwen3_moe", 2, 128,
+     4, 2, 32, 64, 512, 2048, 0, false, 1e-6f, 10000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 5, 2},
     {"100m", "100 million parameters: 12 layers, GQA 3, tied", "llama", 12, 768, 12, 4, 64, 2048, 32000, 32768, 0, true,
      1e-5f, 500000.0f, KVC_ROPE_PLAIN, 0, 0, "gpt-2", 0, 0},
     {"llama-3.2-1b", "Llama 3.2 1B: 16 layers, GQA 4, tied", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 0,

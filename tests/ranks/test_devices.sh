@@ -84,9 +84,16 @@ for way in nccl mpi host; do
 done
 unset KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
 
-# ---- experts; what is said of the way
+# ---- experts; rows in eight bits, of three ranks one with no head of its own; what is said of the way
 equal 2 2 --kv full -m "$source/tests/data/golden/qwen3-moe"
 by nccl
+for shape in small small-experts; do
+    ok mkmodel --shape $shape --type q8_0 -o "$work/$shape.gguf" -q
+    equal 3 3 --kv full -m "$work/$shape.gguf" --math int8
+    by nccl
+    equal 1 2 --kv full -m "$work/$shape.gguf" --math int8
+    by host
+done
 KVCULL_FAKE_DEVICES=2
 same bench 2 bench -m "$demo" --backend cuda --prompt 8 --gen 2 --repeat 1
 has 'cuda:0 (emulated.*), rows by NCCL'

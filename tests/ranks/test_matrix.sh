@@ -48,6 +48,23 @@ same 'pipeline of 8' 8 verify --backend cpu --threads 1 --only methods --prompt 
     --json -q --ranks pipeline --kv full --kv cake:budget=12,window=4 --kv h2o:budget=12
 that 'pipeline of 8: equal' [ "$(json equal)" = true ]
 
+# Rows that are gathered in eight bits, where each rank has whole blocks of 32; of three ranks they are floats in part.
+int8() { # RANKS HOW...
+    ranks=$1
+    shift
+    for shape in small small-experts; do
+        same "$shape, $*" $ranks verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --math int8 \
+            -m "$work/$shape.gguf" --json -q --kv full --kv snapkv:budget=40 --kv h2o:budget=40 --ranks "$@"
+        that "$shape, $*: equal" [ "$(json equal)" = true ]
+    done
+}
+for shape in small small-experts; do ok mkmodel --shape $shape --type q8_0 -o "$work/$shape.gguf" -q; done
+int8 2 tensor
+int8 2 tensor --share 3,1
+int8 3 tensor
+int8 4 tensor
+int8 4 tensor=2,pipeline=2
+
 # Sends that wait for their receivers, over all ways.
 KVCULL_RANKS=synchronous
 export KVCULL_RANKS
@@ -57,6 +74,7 @@ for how in '2 tensor' '2 pipeline' '3 pipeline' '4 tensor=2,pipeline=2' '8 tenso
         --ranks ${how#* } $across
     that "synchronous, $how: equal" [ "$(json equal)" = true ]
 done
+int8 4 tensor
 # Every other rank on a second machine: the ranks that share layers out are put side by side.
 KVCULL_RANKS=machines
 # shellcheck disable=SC2086

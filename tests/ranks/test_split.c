@@ -25,16 +25,17 @@ static size_t splits_of(uint32_t ranks, struct kvc_split splits[]) {
     return n;
 }
 
-/* Parts lie side by side and are all of it; each is near its share; too few are not shared out. */
+/* Parts lie side by side and are all of it; each is near its share, in blocks where there are many; too few are not
+ * shared out. */
 static void outputs_are_shared_out(void **state) {
-    static const uint64_t counts[] = {0, 1, 2, 3, 7, 18, 19, 40, 8192, UINT32_MAX};
+    static const uint64_t counts[] = {0, 1, 2, 3, 7, 18, 19, 40, 1024, 2048, 8192, 8200, UINT32_MAX};
     struct kvc_split splits[8];
     (void)state;
     for (uint32_t ranks = 1; ranks <= 9; ranks++)
         for (size_t i = splits_of(ranks, splits); i-- > 0;)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
                 const struct kvc_split *split = &splits[i];
-                const uint64_t n = counts[c];
+                const uint64_t n = counts[c], unit = n % 32 == 0 && n >= 1024 * ranks ? 32 : 1;
                 uint64_t next = 0, sum = 0;
                 for (uint32_t r = 0; r < ranks; r++)
                     sum += split->share ? split->share[r] : 1;
@@ -45,9 +46,11 @@ static void outputs_are_shared_out(void **state) {
                         assert_true(range.first == 0 && range.count == n);
                         continue;
                     }
-                    const double ideal = 1 + (double)(n - ranks) * (split->share ? split->share[r] : 1) / (double)sum;
-                    assert_true(range.first == next && range.count >= 1);
-                    assert_true((double)range.count > ideal - 1 && (double)range.count < ideal + 1);
+                    const double ideal =
+                        1 + (double)(n / unit - ranks) * (split->share ? split->share[r] : 1) / (double)sum;
+                    const double units = (double)range.count / (double)unit;
+                    assert_true(range.first == next && range.count >= 1 && range.count % unit == 0);
+                    assert_true(units > ideal - 1 && units < ideal + 1);
                     next += range.count;
                 }
                 assert_true(next == (kvc_split_shares(n, split) ? n : 0));
