@@ -41,13 +41,13 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
     return status;
 }
 
-/* The rows of `in` as floats, likewise. */
+/* The rows of `in` as floats, those of all ranks. */
 static struct kvc_span whole(struct kvc_runner *runner, const struct kvc_input *in) {
     kvc_shared_gather(runner, in->x, in->x, in->rows, in->K, in->parts);
     return in->x;
 }
 
-/* The rows of `in` in eight bits, those of all ranks. */
+/* The same in eight bits. */
 static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kvc_input *in) {
     struct kvc_linear_scratch *scratch = &runner->linear;
     const struct kvc_int8_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),

@@ -67,21 +67,21 @@ static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span
     device->ops->upload(device, y, to, all);
 }
 
+static bool shared_out(const struct kvc_runner *runner, uint64_t N, enum kvc_parts parts) {
+    return parts == KVC_OUTPUTS ? kvc_shared_splits(runner, N)
+                                : parts == KVC_HEADS && ranks_of(runner) && runner->network->part.heads_shared;
+}
+
 /* The columns of each rank, in ranks->widths. False: every rank has all. */
 static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_parts parts) {
-    struct kvc_ranks *ranks = ranks_of(runner);
-    const struct kvc_network *network = runner->network;
-    if (parts == KVC_WHOLE ||
-        (parts == KVC_HEADS ? !ranks || !network->part.heads_shared : !kvc_shared_splits(runner, N)))
+    if (!shared_out(runner, N, parts))
         return false;
-    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++) {
-        const struct kvc_split *split = &ranks->rows.split;
-        if (parts == KVC_HEADS)
-            ranks->widths[r] =
-                (size_t)(N / network->part.kv_heads) * kvc_split_owned_heads(network->part.kv_heads, split, r);
-        else
-            ranks->widths[r] = (size_t)kvc_split_outputs(N, split, r).count;
-    }
+    struct kvc_ranks *ranks = ranks_of(runner);
+    const struct kvc_split *split = &ranks->rows.split;
+    const uint32_t heads = runner->network->part.kv_heads;
+    for (uint32_t r = 0; r < split->ranks; r++)
+        ranks->widths[r] = parts == KVC_HEADS ? (size_t)(N / heads) * kvc_split_owned_heads(heads, split, r)
+                                              : (size_t)kvc_split_outputs(N, split, r).count;
     return true;
 }
 
@@ -91,12 +91,12 @@ void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_
         gather(runner, y, part, rows);
 }
 
-/* One array of rows in eight bits: the widths are in floats now, as the gather counts. */
-static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows,
-                         size_t times, size_t over) {
+/* One array of rows in eight bits, which has so many floats a block; the widths count `was` a block before. */
+static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, size_t was,
+                         size_t floats) {
     struct kvc_ranks *ranks = ranks_of(runner);
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
-        ranks->widths[r] = ranks->widths[r] * times / over;
+        ranks->widths[r] = ranks->widths[r] / was * floats;
     gather(runner, y, part, rows);
 }
 
@@ -116,8 +116,8 @@ bool kvc_shared_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, s
     if (own)
         runner->device->ops->quantize_rows(
             runner->device, &(struct kvc_quantize_rows){.y = mine, .x = part, .rows = rows, .K = (uint32_t)own});
-    gather_array(runner, y.quant, mine.quant, rows, 1, 4);
-    gather_array(runner, y.scale, mine.scale, rows, 1, 8);
-    gather_array(runner, y.sum, mine.sum, rows, 2, 1);
+    gather_array(runner, y.quant, mine.quant, rows, KVC_SPLIT_BLOCK, 8);
+    gather_array(runner, y.scale, mine.scale, rows, 8, 1);
+    gather_array(runner, y.sum, mine.sum, rows, 1, 2);
     return true;
 }
