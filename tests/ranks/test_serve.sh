@@ -10,7 +10,7 @@ export KVCULL_TEST_MARK
 starter=
 trap '[ -z "$starter" ] || kill -9 $starter 2>/dev/null; rm -rf "$work"' EXIT
 
-# begin RANKS OPTIONS...: $url is where it listens, $starter what started it, $server rank 0.
+# begin RANKS OPTIONS...: $url is where it listens, $starter what started it.
 begin() {
     count=$1
     shift
