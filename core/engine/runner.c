@@ -400,7 +400,7 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     const struct kvc_input attended = {.x = at(gated ? &runner->delta.attention_gate : &runner->attended, 0, 0),
                                        .rows = rows,
                                        .K = runner->model.heads * runner->network->head_size,
-                                       .parts = gated ? KVC_WHOLE : KVC_HEADS};
+                                       .parts = KVC_HEADS};
     if (gated) /* the gate becomes what it lets through */
         runner->device->ops->gated_silu(runner->device, &(struct kvc_gated_silu){.y = attended.x,
                                                                                  .gate = attended.x,
