@@ -90,6 +90,7 @@ libkvc_la_SOURCES += \
 	models/jinja/scope.c \
 	models/jinja/string_methods.c \
 	models/jinja/tests.c \
+	models/jinja/text.c \
 	models/jinja/text_filters.c \
 	models/jinja/tojson.c \
 	models/jinja/value.c

@@ -43,7 +43,11 @@ enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct k
                                    struct kvc_error *error) {
     if (!model->tokenizer)
         return no_tokenizer(model, error);
-    return kvc_chat_render(model->tokenizer, options, messages, count, text, error);
+    struct kvc_rendered made;
+    const enum kvc_status status = kvc_chat_render(model->tokenizer, options, messages, count, &made, error);
+    if (status == KVC_OK)
+        *text = made.text;
+    return status;
 }
 
 enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "models/files/json.h"
-#include "models/jinja/jinja.h"
 #include "models/tokenizer/parts.h"
 
 bool kvc_chat_template(size_t i, const char **name, const char **summary) {
@@ -99,10 +98,11 @@ static enum kvc_status add_messages(json_t *list, const struct kvc_message *mess
     return json_array_size(list) ? KVC_OK : kvc_fail(error, KVC_USAGE, "chat: no messages; there must be at least one");
 }
 
-/* The variables of the template as an object; null where there are no tools or documents, as transformers has it. */
+/* The variables of the template as objects, tokens: the model's, all: the caller's; null where there are no tools or
+ * documents, as transformers has it. */
 static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
                             const struct kvc_named_template *named, const struct kvc_message *messages, size_t count,
-                            json_t *all, struct kvc_error *error) {
+                            json_t *tokens, json_t *all, struct kvc_error *error) {
     json_t *list = NULL, *tools = NULL, *documents = NULL, *more = NULL;
     enum kvc_status status = parse("messages", options->earlier, false, &list, error);
     if (status == KVC_OK && !list && !(list = json_array()))
@@ -126,8 +126,8 @@ static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct 
         fits &= json_object_set_new(all, "tools", tools ? json_incref(tools) : json_null()) == 0;
         fits &= json_object_set_new(all, "documents", documents ? json_incref(documents) : json_null()) == 0;
         fits &= json_object_set_new(all, "add_generation_prompt", json_boolean(options->answer)) == 0;
-        fits &= json_object_set_new(all, "bos_token", bos) == 0;
-        fits &= json_object_set_new(all, "eos_token", eos) == 0;
+        fits &= json_object_set_new(tokens, "bos_token", bos) == 0;
+        fits &= json_object_set_new(tokens, "eos_token", eos) == 0;
         fits &= !more || json_object_update(all, more) == 0;
         status = fits ? KVC_OK : no_memory(error);
     }
@@ -139,7 +139,7 @@ static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct 
 }
 
 enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
-                                const struct kvc_message *messages, size_t count, char **text,
+                                const struct kvc_message *messages, size_t count, struct kvc_rendered *made,
                                 struct kvc_error *error) {
     const char *name = options->template_name;
     const char *own = !name && tokenizer ? tokenizer->chat_template : NULL;
@@ -151,17 +151,20 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const str
         return unknown(error, "no chat template is called ", name);
     if (named)
         snprintf(where, sizeof where, "chat template %s", named->name);
-    json_t *all = json_object();
-    enum kvc_status status = all ? fill(tokenizer, options, named, messages, count, all, error) : no_memory(error);
+    json_t *tokens = json_object(), *all = json_object();
+    enum kvc_status status =
+        tokens && all ? fill(tokenizer, options, named, messages, count, tokens, all, error) : no_memory(error);
     if (status == KVC_OK) {
         const char *source = named ? named->text : own;
-        const struct kvc_jinja_job job = {
-            .where = where, .source = source, .bytes = strlen(source), .variables = all, .date = options->date};
-        char *made;
-        status = kvc_jinja_render(&job, &made, error);
-        if (status == KVC_OK)
-            *text = made;
+        const struct kvc_jinja_job job = {.where = where,
+                                          .source = source,
+                                          .bytes = strlen(source),
+                                          .own = tokens,
+                                          .variables = all,
+                                          .date = options->date};
+        status = kvc_jinja_render(&job, made, error);
     }
+    json_decref(tokens);
     json_decref(all);
     return status;
 }

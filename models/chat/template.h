@@ -2,11 +2,13 @@
 #ifndef KVC_MODELS_CHAT_TEMPLATE_H
 #define KVC_MODELS_CHAT_TEMPLATE_H
 
+#include "models/jinja/jinja.h"
 #include "models/tokenizer/tokenizer.h"
 
-/* As kvc_chat_text_with. tokenizer NULL: a named template with its family's special tokens. */
+/* As kvc_chat_text_with; free made->text. tokenizer NULL: a named template with its family's special tokens. */
 enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
-                                const struct kvc_message *messages, size_t count, char **text, struct kvc_error *error);
+                                const struct kvc_message *messages, size_t count, struct kvc_rendered *made,
+                                struct kvc_error *error);
 
 /* Where the files name no end of an answer but eos, the token that the model's template writes there ends turns, too. A
  * template that cannot be rendered is no error here. */

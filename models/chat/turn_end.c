@@ -34,16 +34,17 @@ enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct k
     const struct kvc_message messages[] = {{"user", "Hello"}, {"assistant", mark}, {"user", "Hello"}};
     const struct kvc_chat_options options = {.date = "2025-01-01", .answer = true};
     struct kvc_error why = {0};
-    char *text = NULL;
+    struct kvc_rendered made = {0};
     if (!tokenizer->chat_template || is_known(tokenizer))
         return KVC_OK;
-    enum kvc_status status = kvc_chat_render(tokenizer, &options, messages, 3, &text, &why);
+    enum kvc_status status = kvc_chat_render(tokenizer, &options, messages, 3, &made, &why);
     if (status == KVC_RESOURCE)
         return kvc_fail(error, status, "%s", why.text);
+    const char *text = made.text;
     const char *found = text ? strstr(text, mark) : NULL; /* a template that fails says so when it is used */
     const struct kvc_added *token = found ? token_at(tokenizer, text, (size_t)(found - text) + strlen(mark)) : NULL;
     if (token)
         tokenizer->pieces[token->id].ends_turn = true;
-    free(text);
+    free(made.text);
     return KVC_OK;
 }

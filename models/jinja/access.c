@@ -102,7 +102,7 @@ static struct jinja_value character(struct jinja *j, const struct jinja_string *
         return jinja_undefined("a character past the end");
     }
     at = jinja_offset(text, at);
-    return jinja_borrowed(j, text->data + at, jinja_next(text->data + at, text->bytes - at, &code));
+    return jinja_part(j, text, at, jinja_next(text->data + at, text->bytes - at, &code));
 }
 
 struct jinja_value jinja_item(struct jinja *j, struct jinja_value of, struct jinja_value key) {
@@ -162,15 +162,13 @@ static struct jinja_value slice_text(struct jinja *j, const struct jinja_string 
     if (step == 1) {
         const size_t begin = jinja_offset(text, (size_t)from),
                      end = jinja_offset(text, (size_t)(to > from ? to : from));
-        struct jinja_value part = jinja_borrowed(j, text->data + begin, end - begin);
-        return part;
+        return jinja_part(j, text, begin, end - begin);
     }
     size_t first;
     const struct jinja_list *all = jinja_items(j, (struct jinja_value){.kind = JINJA_STRING, .string = text}, &first);
     struct jinja_text out = {0};
     for (int64_t i = from; (step > 0 ? i < to : i > to) && j->status == KVC_OK; i += step) {
-        const struct jinja_string *one = all->items[i].string;
-        jinja_put(j, &out, one->data, one->bytes);
+        jinja_put_all(j, &out, all->items[i].string);
         jinja_step(j, 1);
     }
     return jinja_taken(j, &out);

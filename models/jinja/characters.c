@@ -57,15 +57,15 @@ int jinja_case(uint32_t code) {
     }
 }
 
-void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to) {
+void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to, bool marked) {
     char out[4];
     if (code == 0xdf && to == JINJA_UPPER) {
-        jinja_puts(j, text, "SS");
+        jinja_put_made(j, text, "SS", 2, marked);
         return;
     }
     const utf8proc_int32_t changed =
         to == JINJA_UPPER ? utf8proc_toupper((utf8proc_int32_t)code) : utf8proc_tolower((utf8proc_int32_t)code);
-    jinja_put(j, text, out, kvc_utf8_put((uint32_t)changed, out));
+    jinja_put_made(j, text, out, kvc_utf8_put((uint32_t)changed, out), marked);
 }
 
 size_t jinja_characters(const struct jinja_string *text) {

@@ -172,7 +172,7 @@ static struct jinja_value dict(struct jinja *j, const struct jinja_node *node) {
 
 /* a ~ b ~ c: their texts, whatever was marked safe. */
 static struct jinja_value texts(struct jinja *j, const struct jinja_node *node) {
-    struct jinja_value made = jinja_borrowed(j, "", 0);
+    struct jinja_value made = jinja_literal(j, "", 0);
     for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next) {
         struct jinja_string plain = *jinja_str(j, jinja_evaluate(j, item));
         plain.safe = false;

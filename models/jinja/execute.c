@@ -53,7 +53,7 @@ static void bind_attribute(struct jinja *j, const struct jinja_node *target, str
     if (old) {
         *old = value;
     } else {
-        jinja_set(j, of->dict, jinja_string(j, target->name, strlen(target->name)), value);
+        jinja_set(j, of->dict, jinja_literal(j, target->name, strlen(target->name)), value);
     }
 }
 
@@ -259,7 +259,7 @@ static enum jinja_flow run(struct jinja *j, const struct jinja_node *node) {
     struct jinja_value value;
     switch (node->kind) {
     case JINJA_DATA:
-        jinja_put(j, j->out, node->value.string->data, node->value.string->bytes);
+        jinja_put_all(j, j->out, node->value.string);
         break;
     case JINJA_PRINT:
         jinja_put_str(j, j->out, jinja_evaluate(j, node->a));

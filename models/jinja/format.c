@@ -10,6 +10,7 @@
 struct field {
     char align; /* <, > or ^; 0: text to the left, numbers to the right */
     char fill, sign;
+    bool marked;       /* the caller wrote the form */
     int width, places; /* places -1: not given */
     char kind;         /* s, d, f, x, X, o; 0: by the value */
 };
@@ -48,7 +49,7 @@ static void put_field(struct jinja *j, struct jinja_text *text, const struct fie
         if (field->kind == 's' || value.kind == JINJA_STRING || field->places < 0) {
             const struct jinja_string *string = jinja_str(j, value);
             const size_t bytes = field->places < 0 ? string->bytes : jinja_offset(string, (size_t)field->places);
-            jinja_put(j, &made, string->data, bytes);
+            jinja_put(j, &made, string, 0, bytes);
         } else {
             jinja_fail(j, "a precision for a %s is not supported", jinja_type(value));
         }
@@ -64,7 +65,7 @@ static void put_field(struct jinja *j, struct jinja_text *text, const struct fie
         right = true;
         put_whole(j, &made, jinja_is_whole(value) ? jinja_whole(value) : (int64_t)value.real, field->kind);
     }
-    const struct jinja_string written = {made.data ? made.data : "", made.bytes, NULL, false};
+    const struct jinja_string written = jinja_seen(&made);
     const size_t there = jinja_characters(&written);
     const size_t blanks = field->width > 0 && (size_t)field->width > there ? (size_t)field->width - there : 0;
     const char align = field->align ? field->align : right ? '>' : '<';
@@ -77,11 +78,11 @@ static void put_field(struct jinja *j, struct jinja_text *text, const struct fie
         jinja_puts(j, text, "+");
     }
     for (size_t i = 0; i < before; i++) {
-        jinja_put(j, text, &field->fill, 1);
+        jinja_put_made(j, text, &field->fill, 1, field->marked);
     }
-    jinja_put(j, text, written.data + from, written.bytes - from);
+    jinja_put(j, text, &written, from, written.bytes - from);
     for (size_t i = before; i < blanks; i++) {
-        jinja_put(j, text, &field->fill, 1);
+        jinja_put_made(j, text, &field->fill, 1, field->marked);
     }
 }
 
@@ -94,10 +95,10 @@ struct jinja_value jinja_percent(struct jinja *j, const struct jinja_string *for
     struct jinja_text text = {0};
     for (size_t at = 0; at < form->bytes && j->status == KVC_OK;) {
         if (form->data[at] != '%') {
-            jinja_put(j, &text, form->data + at++, 1);
+            jinja_put(j, &text, form, at++, 1);
             continue;
         }
-        struct field field = {.align = '>', .fill = ' ', .places = -1};
+        struct field field = {.align = '>', .fill = ' ', .marked = jinja_marked(form, at), .places = -1};
         for (at++; at < form->bytes && form->data[at] && strchr("-0+ ", form->data[at]); at++) {
             field.align = form->data[at] == '-' ? '<' : field.align;
             field.fill = form->data[at] == '0' ? '0' : field.fill;
@@ -111,7 +112,7 @@ struct jinja_value jinja_percent(struct jinja *j, const struct jinja_string *for
         }
         const char kind = at < form->bytes ? form->data[at++] : '\0';
         if (kind == '%') {
-            jinja_puts(j, &text, "%");
+            jinja_put(j, &text, form, at - 1, 1);
             continue;
         }
         if (!kind || !strchr("sdifxXor", kind)) {
@@ -140,7 +141,7 @@ struct jinja_value jinja_percent(struct jinja *j, const struct jinja_string *for
 
 static struct jinja_value argument(struct jinja *j, const struct jinja_call *call, const char *name, size_t bytes,
                                    size_t *next) {
-    const struct jinja_string string = {name, bytes, NULL, false};
+    const struct jinja_string string = {name, bytes, NULL, NULL, false};
     size_t at = 0;
     const int place = number(&string, &at);
     if (bytes == 0 || (place >= 0 && at == bytes)) {
@@ -156,8 +157,8 @@ static struct jinja_value argument(struct jinja *j, const struct jinja_call *cal
 }
 
 static struct field read_field(struct jinja *j, const struct jinja_string *form, size_t at, size_t end) {
-    struct field field = {.fill = ' ', .places = -1};
-    const struct jinja_string part = {form->data, end, NULL, false};
+    struct field field = {.fill = ' ', .marked = jinja_marked(form, at - 1), .places = -1};
+    const struct jinja_string part = jinja_cut(form, 0, end);
     if (at + 1 < end && form->data[at + 1] && strchr("<>^", form->data[at + 1])) {
         field.fill = form->data[at++];
     }
@@ -188,12 +189,12 @@ struct jinja_value jinja_format(struct jinja *j, const struct jinja_string *form
     for (size_t at = 0; at < form->bytes && j->status == KVC_OK;) {
         const char c = form->data[at];
         if ((c == '{' || c == '}') && at + 1 < form->bytes && form->data[at + 1] == c) {
-            jinja_put(j, &text, &c, 1);
+            jinja_put(j, &text, form, at, 1);
             at += 2;
             continue;
         }
         if (c != '{' && c != '}') {
-            jinja_put(j, &text, &c, 1);
+            jinja_put(j, &text, form, at, 1);
             at++;
             continue;
         }
@@ -304,7 +305,7 @@ struct jinja_value jinja_date(struct jinja *j, const struct jinja_string *form) 
     struct jinja_text text = {0};
     for (size_t at = 0; at < form->bytes && j->status == KVC_OK; at++) {
         if (form->data[at] != '%') {
-            jinja_put(j, &text, form->data + at, 1);
+            jinja_put(j, &text, form, at, 1);
             continue;
         }
         const bool bare = at + 2 < form->bytes && form->data[at + 1] == '-';

@@ -64,7 +64,7 @@ static struct jinja_value make_dict(struct jinja *j, const struct jinja_call *ca
         if (kind == JINJA_NAMESPACE && call->names[i][0] == '_') {
             return JINJA_FAIL(j, "%.60s: a namespace's names begin with a letter", call->names[i]);
         }
-        jinja_set(j, made.dict, jinja_borrowed(j, call->names[i], strlen(call->names[i])), call->named[i]);
+        jinja_set(j, made.dict, jinja_literal(j, call->names[i], strlen(call->names[i])), call->named[i]);
     }
     return made;
 }

@@ -11,12 +11,19 @@ struct kvc_jinja_job {
     const char *where; /* names the template in errors */
     const char *source;
     size_t bytes;
-    const json_t *variables; /* an object; strings in it need not be valid UTF-8 */
+    const json_t *own;       /* variables of the model's, an object: bos_token, eos_token; NULL: none */
+    const json_t *variables; /* the caller's, an object; strings in it need not be valid UTF-8 */
     const char *date;        /* "2025-06-30" or "2025-06-30 14:05:09"; NULL: there is no strftime_now */
 };
 
-/* *text is malloc'ed and ends in a NUL; no other is in it. KVC_USAGE where the template refuses what it is given
- * (raise_exception), KVC_INPUT where it is broken, goes too far or needs what is not there. */
-enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, char **text, struct kvc_error *error);
+/* What a template made, and which of its bytes are the caller's: of these no control token may be made. */
+struct kvc_rendered {
+    char *text, *marks; /* malloc'ed together, freed by freeing text; text ends in a NUL, and no other is in it */
+    size_t bytes;       /* marks[bytes]: 1 where the caller wrote the byte, else 0 */
+};
+
+/* KVC_USAGE where the template refuses what it is given (raise_exception), KVC_INPUT where it is broken, goes too far
+ * or needs what is not there. */
+enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, struct kvc_rendered *made, struct kvc_error *error);
 
 #endif

@@ -295,7 +295,7 @@ static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes
     const char *letter = c ? strchr(letters, c) : NULL;
     char utf8[4];
     if (letter) {
-        jinja_put(lexer->j, out, &means[letter - letters], 1);
+        jinja_put_made(lexer->j, out, &means[letter - letters], 1, false);
         (*at)++;
         return;
     }
@@ -308,7 +308,7 @@ static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes
         if (c == 'N') {
             fail(lexer, "\\N{...} in a string is not supported");
         }
-        jinja_put(lexer->j, out, "\\", 1);
+        jinja_puts(lexer->j, out, "\\");
         return;
     }
     *at += digits > 0;
@@ -318,7 +318,7 @@ static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes
         fail(lexer, "an escape in a string is no character");
         return;
     }
-    jinja_put(lexer->j, out, utf8, kvc_utf8_put(code, utf8));
+    jinja_put_made(lexer->j, out, utf8, kvc_utf8_put(code, utf8), false);
 }
 
 static struct jinja_token string_token(struct jinja_lexer *lexer) {
@@ -341,7 +341,7 @@ static struct jinja_token string_token(struct jinja_lexer *lexer) {
             at++;
             put_escape(lexer, lexer->text, end, &at, &out);
         } else {
-            jinja_put(lexer->j, &out, lexer->text + at++, 1);
+            jinja_put_made(lexer->j, &out, lexer->text + at++, 1, false);
         }
     }
     token.data = escapes ? (out.data ? out.data : "") : lexer->text + begin;

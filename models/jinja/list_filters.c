@@ -22,7 +22,7 @@ static struct jinja_value attribute_of(struct jinja *j, struct jinja_value item,
             digits = *c >= '0' && *c <= '9';
             place = place * 10 + (*c - '0');
         }
-        const struct jinja_string name = {at, (size_t)(stop - at), NULL, false};
+        const struct jinja_string name = {at, (size_t)(stop - at), NULL, NULL, false};
         item = jinja_item(j, item,
                           digits ? jinja_int(place) : (struct jinja_value){.kind = JINJA_STRING, .string = &name});
         if (!dot) {
@@ -192,7 +192,7 @@ FILTER(do_reverse) {
     struct jinja_text text = {0};
     for (size_t i = from->count; i > 0 && j->status == KVC_OK; i--) {
         if (self.kind == JINJA_STRING) {
-            jinja_put(j, &text, from->items[i - 1].string->data, from->items[i - 1].string->bytes);
+            jinja_put_all(j, &text, from->items[i - 1].string);
         } else {
             jinja_add(j, list, from->items[i - 1]);
         }
@@ -220,7 +220,7 @@ FILTER(do_join) {
     const struct jinja_string *between = a[0].kind == JINJA_UNSET ? NULL : jinja_str(j, a[0]);
     for (bool first = true; i < list->count && j->status == KVC_OK; i++, first = false) {
         if (!first && between) {
-            jinja_put(j, &text, between->data, between->bytes);
+            jinja_put_all(j, &text, between);
         }
         jinja_put_str(j, &text, given(a[1]) ? attribute_of(j, list->items[i], a[1]) : list->items[i]);
     }

@@ -52,7 +52,7 @@ struct jinja_value *jinja_find(struct jinja *j, const struct jinja_dict *dict, s
 }
 
 struct jinja_value *jinja_find_text(struct jinja *j, const struct jinja_dict *dict, const char *key) {
-    const struct jinja_string string = {key, strlen(key), NULL, false};
+    const struct jinja_string string = {key, strlen(key), NULL, NULL, false};
     return jinja_find(j, dict, (struct jinja_value){.kind = JINJA_STRING, .string = &string});
 }
 
@@ -87,7 +87,7 @@ static const struct jinja_list *characters_of(struct jinja *j, const struct jinj
     for (size_t at = 0; at < string->bytes && j->status == KVC_OK;) {
         uint32_t code;
         const size_t bytes = jinja_next(string->data + at, string->bytes - at, &code);
-        jinja_add(j, list, jinja_borrowed(j, string->data + at, bytes));
+        jinja_add(j, list, jinja_part(j, string, at, bytes));
         at += bytes;
     }
     return j->status == KVC_OK ? list.list : NULL;
@@ -146,13 +146,27 @@ struct jinja_value jinja_length(struct jinja *j, struct jinja_value value) {
 
 /* ---- JSON ---- */
 
-static struct jinja_value from_object(struct jinja *j, const json_t *json) {
+/* A role makes part of control tokens in some templates ('<|' ~ message.role ~ '|>'); these cannot be anything else. */
+static bool is_role(const char *key, const json_t *json) {
+    static const char *const roles[] = {"assistant", "developer", "environment",   "function",
+                                        "ipython",   "model",     "observation",   "system",
+                                        "tool",      "tool_call", "tool_response", "user"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && !strcmp(key, "role") && json_is_string(json); i++) {
+        if (!strcmp(roles[i], json_string_value(json))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct jinja_value from_object(struct jinja *j, const json_t *json, bool marked) {
     struct jinja_value dict = jinja_dict(j, JINJA_DICT);
     void *object = (void *)(uintptr_t)json; /* jansson's iterators take it without const and change nothing */
     for (void *at = json_object_iter(object); at && j->status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *key = json_object_iter_key(at);
-        struct jinja_value name = jinja_string(j, key, strlen(key)),
-                           value = jinja_from_json(j, json_object_iter_value(at));
+        const json_t *member = json_object_iter_value(at);
+        struct jinja_value name = jinja_copied(j, key, strlen(key), marked),
+                           value = jinja_from_json(j, member, marked && !is_role(key, member));
         if (j->status == KVC_OK) {
             append(j, dict.dict, name, value);
         }
@@ -160,15 +174,15 @@ static struct jinja_value from_object(struct jinja *j, const json_t *json) {
     return dict;
 }
 
-static struct jinja_value from_array(struct jinja *j, const json_t *json) {
+static struct jinja_value from_array(struct jinja *j, const json_t *json, bool marked) {
     struct jinja_value list = jinja_list(j, JINJA_PLAIN);
     for (size_t i = 0; i < json_array_size(json) && j->status == KVC_OK; i++) {
-        jinja_add(j, list, jinja_from_json(j, json_array_get(json, i)));
+        jinja_add(j, list, jinja_from_json(j, json_array_get(json, i), marked));
     }
     return list;
 }
 
-struct jinja_value jinja_from_json(struct jinja *j, const json_t *json) {
+struct jinja_value jinja_from_json(struct jinja *j, const json_t *json, bool marked) {
     struct jinja_value value = jinja_none();
     if (!jinja_enter(j)) {
         jinja_leave(j);
@@ -176,13 +190,13 @@ struct jinja_value jinja_from_json(struct jinja *j, const json_t *json) {
     }
     switch (json_typeof(json)) {
     case JSON_OBJECT:
-        value = from_object(j, json);
+        value = from_object(j, json, marked);
         break;
     case JSON_ARRAY:
-        value = from_array(j, json);
+        value = from_array(j, json, marked);
         break;
     case JSON_STRING:
-        value = jinja_string(j, json_string_value(json), json_string_length(json));
+        value = jinja_copied(j, json_string_value(json), json_string_length(json), marked);
         break;
     case JSON_INTEGER:
         value = jinja_int(json_integer_value(json));

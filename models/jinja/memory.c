@@ -139,39 +139,6 @@ const char *jinja_intern(struct jinja *j, const char *name, size_t bytes) {
     return j->names[cell];
 }
 
-/* ---- text ---- */
-
-void jinja_put(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes) {
-    if (j->status != KVC_OK || !bytes) {
-        return;
-    }
-    if (bytes > text->capacity - text->bytes) {
-        if (bytes > j->memory) {
-            jinja_fail(j, "the template writes too much");
-            return;
-        }
-        const size_t capacity = 2 * (text->bytes + bytes) + 32;
-        char *grown = jinja_alloc(j, capacity);
-        if (!grown) {
-            return;
-        }
-        if (text->bytes) {
-            memcpy(grown, text->data, text->bytes);
-        }
-        text->data = grown;
-        text->capacity = capacity;
-    }
-    memcpy(text->data + text->bytes, data, bytes);
-    text->bytes += bytes;
-    jinja_step(j, bytes / 16);
-}
-
-void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data) { jinja_put(j, text, data, strlen(data)); }
-
-struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text) {
-    return jinja_borrowed(j, text->data ? text->data : "", text->bytes);
-}
-
 /* ---- limits ---- */
 
 bool jinja_step(struct jinja *j, uint64_t steps) {

@@ -81,7 +81,7 @@ static struct jinja_value repeated(struct jinja *j, struct jinja_value what, int
     if (what.kind == JINJA_STRING) {
         struct jinja_text text = {0};
         for (int64_t i = 0; i < times && what.string->bytes && jinja_step(j, 1); i++) {
-            jinja_put(j, &text, what.string->data, what.string->bytes);
+            jinja_put_all(j, &text, what.string);
         }
         return jinja_taken(j, &text);
     }

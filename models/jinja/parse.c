@@ -298,7 +298,7 @@ static struct jinja_node *parse_body(struct jinja_parser *p, const char *const *
         if (p->lexer.token.kind == JINJA_TOKEN_DATA) {
             node = jinja_node(p, JINJA_DATA, NULL, NULL);
             if (node) {
-                node->value = jinja_borrowed(p->j, p->lexer.token.data, p->lexer.token.bytes);
+                node->value = jinja_literal(p->j, p->lexer.token.data, p->lexer.token.bytes);
             }
             jinja_advance(&p->lexer);
         } else if (p->lexer.token.kind == JINJA_TOKEN_OPEN_OUT) {

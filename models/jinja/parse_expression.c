@@ -82,11 +82,11 @@ static struct jinja_node *parse_strings(struct jinja_parser *p) {
     const struct jinja_token first = p->lexer.token;
     jinja_advance(&p->lexer);
     if (p->lexer.token.kind != JINJA_TOKEN_STRING) {
-        return jinja_constant(p, jinja_borrowed(p->j, first.data, first.bytes));
+        return jinja_constant(p, jinja_literal(p->j, first.data, first.bytes));
     }
-    jinja_put(p->j, &text, first.data, first.bytes);
+    jinja_put_made(p->j, &text, first.data, first.bytes, false);
     while (p->lexer.token.kind == JINJA_TOKEN_STRING && p->j->status == KVC_OK) {
-        jinja_put(p->j, &text, p->lexer.token.data, p->lexer.token.bytes);
+        jinja_put_made(p->j, &text, p->lexer.token.data, p->lexer.token.bytes, false);
         jinja_advance(&p->lexer);
     }
     return jinja_constant(p, jinja_taken(p->j, &text));

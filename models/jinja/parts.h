@@ -46,11 +46,12 @@ struct jinja_value {
 struct jinja_string {
     const char *data;
     size_t bytes;
+    const char *marks;         /* [bytes], 1 where the caller wrote the byte, else 0; NULL: it wrote none of them */
     struct jinja_store *store; /* where data lies; NULL: nothing can be put behind it */
     bool safe;                 /* marked by the filter safe: what is added to it is escaped */
 };
-struct jinja_store { /* strings may share one: the longer begins as the shorter does */
-    char *data;
+struct jinja_store {    /* strings may share one: the longer begins as the shorter does */
+    char *data, *marks; /* marks NULL: all 0 */
     size_t used, capacity;
 };
 
@@ -98,8 +99,8 @@ struct jinja_scope {
     bool held; /* a macro refers to it */
 };
 
-struct jinja_text { /* text that grows; zeroed is empty */
-    char *data;
+struct jinja_text {     /* text that grows; zeroed is empty */
+    char *data, *marks; /* marks: as a string's */
     size_t bytes, capacity;
 };
 
@@ -124,9 +125,6 @@ void *jinja_alloc(struct jinja *j, size_t bytes); /* zeroed; NULL: failed */
 /* One more element fits after count of them. */
 bool jinja_grow(struct jinja *j, void **array, size_t *capacity, size_t count, size_t size);
 const char *jinja_intern(struct jinja *j, const char *name, size_t bytes);
-void jinja_put(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes);
-void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data);
-struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text); /* as a string */
 void jinja_close(struct jinja *j);
 
 void jinja_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -136,6 +134,23 @@ bool jinja_step(struct jinja *j, uint64_t steps);
 bool jinja_enter(struct jinja *j); /* false: too deep; leave then, too */
 void jinja_leave(struct jinja *j);
 
+/* ---- strings and text, with marks (text.c) ------------------------------------------------------------------- */
+
+struct jinja_string jinja_cut(const struct jinja_string *string, size_t at, size_t bytes); /* a part, marks and all */
+bool jinja_marked(const struct jinja_string *string, size_t at);
+struct jinja_value jinja_part(struct jinja *j, const struct jinja_string *string, size_t at, size_t bytes);
+/* The template's own text, or the engine's, never the caller's; data outlives the rendering. */
+struct jinja_value jinja_literal(struct jinja *j, const char *data, size_t bytes);
+struct jinja_value jinja_copied(struct jinja *j, const char *data, size_t bytes, bool marked);
+struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b);
+void jinja_put(struct jinja *j, struct jinja_text *text, const struct jinja_string *from, size_t at, size_t bytes);
+void jinja_put_all(struct jinja *j, struct jinja_text *text, const struct jinja_string *from);
+void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data); /* the engine's own */
+/* Characters made from others; marked: one of those was. */
+void jinja_put_made(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes, bool marked);
+struct jinja_string jinja_seen(const struct jinja_text *text); /* until more is put */
+struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text);
+
 /* ---- making and looking at values (value.c, lists.c) ------------------------------------------------------------- */
 
 struct jinja_value jinja_undefined(const char *what);
@@ -143,9 +158,6 @@ struct jinja_value jinja_none(void);
 struct jinja_value jinja_bool(bool truth);
 struct jinja_value jinja_int(int64_t whole);
 struct jinja_value jinja_float(double real);
-struct jinja_value jinja_borrowed(struct jinja *j, const char *data, size_t bytes); /* data outlives the rendering */
-struct jinja_value jinja_string(struct jinja *j, const char *data, size_t bytes);   /* a copy */
-struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b);
 struct jinja_value jinja_list(struct jinja *j, enum jinja_flavor flavor);
 void jinja_add(struct jinja *j, struct jinja_value list, struct jinja_value item);
 struct jinja_value jinja_pair(struct jinja *j, struct jinja_value a, struct jinja_value b);
@@ -153,7 +165,8 @@ struct jinja_value jinja_dict(struct jinja *j, enum jinja_kind kind);
 void jinja_set(struct jinja *j, struct jinja_dict *dict, struct jinja_value key, struct jinja_value value);
 struct jinja_value *jinja_find(struct jinja *j, const struct jinja_dict *dict, struct jinja_value key); /* NULL: none */
 struct jinja_value *jinja_find_text(struct jinja *j, const struct jinja_dict *dict, const char *key);
-struct jinja_value jinja_from_json(struct jinja *j, const json_t *json);
+/* marked: the caller wrote it. Roles by their usual names are words of the template's all the same. */
+struct jinja_value jinja_from_json(struct jinja *j, const json_t *json, bool marked);
 
 const char *jinja_type(struct jinja_value value); /* as Python names it */
 bool jinja_is_number(struct jinja_value value);   /* bool, int or float */
@@ -187,7 +200,7 @@ bool jinja_letter(uint32_t code);
 bool jinja_digit(uint32_t code);
 int jinja_case(uint32_t code); /* 1: upper, -1: lower, 2: title, 0: none */
 enum jinja_case { JINJA_LOWER, JINJA_UPPER };
-void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to);
+void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to, bool marked);
 size_t jinja_characters(const struct jinja_string *text);
 size_t jinja_offset(const struct jinja_string *text, size_t character); /* bytes before it */
 /* Where part begins in text at or after from; SIZE_MAX: nowhere. */

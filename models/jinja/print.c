@@ -109,35 +109,36 @@ void jinja_put_fixed(struct jinja *j, struct jinja_text *text, double real, int 
 
 /* ---- repr() ---- */
 
-static void put_code(struct jinja *j, struct jinja_text *text, uint32_t code) {
+static void put_code(struct jinja *j, struct jinja_text *text, uint32_t code, bool marked) {
     char out[16];
     snprintf(out, sizeof out, code > 0xffff ? "\\U%08x" : code > 0xff ? "\\u%04x" : "\\x%02x", (unsigned)code);
-    jinja_puts(j, text, out);
+    jinja_put_made(j, text, out, strlen(out), marked);
 }
 
 static void put_quoted(struct jinja *j, struct jinja_text *text, const struct jinja_string *string) {
     const bool single = string->bytes && memchr(string->data, '\'', string->bytes);
     const char quote = single && !memchr(string->data, '"', string->bytes) ? '"' : '\'';
-    jinja_put(j, text, &quote, 1);
+    jinja_put_made(j, text, &quote, 1, false);
     for (size_t at = 0; at < string->bytes && j->status == KVC_OK;) {
         uint32_t code;
+        const bool marked = jinja_marked(string, at);
         const size_t bytes = jinja_next(string->data + at, string->bytes - at, &code);
         const char *escape = code == '\n' ? "\\n" : code == '\r' ? "\\r" : code == '\t' ? "\\t" : NULL;
         if (escape) {
-            jinja_puts(j, text, escape);
+            jinja_put_made(j, text, escape, 2, marked);
         } else if (code == '\\' || code == (uint32_t)quote) {
             const char escaped[2] = {'\\', (char)code};
-            jinja_put(j, text, escaped, 2);
+            jinja_put_made(j, text, escaped, 2, marked);
         } else if (code == KVC_NOT_UTF8) {
-            put_code(j, text, (unsigned char)string->data[at]);
+            put_code(j, text, (unsigned char)string->data[at], marked);
         } else if (!jinja_printable(code)) {
-            put_code(j, text, code);
+            put_code(j, text, code, marked);
         } else {
-            jinja_put(j, text, string->data + at, bytes);
+            jinja_put(j, text, string, at, bytes);
         }
         at += bytes;
     }
-    jinja_put(j, text, &quote, 1);
+    jinja_put_made(j, text, &quote, 1, false);
 }
 
 static void put_list(struct jinja *j, struct jinja_text *text, const struct jinja_list *list) {
@@ -207,14 +208,14 @@ void jinja_put_repr(struct jinja *j, struct jinja_text *text, struct jinja_value
 
 void jinja_put_str(struct jinja *j, struct jinja_text *text, struct jinja_value value) {
     if (value.kind == JINJA_STRING) {
-        jinja_put(j, text, value.string->data, value.string->bytes);
+        jinja_put_all(j, text, value.string);
     } else if (value.kind != JINJA_UNDEFINED) {
         jinja_put_repr(j, text, value);
     }
 }
 
 const struct jinja_string *jinja_str(struct jinja *j, struct jinja_value value) {
-    static const struct jinja_string empty = {"", 0, NULL, false};
+    static const struct jinja_string empty = {"", 0, NULL, NULL, false};
     if (value.kind == JINJA_STRING) {
         return value.string;
     }
@@ -234,9 +235,9 @@ void jinja_put_escaped(struct jinja *j, struct jinja_text *text, const struct ji
                              : c == '"'  ? "&#34;"
                                          : NULL;
         if (entity) {
-            jinja_puts(j, text, entity);
+            jinja_put_made(j, text, entity, strlen(entity), jinja_marked(string, i));
         } else {
-            jinja_put(j, text, &c, 1);
+            jinja_put(j, text, string, i, 1);
         }
     }
 }

@@ -32,7 +32,7 @@ static uint64_t bytes_of(const json_t *json, unsigned depth) {
     return bytes;
 }
 
-static void set_variables(struct jinja *j, const json_t *variables) {
+static void set_variables(struct jinja *j, const json_t *variables, bool marked) {
     void *object = (void *)(uintptr_t)variables;
     if (json_object_size(variables) > MOST_VARIABLES) { /* each is looked for among all of them */
         jinja_fail(j, "%zu variables; there may be %d", json_object_size(variables), MOST_VARIABLES);
@@ -40,7 +40,8 @@ static void set_variables(struct jinja *j, const json_t *variables) {
     }
     for (void *at = json_object_iter(object); at && j->status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *name = json_object_iter_key(at);
-        jinja_assign(j, j->scope, jinja_intern(j, name, strlen(name)), jinja_from_json(j, json_object_iter_value(at)));
+        jinja_assign(j, j->scope, jinja_intern(j, name, strlen(name)),
+                     jinja_from_json(j, json_object_iter_value(at), marked));
     }
 }
 
@@ -55,7 +56,8 @@ static void run(struct jinja *j, const struct kvc_jinja_job *job) {
     j->caller = jinja_intern(j, "caller", 6);
     j->scope = jinja_scope_open(j, NULL);
     if (j->status == KVC_OK) {
-        set_variables(j, job->variables);
+        set_variables(j, job->own, false);
+        set_variables(j, job->variables, true);
         first = jinja_parse(j, job->source, job->bytes);
     }
     if (j->status == KVC_OK) {
@@ -67,7 +69,23 @@ static void run(struct jinja *j, const struct kvc_jinja_job *job) {
     }
 }
 
-enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, char **text, struct kvc_error *error) {
+static enum kvc_status hand_over(const struct jinja *j, struct kvc_rendered *made) {
+    const struct jinja_text *out = j->out;
+    char *text = calloc(2, out->bytes + 1);
+    if (!text) {
+        return kvc_fail(j->error, KVC_RESOURCE, "%s: no memory for the prompt", j->where);
+    }
+    *made = (struct kvc_rendered){text, text + out->bytes + 1, out->bytes};
+    if (out->bytes) {
+        memcpy(made->text, out->data, out->bytes);
+    }
+    if (out->marks) {
+        memcpy(made->marks, out->marks, out->bytes);
+    }
+    return KVC_OK;
+}
+
+enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, struct kvc_rendered *made, struct kvc_error *error) {
     struct kvc_error unwanted;
     struct jinja_text out = {0};
     struct jinja j = {.where = job->where,
@@ -78,7 +96,7 @@ enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, char **text, s
                       .memory = MEMORY,
                       .out = &out};
     const uint64_t input = bytes_of(job->variables, 0) + job->bytes;
-    *text = NULL;
+    *made = (struct kvc_rendered){0};
     if (input > MOST_INPUT) {
         return kvc_fail(error, KVC_USAGE, "%s: a conversation of %llu bytes is too long", job->where,
                         (unsigned long long)input);
@@ -87,13 +105,7 @@ enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, char **text, s
     j.memory += input * SHARE;
     run(&j, job);
     if (j.status == KVC_OK) {
-        *text = malloc(out.bytes + 1);
-        if (*text) {
-            memcpy(*text, out.data ? out.data : "", out.bytes);
-            (*text)[out.bytes] = '\0';
-        } else {
-            j.status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for the prompt", job->where);
-        }
+        j.status = hand_over(&j, made);
     }
     jinja_close(&j);
     return j.status;

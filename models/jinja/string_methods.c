@@ -31,7 +31,7 @@ static int64_t whole_or(struct jinja *j, struct jinja_value value, int64_t stand
 }
 
 static struct jinja_value part_of(struct jinja *j, const struct jinja_string *text, size_t begin, size_t end) {
-    return jinja_borrowed(j, text->data + begin, end - begin);
+    return jinja_part(j, text, begin, end - begin);
 }
 
 /* ---- strip, case ---- */
@@ -73,9 +73,9 @@ METHOD(do_title) {
         const size_t bytes = jinja_next(self.string->data + at, self.string->bytes - at, &code);
         const bool letter = jinja_case(code) != 0;
         if (letter) {
-            jinja_put_case(j, &out, code, within ? JINJA_LOWER : JINJA_UPPER);
+            jinja_put_case(j, &out, code, within ? JINJA_LOWER : JINJA_UPPER, jinja_marked(self.string, at));
         } else {
-            jinja_put(j, &out, self.string->data + at, bytes);
+            jinja_put(j, &out, self.string, at, bytes);
         }
         within = letter;
         at += bytes;
@@ -123,7 +123,7 @@ static size_t search(struct jinja *j, const struct jinja_string *text, const str
 }
 
 static struct jinja_value place(const struct jinja_string *text, size_t found) {
-    const struct jinja_string before = {text->data, found == SIZE_MAX ? 0 : found, NULL, false};
+    const struct jinja_string before = jinja_cut(text, 0, found == SIZE_MAX ? 0 : found);
     return jinja_int(found == SIZE_MAX ? -1 : (int64_t)jinja_characters(&before));
 }
 METHOD(do_find) {
@@ -154,7 +154,7 @@ METHOD(do_count) {
         return jinja_int(0);
     }
     if (!part->bytes) {
-        const struct jinja_string range = {self.string->data + at, to - at, NULL, false};
+        const struct jinja_string range = jinja_cut(self.string, at, to - at);
         return jinja_int((int64_t)jinja_characters(&range) + 1);
     }
     jinja_step(j, (to - at) / 16);
@@ -221,7 +221,7 @@ static struct jinja_value split_blanks(struct jinja *j, const struct jinja_strin
             continue;
         }
         if (most == 0) {
-            const struct jinja_string left = {text->data + begin, text->bytes - begin, NULL, false};
+            const struct jinja_string left = jinja_cut(text, begin, text->bytes - begin);
             jinja_add(j, list, jinja_strip(j, &left, NULL, JINJA_RIGHT));
             break;
         }
@@ -305,11 +305,11 @@ static struct jinja_value partition(struct jinja *j, struct jinja_value self, co
     }
     if (found != SIZE_MAX) {
         jinja_add(j, list, part_of(j, text, 0, found));
-        jinja_add(j, list, a[0]);
+        jinja_add(j, list, part_of(j, text, found, found + by->bytes));
         jinja_add(j, list, part_of(j, text, found + by->bytes, text->bytes));
     } else {
         for (int i = 0; i < 3; i++) {
-            jinja_add(j, list, i == (last ? 2 : 0) ? self : jinja_borrowed(j, "", 0));
+            jinja_add(j, list, i == (last ? 2 : 0) ? self : jinja_literal(j, "", 0));
         }
     }
     return list;
@@ -330,10 +330,9 @@ METHOD(do_join) {
     struct jinja_text out = {0};
     for (bool first = true; i < list->count && j->status == KVC_OK; i++, first = false) {
         if (!first) {
-            jinja_put(j, &out, self.string->data, self.string->bytes);
+            jinja_put_all(j, &out, self.string);
         }
-        const struct jinja_string *one = text_of(j, list->items[i]);
-        jinja_put(j, &out, one->data, one->bytes);
+        jinja_put_all(j, &out, text_of(j, list->items[i]));
     }
     return jinja_taken(j, &out);
 }
@@ -348,19 +347,20 @@ METHOD(do_format) {
 static struct jinja_value fill(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a,
                                int side) {
     const int64_t width = whole_or(j, a[0], 0), length = (int64_t)jinja_characters(text);
-    const struct jinja_string *with = given(a[1]) ? text_of(j, a[1]) : NULL;
+    static const struct jinja_string blank = {" ", 1, NULL, NULL, false};
+    const struct jinja_string *with = given(a[1]) ? text_of(j, a[1]) : &blank;
     const int64_t blanks = width > length ? width - length : 0;
     const int64_t left = side < 0 ? 0 : side > 0 ? blanks : blanks / 2 + (blanks & width & 1);
     struct jinja_text out = {0};
-    if (with && jinja_characters(with) != 1) {
+    if (jinja_characters(with) != 1) {
         return JINJA_FAIL(j, "the text to fill with must be one character");
     }
     for (int64_t i = 0; i <= blanks && j->status == KVC_OK; i++) {
         if (i == left) {
-            jinja_put(j, &out, text->data, text->bytes);
+            jinja_put_all(j, &out, text);
         }
         if (i < blanks) {
-            jinja_put(j, &out, with ? with->data : " ", with ? with->bytes : 1);
+            jinja_put_all(j, &out, with);
         }
     }
     return jinja_taken(j, &out);
@@ -383,11 +383,11 @@ METHOD(do_zfill) {
     const bool sign = text->bytes && (text->data[0] == '-' || text->data[0] == '+');
     const int64_t width = whole_or(j, a[0], 0), length = (int64_t)jinja_characters(text);
     struct jinja_text out = {0};
-    jinja_put(j, &out, text->data, sign);
+    jinja_put(j, &out, text, 0, sign);
     for (int64_t i = length; i < width && j->status == KVC_OK; i++) {
         jinja_puts(j, &out, "0");
     }
-    jinja_put(j, &out, text->data + sign, text->bytes - sign);
+    jinja_put(j, &out, text, sign, text->bytes - sign);
     return jinja_taken(j, &out);
 }
 

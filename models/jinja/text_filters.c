@@ -44,8 +44,7 @@ struct jinja_value jinja_strip(struct jinja *j, const struct jinja_string *text,
         end = text->bytes;
         begin = seen ? begin : end;
     }
-    struct jinja_value part = jinja_borrowed(j, text->data + begin, end > begin ? end - begin : 0);
-    return part;
+    return jinja_part(j, text, begin, end > begin ? end - begin : 0);
 }
 
 struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *text, const struct jinja_string *old,
@@ -58,8 +57,8 @@ struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *tex
         if (found == SIZE_MAX) {
             break;
         }
-        jinja_put(j, &out, text->data + at, found - at);
-        jinja_put(j, &out, new->data, new->bytes);
+        jinja_put(j, &out, text, at, found - at);
+        jinja_put_all(j, &out, new);
         at = found + old->bytes;
         most -= most > 0;
         if (!old->bytes) { /* between all characters */
@@ -68,11 +67,11 @@ struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *tex
                 break;
             }
             const size_t bytes = jinja_next(text->data + at, text->bytes - at, &code);
-            jinja_put(j, &out, text->data + at, bytes);
+            jinja_put(j, &out, text, at, bytes);
             at += bytes;
         }
     }
-    jinja_put(j, &out, text->data + at, text->bytes - at);
+    jinja_put(j, &out, text, at, text->bytes - at);
     return jinja_taken(j, &out);
 }
 
@@ -83,9 +82,9 @@ static void put_in_case(struct jinja *j, struct jinja_text *out, const struct ji
         uint32_t code;
         const size_t bytes = jinja_next(text->data + at, text->bytes - at, &code);
         if (code == KVC_NOT_UTF8) {
-            jinja_put(j, out, text->data + at, bytes);
+            jinja_put(j, out, text, at, bytes);
         } else {
-            jinja_put_case(j, out, code, in);
+            jinja_put_case(j, out, code, in, jinja_marked(text, at));
         }
         at += bytes;
     }
@@ -121,12 +120,12 @@ struct jinja_value jinja_lines(struct jinja *j, const struct jinja_string *text,
         at += jinja_next(text->data + at, text->bytes - at, &code);
         if (ends_line(code)) {
             at += code == '\r' && at < text->bytes && text->data[at] == '\n';
-            jinja_add(j, lines, jinja_borrowed(j, text->data + begin, (keep_ends ? at : end) - begin));
+            jinja_add(j, lines, jinja_part(j, text, begin, (keep_ends ? at : end) - begin));
             begin = at;
         }
     }
     if (begin < text->bytes) {
-        jinja_add(j, lines, jinja_borrowed(j, text->data + begin, text->bytes - begin));
+        jinja_add(j, lines, jinja_part(j, text, begin, text->bytes - begin));
     }
     return lines;
 }
@@ -223,7 +222,7 @@ FILTER(do_indent) {
     UNUSED;
     struct jinja_text out = {0}, by = {0};
     if (a[0].kind == JINJA_STRING) {
-        jinja_put(j, &by, a[0].string->data, a[0].string->bytes);
+        jinja_put_all(j, &by, a[0].string);
     } else if (a[0].kind == JINJA_UNSET || jinja_is_whole(a[0])) {
         const int64_t width = a[0].kind == JINJA_UNSET ? 4 : jinja_whole(a[0]);
         for (int64_t i = 0; i < width && j->status == KVC_OK; i++) {
@@ -232,16 +231,17 @@ FILTER(do_indent) {
     } else {
         return JINJA_FAIL(j, "indent: width is a %s; it must be an int or a string", jinja_type(a[0]));
     }
-    const struct jinja_string newline = {"\n", 1, NULL, false};
+    const struct jinja_string prefix = jinja_seen(&by);
+    const struct jinja_string newline = {"\n", 1, NULL, NULL, false};
     const struct jinja_value whole = jinja_joined(j, jinja_str(j, self), &newline);
     const struct jinja_value lines = j->status == KVC_OK ? jinja_lines(j, whole.string, false) : whole;
     for (size_t i = 0; j->status == KVC_OK && i < lines.list->count; i++) {
         const struct jinja_string *line = lines.list->items[i].string;
         jinja_puts(j, &out, i ? "\n" : "");
         if (i ? line->bytes || jinja_true(j, a[2]) : jinja_true(j, a[1])) {
-            jinja_put(j, &out, by.data, by.bytes);
+            jinja_put_all(j, &out, &prefix);
         }
-        jinja_put(j, &out, line->data, line->bytes);
+        jinja_put_all(j, &out, line);
     }
     return jinja_taken(j, &out);
 }
@@ -390,7 +390,7 @@ FILTER(do_center) {
     for (int64_t i = 0; i < left && j->status == KVC_OK; i++) {
         jinja_puts(j, &out, " ");
     }
-    jinja_put(j, &out, text->data, text->bytes);
+    jinja_put_all(j, &out, text);
     for (int64_t i = left; i < blanks && j->status == KVC_OK; i++) {
         jinja_puts(j, &out, " ");
     }
@@ -400,7 +400,7 @@ FILTER(do_center) {
 FILTER(do_default) {
     UNUSED;
     if (self.kind == JINJA_UNDEFINED || (jinja_true(j, a[1]) && !jinja_true(j, self))) {
-        return a[0].kind == JINJA_UNSET ? jinja_borrowed(j, "", 0) : a[0];
+        return a[0].kind == JINJA_UNSET ? jinja_literal(j, "", 0) : a[0];
     }
     return self;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 struct writer {
     struct jinja_text *text;
@@ -19,22 +20,23 @@ static void put_quoted(struct jinja *j, const struct writer *writer, const struc
         uint32_t code;
         char out[16];
         const size_t bytes = jinja_next(string->data + at, string->bytes - at, &code);
+        const bool marked = jinja_marked(string, at);
         unsigned k = 0;
         while (escaped[k] && (unsigned char)escaped[k] != code) {
             k++;
         }
         if (escaped[k]) {
             const char pair[2] = {'\\', letters[k]};
-            jinja_put(j, text, pair, 2);
+            jinja_put_made(j, text, pair, 2, marked);
         } else if (code < 0x20 || (writer->ascii && code >= 0x7f && code <= 0xffff)) {
             snprintf(out, sizeof out, "\\u%04x", (unsigned)code);
-            jinja_puts(j, text, out);
+            jinja_put_made(j, text, out, strlen(out), marked);
         } else if (writer->ascii && code > 0xffff && code != KVC_NOT_UTF8) {
             snprintf(out, sizeof out, "\\u%04x\\u%04x", 0xd800u + ((code - 0x10000) >> 10),
                      0xdc00u + ((code - 0x10000) & 0x3ff));
-            jinja_puts(j, text, out);
+            jinja_put_made(j, text, out, strlen(out), marked);
         } else {
-            jinja_put(j, text, string->data + at, bytes);
+            jinja_put(j, text, string, at, bytes);
         }
         at += bytes;
     }
@@ -55,7 +57,7 @@ static void new_line(struct jinja *j, const struct writer *writer, unsigned dept
     if (writer->indent) {
         jinja_puts(j, writer->text, "\n");
         for (unsigned i = 0; i < depth && j->status == KVC_OK; i++) {
-            jinja_put(j, writer->text, writer->indent->data, writer->indent->bytes);
+            jinja_put_all(j, writer->text, writer->indent);
         }
     }
 }
@@ -64,7 +66,7 @@ static void put_list(struct jinja *j, const struct writer *writer, const struct 
     jinja_puts(j, writer->text, "[");
     for (size_t i = 0; i < list->count && jinja_step(j, 1); i++) {
         if (i) {
-            jinja_put(j, writer->text, writer->between->data, writer->between->bytes);
+            jinja_put_all(j, writer->text, writer->between);
         }
         new_line(j, writer, depth + 1);
         put_value(j, writer, list->items[i], depth + 1);
@@ -126,11 +128,11 @@ static void put_dict(struct jinja *j, const struct writer *writer, const struct 
     jinja_puts(j, writer->text, "{");
     for (size_t i = 0; i < dict->count && jinja_step(j, 1); i++) {
         if (i) {
-            jinja_put(j, writer->text, writer->between->data, writer->between->bytes);
+            jinja_put_all(j, writer->text, writer->between);
         }
         new_line(j, writer, depth + 1);
         put_key(j, writer, dict->entries[i].key);
-        jinja_put(j, writer->text, writer->after_key->data, writer->after_key->bytes);
+        jinja_put_all(j, writer->text, writer->after_key);
         put_value(j, writer, dict->entries[i].value, depth + 1);
     }
     if (dict->count) {
@@ -186,8 +188,8 @@ static struct jinja_value spaces(struct jinja *j, struct jinja_value count) {
 /* tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False) */
 struct jinja_value jinja_tojson(struct jinja *j, struct jinja_value self, const struct jinja_value *a,
                                 const struct jinja_call *call) {
-    static const struct jinja_string comma = {",", 1, NULL, false}, comma_space = {", ", 2, NULL, false},
-                                     colon = {": ", 2, NULL, false};
+    static const struct jinja_string comma = {",", 1, NULL, NULL, false}, comma_space = {", ", 2, NULL, NULL, false},
+                                     colon = {": ", 2, NULL, NULL, false};
     struct jinja_text text = {0};
     struct writer writer = {&text, NULL, &comma_space, &colon, jinja_true(j, a[0]), jinja_true(j, a[3])};
     (void)call;

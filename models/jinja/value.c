@@ -20,63 +20,6 @@ struct jinja_value jinja_float(double real) {
     return (struct jinja_value){.kind = JINJA_FLOAT, .real = real};
 }
 
-struct jinja_value jinja_borrowed(struct jinja *j, const char *data, size_t bytes) {
-    struct jinja_string *string = jinja_alloc(j, sizeof *string);
-    if (!string) {
-        return jinja_undefined(NULL);
-    }
-    string->data = data;
-    string->bytes = bytes;
-    return (struct jinja_value){.kind = JINJA_STRING, .string = string};
-}
-
-struct jinja_value jinja_string(struct jinja *j, const char *data, size_t bytes) {
-    char *copy = jinja_alloc(j, bytes + 1);
-    if (!copy) {
-        return jinja_undefined(NULL);
-    }
-    memcpy(copy, data, bytes);
-    return jinja_borrowed(j, copy, bytes);
-}
-
-/* b is put behind a where a's store has room there: text that a template gathers piece by piece is not copied each
- * time. */
-static struct jinja_value put_behind(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b) {
-    struct jinja_store *store = a->store;
-    const size_t bytes = a->bytes + b->bytes;
-    if (!store || a->data != store->data || store->used != a->bytes || store->capacity - store->used < b->bytes) {
-        store = jinja_alloc(j, sizeof *store);
-        const size_t capacity = bytes < 256 ? bytes : 2 * bytes;
-        char *data = jinja_alloc(j, capacity + 1);
-        if (!store || !data) {
-            return jinja_undefined(NULL);
-        }
-        memcpy(data, a->data, a->bytes);
-        *store = (struct jinja_store){data, a->bytes, capacity};
-        jinja_step(j, a->bytes / 16);
-    }
-    memcpy(store->data + store->used, b->data, b->bytes);
-    store->used += b->bytes;
-    jinja_step(j, b->bytes / 16);
-    struct jinja_string *string = jinja_alloc(j, sizeof *string);
-    if (!string) {
-        return jinja_undefined(NULL);
-    }
-    *string = (struct jinja_string){store->data, bytes, store, a->safe || b->safe};
-    return (struct jinja_value){.kind = JINJA_STRING, .string = string};
-}
-
-/* Text marked safe escapes what is added to it, on either side. */
-struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b) {
-    if (a->safe != b->safe) {
-        struct jinja_text text = {0};
-        jinja_put_escaped(j, &text, a->safe ? b : a);
-        const struct jinja_string escaped = {text.data ? text.data : "", text.bytes, NULL, true};
-        return a->safe ? put_behind(j, a, &escaped) : put_behind(j, &escaped, b);
-    }
-    return put_behind(j, a, b);
-}
-
 const char *jinja_type(struct jinja_value value) {
     static const char *const flavors[] = {"list", "tuple", "range", "dict view", "generator"};
     switch (value.kind) {

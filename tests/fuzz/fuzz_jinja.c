@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const uint8_t *end = bytes ? memchr(data, 0, bytes) : NULL;
     const size_t source = end ? (size_t)(end - data) : bytes;
     struct kvc_error error = {0};
-    char *text;
+    struct kvc_rendered made;
     json_t *variables = end ? json_loadb((const char *)end + 1, bytes - source - 1, 0, NULL) : NULL;
     if (!json_is_object(variables)) {
         json_decref(variables);
@@ -29,10 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
                                       .bytes = source,
                                       .variables = variables,
                                       .date = bytes % 2 ? "2025-06-30" : NULL};
-    enum kvc_status status = kvc_jinja_render(&job, &text, &error);
-    if (status == KVC_OK ? !text : text || !error.text[0] || strchr(error.text, '\n'))
+    enum kvc_status status = kvc_jinja_render(&job, &made, &error);
+    if (status == KVC_OK ? !made.text : made.text || !error.text[0] || strchr(error.text, '\n'))
         abort();
-    free(text);
+    free(made.text);
     json_decref(variables);
     return 0;
 }

@@ -33,10 +33,10 @@ static void use(const struct kvc_tokenizer *tokenizer) {
         free(ids);
     }
     const struct kvc_message message = {"user", "Hi"};
-    char *rendered;
+    struct kvc_rendered rendered;
     const struct kvc_chat_options chat = {.answer = true};
     if (kvc_chat_render(tokenizer, &chat, &message, 1, &rendered, &error) == KVC_OK)
-        free(rendered);
+        free(rendered.text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -15,16 +15,16 @@ static json_t *render(const json_t *line) {
                                       .variables = json_object_get(line, "variables"),
                                       .date = json_string_value(json_object_get(line, "date"))};
     struct kvc_error error = {0};
-    char *text;
-    enum kvc_status status = kvc_jinja_render(&job, &text, &error);
+    struct kvc_rendered made;
+    enum kvc_status status = kvc_jinja_render(&job, &made, &error);
     json_t *result = json_object();
     if (status == KVC_OK) {
-        json_object_set_new(result, "text", json_string(text));
+        json_object_set_new(result, "text", json_string(made.text));
     } else {
         json_object_set_new(result, "status", json_integer(status));
         json_object_set_new(result, "error", json_string(error.text));
     }
-    free(text);
+    free(made.text);
     return result;
 }
 

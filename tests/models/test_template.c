@@ -26,12 +26,21 @@ static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, 
     return tokenizer;
 }
 
+static enum kvc_status chat_text(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                                 const struct kvc_message *messages, size_t count, char **text,
+                                 struct kvc_error *error) {
+    struct kvc_rendered made = {0};
+    const enum kvc_status status = kvc_chat_render(tokenizer, options, messages, count, &made, error);
+    *text = made.text;
+    return status;
+}
+
 static bool renders(const struct kvc_tokenizer *tokenizer, const char *name, const struct kvc_message *messages,
                     size_t count, bool answer, const char *wanted) {
     char *text = NULL;
     struct kvc_error error = {0};
     const struct kvc_chat_options options = {.template_name = name, .answer = answer};
-    enum kvc_status status = kvc_chat_render(tokenizer, &options, messages, count, &text, &error);
+    enum kvc_status status = chat_text(tokenizer, &options, messages, count, &text, &error);
     bool same = wanted ? status == KVC_OK && !strcmp(text, wanted) : status == KVC_USAGE && error.text[0];
     if (!same)
         fprintf(stderr, "%s: got\n%s\nwanted\n%s\n", name ? name : "own template", status == KVC_OK ? text : error.text,
@@ -180,9 +189,8 @@ static void test_errors(void **state) {
         {broken, {.earlier = "[{\"content\": 1}]"}, talk, 1, KVC_INPUT, "message 0"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        assert_int_equal(
-            kvc_chat_render(all[i].tokenizer, &all[i].options, all[i].messages, all[i].count, &text, &error),
-            all[i].status);
+        assert_int_equal(chat_text(all[i].tokenizer, &all[i].options, all[i].messages, all[i].count, &text, &error),
+                         all[i].status);
         if (!strstr(error.text, all[i].says))
             fail_msg("%s", error.text);
     }
@@ -195,7 +203,7 @@ static void test_errors(void **state) {
     while (kvc_chat_template(count, &name, &summary)) {
         assert_true(*name && *summary);
         const struct kvc_chat_options options = {.template_name = name, .answer = true};
-        assert_int_equal(kvc_chat_render(NULL, &options, talk + 1, 1, &text, &error), KVC_OK);
+        assert_int_equal(chat_text(NULL, &options, talk + 1, 1, &text, &error), KVC_OK);
         free(text);
         count++;
     }
@@ -217,7 +225,7 @@ static void test_options(void **state) {
         .date = "2024-02-29"};
     struct kvc_error error;
     char *text = NULL;
-    assert_int_equal(kvc_chat_render(tokenizer, &options, talk, 1, &text, &error), KVC_OK);
+    assert_int_equal(chat_text(tokenizer, &options, talk, 1, &text, &error), KVC_OK);
     assert_string_equal(text, "2Bern a,b T False <s> 29 Feb 2024");
     free(text);
     kvc_tokenizer_close(tokenizer);
