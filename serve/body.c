@@ -1,7 +1,5 @@
 /* body.c - a body of JSON, looked at before it is parsed: nothing nests deeply, nothing has more values than the server
  * is willing to hold. */
-#include <string.h>
-
 #include "serve/serve.h"
 
 /* Counts what stands outside of strings; what is no JSON at all is the parser's to say. */
@@ -34,9 +32,29 @@ static bool within_bounds(const char *text, size_t bytes, struct serve_error *er
     return true;
 }
 
+/* What is wrong with a text that is no JSON; jansson's own words name its functions and flags. */
+static const char *json_wrong(const json_error_t *cause) {
+    switch (json_error_code(cause)) {
+    case json_error_premature_end_of_input:
+        return "it ends too early";
+    case json_error_end_of_input_expected:
+        return "something follows its end";
+    case json_error_invalid_utf8:
+        return "a text is not UTF-8";
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return "a text has a NUL character (\\u0000), which is not allowed";
+    case json_error_duplicate_key:
+        return "an object has the same name twice";
+    case json_error_numeric_overflow:
+        return "a number is too large";
+    default:
+        return "JSON does not allow what stands here";
+    }
+}
+
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error) {
     json_error_t cause;
-    char line[200];
     if (!within_bounds(text, bytes, error))
         return NULL;
     cli_json_forget(); /* an earlier request may have found no memory; its JSON is gone */
@@ -47,9 +65,8 @@ json_t *serve_body(const char *text, size_t bytes, struct serve_error *error) {
         return NULL;
     }
     if (!body) {
-        kvc_printable(cause.text, strlen(cause.text), line, sizeof line);
         (void)serve_refuse(error, 400, SERVE_INVALID, "", NULL, "the body is not JSON: line %d, column %d: %s",
-                           cause.line, cause.column, line);
+                           cause.line, cause.column, json_wrong(&cause));
     } else if (!json_is_object(body)) {
         json_decref(body);
         body = NULL;
