@@ -46,6 +46,9 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
          "a name that requests may have in Host, beside localhost, 127.0.0.1, [::1] and ADDRESS; without, these "
          "alone at a loopback address, elsewhere all",
          &o.allowed, 0, 0, NULL},
+        {CLI_TEXTS, 0, "cors-origin", "ORIGIN",
+         "an origin like https://example.org whose pages may send requests and read the answers; * for all", &o.origins,
+         0, 0, NULL},
         {CLI_BYTES, 0, "body", "BYTES", "of a request at most", &o.body, 1024, 1073741824, NULL},
         {CLI_GROUP, 0, "Limits", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_BYTES, 0, "mem", "BYTES",
@@ -62,6 +65,10 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         CLI_SESSION_OPTIONS(&o.common),
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "say nothing but where it listens, and errors", &o.common.quiet, 0, 0, NULL},
+        {CLI_FLAG, 0, "log", NULL,
+         "a line on standard error for each request: time, method, path, status, tokens and seconds, nothing of what "
+         "it says",
+         &o.log, 0, 0, NULL},
         {CLI_FLAG, 0, "fields", NULL, "print the fields of requests as a table, and end", &fields, 0, 0, NULL},
         {.kind = CLI_END}};
 
@@ -74,5 +81,6 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         status = serve(command, &o);
     }
     cli_texts_free(&o.allowed);
+    cli_texts_free(&o.origins);
     return status;
 }

@@ -9,124 +9,100 @@
 
 enum { THREADS = 2, IDLE_SECONDS = 60, HEADERS = 32 << 10 };
 
-/* ---- answers ---- */
-
-enum MHD_Result serve_respond(struct MHD_Connection *connection, int status, const char *type, struct serve_text *text,
-                              const char *header, const char *value) {
-    static char failed[] = "{\"error\":{\"message\":\"no memory\",\"type\":\"server_error\"}}";
-    struct MHD_Response *response;
-    if (text->failed) {
-        serve_text_free(text);
-        status = 500;
-        response = MHD_create_response_from_buffer(sizeof failed - 1, failed, MHD_RESPMEM_PERSISTENT);
-    } else {
-        response = MHD_create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
-    }
-    if (!response) {
-        serve_text_free(text);
-        return MHD_NO;
-    }
-    *text = (struct serve_text){NULL, 0, 0, false};
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (header)
-        (void)MHD_add_response_header(response, header, value);
-    const enum MHD_Result result = MHD_queue_response(connection, (unsigned)status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-enum MHD_Result serve_respond_error(struct MHD_Connection *connection, const struct serve_error *error) {
-    struct serve_text text = {0};
-    char seconds[16];
-    snprintf(seconds, sizeof seconds, "%d", error->retry_after);
-    serve_error_json(&text, error);
-    const char *header = error->retry_after                       ? MHD_HTTP_HEADER_RETRY_AFTER
-                         : error->status == MHD_HTTP_UNAUTHORIZED ? MHD_HTTP_HEADER_WWW_AUTHENTICATE
-                                                                  : NULL;
-    return serve_respond(connection, error->status, "application/json", &text, header,
-                         error->retry_after ? seconds : "Bearer");
-}
-
-enum MHD_Result serve_respond_refusal(struct serve *serve, struct MHD_Connection *connection,
-                                      const struct serve_error *error) {
-    pthread_mutex_lock(&serve->lock);
-    serve->metrics.refused++;
-    pthread_mutex_unlock(&serve->lock);
-    return serve_respond_error(connection, error);
-}
-
 /* ---- a request's way ---- */
 
-/* The route; NULL: an answer that says why there is none has been queued. */
-static const struct serve_route *find_route(struct MHD_Connection *connection, const char *url, const char *method,
-                                            enum MHD_Result *result) {
-    const char *allowed = NULL;
-    struct serve_error error;
-    for (const struct serve_route *route = serve_routes; route->path; route++)
-        if (strcmp(route->path, url) == 0) {
-            if (strcmp(route->method, method) == 0)
-                return route;
-            allowed = route->method;
-        }
-    if (allowed) {
-        struct serve_text text = {0};
-        (void)serve_refuse(&error, 405, SERVE_INVALID, "", NULL, "this path takes %s alone", allowed);
-        serve_error_json(&text, &error);
-        *result = serve_respond(connection, 405, "application/json", &text, MHD_HTTP_HEADER_ALLOW, allowed);
-    } else {
-        (void)serve_refuse(&error, 404, SERVE_INVALID, "", "unknown_url", "there is nothing at this path");
-        *result = serve_respond_error(connection, &error);
-    }
+/* What was said of a request's path: the exchange begins. */
+static void *target(void *user, const char *said, struct MHD_Connection *connection) {
+    struct serve_exchange *exchange = calloc(1, sizeof *exchange);
+    if (!exchange)
+        return NULL;
+    *exchange = (struct serve_exchange){.http = user, .connection = connection, .began = cli_seconds()};
+    if (serve_target(exchange, said ? said : ""))
+        return exchange;
+    free(exchange->said);
+    free(exchange->path);
+    free(exchange->authority);
+    free(exchange);
     return NULL;
 }
 
-static const char *header(struct MHD_Connection *connection, const char *name) {
-    const char *value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
-    return value ? value : "";
+static bool is_path(const struct serve_route *route, const char *path) {
+    const size_t length = strlen(route->path) - 1;
+    return route->path[length] == '*' ? strncmp(route->path, path, length) == 0 : strcmp(route->path, path) == 0;
+}
+
+/* The exchange's route; false: an answer that says why there is none has been queued. */
+static bool find_route(struct serve_exchange *exchange, const char *method, enum MHD_Result *result) {
+    const struct serve_route *other = NULL;
+    struct serve_error error;
+    for (const struct serve_route *route = serve_routes; route->path; route++)
+        if (is_path(route, exchange->path)) {
+            if (strcmp(route->method, strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET : method) == 0) {
+                exchange->route = route;
+                return true;
+            }
+            other = route;
+        }
+    if (other && strcmp(method, MHD_HTTP_METHOD_OPTIONS) == 0 && exchange->http->serve->options->origins.count > 0) {
+        *result = serve_respond_preflight(exchange);
+    } else if (other) {
+        const char *allowed = strcmp(other->method, "GET") == 0 ? "GET, HEAD" : other->method;
+        struct serve_text text = {0};
+        (void)serve_refuse(&error, 405, SERVE_INVALID, "", NULL, "this path takes %s alone", allowed);
+        serve_error_json(&text, &error);
+        *result = serve_respond(exchange, 405, "application/json", &text, MHD_HTTP_HEADER_ALLOW, allowed);
+    } else {
+        (void)serve_refuse(&error, 404, SERVE_INVALID, "", "unknown_url", "there is nothing at this path");
+        *result = serve_respond_error(exchange, &error);
+    }
+    return false;
+}
+
+/* Whether a header that has parameters behind a semicolon says this. */
+static bool says(const char *header, const char *value) {
+    const size_t length = strlen(value);
+    return strncasecmp(header, value, length) == 0 && strchr("; \t", header[length]) != NULL;
 }
 
 /* What can be said before the body has come. */
-static bool may_go_on(const struct serve *serve, struct MHD_Connection *connection, const struct serve_route *route,
-                      struct serve_error *error) {
-    const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    const char *type = header(connection, MHD_HTTP_HEADER_CONTENT_TYPE);
-    if (!route->open && serve->keys.count > 0 &&
-        !serve_key_known(&serve->keys, header(connection, MHD_HTTP_HEADER_AUTHORIZATION)))
+static bool may_go_on(const struct serve_exchange *exchange, struct serve_error *error) {
+    const struct serve *serve = exchange->http->serve;
+    const char *length = serve_header(exchange, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *coding = serve_header(exchange, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    if (!exchange->route->open && serve->keys.count > 0 &&
+        !serve_key_known(&serve->keys, serve_header(exchange, MHD_HTTP_HEADER_AUTHORIZATION)))
         return serve_refuse(error, 401, SERVE_INVALID, "", "invalid_api_key",
                             "give an API key of this server, as Authorization: Bearer KEY");
-    if (strcmp(route->method, "POST") != 0)
+    if (strcmp(exchange->route->method, "POST") != 0)
         return true;
     /* pages of other sites can send forms, but no JSON, without asking first */
-    if (strncasecmp(type, "application/json", 16) != 0)
+    if (!says(serve_header(exchange, MHD_HTTP_HEADER_CONTENT_TYPE), "application/json"))
         return serve_refuse(error, 415, SERVE_INVALID, "", NULL, "send JSON, with Content-Type: application/json");
+    if (*coding && strcasecmp(coding, "identity") != 0)
+        return serve_refuse(error, 415, SERVE_INVALID, "", NULL,
+                            "Content-Encoding: send the body as it is, without compression");
     if (strtoull(length, NULL, 10) > serve->options->body)
         return serve_refuse(error, 413, SERVE_INVALID, "", NULL, "the body may have %llu bytes at most",
                             (unsigned long long)serve->options->body);
     return true;
 }
 
-static enum MHD_Result begin(struct serve_http *http, struct MHD_Connection *connection, const char *url,
-                             const char *method, void **context) {
+static enum MHD_Result begin(struct serve_exchange *exchange, const char *target, const char *method,
+                             const char *version) {
+    const struct serve *serve = exchange->http->serve;
     enum MHD_Result result = MHD_NO;
     struct serve_error error;
-    if (!serve_host_allowed(http->serve,
-                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
+    snprintf(exchange->method, sizeof exchange->method, "%s", method);
+    if (!serve_head_check(exchange, method, target, version, &error))
+        return serve_respond_refusal(exchange, &error);
+    if (!serve_host_allowed(serve, exchange->host) || !serve_host_allowed(serve, exchange->authority)) {
         (void)serve_refuse(&error, 403, SERVE_INVALID, "", "host_not_allowed",
                            "Host: this server answers to its own names alone; --allow-host NAME adds one");
-        return serve_respond_refusal(http->serve, connection, &error);
+        return serve_respond_refusal(exchange, &error);
     }
-    const struct serve_route *route = find_route(connection, url, method, &result);
-    if (!route)
+    if (!find_route(exchange, method, &result))
         return result;
-    if (!may_go_on(http->serve, connection, route, &error))
-        return serve_respond_refusal(http->serve, connection, &error);
-    struct serve_exchange *exchange = calloc(1, sizeof *exchange);
-    if (!exchange)
-        return MHD_NO;
-    *exchange = (struct serve_exchange){.http = http, .connection = connection, .route = route, .began = cli_seconds()};
-    *context = exchange;
-    return MHD_YES;
+    return may_go_on(exchange, &error) ? MHD_YES : serve_respond_refusal(exchange, &error);
 }
 
 /* Takes a piece of a body, as long as there is room for those of all clients. False: no memory. */
@@ -152,15 +128,18 @@ static enum MHD_Result answer(struct serve_exchange *exchange) {
         return exchange->route->answer(exchange);
     (void)serve_refuse(&error, 503, "server_error", "", NULL, "the server has no room for this body now");
     error.retry_after = 5;
-    return serve_respond_error(exchange->connection, &error);
+    return serve_respond_error(exchange, &error);
 }
 
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *bytes, void **context) {
     struct serve_exchange *exchange = *context;
-    (void)version;
+    (void)user;
+    (void)connection;
     if (!exchange)
-        return begin(user, connection, url, method, context);
+        return MHD_NO; /* no memory */
+    if (!exchange->route)
+        return begin(exchange, url, method, version);
     if (*bytes > 0) {
         if (exchange->body.bytes + *bytes > exchange->http->serve->options->body ||
             cli_seconds() - exchange->began > SERVE_UPLOAD_SECONDS || !take_in(exchange, data, *bytes))
@@ -191,9 +170,13 @@ static void completed(void *user, struct MHD_Connection *connection, void **cont
         pthread_cond_signal(&http->serve->wake);
     }
     pthread_mutex_unlock(&http->serve->lock);
+    serve_log(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     if (exchange->request)
         serve_request_release(exchange->request);
     serve_text_free(&exchange->body);
+    free(exchange->said);
+    free(exchange->path);
+    free(exchange->authority);
     free(exchange);
 }
 
@@ -263,7 +246,8 @@ int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
     /* libmicrohttpd has a limit for each thread, and above it lets connections wait; ours comes first */
     made->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, &admit, made,
-        &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, made->listener,
+        &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_URI_LOG_CALLBACK, &target, made,
+        MHD_OPTION_STRICT_FOR_CLIENT, serve_library_is_strict() ? 1 : 0, MHD_OPTION_LISTEN_SOCKET, made->listener,
         MHD_OPTION_CONNECTION_LIMIT, THREADS * (made->limit + 1), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)serve->options->connections_each, MHD_OPTION_NOTIFY_CONNECTION, &count, made,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS,

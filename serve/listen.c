@@ -1,5 +1,5 @@
-/* listen.c - where the server listens: its socket, how many connections it may have, and by which names browsers may
- * ask it. */
+/* listen.c - where the server listens: its socket, how many connections it may have, and by which names and from
+ * which pages browsers may ask it. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -51,6 +51,24 @@ int serve_listen(struct serve *serve, int *listener, int *port) {
                          service, strerror(cause));
     }
     *port = atoi(text);
+    return KVC_OK;
+}
+
+/* Browsers say scheme, host and port, and nothing behind them. */
+static bool is_origin(const char *text) {
+    const char *host = strstr(text, "://");
+    return strcmp(text, "*") == 0 || strcmp(text, "null") == 0 ||
+           (host && host > text && host[3] && !host[3 + strcspn(host + 3, "/?#@* \t")] &&
+            strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == (size_t)(host - text));
+}
+
+int serve_origins_check(const struct serve *serve) {
+    const struct cli_texts *origins = &serve->options->origins;
+    for (size_t i = 0; i < origins->count; i++)
+        if (!is_origin(origins->items[i].text))
+            return cli_error(serve->command, KVC_USAGE,
+                             "--cors-origin %s: must be * or an origin like https://example.org:8443, without a path",
+                             origins->items[i].text);
     return KVC_OK;
 }
 

@@ -173,11 +173,12 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
         fail(request, &error);
         return;
     }
-    if (choice->answer.count == 1) {
-        pthread_mutex_lock(&loop->serve->lock);
+    pthread_mutex_lock(&loop->serve->lock);
+    if (request->tokens_out++ == 0)
+        request->first_token = cli_seconds() - request->arrived;
+    if (choice->answer.count == 1)
         serve_observe(&loop->serve->metrics.first_token, cli_seconds() - request->arrived);
-        pthread_mutex_unlock(&loop->serve->lock);
-    }
+    pthread_mutex_unlock(&loop->serve->lock);
     choice->pending = token;
     choice->stage = SERVE_DECODES;
     if (stopped)

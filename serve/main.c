@@ -47,8 +47,10 @@ static int open_model(struct serve *serve) {
     const struct serve_options *options = serve->options;
     struct cli_given kv = {0, options->kv};
     const struct cli_texts specs = {&kv, 1};
-    int status =
-        cli_open_model(serve->command, &options->common, options->model, &specs, &serve->engine, &serve->model);
+    int status = serve_origins_check(serve);
+    if (status == KVC_OK)
+        status =
+            cli_open_model(serve->command, &options->common, options->model, &specs, &serve->engine, &serve->model);
     if (status != KVC_OK)
         return status;
     serve->info = kvc_model_info(serve->model);

@@ -10,6 +10,8 @@ struct serve_options {
     struct cli_common common;
     const char *model, *kv, *host, *name, *template_name, *date, *key_file, *sessions;
     struct cli_texts allowed;                                                     /* names of the server */
+    struct cli_texts origins;                                                     /* of pages that may ask it */
+    bool log;                                                                     /* a line for each request */
     int64_t port, batch, queue, wait, connections, connections_each, limit, kept; /* connections_each: 0: all */
     uint64_t memory, body;
 };

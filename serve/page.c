@@ -111,7 +111,7 @@ enum MHD_Result serve_page(struct serve_exchange *exchange) {
     serve_text_put(&text, "<script>");
     put(&text, script, sizeof script / sizeof *script);
     serve_text_put(&text, "</script></body></html>");
-    return serve_respond(exchange->connection, 200, "text/html; charset=utf-8", &text, "Content-Security-Policy",
+    return serve_respond(exchange, 200, "text/html; charset=utf-8", &text, "Content-Security-Policy",
                          "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
                          "connect-src 'self'; img-src data:; frame-ancestors 'none'");
 }

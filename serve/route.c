@@ -42,9 +42,7 @@ static enum MHD_Result begin_stream(struct serve_exchange *exchange) {
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
     (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies shall pass it on as it comes */
-    const enum MHD_Result result = MHD_queue_response(exchange->connection, MHD_HTTP_OK, response);
-    MHD_destroy_response(response);
-    return result;
+    return serve_respond_with(exchange, MHD_HTTP_OK, response);
 }
 
 enum MHD_Result serve_stream(struct serve_exchange *exchange) {
@@ -63,15 +61,11 @@ enum MHD_Result serve_stream(struct serve_exchange *exchange) {
     if (!ready)
         return MHD_YES;
     if (state == SERVE_FAILED)
-        return request->error.status ? serve_respond_error(exchange->connection, &request->error) : MHD_NO;
+        return request->error.status ? serve_respond_error(exchange, &request->error) : MHD_NO;
     if (stream)
         return begin_stream(exchange);
     serve_answer_json(&text, request);
-    return serve_respond(exchange->connection, MHD_HTTP_OK, "application/json", &text, NULL, NULL);
-}
-
-static enum MHD_Result refuse(struct serve_exchange *exchange, const struct serve_error *error) {
-    return serve_respond_refusal(exchange->http->serve, exchange->connection, error);
+    return serve_respond(exchange, MHD_HTTP_OK, "application/json", &text, NULL, NULL);
 }
 
 static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
@@ -81,7 +75,7 @@ static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
         MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     json_t *body = serve_body(exchange->body.data ? exchange->body.data : "", exchange->body.bytes, &error);
     if (!body)
-        return refuse(exchange, &error);
+        return serve_respond_refusal(exchange, &error);
     struct serve_request *request = info ? serve_request_new(serve, chat) : NULL;
     if (!request) {
         json_decref(body);
@@ -94,7 +88,7 @@ static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
     json_decref(body);
     if (!good || !serve_enqueue(request, &exchange->http->busy, &error)) {
         serve_request_release(request);
-        return refuse(exchange, &error);
+        return serve_respond_refusal(exchange, &error);
     }
     exchange->request = request;
     return serve_stream(exchange);
@@ -106,7 +100,7 @@ static enum MHD_Result chat(struct serve_exchange *exchange) { return generate(e
 /* ---- answers at once ---- */
 
 static enum MHD_Result answer_json(struct serve_exchange *exchange, int status, struct serve_text *text) {
-    return serve_respond(exchange->connection, status, "application/json", text, NULL, NULL);
+    return serve_respond(exchange, status, "application/json", text, NULL, NULL);
 }
 
 static enum MHD_Result health(struct serve_exchange *exchange) {
@@ -127,10 +121,27 @@ static enum MHD_Result models(struct serve_exchange *exchange) {
     return answer_json(exchange, 200, &text);
 }
 
+static enum MHD_Result one_model(struct serve_exchange *exchange) {
+    const struct serve *serve = exchange->http->serve;
+    struct serve_text text = {0}, path = {0};
+    struct serve_error error;
+    serve_text_print(&path, "/v1/models/%s", serve->name);
+    const bool here =
+        !path.failed && serve_decode(exchange->said, true) == path.bytes && strcmp(exchange->said, path.data) == 0;
+    serve_text_free(&path);
+    if (!here) {
+        (void)serve_refuse(&error, 404, SERVE_INVALID, "model", "model_not_found",
+                           "model: there is no such model here; this server has %s", serve->name);
+        return serve_respond_refusal(exchange, &error);
+    }
+    serve_model_json(&text, serve);
+    return answer_json(exchange, 200, &text);
+}
+
 static enum MHD_Result metrics(struct serve_exchange *exchange) {
     struct serve_text text = {0};
     serve_metrics_print(&text, exchange->http->serve);
-    return serve_respond(exchange->connection, 200, "text/plain; version=0.0.4", &text, NULL, NULL);
+    return serve_respond(exchange, 200, "text/plain; version=0.0.4", &text, NULL, NULL);
 }
 
 /* The body of a request that is answered at once; the caller gives it back. NULL: refused, *result. */
@@ -143,7 +154,7 @@ static json_t *read_body(struct serve_exchange *exchange, enum serve_where where
         body = NULL;
     }
     if (!body)
-        *result = refuse(exchange, &error);
+        *result = serve_respond_refusal(exchange, &error);
     return body;
 }
 
@@ -174,7 +185,7 @@ static enum MHD_Result tokenize(struct serve_exchange *exchange) {
     if (kvc_tokenize(serve->model, values.content, strlen(values.content), flags, &tokens, &count, &cause) != KVC_OK) {
         struct serve_error error;
         (void)serve_refuse(&error, 400, SERVE_INVALID, "content", NULL, "content: cannot be made tokens");
-        result = refuse(exchange, &error);
+        result = serve_respond_refusal(exchange, &error);
     } else {
         serve_text_put(&text, "{\"tokens\":[");
         for (size_t i = 0; i < count; i++) {
@@ -224,7 +235,7 @@ static enum MHD_Result detokenize(struct serve_exchange *exchange) {
         struct serve_error error;
         (void)serve_refuse(&error, 400, SERVE_INVALID, "tokens", NULL, "tokens: must be an array of ids from 0 to %u",
                            serve->info->vocab - 1);
-        result = refuse(exchange, &error);
+        result = serve_respond_refusal(exchange, &error);
     } else {
         serve_text_put(&text, "{\"content\":");
         serve_text_string(&text, content, bytes);
@@ -240,6 +251,7 @@ static enum MHD_Result detokenize(struct serve_exchange *exchange) {
 const struct serve_route serve_routes[] = {{"GET", "/", true, serve_page},
                                            {"GET", "/health", true, health},
                                            {"GET", "/v1/models", false, models},
+                                           {"GET", "/v1/models/*", false, one_model},
                                            {"GET", "/metrics", false, metrics},
                                            {"POST", "/v1/completions", false, completions},
                                            {"POST", "/v1/chat/completions", false, chat},

@@ -121,8 +121,10 @@ struct serve_request {
     uint64_t buffered; /* bytes of --mem that are out's */
     bool out_over;
     size_t choices_over;
-    void *connection; /* http.c's */
-    int descriptor;   /* of the connection */
+    uint64_t tokens_out; /* of all its answers so far */
+    double first_token;  /* seconds after its arrival */
+    void *connection;    /* http.c's */
+    int descriptor;      /* of the connection */
     bool suspended;
     struct serve_request *next; /* in the queue; then in the engine thread's list */
 };
@@ -205,6 +207,9 @@ void serve_held_put(struct serve_text *text, struct serve_choice *choice);
 
 /* slots.c: whether the folder for kept sessions, where one is given, can be used. */
 int serve_slots_check(const struct serve *serve);
+
+/* listen.c: whether --cors-origin has origins. */
+int serve_origins_check(const struct serve *serve);
 
 /* keys.c */
 int serve_keys_read(const struct cli_command *command, const char *path, struct serve_keys *keys);

@@ -8,6 +8,7 @@ libkvcli_la_SOURCES += \
 	serve/answer.c \
 	serve/body.c \
 	serve/choice.c \
+	serve/head.c \
 	serve/held.c \
 	serve/http.c \
 	serve/keys.c \
@@ -18,6 +19,7 @@ libkvcli_la_SOURCES += \
 	serve/page.c \
 	serve/prepare.c \
 	serve/request.c \
+	serve/respond.c \
 	serve/route.c \
 	serve/share.c \
 	serve/slots.c \

@@ -1,0 +1,158 @@
+/* head.c - whether the head of a request has one meaning only. Where a proxy in front may read a request's path or its
+ * length in another way than the server, it is refused, and its connection closed: of what follows on that connection
+ * nobody can say to which request it belongs.
+ *
+ * libmicrohttpd's strict level does a part of this; how large a part depends on its version.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "serve/http.h"
+
+/* What the headers say about a request's length and its host. */
+struct head {
+    const char *wrong; /* of a single header; NULL: nothing */
+    unsigned hosts, lengths, codings;
+    const char *host, *coding;
+    bool apart;    /* some bytes lie between two headers that are no line end */
+    uintptr_t end; /* of what was looked at last; 0: not compared */
+};
+
+/* Since 0.9.77 the strict level refuses lines that end in LF alone, lines that go on in the next one, and NUL. Older
+ * versions cut a line at a NUL. There the names and values are parts of the received bytes, so that their addresses
+ * show what lies between them. */
+bool serve_library_is_strict(void) {
+    const char *version = MHD_get_version();
+    char *end;
+    if (strncmp(version, "0.9.", 4) != 0)
+        return true;
+    return strtoul(version + 4, &end, 10) >= 77;
+}
+
+static bool is_token(const char *name, size_t bytes) {
+    static const char more[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return bytes > 0 && strspn(name, more) == bytes;
+}
+
+/* HTTP lets values have tabs, but no other control characters. */
+static bool is_clean(const char *value, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (((unsigned char)value[i] < 0x20 && value[i] != '\t') || value[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static enum MHD_Result look(void *user, enum MHD_ValueKind kind, const char *name, size_t name_bytes, const char *value,
+                            size_t bytes) {
+    struct head *head = user;
+    (void)kind;
+    value = value ? value : "";
+    if (head->end && (uintptr_t)name != head->end + 2)
+        head->apart = true;
+    if (head->end)
+        head->end = (uintptr_t)value + bytes;
+    if (!is_token(name, name_bytes))
+        head->wrong = "a header's name has characters that names cannot have";
+    else if (!is_clean(value, bytes))
+        head->wrong = "a header's value has control characters";
+    if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
+        head->hosts++;
+        head->host = value;
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+        head->lengths++;
+        if (bytes == 0 || strspn(value, "0123456789") != bytes)
+            head->wrong = "Content-Length: must be a number of bytes";
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        head->codings++;
+        head->coding = value;
+    }
+    return MHD_YES;
+}
+
+/* Whether method, target, version and headers lie as they do where each line is taken whole, and the head ends there.
+ */
+static bool nothing_between(struct MHD_Connection *connection, const struct serve_exchange *exchange,
+                            const char *method, const char *target, const char *version, const struct head *head) {
+    const union MHD_ConnectionInfo *size = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return (uintptr_t)target == (uintptr_t)method + strlen(method) + 1 &&
+           (uintptr_t)version == (uintptr_t)target + exchange->target_bytes + 1 && !head->apart && size &&
+           (uintptr_t)method + size->header_size == head->end + 4;
+}
+
+bool serve_head_check(struct serve_exchange *exchange, const char *method, const char *target, const char *version,
+                      struct serve_error *error) {
+    struct head head = {0};
+    const bool newest = strcmp(version, MHD_HTTP_VERSION_1_0) != 0, whole = serve_library_is_strict();
+    const char *wrong = exchange->wrong;
+    if (!whole)
+        head.end = (uintptr_t)version + strlen(version);
+    (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, look, &head);
+    exchange->host = head.host;
+    if (!wrong)
+        wrong = head.wrong;
+    if (!wrong && (head.hosts > 1 || (newest && head.hosts == 0)))
+        wrong = "Host: must be given once";
+    if (!wrong && head.lengths > 1)
+        wrong = "Content-Length: must be given once";
+    if (!wrong && head.codings > 0 && head.lengths > 0)
+        wrong = "Content-Length and Transfer-Encoding: a request has one of them";
+    if (!wrong && head.codings > 0 && (!newest || head.codings > 1 || strcasecmp(head.coding, "chunked") != 0))
+        wrong = "Transfer-Encoding: must be chunked, given once, in HTTP/1.1";
+    if (!wrong && !whole && !nothing_between(exchange->connection, exchange, method, target, version, &head))
+        wrong = "the lines of a request's head end in CR LF, have no NUL, and do not go on in the next line";
+    /* older versions take line ends within a chunked body in more than one way, too */
+    exchange->closes = wrong || (!whole && head.codings > 0);
+    return !wrong || serve_refuse(error, 400, SERVE_INVALID, "", "bad_request", "%s", wrong);
+}
+
+/* ---- the target: what stands between the method and the version ---- */
+
+static int hex(char c) {
+    static const char digits[] = "0123456789abcdef";
+    const char *place = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
+    return place ? (int)(place - digits) : -1;
+}
+
+size_t serve_decode(char *path, bool slashes) {
+    size_t out = 0;
+    for (size_t i = 0; path[i]; i++, out++) {
+        const int high = path[i] == '%' ? hex(path[i + 1]) : -1, low = high >= 0 ? hex(path[i + 2]) : -1;
+        const int code = high * 16 + low;
+        path[out] = path[i];
+        if (path[i] != '%' || (low >= 0 && code == '/' && !slashes))
+            continue;
+        if (low < 0 || code < 0x20 || code == 0x7f)
+            return SIZE_MAX;
+        path[out] = (char)code;
+        i += 2;
+    }
+    path[out] = '\0';
+    return out;
+}
+
+bool serve_target(struct serve_exchange *exchange, const char *target) {
+    const size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    const char *rest = target + scheme;
+    exchange->target_bytes = strlen(target);
+    for (const char *c = target; *c; c++)
+        if ((unsigned char)*c <= 0x20 || *c == 0x7f)
+            exchange->wrong = "a path has no blanks and no control characters";
+    if (scheme) { /* as clients ask proxies: the host in front of the path */
+        const size_t length = strcspn(rest, "/?#");
+        exchange->authority = strndup(rest, length);
+        rest += length;
+        if (!exchange->authority)
+            return false;
+    }
+    const size_t length = strcspn(rest, "?#");
+    exchange->path = length ? strndup(rest, length) : strdup("/");
+    exchange->said = exchange->path ? strdup(exchange->path) : NULL;
+    if (!exchange->said)
+        return false;
+    if (exchange->path[0] != '/' && strcmp(exchange->path, "*") != 0)
+        exchange->wrong = "a path begins with /";
+    if (serve_decode(exchange->path, false) == SIZE_MAX)
+        exchange->wrong = "a path has a % that no two hexadecimal digits of a character follow";
+    return true;
+}

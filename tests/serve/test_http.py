@@ -1,0 +1,223 @@
+"""test_http.py URL [LOG] - heads of requests that can be read in more than one way, names of models, HEAD, pages of other
+sites, compressed bodies, and what the log says."""
+import gzip
+import json
+import re
+import socket
+import sys
+import time
+
+from client import Server, case, run
+
+server, log = Server(sys.argv[1]), sys.argv[2]
+COMPLETIONS, CHAT = '/v1/completions', '/v1/chat/completions'
+PROMPT = b'{"prompt":"the","max_tokens":1}'
+# What follows on the connection: answered by 204 where it was taken for a request of its own.
+LAST = b'OPTIONS /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
+
+
+def statuses(data):
+    """The statuses of the answers to these bytes and to LAST behind them; None in its place: the connection was closed."""
+    answer = b''
+    with socket.create_connection((server.host, server.port), timeout=60) as connection:
+        try:
+            connection.sendall(data + LAST)
+            while more := connection.recv(1 << 16):
+                answer += more
+        except ConnectionError: # it closed before it had read all
+            pass
+    got = [int(status) for status in re.findall(rb'HTTP/1\.[01] ([0-9]+) [A-Z]', answer)]
+    return got[:-1] if got[-1:] == [204] else got + [None]
+
+
+def post(*headers, body=b''):
+    return b'\r\n'.join((b'POST /v1/completions HTTP/1.1', b'Host: localhost', b'Content-Type: application/json')
+                        + headers) + b'\r\n\r\n' + body
+
+
+def get(*lines):
+    return b'\r\n'.join(lines) + b'\r\n\r\n'
+
+
+def refused(data, wanted=400):
+    """What follows is dropped. (libmicrohttpd 0.9.75 writes the head of a refusal of its own twice.)"""
+    got = statuses(data)
+    assert got in ([wanted, None], [wanted, wanted, None]), (data, got)
+
+
+LENGTH = b'Content-Length: %d' % len(PROMPT)
+CHUNKED = b'%x\r\n%s\r\n0\r\n\r\n' % (len(PROMPT), PROMPT)
+
+
+@case
+def well_formed():
+    assert statuses(post(LENGTH, body=PROMPT) * 3) == [200] * 3
+    assert statuses(post(b'Transfer-Encoding: chunked', body=CHUNKED))[0] == 200
+    assert statuses(post(b'transfer-encoding:Chunked', body=CHUNKED))[0] == 200
+    assert statuses(get(b'GET /health HTTP/1.1', b'Host:localhost', b'X-Tab: a\tb', b'X-Empty:', b'X: \xc3\xa9')) == [200]
+    assert statuses(get(b'GET /health?a=%00&b HTTP/1.1', b'Host: localhost')) == [200]
+    assert statuses(get(b'GET /health HTTP/1.0')) == [200, None]
+    assert statuses(get(b'GET /%68ealth HTTP/1.1', b'Host: localhost')) == [200]
+    assert statuses(get(b'GET http://localhost:1/health HTTP/1.1', b'Host: localhost')) == [200]
+    assert statuses(get(b'GET /health HTTP/1.1', b'Host: localhost') * 3) == [200] * 3
+
+
+@case
+def lengths():
+    for headers in ((LENGTH, LENGTH), (LENGTH, b'Content-Length: 0'), (LENGTH, b'content-length: 3'),
+                    (b'Content-Length: +31',), (b'Content-Length: 0x1f',), (b'Content-Length: 31, 31',),
+                    (b'Content-Length: ',), (b'Content-Length: -1',), (b'Content-Length: 3 1',)):
+        refused(post(*headers, body=PROMPT))
+    for headers in ((b'Transfer-Encoding: chunked', LENGTH), (LENGTH, b'Transfer-Encoding: chunked'),
+                    (b'Transfer-Encoding : chunked',), (b'Transfer-Encoding\t: chunked',),
+                    (b'Transfer-Encoding: xchunked',), (b'Transfer-Encoding: chunked, chunked',),
+                    (b'Transfer-Encoding: gzip, chunked',), (b'Transfer-Encoding: identity',),
+                    (b'Transfer-Encoding: "chunked"',), (b'Transfer-Encoding: \x0bchunked',),
+                    (b'Transfer-Encoding: chunked', b'Transfer-Encoding: chunked'), (b'Transfer-Encoding:',),
+                    (b'Transfer-Encoding:\r\n chunked',), (b'X: y\r\n\tz', LENGTH), (b'X: y\r\n z',),
+                    (b'X: y\rTransfer-Encoding: chunked',), (b'X: y\nTransfer-Encoding: chunked\nZ: z',),
+                    (b'X: y\0', LENGTH), (LENGTH + b'\0',), (b'Transfer-Encoding: chunked\0x',), (b'\0X: y', LENGTH),
+                    (b'X: y\r\n\0', LENGTH), (b' Transfer-Encoding: chunked',), (b'X', LENGTH), (b': y', LENGTH),
+                    (b'X y: z', LENGTH), (b'X(y): z', LENGTH), (b'X: a\x01b', LENGTH), (b'X: a\x7fb', LENGTH)):
+        refused(post(*headers, body=CHUNKED))
+    refused(post(b'Transfer-Encoding: chunked', body=CHUNKED).replace(b'HTTP/1.1', b'HTTP/1.0'))
+    for chunk in (b'g\r\n', b'-1\r\n', b'+1\r\n', b'0x1\r\n', b' 1\r\n', b'1 \r\n', b'\r\n', b';a\r\n', b'1\r\nab\r\n'):
+        refused(post(b'Transfer-Encoding: chunked', body=chunk + b'0\r\n\r\n'))
+
+
+@case
+def lines_and_targets():
+    host = b'Host: localhost'
+    for lines in ((b'GET /health HTTP/1.1',), (b'GET /health HTTP/1.1', host, host),
+                  (b'GET /health HTTP/1.1', host, b'host: 127.0.0.1'), (b'GET /metrics%00x HTTP/1.1', host),
+                  (b'GET /metrics%00 HTTP/1.1', host), (b'GET /metrics\0x HTTP/1.1', host),
+                  (b'GET\0 /metrics HTTP/1.1', host), (b'GET /metrics%0a HTTP/1.1', host),
+                  (b'GET /metrics%7f HTTP/1.1', host), (b'GET /metrics% HTTP/1.1', host),
+                  (b'GET /metrics%2 HTTP/1.1', host), (b'GET /metrics%zz HTTP/1.1', host),
+                  (b'GET /metrics\x01 HTTP/1.1', host), (b'GET metrics HTTP/1.1', host),
+                  (b'GET  /metrics HTTP/1.1', host), (b'GET /metrics  HTTP/1.1', host), (b'GET /me trics HTTP/1.1', host),
+                  (b'GET /metrics HTTP/1.1 ', host), (b'GET /metrics', host),
+                  (b'GET /metrics http/1.1', host), (b'GET /metrics HTTP/1.1\0', host),
+                  (b'CONNECT localhost:80 HTTP/1.1', host)):
+        refused(get(*lines))
+    refused(b'GET /health HTTP/1.1\nHost: localhost\n\n')
+    refused(get(b'GET /health HTTP/2.0', host), 505)
+    assert statuses(get(b'GET\t/metrics\tHTTP/1.1', host)) in ([400, None], [None])
+    for path in (b'/v1/../metrics', b'/v1/%2e%2e/metrics', b'/v1%2fmodels', b'/v1%2Fmodels', b'//metrics', b'/metrics/',
+                 b'/./metrics', b'/metrics;x', b'/METRICS', b'/v1\\models', b'/metrics%20', b'/metrics%2500', b'/v1/models/',
+                 b'http://localhost', b'http://localhost/nothing', b'*'):
+        wanted = 200 if path == b'http://localhost' else 404
+        assert statuses(get(b'GET ' + path + b' HTTP/1.1', host))[0] == wanted, path
+    for path in (b'http://evil.example/metrics', b'HTTPS://evil.example/metrics', b'http:///metrics',
+                 b'http://localhost@evil.example/metrics'):
+        assert statuses(get(b'GET ' + path + b' HTTP/1.1', host))[0] == 403, path
+    for method in (b'get', b'PUT', b'DELETE', b'TRACE', b'PATCH', b'GETT', b'G' * 1000):
+        assert statuses(get(method + b' /metrics HTTP/1.1', host))[0] == 405, method
+    assert statuses(get(b'GET /health HTTP/1.1', host, b'X: ' + b'a' * 100000))[0] in (431, None)
+    assert statuses(get(b'GET /' + b'a' * 100000 + b' HTTP/1.1', host))[0] in (414, None)
+    assert server.get('/health')[0] == 200
+
+
+@case
+def models_by_name():
+    for path in ('/v1/models/the%2Fdemo', '/v1/models/the/demo', '/v1/models/the%2fdem%6f'):
+        status, _, data = server.get(path)
+        assert status == 200 and json.loads(data)['id'] == 'the/demo', (path, data)
+    one = json.loads(server.get('/v1/models/the%2Fdemo')[2])
+    assert one == json.loads(server.get('/v1/models')[2])['data'][0]
+    for name in ('other', 'the', 'the%2Fdemo%2F', 'the%252Fdemo', 'the%2Fdemox'):
+        status, _, data = server.get('/v1/models/' + name)
+        assert status == 404 and json.loads(data)['error']['code'] == 'model_not_found', (name, data)
+
+
+@case
+def heads():
+    for path in ('/', '/health', '/v1/models', '/metrics', '/v1/models/the/demo'):
+        whole, short = server.get(path), server.send('HEAD', path)
+        assert short[0] == 200 and short[2] == b'' and short[1]['Content-Type'] == whole[1]['Content-Type'], path
+        if path != '/metrics':
+            assert short[1]['Content-Length'] == str(len(whole[2])), path
+    assert server.send('HEAD', '/nothing')[0] == 404
+    status, headers, _ = server.send('HEAD', COMPLETIONS)
+    assert status == 405 and headers['Allow'] == 'POST'
+    assert server.send('POST', '/health', '{}')[1]['Allow'] == 'GET, HEAD'
+
+
+@case
+def compressed_bodies():
+    for coding in ('gzip', 'deflate', 'br', 'zstd', 'x', 'gzip, identity'):
+        status, headers, data = server.send('POST', COMPLETIONS, gzip.compress(PROMPT), {'Content-Encoding': coding})
+        assert status == 415 and headers['Accept-Encoding'] == 'identity' and b'compression' in data, coding
+    assert server.send('POST', COMPLETIONS, PROMPT, {'Content-Encoding': 'identity'})[0] == 200
+    for kind, wanted in (('application/json; charset=utf-8', 200), ('Application/JSON', 200), ('application/json-seq', 415),
+                         ('application/jsonx', 415), ('application/x-www-form-urlencoded', 415), ('', 415)):
+        assert server.send('POST', COMPLETIONS, PROMPT, {'Content-Type': kind})[0] == wanted, kind
+
+
+@case
+def other_origins():
+    """A page of an origin that --cors-origin names may read answers, after asking; others may not."""
+    asks = {'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'authorization,content-type,x-a'}
+    for origin, wanted in (('https://app.example', 'https://app.example'), ('http://localhost:3000', 'http://localhost:3000'),
+                           ('https://evil.example', None), ('https://app.example.evil', None), ('null', None)):
+        status, headers, data = server.send('OPTIONS', CHAT, None, dict(asks, Origin=origin))
+        assert status == 204 and data == b'' and headers['Vary'] == 'Origin', (origin, status)
+        assert headers['Access-Control-Allow-Origin'] == wanted, origin
+        assert (headers['Access-Control-Allow-Headers'] == asks['Access-Control-Request-Headers']) == bool(wanted)
+        assert ('POST' in (headers['Access-Control-Allow-Methods'] or '')) == bool(wanted)
+        for method, path, body in (('GET', '/health', None), ('POST', COMPLETIONS, PROMPT), ('POST', COMPLETIONS, b'{'),
+                                   ('POST', COMPLETIONS, b'{"prompt":"the","max_tokens":1,"stream":true}')):
+            got = server.send(method, path, body, {'Origin': origin})[1]
+            assert got['Access-Control-Allow-Origin'] == wanted and got['Vary'] == 'Origin', (origin, path)
+    assert server.send('OPTIONS', '/nothing', None, dict(asks, Origin='https://app.example'))[0] == 404
+
+
+@case
+def plain_messages():
+    """Clients are told in plain words, not in those of a library."""
+    for body, wanted in ((b'{"prompt":"\\u0000"}', r'line 1, column \d+: .*NUL'), (b'{"prompt":"a"', 'ends too early'),
+                         (b'{"prompt":"a"} x', 'follows its end'), (b'{"prompt":"\xff"}', 'UTF-8'),
+                         (b'{"prompt":"a","prompt":"b"}', 'twice'), (b'{"a\\u0000b":1}', 'NUL'),
+                         (b'{"prompt":1e999}', 'too large'), (b'{\n  prompt: 1}', r'line 2, column \d+')):
+        data = server.send('POST', COMPLETIONS, body)[2]
+        message = json.loads(data)['error']['message']
+        assert re.search(wanted, message), (body, message)
+        assert not re.search('JSON_|near|[a-z]+_[a-z]+', message), (body, message)
+
+
+def lines():
+    with open(log) as file:
+        return file.read().splitlines()
+
+
+@case
+def log_of_requests():
+    """One line for each request, which no request can make more of, and which tells nothing of what it says."""
+    secret = 'kettle'
+    before = len(lines())
+    answer = server.complete(prompt=secret * 3, max_tokens=4, ignore_eos=True, user=secret, stop=secret)
+    server.stream(CHAT, messages=[{'role': 'user', 'content': secret}], max_tokens=3, ignore_eos=True)
+    server.send('GET', '/health?' + secret)
+    server.send('POST', COMPLETIONS, '{"prompt":"' + secret, {'X-Said': secret})
+    statuses(get(b'GET /\x1b[31m\xc2\x9b%s%%0d%%0a HTTP/1.1' % (b'a' * 500), b'Host: localhost'))
+    statuses(get(b'GET /a%0a2026 HTTP/1.1', b'Host: localhost'))
+    statuses(get(b'\x1b[2J\x9b /health HTTP/1.1', b'Host: localhost'))
+    for _ in range(1000):  # a line may come after its answer
+        got = lines()[before:]
+        if len(got) >= 7:
+            break
+        time.sleep(0.01)
+    assert len(got) == 7, got
+    when = r'^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ '
+    usage = answer['usage']
+    for line, wanted in zip(got, (
+            r'POST /v1/completions 200 in=%d out=%d first=\d+\.\d{3} all=\d+\.\d{3}' % (usage['prompt_tokens'],
+                                                                                      usage['completion_tokens']),
+            r'POST /v1/chat/completions 200 in=[0-9]+ out=3 first=\d+\.\d{3} all=\d+\.\d{3}',
+            r'GET /health 200 all=\d+\.\d{3}', r'POST /v1/completions 400 all=\d+\.\d{3}', r'GET /\?\[31m[?a]+ 400 all=.*',
+            r'GET /a%0a2026 400 all=.*', r'\?\[2J\? /health 405 all=.*')):
+        assert re.match(when + wanted + '$', line), (line, wanted)
+        assert secret not in line and line.isprintable() and len(line) < 400, line
+
+
+run()

@@ -1,0 +1,37 @@
+#!/bin/sh
+# HTTP itself: requests that a proxy in front could read otherwise, HEAD, pages of other sites, and the log.
+. "${top_srcdir:-.}/tests/serve/lib.sh"
+serve plain -m "$demo" --template chatml --name the/demo --cors-origin https://app.example \
+    --cors-origin http://localhost:3000 --log -q
+client test_http.py "$url" "$work/plain.err"
+
+# ---- pages of other sites: none without the option, all of them with *
+serve closed -m "$demo" --template chatml -q
+"$python" - "$source/tests/serve" "$url" >"$work/out" 2>"$work/err" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+from client import Server
+server = Server(sys.argv[2])
+asks = {'Origin': 'https://app.example', 'Access-Control-Request-Method': 'POST'}
+status, headers, _ = server.send('OPTIONS', '/v1/completions', None, asks)
+assert status == 405 and headers['Access-Control-Allow-Origin'] is None and headers['Vary'] is None
+assert server.send('GET', '/health', None, asks)[1]['Access-Control-Allow-Origin'] is None
+END
+that 'no page of another site is let in' [ $? = 0 ]
+that 'there is no log' [ ! -s "$work/closed.err" ]
+serve open -m "$demo" --cors-origin '*' -q
+"$python" - "$source/tests/serve" "$url" >"$work/out" 2>"$work/err" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+from client import Server
+server = Server(sys.argv[2])
+asks = {'Origin': 'https://app.example', 'Access-Control-Request-Method': 'POST'}
+assert server.send('OPTIONS', '/v1/completions', None, asks)[1]['Access-Control-Allow-Origin'] == '*'
+assert server.send('GET', '/health', None, asks)[1]['Access-Control-Allow-Origin'] == '*'
+END
+that 'all pages are let in' [ $? = 0 ]
+for origin in example.org https://example.org/ https://example.org/chat https:// 'https://a b' 'https://*.example.org' \
+    'a,https://example.org' ''; do
+    fails 2 '--cors-origin' serve -m "$demo" --cors-origin "$origin"
+done
+finish
