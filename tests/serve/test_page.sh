@@ -4,7 +4,7 @@
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [ -n "$browser" ] || { echo 'no chromium: the page is not looked at'; exit 77; }
 sanitized && { echo 'a browser beside sanitizers takes too long'; exit 77; }
-serve plain -m "$demo" --template chatml --name demo -q
+serve plain -m "$demo" --template chatml --name demo --kv snapkv:budget=64 -q
 # A server in front gives the page a script of ours, which talks as a user would and then says what it found.
 "$python" "$source/tests/serve/page_proxy.py" "$url" "$source/tests/serve/page_check.js" >"$work/proxy" 2>&1 &
 servers="$servers $!"
