@@ -1,6 +1,6 @@
 /* session_file.c - sections of a saved session in a file. It begins with a mark and the format's version; each section
- * has its kind, its index, its length and XXH64 of these and of its bytes; the last one is empty, and nothing follows
- * it. libc only. */
+ * has its kind, its index, its length, and XXH64 of these, of its bytes and of all that comes before it in the file;
+ * the last one is empty, and nothing follows it. So a section of another file does not fit. libc only. */
 #include "models/session_file.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "core/base/bytes_hash.h"
 #include "models/files/output.h"
 
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 2 };
 
 static const char mark[8] = "KVCsaved";
 
@@ -28,8 +28,9 @@ struct section_start {
 };
 _Static_assert(sizeof(struct file_start) == 16 && sizeof(struct section_start) == 24, "as they lie in the file");
 
-static uint64_t hash_of(const struct section_start *start, const void *bytes) {
-    const uint64_t seed = kvc_bytes_hash(0, start, offsetof(struct section_start, hash));
+/* before: the hash of the section before it, or of the file's start. */
+static uint64_t hash_of(uint64_t before, const struct section_start *start, const void *bytes) {
+    const uint64_t seed = kvc_bytes_hash(before, start, offsetof(struct section_start, hash));
     return start->bytes ? kvc_bytes_hash(seed, bytes, (size_t)start->bytes) : seed;
 }
 
@@ -38,7 +39,7 @@ static uint64_t hash_of(const struct section_start *start, const void *bytes) {
 static enum kvc_status store(struct kvc_archive *archive, enum kvc_section section, uint32_t index) {
     struct kvc_session_file *file = archive->user;
     struct section_start start = {(uint32_t)section, index, archive->count, 0};
-    start.hash = hash_of(&start, archive->bytes);
+    start.hash = file->hash = hash_of(file->hash, &start, archive->bytes);
     enum kvc_status status = kvc_output_write(file->output, file->offset, &start, sizeof start, archive->error);
     file->offset += sizeof start;
     if (status == KVC_OK && archive->count)
@@ -48,12 +49,39 @@ static enum kvc_status store(struct kvc_archive *archive, enum kvc_section secti
     return status;
 }
 
+/* A file that is there is replaced only where it is a saved session, or empty. */
+static enum kvc_status check_replaced(const char *path, struct kvc_error *error) {
+    char there[sizeof mark];
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return KVC_OK; /* of others kvc_output_open tells */
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t bytes = descriptor < 0 ? -1 : read(descriptor, there, sizeof there);
+    if (descriptor >= 0)
+        close(descriptor);
+    if (bytes == (ssize_t)sizeof mark && memcmp(there, mark, sizeof mark) == 0)
+        return KVC_OK;
+    return kvc_fail(error, KVC_INPUT, "%s: is not a saved session and is not replaced by one; give another name", path);
+}
+
+enum kvc_status kvc_session_save_check(const char *path, struct kvc_error *error) {
+    struct kvc_output *output = NULL;
+    enum kvc_status status = check_replaced(path, error);
+    if (status == KVC_OK)
+        status = kvc_output_open(path, 0, &output, error);
+    kvc_output_abandon(output);
+    return status;
+}
+
 enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_file *file, struct kvc_error *error) {
     struct file_start start = {.version = FORMAT_VERSION};
     *file = (struct kvc_session_file){.path = path, .descriptor = -1, .offset = sizeof start};
     file->archive = (struct kvc_archive){.error = &file->cause, .store = store, .user = file};
     memcpy(start.mark, mark, sizeof mark);
-    enum kvc_status status = kvc_output_open(path, 0, &file->output, error);
+    file->hash = kvc_bytes_hash(0, &start, sizeof start);
+    enum kvc_status status = check_replaced(path, error);
+    if (status == KVC_OK)
+        status = kvc_output_open(path, 0, &file->output, error);
     if (status == KVC_OK) {
         kvc_output_private(file->output); /* what was said can be read from it */
         status = kvc_output_write(file->output, 0, &start, sizeof start, error);
@@ -88,7 +116,7 @@ static enum kvc_status take(struct kvc_session_file *file, void *to, uint64_t by
 
 static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section section, uint32_t index) {
     struct kvc_session_file *file = archive->user;
-    const uint64_t offset = file->offset;
+    const uint64_t offset = file->offset, before = file->hash;
     struct section_start start;
     enum kvc_status status = take(file, &start, sizeof start);
     if (status != KVC_OK)
@@ -111,10 +139,12 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
     archive->at = 0;
     status = take(file, archive->bytes, start.bytes);
     archive->left = file->bytes - file->offset;
-    if (status == KVC_OK && hash_of(&start, archive->bytes) != start.hash)
-        status =
-            kvc_fail(&file->cause, KVC_INPUT, "it is damaged: section %u.%u at byte %" PRIu64 " has another checksum",
-                     start.section, index, offset);
+    file->hash = start.hash;
+    if (status == KVC_OK && hash_of(before, &start, archive->bytes) != start.hash)
+        status = kvc_fail(&file->cause, KVC_INPUT,
+                          "it is damaged, or has parts of another file: section %u.%u at byte %" PRIu64
+                          " has another checksum",
+                          start.section, index, offset);
     return status;
 }
 
@@ -135,8 +165,10 @@ static enum kvc_status open_file(struct kvc_session_file *file) {
     if (memcmp(start.mark, mark, sizeof mark) != 0)
         return kvc_fail(&file->cause, KVC_INPUT, "it is not a saved session");
     if (start.version != FORMAT_VERSION || start.zero != 0)
-        return kvc_fail(&file->cause, KVC_INPUT, "it is of version %u.%u; this program reads version %d.0",
-                        start.version, start.zero, FORMAT_VERSION);
+        return kvc_fail(&file->cause, KVC_INPUT, "it is of version %u.%u; this program reads version %d.0%s",
+                        start.version, start.zero, FORMAT_VERSION,
+                        start.version < FORMAT_VERSION ? "; give the model its text again and save that" : "");
+    file->hash = kvc_bytes_hash(0, &start, sizeof start);
     return KVC_OK;
 }
 

@@ -14,6 +14,7 @@ struct kvc_session_file {
     struct kvc_error cause; /* of the archive */
     bool named;             /* it begins with the file's name */
     uint64_t offset;        /* of what comes next */
+    uint64_t hash;          /* of what comes before it */
     struct kvc_output *output;
     int descriptor;
     uint64_t bytes; /* of the file that is read */

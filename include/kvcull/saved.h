@@ -32,9 +32,13 @@ void kvc_saved_free(struct kvc_saved *saved); /* the arrays of a saved that was 
 /* Writes all that a session needs to go on with the same bits, on any backend of the same arithmetic: its entries and
  * their positions, what its policy keeps, recurrent state, counters; and saved, or NULL. The file appears under its
  * name when it is complete (kvc_output), in the place of an older one; the session stays as it is. KVC_USAGE as for
- * kvc_session_fork, and for tokens or logits that are not the model's; KVC_RESOURCE: it cannot be written. */
+ * kvc_session_fork, and for tokens or logits that are not the model's; KVC_RESOURCE: it cannot be written;
+ * KVC_INPUT: a file of that name is neither a saved session nor empty, and stays. */
 enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, const struct kvc_saved *saved,
                                  struct kvc_error *error);
+/* Whether kvc_session_save could write to that path now, to be asked before hours of work; nothing is left there.
+ * The status is that of kvc_session_save. */
+enum kvc_status kvc_session_save_check(const char *path, struct kvc_error *error);
 /* Opens a session that goes on where the saved one was. options: NULL, or where policy NULL and cache_type
  * KVC_ALL_TYPES stand for what the file has; context, seed and expected are the file's in any case. saved: NULL, or
  * gets what was saved beside it, to be freed with kvc_saved_free. KVC_INPUT: the file is damaged, or it is of another

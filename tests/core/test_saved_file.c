@@ -104,9 +104,12 @@ static void test_damaged(void **state) {
     more[count] = 0;
     write_bytes(more, count + 1);
     refused("1 bytes follow its end", KVC_INPUT);
-    more[8] = 2;
+    more[8] = 3;
     write_bytes(more, count);
-    refused("version 2.0; this program reads version 1", KVC_INPUT);
+    refused("version 3.0; this program reads version 2.0", KVC_INPUT);
+    more[8] = 1;
+    write_bytes(more, count);
+    refused("version 1.0; this program reads version 2.0; give the model its text again", KVC_INPUT);
     remove(file_path);
     refused("No such file", KVC_INPUT);
     assert_int_equal(mkfifo(file_path, 0600), 0);
@@ -114,6 +117,71 @@ static void test_damaged(void **state) {
     remove(file_path);
     free(bytes);
     free(more);
+}
+
+/* Of two files, each whole, sections of the same kind, index and length change places: neither is a file any more. */
+static void test_of_another_file(void **state) {
+    char *bytes[2];
+    uint64_t length;
+    size_t count[2], tried = 0;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
+        FINE(kvc_session_prompt(session, tokens + i, 6, NULL, NULL, &error));
+        FINE(kvc_session_save(session, file_path, NULL, &error));
+        kvc_session_close(session);
+        bytes[i] = bytes_of(file_path, &count[i]);
+    }
+    assert_int_equal(count[0], count[1]);
+    for (size_t at = 16; at < count[0]; at += 24 + (size_t)length) {
+        memcpy(&length, bytes[0] + at + 8, sizeof length);
+        const size_t all = 24 + (size_t)length;
+        char *whole = malloc(count[0]);
+        assert_non_null(whole);
+        assert_memory_equal(bytes[0] + at, bytes[1] + at, 16);
+        memcpy(whole, bytes[0], count[0]);
+        memcpy(whole + at, bytes[1] + at, all);
+        if (memcmp(bytes[0] + at + 24, bytes[1] + at + 24, (size_t)length) != 0) {
+            write_bytes(whole, count[0]);
+            refused("has parts of another file", KVC_INPUT);
+            memcpy(whole + at, bytes[1] + at, count[1] - at); /* all that follows, too */
+            write_bytes(whole, count[0]);
+            if (tried++ > 0)
+                refused("has parts of another file", KVC_INPUT);
+        }
+        free(whole);
+    }
+    assert_true(tried > 1);
+    free(bytes[0]);
+    free(bytes[1]);
+}
+
+/* What is there and is no saved session stays. */
+static void test_not_replaced(void **state) {
+    struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
+    const char *const others[] = {"KVC", "a text that somebody wrote\n"};
+    (void)state;
+    FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error));
+    for (size_t i = 0; i < 2; i++) {
+        size_t count;
+        write_bytes(others[i], strlen(others[i]));
+        assert_int_equal(kvc_session_save_check(file_path, &error), KVC_INPUT);
+        assert_int_equal(kvc_session_save(session, file_path, NULL, &error), KVC_INPUT);
+        assert_non_null(strstr(error.text, "is not a saved session and is not replaced"));
+        char *bytes = bytes_of(file_path, &count);
+        assert_int_equal(count, strlen(others[i]));
+        assert_memory_equal(bytes, others[i], count);
+        free(bytes);
+    }
+    write_bytes("", 0);
+    FINE(kvc_session_save_check(file_path, &error));
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    FINE(kvc_session_save_check(file_path, &error));
+    FINE(kvc_session_save(session, file_path, NULL, &error));
+    remove(file_path);
+    FINE(kvc_session_save_check(file_path, &error));
+    assert_int_equal(access(file_path, F_OK), -1);
+    kvc_session_close(session);
 }
 
 /* A small file with good checksums that asks for many slots: it gets those that its entries need. */
@@ -130,16 +198,19 @@ static void test_hungry(void **state) {
     FINE(kvc_session_save(session, file_path, NULL, &error));
     kvc_session_close(session);
     char *bytes = bytes_of(file_path, &count);
+    hash = kvc_bytes_hash(0, bytes, 16);
     for (size_t at = 16; at < count; at += 24 + (size_t)length) {
         char *body = bytes + at + 24;
         memcpy(&section, bytes + at, sizeof section);
         memcpy(&length, bytes + at + 8, sizeof length);
-        if (section != KVC_SECTION_LAYER)
-            continue;
-        memcpy(&lists, body, sizeof lists);
-        for (uint32_t h = 0; h < lists; h++) /* behind three counts and two truths */
-            memcpy(body + 36 + 4 * (size_t)(2 + h), &slots, sizeof slots);
-        hash = kvc_bytes_hash(kvc_bytes_hash(0, bytes + at, 16), body, (size_t)length);
+        if (section == KVC_SECTION_LAYER) {
+            memcpy(&lists, body, sizeof lists);
+            for (uint32_t h = 0; h < lists; h++) /* behind three counts and two truths */
+                memcpy(body + 36 + 4 * (size_t)(2 + h), &slots, sizeof slots);
+        }
+        hash = kvc_bytes_hash(hash, bytes + at, 16);
+        if (length)
+            hash = kvc_bytes_hash(hash, body, (size_t)length);
         memcpy(bytes + at + 16, &hash, sizeof hash);
     }
     write_bytes(bytes, count);
@@ -335,9 +406,9 @@ static int tear_down_all(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside),  cmocka_unit_test(test_damaged),
-                                       cmocka_unit_test(test_hungry),  cmocka_unit_test(test_another),
-                                       cmocka_unit_test(test_weights), cmocka_unit_test(test_own_state),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_beside),       cmocka_unit_test(test_damaged),   cmocka_unit_test(test_of_another_file),
+        cmocka_unit_test(test_not_replaced), cmocka_unit_test(test_hungry),    cmocka_unit_test(test_another),
+        cmocka_unit_test(test_weights),      cmocka_unit_test(test_own_state), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }

@@ -59,12 +59,12 @@ static void make_images(void) {
 
 /* Of a file: the checksum of every section that ends within it. */
 static void put_right(uint8_t *bytes, size_t count) {
-    uint64_t length, hash;
+    uint64_t length, hash = count < 16 ? 0 : kvc_bytes_hash(0, bytes, 16);
     for (size_t at = 16; at + 24 <= count; at += 24 + (size_t)length) {
         memcpy(&length, bytes + at + 8, sizeof length);
         if (length > count - at - 24)
             return;
-        hash = kvc_bytes_hash(0, bytes + at, 16);
+        hash = kvc_bytes_hash(hash, bytes + at, 16);
         if (length)
             hash = kvc_bytes_hash(hash, bytes + at + 24, (size_t)length);
         memcpy(bytes + at + 16, &hash, sizeof hash);
