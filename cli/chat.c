@@ -171,7 +171,8 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     struct cli_chat *chat = NULL;
     struct cli_given kv;
     struct cli_texts specs = {&kv, 1};
-    int status;
+    struct cli_lock lock = {0, NULL};
+    int status, guarded;
 
     cli_common_defaults(&a.common);
     cli_sampling_defaults(&a.sampling);
@@ -179,8 +180,8 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     a.kv = "full";
     a.template.name = "model";
     status = cli_parse(command, options, argc, argv, NULL);
-    if (status == CLI_GO && a.session)
-        status = cli_check_name(command, "session", a.session) == KVC_OK ? CLI_GO : KVC_USAGE;
+    if (status == CLI_GO && a.session && (guarded = cli_session_guard(command, "session", a.session, &lock)) != KVC_OK)
+        status = guarded;
     if (status == CLI_GO) {
         kv = (struct cli_given){0, a.kv};
         status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
@@ -207,6 +208,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
         kvc_model_close(model);
         kvc_engine_close(engine);
     }
+    cli_lock_close(&lock);
     cli_texts_free(&a.sampling.stops);
     return status;
 }

@@ -225,6 +225,10 @@ struct cli_file {
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file);
 int cli_file_commit(const struct cli_command *command, struct cli_file *file); /* closes it in any case */
 void cli_file_abandon(struct cli_file *file);                                  /* after an error; fine when not open */
+/* Before anything is computed: whether the file could be written. Nothing is left there. */
+int cli_check_output(const struct cli_command *command, const char *path);
+/* Whether the file is none of those that the command reads, [count] of which may be NULL, or a folder of a model. */
+int cli_check_inputs(const struct cli_command *command, const char *path, const char *const *inputs, size_t count);
 /* Flushes standard output; an error (a full disk, a closed pipe) is reported. */
 int cli_flush(const struct cli_command *command);
 
@@ -445,6 +449,18 @@ int cli_generation_load(struct cli_generation *generation, const char *path, boo
 /* The same of a chat that has just been opened. */
 int cli_chat_resume(struct cli_generation *generation, const struct cli_template *from, const char *path, bool kv,
                     bool type, struct cli_chat *chat);
+
+#define CLI_LOCK ".kvcull-lock" /* follows the name of what it guards */
+struct cli_lock {               /* zeroed: none */
+    int file;
+    char *guard; /* the lock's file, which goes with the lock */
+};
+/* Locks the file `guard`, so that no other process that asks for it writes to path, which an option names. */
+int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
+                  struct cli_lock *lock);
+void cli_lock_close(struct cli_lock *lock);
+/* Before an answer is computed: a session can be saved to path, and no other process is to until the lock is closed. */
+int cli_session_guard(const struct cli_command *command, const char *option, const char *path, struct cli_lock *lock);
 
 /* ---- the commands -------------------------------------------------------------------------------------------------
  */

@@ -18,6 +18,7 @@ libkvcli_la_SOURCES = \
 	cli/logits.c \
 	cli/longrope.c \
 	cli/options.c \
+	cli/outputs.c \
 	cli/perplexity.c \
 	cli/progress.c \
 	cli/ranks.c \

@@ -249,7 +249,11 @@ int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
         return status;
     if (!a.file || !a.out)
         return cli_error(command, KVC_USAGE, "give a text with -f FILE and where to write with -o OUT");
-    status = cli_open_model(command, &a.common, a.model, NULL, &engine, &model);
+    status = cli_check_inputs(command, a.out, (const char *const[]){a.model, a.file}, 2);
+    if (status == KVC_OK)
+        status = cli_check_output(command, a.out);
+    if (status == KVC_OK)
+        status = cli_open_model(command, &a.common, a.model, NULL, &engine, &model);
     if (status == KVC_OK && !open_collector(kvc_model_info(model), (size_t)a.common.chunk, &c))
         status = cli_no_memory(command);
     if (status == KVC_OK && kvc_engine_register(engine, &class, &error) != KVC_OK)

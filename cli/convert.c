@@ -61,7 +61,8 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
         else if (is_folder_name(out) && type != KVC_F32 && type != KVC_F16 && type != KVC_BF16)
             status = cli_error(command, KVC_USAGE, "%s: a Hugging Face folder is of --type f32, f16 or bf16, not %s",
                                out, kvc_type_name(type));
-        else if ((status = cli_check_name(command, "out", out)) != KVC_OK)
+        else if ((status = cli_check_name(command, "out", out)) != KVC_OK ||
+                 (status = cli_check_inputs(command, out, (const char *const *)words.items, 1)) != KVC_OK)
             ;
         else if (kvc_convert(words.items[0], out, type, &error) != KVC_OK)
             status = cli_report(command, &error);

@@ -244,7 +244,8 @@ int kvc_cli_logits(const struct cli_command *command, int argc, char **argv) {
         return status;
     if ((a.tokens != NULL) == (a.file != NULL))
         return cli_error(command, KVC_USAGE, "give the text with either --tokens LIST or -f FILE");
-    if (a.out && (status = cli_check_name(command, "out", a.out)) != KVC_OK)
+    if (a.out && ((status = cli_check_name(command, "out", a.out)) != KVC_OK ||
+                  (status = cli_check_inputs(command, a.out, (const char *const[]){a.model, a.file}, 2)) != KVC_OK))
         return status;
     kv = (struct cli_given){0, a.kv};
     status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);

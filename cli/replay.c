@@ -464,7 +464,11 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     if (a.attn && strcmp(a.attn, a.out) == 0)
         return cli_error(command, KVC_USAGE, "--attn %s: is --out, too; give two names", a.attn);
     kv = (struct cli_given){0, a.kv};
-    status = cli_open_engine(command, &a.common, &engine);
+    status = cli_check_inputs(command, a.out, &a.in, 1);
+    if (status == KVC_OK && a.attn)
+        status = cli_check_inputs(command, a.attn, &a.in, 1);
+    if (status == KVC_OK)
+        status = cli_open_engine(command, &a.common, &engine);
     if (status == KVC_OK)
         status = cli_check_policies(command, engine, &specs);
     if (status == KVC_OK && kvc_policy_stages(engine, a.kv, &stages, &error) != KVC_OK)

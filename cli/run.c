@@ -230,7 +230,8 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     struct cli_words words = {NULL, 0};
     struct cli_texts specs = {NULL, 0};
     struct cli_given kv;
-    int status;
+    struct cli_lock lock = {0, NULL};
+    int status, guarded;
 
     cli_common_defaults(&a.common);
     cli_sampling_defaults(&a.sampling);
@@ -254,8 +255,8 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     }
     a.kv_given = cli_is_given(argc, argv, "kv");
     a.type_given = cli_is_given(argc, argv, "kv-type");
-    if (status == CLI_GO && a.save && cli_check_name(command, "save", a.save) != KVC_OK)
-        status = KVC_USAGE;
+    if (status == CLI_GO && a.save && (guarded = cli_session_guard(command, "save", a.save, &lock)) != KVC_OK)
+        status = guarded;
     if (status == CLI_GO) {
         kv = (struct cli_given){0, a.kv};
         specs = (struct cli_texts){&kv, 1};
@@ -265,6 +266,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         kvc_model_close(model);
         kvc_engine_close(engine);
     }
+    cli_lock_close(&lock);
     cli_texts_free(&a.prompts);
     cli_texts_free(&a.sampling.stops);
     cli_words_free(&words);

@@ -15,6 +15,8 @@ int32_t eval_likeliest(const float *logits, uint32_t vocab);
 /* Writes DIR/NAME.json and DIR/NAME.csv (the folder is made where it is missing); takes the reference. */
 int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
                void (*csv)(const void *task, FILE *stream), const void *task);
+/* Whether both could be written, before anything is computed; a folder that is not there stays so. */
+int eval_write_check(const struct cli_command *command, const char *folder, const char *name);
 void eval_csv_text(FILE *stream, const char *text); /* quoted */
 
 #endif

@@ -143,8 +143,10 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
         return cli_error(task->command, KVC_USAGE, "no policy is given: --kv snapkv:budget=128, say");
     if (!task->file)
         return cli_error(task->command, KVC_USAGE, "no text is given: -f FILE, or -f - for standard input");
-    int status =
-        cli_open_model(task->command, &task->common, task->model_path, &task->specs, &task->engine, &task->model);
+    int status = task->out ? eval_write_check(task->command, task->out, "fidelity") : KVC_OK;
+    if (status == KVC_OK)
+        status =
+            cli_open_model(task->command, &task->common, task->model_path, &task->specs, &task->engine, &task->model);
     fidelity_class(class, &task->run);
     if (status == KVC_OK && kvc_engine_register(task->engine, class, &error) != KVC_OK)
         status = cli_report(task->command, &error);

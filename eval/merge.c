@@ -5,7 +5,9 @@
 static int merge(const struct cli_command *command, const struct cli_common *common, const struct cli_words *paths,
                  const char *report) {
     struct eval_results results;
-    int status = report ? eval_report_check(command, report) : KVC_OK;
+    int status = report ? cli_check_inputs(command, report, (const char *const *)paths->items, paths->count) : KVC_OK;
+    if (status == KVC_OK && report)
+        status = eval_report_check(command, report);
     const int started = eval_results_start(command, &results);
     status = status == KVC_OK ? started : status;
     for (size_t i = 0; i < paths->count && status == KVC_OK; i++) {

@@ -331,8 +331,10 @@ static int open_words(struct needle_task *task) {
 static int run_task(struct needle_task *task) {
     if (task->specs.count == 0)
         return cli_error(task->command, KVC_USAGE, "no policy is given: --kv full --kv snapkv:budget=128, say");
-    int status =
-        cli_open_model(task->command, &task->common, task->model_path, &task->specs, &task->engine, &task->model);
+    int status = task->out ? eval_write_check(task->command, task->out, "needle") : KVC_OK;
+    if (status == KVC_OK)
+        status =
+            cli_open_model(task->command, &task->common, task->model_path, &task->specs, &task->engine, &task->model);
     if (status == KVC_OK)
         status = open_words(task);
     if (status != KVC_OK)

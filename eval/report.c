@@ -162,13 +162,8 @@ static void write_report(const struct report *report) {
 }
 
 int eval_report_check(const struct cli_command *command, const char *path) {
-    struct cli_file file;
-    int status = cli_check_name(command, "report", path);
-    if (status == KVC_OK)
-        status = cli_file_open(command, path, &file);
-    if (status == KVC_OK)
-        cli_file_abandon(&file);
-    return status;
+    const int status = cli_check_name(command, "report", path);
+    return status == KVC_OK ? cli_check_output(command, path) : status;
 }
 
 int eval_report_write(const struct eval_results *results, const char *path) {

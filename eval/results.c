@@ -215,6 +215,31 @@ int eval_results_read(struct eval_results *results, const char *path) {
     return status;
 }
 
+/* Whether what a file ends in, [bytes], is the beginning of a line that eval_results_add was writing. */
+static bool is_begun(const char *text, size_t bytes) {
+    static const char begin[] = "{\"model\":\"";
+    return memcmp(text, begin, cli_min(bytes, sizeof begin - 1)) == 0;
+}
+
+/* What is in the file; a last line that has no end is taken from it, where it is one of ours. */
+static int take_up(struct eval_results *results, off_t size) {
+    const struct cli_command *command = results->command;
+    char *text;
+    size_t bytes;
+    int status = cli_read_file(command, results->path, &text, &bytes);
+    if (status != KVC_OK)
+        return status;
+    status = eval_results_parse(results, results->path, text, bytes);
+    if (status == KVC_OK && !is_begun(text + bytes - results->dropped, results->dropped))
+        status = cli_error(command, KVC_INPUT,
+                           "--out %s: what it ends in is no result of `kvcull eval --out` and stays; give another name",
+                           results->path);
+    else if (status == KVC_OK && results->dropped > 0 && ftruncate(results->file, size - (off_t)results->dropped) != 0)
+        status = cli_error(command, KVC_RESOURCE, "--out %s: cannot be written: %s", results->path, strerror(errno));
+    free(text);
+    return status;
+}
+
 int eval_results_append_to(struct eval_results *results, const char *path, bool resume) {
     const struct cli_command *command = results->command;
     struct stat about;
@@ -237,10 +262,7 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
                          path);
     if (about.st_size > 0 && !resume)
         return cli_error(command, KVC_USAGE, "--out %s: is there already; --resume goes on with it", path);
-    int status = about.st_size > 0 ? eval_results_read(results, path) : KVC_OK;
-    if (status == KVC_OK && results->dropped > 0 && ftruncate(file, about.st_size - (off_t)results->dropped) != 0)
-        status = cli_error(command, KVC_RESOURCE, "--out %s: cannot be written: %s", path, strerror(errno));
-    return status;
+    return about.st_size > 0 ? take_up(results, about.st_size) : KVC_OK;
 }
 
 static bool has(const struct eval_results *results, const json_t *record, bool trace) {

@@ -14,6 +14,9 @@ int eval_run_check(struct eval_run *run) {
     if (status == KVC_OK && run->resume && !run->out)
         status = cli_error(run->command, KVC_USAGE, "--resume goes with --out FILE");
     if (status == KVC_OK && run->report)
+        status = cli_check_inputs(run->command, run->report,
+                                  (const char *const[]){run->model_path, run->resume ? run->out : NULL}, 2);
+    if (status == KVC_OK && run->report)
         status = eval_report_check(run->command, run->report);
     if (run->kept == 0 && (run->report || run->spans.count > 0))
         run->kept = 1;

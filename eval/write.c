@@ -20,6 +20,23 @@ void eval_csv_text(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
+int eval_write_check(const struct cli_command *command, const char *folder, const char *name) {
+    const size_t capacity = strlen(folder) + strlen(name) + 8;
+    char *path = malloc(capacity);
+    struct kvc_output *made = NULL;
+    struct kvc_error error;
+    int status = path ? KVC_OK : cli_no_memory(command);
+    if (status == KVC_OK && kvc_output_folder(folder, &made, &error) != KVC_OK)
+        status = cli_error(command, KVC_RESOURCE, "--out %s", error.text);
+    for (int kind = 0; kind < 2 && status == KVC_OK; kind++) {
+        snprintf(path, capacity, "%s/%s.%s", folder, name, kind ? "csv" : "json");
+        status = cli_check_output(command, path);
+    }
+    kvc_output_abandon(made);
+    free(path);
+    return status;
+}
+
 int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
                void (*csv)(const void *task, FILE *stream), const void *task) {
     const size_t capacity = strlen(folder) + strlen(name) + 8;

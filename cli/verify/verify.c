@@ -276,6 +276,10 @@ static int verify(const struct cli_command *command, const struct verify_argumen
     size_t count;
     int status = check_broken(command, a);
 
+    if (status == KVC_OK && a->write)
+        status = cli_check_inputs(command, a->write, &a->model, 1);
+    if (status == KVC_OK && a->write)
+        status = cli_check_output(command, a->write);
     if (status == KVC_OK)
         status = choose(command, a, backends, &count, &report);
     if (status == KVC_OK)

@@ -107,6 +107,42 @@ if [ -w /dev/full ]; then
 fi
 rm -r "$work/target/old"
 
+# ---- an output that cannot be written is told before the model is read
+missing=$work/target/none
+fails 4 'none/x: cannot be written' collect -m "$work/nothing" -f "$work/text" -o "$missing/x"
+fails 4 'target: is a directory' collect -m "$work/nothing" -f "$work/text" -o "$work/target"
+fails 4 'none/x: cannot be written' verify --write-hashes "$missing/x"
+fails 4 'none/x: cannot be written' eval needle -m "$work/nothing" --kv full --out "$missing/x"
+fails 4 'none/x: cannot be written' eval fidelity -m "$work/nothing" -f "$work/text" --kv full --out "$missing/x"
+fails 4 'none/x: cannot be written' eval niah -m "$work/nothing" --kv full --report "$missing/x"
+fails 3 'nothing' eval needle -m "$work/nothing" --kv full --out "$work/target/new"
+nothing_left "$work/target"
+
+# ---- nor does an output take the place of what the command reads
+ok convert "$demo" -o "$work/target/model.gguf" --type q8_0 -q
+ok convert "$demo" -o "$work/target/folder/" --type f32 -q
+cp "$work/text" "$work/dump.safetensors" "$work/target"
+ln -s ../text "$work/target/folder/link"
+find "$work/target" -type f -exec cksum {} + | sort >"$work/sums"
+stays() {
+    fails 2 'is read by this command and is not replaced' "$@"
+    find "$work/target" -type f -exec cksum {} + | sort >"$work/sums.now"
+    that "$1: everything is as it was" cmp -s "$work/sums" "$work/sums.now"
+}
+for model in "$work/target/model.gguf" "$work/target/folder/model.safetensors"; do
+    stays logits -m "${model%/model.safetensors}" --tokens 1,2 -o "$model"
+    stays collect -m "${model%/model.safetensors}" -f "$work/target/text" -o "$model"
+    stays convert "${model%/model.safetensors}" -o "$model" --type q4_0
+done
+stays logits -m "$demo" -f "$work/target/text" -o "$work/target/folder/../text"
+stays collect -m "$demo" -f "$work/target/text" -o "$work/target/folder/link"
+stays replay --kv full --in "$work/target/dump.safetensors" --out "$work/target/dump.safetensors"
+stays replay --kv full --prompt 5990 --in "$work/target/dump.safetensors" --attn "$work/target/dump.safetensors"
+stays verify -m "$work/target/model.gguf" --write-hashes "$work/target/model.gguf"
+stays eval merge "$work/target/text" --report "$work/target/text"
+rm -r "$work/target"
+mkdir "$work/target"
+
 # ---- paths of any length and any bytes: the reason is there, on one line that a terminal can show
 long=$(printf '%0200d' 0)
 path=$work/$long/$long/$long/$long

@@ -72,8 +72,48 @@ fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
 fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x
 fails 2 'goes on with a prompt' run -q -m "$demo" --load "$work/chat" --template chatml
 fails 2 'has begun without it' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
-fails 4 'cannot be written' run -q -m "$demo" -p x -n 1 --save "$work/none/file"
 fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
 ok mkmodel --shape tiny --type f16 --seed 3 -o "$work/other.gguf" -q
 fails 3 'model: it was saved with ' run -q -m "$work/other.gguf" --load "$work/prompt" -p x
+
+# ---- what cannot be saved is told before the model is read, and a file that is no session stays
+printf 'a text' >"$work/text"
+mkdir "$work/folder"
+for command in 'run -p x --save' 'chat --session'; do
+    fails 4 'none/file: cannot be written' $command "$work/none/file" -m "$work/nothing"
+    fails 4 'folder: is not a regular file' $command "$work/folder" -m "$work/nothing"
+    fails 3 'text: is not a saved session and is not replaced' $command "$work/text" -m "$work/nothing"
+    fails 3 'other.gguf: is not a saved session and is not replaced' $command "$work/other.gguf" -m "$work/other.gguf"
+done
+that 'the text stays' [ "$(cat "$work/text")" = 'a text' ]
+ok run -m "$work/other.gguf" -p x -n 1 -q
+: >"$work/empty"
+run -p x -n 1 --save "$work/empty"
+that 'an empty file is replaced' [ -s "$work/empty" ]
+
+# ---- one process at a time writes to a session: a second one is refused, and its loss is nobody's
+mkfifo "$work/input"
+ln -s chat "$work/link"
+"$program" chat -m "$demo" --template chatml --temp 0 -n 3 -q --session "$work/chat" <"$work/input" >"$work/first" \
+    2>"$work/first.err" &
+first=$!
+exec 8>"$work/input"
+echo three >&8
+for _ in $(seq 600); do
+    [ -s "$work/first" ] && break
+    kill -0 $first || break
+    sleep 0.05
+done
+that 'the first chat answers' [ -s "$work/first" ]
+fails 4 'chat: another process is writing it' chat -m "$demo" --template chatml -q --session "$work/chat"
+fails 4 'link: another process is writing it' chat -m "$demo" --template chatml -q --session "$work/link"
+fails 4 'chat: another process is writing it' run -m "$demo" -q -p x -n 1 --save "$work/chat"
+ok run -m "$demo" -q -p x -n 1 --template chatml --load "$work/chat" # which only reads it
+exec 8>&-
+wait $first
+that 'the first one ends well' [ $? = 0 ]
+that 'no lock stays' [ -z "$(ls -A "$work" | grep kvcull-lock)" ]
+chat four "--session $work/link"
+that 'both were asked' [ "$(grep -ao 'three\|four' "$work/chat" | sort -u | wc -l)" = 2 ]
+that 'the link stays' [ -h "$work/link" ]
 finish

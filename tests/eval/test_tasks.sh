@@ -227,6 +227,13 @@ for text in '{}' '[]' 'x' '{"model": 5}'; do
     fails 3 'line 1' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/wrong.jsonl" --resume
     that 'and it stays as it is' [ "$(cat "$work/wrong.jsonl")" = "$text" ]
 done
+# one without a single line's end is no torn result: it stays, too
+for text in 'a text' '{"modes":1}'; do
+    printf '%s' "$text" >"$work/wrong.jsonl"
+    fails 3 'wrong.jsonl: what it ends in is no result' eval vt -m "$model" --kv full --raw --length 2200 -q \
+        --out "$work/wrong.jsonl" --resume
+    that 'and it stays as it is' [ "$(cat "$work/wrong.jsonl")" = "$text" ]
+done
 for change in 's/"score":[0-9.]*/"score":7/' 's/"question":"seen"/"question":"heard"/' 's/"length":1400/"length":-1/' \
     's/"kv":"full",//'; do
     head -n 1 "$work/whole.jsonl" | sed "$change" >"$work/wrong.jsonl"

@@ -1,0 +1,120 @@
+/* outputs.c - what is checked before a command computes: whether it will be able to write what it is to write, without
+ * replacing what it reads; and locks, so that one process at a time writes to a session or to a folder of them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "kvcull/ranks.h"
+#include "kvcull/saved.h"
+
+/* ---- outputs that are inputs ---- */
+
+static bool same_place(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether the file at path, which is there, is a model's file in that folder. GGUF files there are not read. */
+static bool is_part_of(const char *path, const struct stat *folder) {
+    struct stat about;
+    const size_t length = strlen(path);
+    char *whole = realpath(path, NULL), *slash = whole ? strrchr(whole, '/') : NULL;
+    bool inside = false;
+
+    if (slash && (length < 5 || strcmp(path + length - 5, ".gguf") != 0)) {
+        slash[slash == whole] = '\0'; /* "/" stays */
+        inside = stat(whole, &about) == 0 && same_place(&about, folder);
+    }
+    free(whole);
+    return inside;
+}
+
+int cli_check_inputs(const struct cli_command *command, const char *path, const char *const *inputs, size_t count) {
+    struct stat out, in;
+
+    if (stat(path, &out) != 0 || !S_ISREG(out.st_mode))
+        return KVC_OK;
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i] && stat(inputs[i], &in) == 0 &&
+            (same_place(&out, &in) || (S_ISDIR(in.st_mode) && is_part_of(path, &in))))
+            return cli_error(command, KVC_USAGE, "%s: is read by this command and is not replaced; give another name",
+                             path);
+    return KVC_OK;
+}
+
+int cli_check_output(const struct cli_command *command, const char *path) {
+    struct cli_file file;
+    struct stat about;
+
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+        return KVC_OK; /* who reads a pipe would take this for its end */
+    const int status = cli_file_open(command, path, &file);
+    if (status == KVC_OK)
+        cli_file_abandon(&file);
+    return status;
+}
+
+/* ---- locks ---- */
+
+int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
+                  struct cli_lock *lock) {
+    struct stat here, there;
+
+    for (;;) {
+        const int file = open(guard, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+        if (file < 0)
+            return cli_error(command, KVC_RESOURCE, "--%s %s: %s cannot be written: %s", option, path, guard,
+                             strerror(errno));
+        if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            close(file);
+            return cli_error(command, KVC_RESOURCE, "--%s %s: another process is writing it; give each its own", option,
+                             path);
+        }
+        if (fstat(file, &here) == 0 && stat(guard, &there) == 0 && same_place(&here, &there)) {
+            lock->file = file;
+            lock->guard = strdup(guard);
+            return KVC_OK;
+        }
+        close(file); /* its last owner has just removed it */
+    }
+}
+
+void cli_lock_close(struct cli_lock *lock) {
+    struct stat about;
+
+    if (lock->guard && fstat(lock->file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0)
+        unlink(lock->guard);
+    if (lock->guard || lock->file > 0)
+        close(lock->file);
+    free(lock->guard);
+    *lock = (struct cli_lock){0, NULL};
+}
+
+int cli_session_guard(const struct cli_command *command, const char *option, const char *path, struct cli_lock *lock) {
+    struct kvc_error error;
+    int status = cli_check_name(command, option, path);
+
+    if (status == KVC_OK && cli_ranks() && kvc_ranks_count(cli_ranks()) > 1)
+        status = cli_error(command, KVC_USAGE, "--%s %s: a session that several processes share cannot be saved",
+                           option, path);
+    if (status != KVC_OK)
+        return status;
+    char *target = realpath(path, NULL); /* a link to a session guards the session */
+    const char *name = target ? target : path;
+    char *guard = malloc(strlen(name) + sizeof CLI_LOCK);
+    if (guard)
+        snprintf(guard, strlen(name) + sizeof CLI_LOCK, "%s%s", name, CLI_LOCK);
+    status = guard ? KVC_OK : cli_no_memory(command);
+    if (status == KVC_OK && kvc_session_save_check(path, &error) != KVC_OK)
+        status = cli_report(command, &error);
+    if (status == KVC_OK)
+        status = cli_lock_open(command, option, path, guard, lock);
+    free(guard);
+    free(target);
+    return status;
+}
