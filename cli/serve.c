@@ -58,8 +58,14 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "queue", "N", "requests that may wait; others are sent away", &o.queue, 1, 100000, NULL},
         {CLI_INT, 0, "wait", "SECONDS", "that a request waits for memory at most", &o.wait, 0, 86400, NULL},
         {CLI_INT, 0, "keep", "N", "sessions kept for the next request of their conversation", &o.kept, 0, 10000, NULL},
+        {CLI_FLAG, 0, "cache-prompt", NULL,
+         "requests that say nothing of cache_prompt go on from a kept session under every policy; without, under those "
+         "that evict nothing",
+         &o.cache_prompt, 0, 0, NULL},
         {CLI_TEXT, 0, "sessions", "FOLDER",
-         "kept sessions are saved there when the server ends, and loaded when it begins", &o.sessions, 0, 0, NULL},
+         "kept sessions are saved there when the server ends, and loaded when it begins; it is made where it is "
+         "missing",
+         &o.sessions, 0, 0, NULL},
         {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &o.limit, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&o.common),
         CLI_SESSION_OPTIONS(&o.common),

@@ -3,7 +3,8 @@
  *
  * A kept session is one whose tokens the next request of the same conversation begins with, or a shared one, of what
  * several prompts begin with (share.c). It is gone on with where the policy evicts nothing, because then no bit depends
- * on it; with other policies only where the request says cache_prompt, because they choose anew at every turn.
+ * on it; with other policies only where the request or --cache-prompt says so, because they choose anew at every turn.
+ * A request that forks gets a copy, and its own session is not kept: so its answer depends on the kept session alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,11 @@ void serve_kept_close(struct serve_loop *loop) {
 bool serve_reuses(const struct serve_request *request) {
     if (request->serve->info->original_context || request->serve->options->kept == 0)
         return false; /* longrope: the session's length decides its factors */
-    return request->values.cache_prompt < 0 ? request->stages == 0 : request->values.cache_prompt == 1;
+    return request->values.cache_prompt == SERVE_UNSAID ? request->stages == 0 || request->serve->options->cache_prompt
+                                                        : request->values.cache_prompt != SERVE_ANEW;
 }
+
+static bool forks(const struct serve_request *request) { return request->values.cache_prompt == SERVE_FORK; }
 
 bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
 
@@ -133,15 +137,16 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
     return kvc_session_open(serve->model, &options, &choice->session, error);
 }
 
-/* The choice goes on from a kept session: from a copy of one that is shared, where there is room for both. False: it
- * must wait. */
+/* The choice goes on from a kept session: from a copy where it forks, and of one that is shared, where there is room
+ * for both. False: it must wait. */
 static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t kept, uint64_t bytes) {
     struct kvc_session *session = loop->kept[kept].session, *copy = NULL;
     const uint64_t own = loop->kept[kept].bytes;
-    if (loop->kept[kept].shared && promised(loop) + own + bytes <= loop->serve->memory &&
+    const bool must_copy = forks(choice->request);
+    if ((must_copy || loop->kept[kept].shared) && promised(loop) + own + bytes <= loop->serve->memory &&
         make_room(loop, bytes, session))
         (void)kvc_session_fork(session, &copy, NULL);
-    if (!copy && !make_room(loop, bytes - cli_min(bytes, own), session))
+    if (!copy && (must_copy || !make_room(loop, bytes - cli_min(bytes, own), session)))
         return false;
     for (kept = 0; loop->kept[kept].session != session; kept++)
         continue; /* others may have gone */
@@ -153,6 +158,22 @@ static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t k
     return true;
 }
 
+/* Whether a request that forks can be answered at all. Where the policy evicts, another beginning is another answer. */
+static enum kvc_status check_fork(const struct serve_loop *loop, const struct serve_choice *choice, size_t kept,
+                                  uint64_t bytes, struct kvc_error *error) {
+    if (kept == loop->kept_count)
+        return choice->request->stages == 0
+                   ? KVC_OK
+                   : kvc_fail(error, KVC_USAGE,
+                              "cache_prompt \"fork\": no session is kept that this prompt goes on from; "
+                              "send the text first, with cache_prompt true");
+    return loop->kept[kept].bytes + bytes <= loop->serve->memory
+               ? KVC_OK
+               : kvc_fail(error, KVC_USAGE,
+                          "cache_prompt \"fork\": there is no room for a copy of the kept session beside "
+                          "it; send a shorter text, or ask for a shorter answer");
+}
+
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error) {
     size_t kept = find_kept(loop, choice);
     const uint64_t buffer = buffer_of(choice->request);
@@ -162,12 +183,12 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
         return false;
     if (!choice->sampler && serve_choice_sampler(choice, error) != KVC_OK)
         return true;
-    if (kept < loop->kept_count) {
-        if (bytes_needed(choice, true, &bytes, error) != KVC_OK)
-            return true;
-        if (bytes + buffer <= loop->serve->memory && !go_on(loop, choice, kept, bytes + buffer))
-            return false;
-    }
+    if (kept < loop->kept_count && bytes_needed(choice, true, &bytes, error) != KVC_OK)
+        return true;
+    if (forks(choice->request) && check_fork(loop, choice, kept, bytes + buffer, error) != KVC_OK)
+        return true;
+    if (kept < loop->kept_count && bytes + buffer <= loop->serve->memory && !go_on(loop, choice, kept, bytes + buffer))
+        return false;
     if (!choice->session) {
         if (bytes_needed(choice, false, &bytes, error) != KVC_OK)
             return true;
@@ -248,7 +269,8 @@ void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good
     kvc_session_stats(choice->session, &choice->stats);
     const bool whole = choice->stats.tokens >= choice->prompt->count &&
                        choice->stats.tokens <= choice->prompt->count + choice->answer.count;
-    if (!good || !whole || !serve_reuses(choice->request) || !keep(loop, choice, choice->session, false))
+    if (!good || !whole || !serve_reuses(choice->request) || forks(choice->request) ||
+        !keep(loop, choice, choice->session, false))
         kvc_session_close(choice->session);
     choice->session = NULL;
     loop->reserved -= choice->reserved;

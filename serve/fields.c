@@ -11,7 +11,7 @@ enum kind {
     NUMBER,  /* double */
     STRING,  /* const char * */
     JSON,    /* json_t *, whatever it is: its reader looks further */
-    SWITCH,  /* int64_t: 0, 1, or -1 where it is not given */
+    REUSE,   /* int64_t: an enum serve_reuse */
     EMPTY    /* known, but not supported: taken only where it asks for nothing */
 };
 
@@ -65,8 +65,10 @@ static const struct field fields[] = {
     {"echo", FLAG, C, AT(echo), 0, 0, 0, "false", "put the prompt in front of the answer, with its logprobs"},
     {"user", STRING, C | H, AT(user), 0, 0, 0, "none", "taken, of no effect: who asks"},
     {"kv", STRING, C | H, AT(kv), 0, 0, 0, "--kv", "the cache's policy, as in --kv of kvcull run, but without files"},
-    {"cache_prompt", SWITCH, C | H, AT(cache_prompt), 0, 0, -1, "true with policies that evict nothing",
-     "go on from the session of an earlier request whose tokens this one begins with"},
+    {"cache_prompt", REUSE, C | H, AT(cache_prompt), 0, 0, SERVE_UNSAID, "true with policies that evict nothing",
+     "go on from the session of an earlier request whose tokens this one begins with; \"fork\": from a copy of it, "
+     "which "
+     "leaves it as it was"},
     {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false", "do not end an answer at the model's end token"},
     {"return_token_ids", FLAG, C | H, AT(return_token_ids), 0, 0, 0, "false",
      "add token_ids, those of the answer, to each choice"},
@@ -105,7 +107,7 @@ static void set_default(const struct field *field, struct serve_values *values) 
         *(bool *)target = field->fallback != 0;
         break;
     case INTEGER:
-    case SWITCH:
+    case REUSE:
         *(int64_t *)target = (int64_t)field->fallback;
         break;
     case NUMBER:
@@ -157,10 +159,10 @@ static bool read_value(const struct field *field, json_t *value, struct serve_va
             return refuse(error, field, "true or false");
         *(bool *)target = json_is_true(value);
         return true;
-    case SWITCH:
-        if (!json_is_boolean(value))
-            return refuse(error, field, "true or false");
-        *(int64_t *)target = json_is_true(value);
+    case REUSE:
+        if (!json_is_boolean(value) && !(json_is_string(value) && strcmp(json_string_value(value), "fork") == 0))
+            return refuse(error, field, "true, false or \"fork\"");
+        *(int64_t *)target = json_is_string(value) ? SERVE_FORK : json_is_true(value) ? SERVE_GO_ON : SERVE_ANEW;
         return true;
     case INTEGER:
         return read_integer(field, value, target, error);
@@ -230,7 +232,8 @@ bool serve_fields_read(json_t *body, enum serve_where where, struct serve_values
 /* ---- the table for the documentation ---- */
 
 static const char *kind_name(enum kind kind) {
-    static const char *const names[] = {"true or false", "whole number", "number", "text", "JSON", "true or false", ""};
+    static const char *const names[] = {
+        "true or false", "whole number", "number", "text", "JSON", "true, false or \"fork\"", ""};
     return names[kind];
 }
 

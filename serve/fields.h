@@ -10,6 +10,9 @@
 
 struct serve_error;
 
+/* cache_prompt: whether an answer goes on from a kept session; SERVE_FORK: from a copy, and its own is not kept. */
+enum serve_reuse { SERVE_UNSAID = -1, SERVE_ANEW, SERVE_GO_ON, SERVE_FORK };
+
 /* Where a field may stand, as bits. */
 enum serve_where { SERVE_COMPLETIONS = 1, SERVE_CHAT = 2, SERVE_TOKENIZE = 4, SERVE_DETOKENIZE = 8 };
 

@@ -425,7 +425,7 @@ static bool open_loop(struct serve_loop *loop, struct serve *serve) {
 void *serve_loop(void *user) {
     struct serve *serve = user;
     struct serve_loop loop;
-    const bool good = open_loop(&loop, serve);
+    bool good = open_loop(&loop, serve);
     if (good)
         serve_slots_load(&loop);
     while (good && wait_for_work(&loop)) {
@@ -452,8 +452,7 @@ void *serve_loop(void *user) {
         }
         kill(getpid(), SIGTERM);
     }
-    if (good)
-        serve_slots_save(&loop);
+    good = good && serve_slots_save(&loop);
     serve_kept_close(&loop);
     free(loop.sessions);
     free(loop.tokens);
@@ -462,6 +461,7 @@ void *serve_loop(void *user) {
     free(loop.logits);
     free(loop.prompt_logits);
     free(loop.kept);
+    free(loop.loaded);
     pthread_mutex_lock(&serve->lock);
     serve->ended = true;
     pthread_mutex_unlock(&serve->lock);

@@ -9,7 +9,8 @@ struct serve_kept { /* a session for a conversation's next request, or for all t
     struct serve_tokens tokens; /* that it has seen */
     char *spec;
     uint64_t bytes, used;
-    bool shared; /* requests get copies of it */
+    uint64_t slot; /* the number of the file that has it as it is now, and 1; 0: none */
+    bool shared;   /* requests get copies of it */
 };
 
 struct serve_loop {
@@ -31,6 +32,9 @@ struct serve_loop {
     struct serve_kept *kept; /* [kept_count], at most options->kept */
     size_t kept_count;
     uint64_t kept_bytes, uses;
+    uint64_t *loaded; /* [loaded_count]: numbers of the slots that were loaded, the last used first */
+    size_t loaded_count;
+    uint64_t loaded_uses; /* `uses` then */
 };
 
 /* admit.c: memory. Opens the choice's session, or goes on with a kept one. False: it must wait. *error.status tells
@@ -50,9 +54,10 @@ bool serve_reuses(const struct serve_request *request);
 /* Whether it wants the logits of every row of its prompt: echoed logprobs. */
 bool serve_wants_rows(const struct serve_request *request);
 
-/* slots.c: kept sessions in a folder; where they cannot be read or written standard error says so. */
+/* slots.c: kept sessions in a folder; where they cannot be read or written standard error says so. False: some could
+ * not be saved. */
 void serve_slots_load(struct serve_loop *loop);
-void serve_slots_save(struct serve_loop *loop);
+bool serve_slots_save(struct serve_loop *loop);
 
 /* share.c: prefixes of prompts that are computed once. */
 bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice *choice); /* for such a prefix */

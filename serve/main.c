@@ -160,6 +160,7 @@ int serve_main(const struct cli_command *command, const struct serve_options *op
     int status = open_model(&serve);
     if (status == KVC_OK)
         status = serve_until_end(&serve, &signals);
+    cli_lock_close(&serve.folder_lock);
     serve_keys_free(&serve.keys);
     kvc_model_close(serve.model);
     kvc_engine_close(serve.engine);

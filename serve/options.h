@@ -14,6 +14,7 @@ struct serve_options {
     bool log;                                                                     /* a line for each request */
     int64_t port, batch, queue, wait, connections, connections_each, limit, kept; /* connections_each: 0: all */
     uint64_t memory, body;
+    bool cache_prompt;
 };
 
 /* Serves until a signal ends it; there where configure found libmicrohttpd. */

@@ -147,6 +147,7 @@ struct serve {
     uint64_t context; /* tokens that a session may see; 0: no limit */
     bool loopback;    /* nothing but this machine reaches it */
     struct serve_keys keys;
+    struct cli_lock folder_lock; /* of --sessions */
     double began;
 
     pthread_mutex_t lock;
@@ -205,8 +206,8 @@ void serve_choice_free(struct serve_choice *choice);
 void serve_held_look(struct serve_choice *choice); /* at what the session holds now */
 void serve_held_put(struct serve_text *text, struct serve_choice *choice);
 
-/* slots.c: whether the folder for kept sessions, where one is given, can be used. */
-int serve_slots_check(const struct serve *serve);
+/* slots.c: makes the folder for kept sessions, where one is given, and locks it: no other server is to use it. */
+int serve_slots_check(struct serve *serve);
 
 /* listen.c: whether --cors-origin has origins. */
 int serve_origins_check(const struct serve *serve);

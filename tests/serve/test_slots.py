@@ -54,5 +54,30 @@ def begins_anew():
     assert got['usage']['prompt_tokens_details']['cached_tokens'] == 0, got['usage']
 
 
+def talks():
+    """Two conversations, of which the second is the last used one."""
+    known = []
+    for words in (LONG.split(), LONG.split()[::-1]):
+        prompt = tokens_of(' '.join(words), add_special=True)
+        got = server.complete(prompt=prompt, **FIELDS)
+        known.append(prompt + got['choices'][0]['token_ids'] + tokens_of('the red kettle'))
+    with open(place, 'w') as file:
+        json.dump(known, file)
+    print('bytes %d' % server.metric('kept_bytes'))
+
+
+def the_last_goes_on():
+    with open(place) as file:
+        known = json.load(file)
+    assert server.metric('kept_sessions') == 1
+    cached = [server.complete(prompt=prompt, **FIELDS)['usage']['prompt_tokens_details']['cached_tokens']
+              for prompt in reversed(known)]
+    assert cached[0] > 100 and cached[1] == 0, cached
+
+
+def holds_two():
+    assert server.metric('kept_sessions') == 2
+
+
 case(globals()[what])
 run()

@@ -102,6 +102,7 @@ complete -c kvcull -n "__fish_seen_subcommand_from serve" -l batch -x -d 'answer
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l queue -x -d 'requests that may wait'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l wait -x -d 'that a request waits for memory at most'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l keep -x -d 'sessions kept for the next request of their conversation'
+complete -c kvcull -n "__fish_seen_subcommand_from serve" -l cache-prompt -d 'requests that say nothing of cache_prompt go on from a kept session under every policy'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l sessions -r -d 'kept sessions are saved there when the server ends, and loaded when it begins'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -s n -l tokens -x -d 'tokens of an answer at most'
 complete -c kvcull -n "__fish_seen_subcommand_from serve" -l backend -x -d 'where to compute'

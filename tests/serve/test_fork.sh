@@ -1,0 +1,9 @@
+#!/bin/sh
+# Many questions about one text that was compressed, and a server that goes on from kept sessions by itself
+# (--cache-prompt).
+. "${top_srcdir:-.}/tests/serve/lib.sh"
+serve goes_on -m "$demo" --template chatml --kv snapkv:budget=64 --cache-prompt -q
+client test_fork.py "$url"
+serve anew -m "$demo" --template chatml --kv snapkv:budget=64 --keep 0 -q
+client test_fork.py "$url" keeps_nothing
+finish
