@@ -129,7 +129,7 @@ static bool refuse(struct serve_error *error, const struct field *field, const c
 }
 
 static bool refuse_range(struct serve_error *error, const struct field *field, const char *kind) {
-    return serve_refuse(error, 400, SERVE_INVALID, field->name, NULL, "%s: must be %s from %.15g to %.15g", field->name,
+    return serve_refuse(error, 400, SERVE_INVALID, field->name, NULL, "%s: must be %s from %.16g to %.16g", field->name,
                         kind, field->minimum, field->maximum);
 }
 
@@ -253,7 +253,7 @@ void serve_fields_print(FILE *stream) {
             }
         fprintf(stream, " | %s", kind_name(field->kind));
         if (field->kind == INTEGER || field->kind == NUMBER)
-            fprintf(stream, ", %.15g to %.15g", field->minimum, field->maximum);
+            fprintf(stream, ", %.16g to %.16g", field->minimum, field->maximum);
         fprintf(stream, " | %s | %s |\n", field->fallback_text, field->help);
     }
     fprintf(stream, "\nTaken only where they ask for nothing:");

@@ -132,8 +132,10 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
                 *c = ' ';
             }
         }
+        const enum json_error_code code = json_error_code(&why);
+        const bool nul = code == json_error_null_character || code == json_error_null_byte_in_key;
         return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: line %d, column %d: %s", path, why.line, why.column,
-                        why.text);
+                        nul ? "\\u0000, the character NUL, is not allowed" : why.text);
     }
     return KVC_OK;
 }

@@ -240,7 +240,7 @@ static struct jinja_value one_operand(struct jinja *j, const struct jinja_node *
         return jinja_negative(j, a);
     case JINJA_POSITIVE:
         return jinja_is_number(a) ? (a.kind == JINJA_BOOL ? jinja_int(a.truth) : a)
-                                  : JINJA_FAIL(j, "a %s has no +", jinja_type(a));
+                                  : JINJA_FAIL(j, "the operator + does not take a value of type %s", jinja_type(a));
     case JINJA_AND:
         return jinja_true(j, a) ? jinja_evaluate(j, node->b) : a;
     case JINJA_OR:

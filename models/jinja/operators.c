@@ -128,7 +128,8 @@ struct jinja_value jinja_calculate(struct jinja *j, enum jinja_operator what, st
         return JINJA_FAIL(j, "%.60s is undefined; %s cannot take it", missing.what ? missing.what : "a value",
                           names[what]);
     }
-    return JINJA_FAIL(j, "there is no %s %s %s", jinja_type(a), names[what], jinja_type(b));
+    return JINJA_FAIL(j, "the operator %s does not take a value of type %s on its left and one of type %s on its right",
+                      names[what], jinja_type(a), jinja_type(b));
 }
 
 struct jinja_value jinja_negative(struct jinja *j, struct jinja_value value) {
@@ -136,7 +137,7 @@ struct jinja_value jinja_negative(struct jinja *j, struct jinja_value value) {
         return jinja_float(-value.real);
     }
     if (!jinja_is_whole(value)) {
-        return JINJA_FAIL(j, "a %s has no negative", jinja_type(value));
+        return JINJA_FAIL(j, "the operator - does not take a value of type %s", jinja_type(value));
     }
     return numbers(j, JINJA_SUBTRACT, jinja_int(0), value);
 }

@@ -194,7 +194,7 @@ int jinja_order(struct jinja *j, struct jinja_value a, struct jinja_value b) {
         jinja_leave(j);
         return order ? order : a.list->count < b.list->count ? -1 : a.list->count > b.list->count;
     }
-    jinja_fail(j, "a %s and a %s have no order", jinja_type(a), jinja_type(b));
+    jinja_fail(j, "a value of type %s and one of type %s cannot be ordered", jinja_type(a), jinja_type(b));
     return 0;
 }
 

@@ -165,6 +165,13 @@ static const struct {
     {"{% set ns = namespace() %}{{ ns }}", "written"},
     {"{{ loop }}{{ range }}", "written"},
     {"{% for i in [1] %}{{ loop }}{% endfor %}", "written"},
+    {"{{ 'a' + none }}",
+     "the operator + does not take a value of type string on its left and one of type None on its "},
+    {"{{ {} // 2 }}",
+     "the operator // does not take a value of type dict on its left and one of type int on its right"},
+    {"{{ -'a' }}", "the operator - does not take a value of type string"},
+    {"{{ +none }}", "the operator + does not take a value of type None"},
+    {"{{ 1 < 'a' }}", "a value of type int and one of type string cannot be ordered"},
 };
 
 static void refused(const char *source, size_t bytes, const char *says) {

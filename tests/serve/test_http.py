@@ -183,6 +183,7 @@ def plain_messages():
         message = json.loads(data)['error']['message']
         assert re.search(wanted, message), (body, message)
         assert not re.search('JSON_|near|[a-z]+_[a-z]+', message), (body, message)
+    assert ' to 9007199254740992' in server.refused(COMPLETIONS, 400, 'seed', prompt='a', seed=1e300)[0]['message']
 
 
 def lines():
