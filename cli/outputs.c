@@ -60,37 +60,48 @@ int cli_check_output(const struct cli_command *command, const char *path) {
 
 /* ---- locks ---- */
 
-int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
-                  struct cli_lock *lock) {
+/* Opens the lock's file and locks it. Returns 0, EWOULDBLOCK where another process has the lock, or why it fails. */
+static int take_lock(const char *guard, int *file) {
     struct stat here, there;
 
     for (;;) {
-        const int file = open(guard, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        *file = open(guard, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (*file < 0)
+            return errno;
+        const bool taken = flock(*file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!taken && fstat(*file, &here) == 0 && stat(guard, &there) == 0 && same_place(&here, &there))
+            return 0;
+        close(*file);
+        if (taken)
+            return EWOULDBLOCK;
+    } /* the last owner of the lock has just removed its file: once more */
+}
 
-        if (file < 0)
-            return cli_error(command, KVC_RESOURCE, "--%s %s: %s cannot be written: %s", option, path, guard,
-                             strerror(errno));
-        if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-            close(file);
-            return cli_error(command, KVC_RESOURCE, "--%s %s: another process is writing it; give each its own", option,
-                             path);
-        }
-        if (fstat(file, &here) == 0 && stat(guard, &there) == 0 && same_place(&here, &there)) {
-            lock->file = file;
-            lock->guard = strdup(guard);
-            return KVC_OK;
-        }
-        close(file); /* its last owner has just removed it */
+int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
+                  struct cli_lock *lock) {
+    char *copy = strdup(guard);
+    int file = -1;
+    const int reason = copy ? take_lock(guard, &file) : ENOMEM;
+
+    if (reason == 0) {
+        *lock = (struct cli_lock){file, copy};
+        return KVC_OK;
     }
+    free(copy);
+    if (reason == EWOULDBLOCK)
+        return cli_error(command, KVC_RESOURCE, "--%s %s: another process is writing it; give each its own", option,
+                         path);
+    return cli_error(command, KVC_RESOURCE, "--%s %s: %s cannot be written: %s", option, path, guard, strerror(reason));
 }
 
 void cli_lock_close(struct cli_lock *lock) {
     struct stat about;
 
-    if (lock->guard && fstat(lock->file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0)
+    if (!lock->guard)
+        return;
+    if (fstat(lock->file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0)
         unlink(lock->guard);
-    if (lock->guard || lock->file > 0)
-        close(lock->file);
+    close(lock->file);
     free(lock->guard);
     *lock = (struct cli_lock){0, NULL};
 }

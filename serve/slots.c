@@ -159,7 +159,7 @@ void serve_slots_load(struct serve_loop *loop) {
         return;
     for (size_t i = 0; i < count && loop->kept_count < (size_t)serve->options->kept; i++) {
         char *path = slot_path(serve, numbers[i]);
-        struct stat about;
+        struct stat about = {0};
         if (path && (stat(path, &about) != 0 || about.st_size < least) && !load(loop, numbers[i], path, count - i))
             least = about.st_size;
         free(path);

@@ -96,12 +96,15 @@ static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char
     const char *temporary = getenv("TMPDIR");
     size_t bytes = 0;
     FILE *file = NULL;
-    snprintf(path, sizeof path, "%s/opencl-build.log", folder[0] ? folder : temporary ? temporary : "/tmp");
+    if (folder[0])
+        snprintf(path, sizeof path, "%s/opencl-build.log", folder);
+    else /* a folder of everybody's: only a file that is new */
+        snprintf(path, sizeof path, "%s/kvcull-%ld-opencl-build.log", temporary ? temporary : "/tmp", (long)getpid());
     if (opencl->program &&
         clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS &&
         bytes > 0 && (log = malloc(bytes)) != NULL &&
         clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS)
-        file = fopen(path, "w");
+        file = fopen(path, folder[0] ? "w" : "wx");
     if (file) {
         fwrite(log, 1, strnlen(log, bytes), file);
         fclose(file);

@@ -49,6 +49,7 @@ faults 100 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earl
     --template-vars '{"enable_thinking": false}' "$words"
 faults 200 run -m "$demo" -p "$words" -n 10 -q --threads 2
 faults 200 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
+faults 150 run -m "$work/tiny.gguf" -p "$words" -n 2 -q --save "$into/session"
 faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q
 faults 100 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
 faults 100 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts taken apart
