@@ -2,8 +2,11 @@
 # HTTP itself: requests that a proxy in front could read otherwise, HEAD, pages of other sites, and the log.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 serve plain -m "$demo" --template chatml --name the/demo --cors-origin https://app.example \
-    --cors-origin http://localhost:3000 --log -q
-client test_http.py "$url" "$work/plain.err"
+    --cors-origin http://localhost:3000 -q
+client test_http.py "$url"
+that 'there is no log' [ ! -s "$work/plain.err" ]
+serve logged -m "$demo" --template chatml --cors-origin '*' --log -q
+client test_http.py "$url" "$work/logged.err"
 
 # ---- pages of other sites: none without the option, all of them with *
 serve closed -m "$demo" --template chatml -q
@@ -18,7 +21,6 @@ assert status == 405 and headers['Access-Control-Allow-Origin'] is None and head
 assert server.send('GET', '/health', None, asks)[1]['Access-Control-Allow-Origin'] is None
 END
 that 'no page of another site is let in' [ $? = 0 ]
-that 'there is no log' [ ! -s "$work/closed.err" ]
 serve open -m "$demo" --cors-origin '*' -q
 "$python" - "$source/tests/serve" "$url" >"$work/out" 2>"$work/err" <<'END'
 import sys
