@@ -11,6 +11,15 @@
 
 static const struct kvc_span none = {NULL, 0};
 
+/* Scores that say what of each list stays; NULL: none. */
+static enum kvc_status check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
+                                    struct kvc_error *error) {
+    const enum kvc_status status = scores ? kvc_stage_check_scores(stage, scores, error) : KVC_OK;
+    if (status != KVC_OK || !scores || scores->heads == stage->info.kv_heads)
+        return status;
+    return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores per query head: must be per list");
+}
+
 /* Whether the stage may evict, and by these rules. */
 static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                                   struct kvc_error *error) {
@@ -21,7 +30,8 @@ static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kv
             return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by score, but there are no scores");
     if (rules[0].scores && stage->evicted)
         return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores from before an eviction");
-    return KVC_OK;
+    const enum kvc_status status = check_scores(stage, rules[0].scores, error);
+    return status == KVC_OK ? check_scores(stage, rules[0].ties, error) : status;
 }
 
 enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list *kept, struct kvc_error *error) {
@@ -87,8 +97,12 @@ enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *
     struct kvc_device *device = stage->session->runner->device;
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, rule, 1, error);
-    if (status == KVC_OK && (stage->evicted || scores->heads != factor->heads || scores->heads != stage->info.kv_heads))
-        status = kvc_fail(error, KVC_USAGE, "policy: scores are weighed per list, before an eviction");
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, factor, error);
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, scores, error);
+    if (status == KVC_OK && (scores->heads != factor->heads || scores->heads != stage->info.kv_heads))
+        status = kvc_fail(error, KVC_USAGE, "policy: scores are weighed per list of entries");
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
@@ -114,13 +128,15 @@ enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_k
 enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *rule, uint32_t first, uint32_t rows,
                                     uint32_t filled, uint32_t sums, struct kvc_error *error) {
     struct kvc_device *device = stage->session->runner->device;
-    struct kvc_scores *fused;
+    struct kvc_scores *fused = NULL;
     struct kvc_read_list kept;
     struct kvc_ring ring = {rows ? first : 0, rows, sums, (int64_t)stage->info.now};
     enum kvc_status status = kvc_stage_scores(stage, &fused, error);
+    struct kvc_keep by = *rule;
+    *(rule->scores ? &by.ties : &by.scores) = fused;
+    if (status == KVC_OK)
+        status = check_keep(stage, &by, 1, error);
     if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
-        struct kvc_keep by = *rule;
-        *(rule->scores ? &by.ties : &by.scores) = fused;
         status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, rule->recent,
                                      fused, error);
         return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;
@@ -192,9 +208,23 @@ static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *
     return n;
 }
 
+static enum kvc_status check_positions(const int32_t *positions, size_t count, uint32_t head, struct kvc_error *error) {
+    for (size_t i = 1; i < count; i++)
+        if (positions[i] <= positions[i - 1])
+            return kvc_fail(error, KVC_USAGE,
+                            "policy: position %d after %d, of head %u: positions to be kept must ascend", positions[i],
+                            positions[i - 1], head);
+    return KVC_OK;
+}
+
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error) {
     const struct kvc_keep nothing = {.recent = INT64_MAX};
+    for (uint32_t h = 0; h < stage->info.kv_heads; h++) {
+        const enum kvc_status ascend = check_positions(positions[h], counts[h], h, error);
+        if (ascend != KVC_OK)
+            return ascend;
+    }
     if (!kvc_network_has(stage->session->runner->network, stage->layer)) {
         kvc_session_note_kept(stage->session, stage->layer, stage->info.kv_heads, positions, counts);
         return KVC_OK;

@@ -21,6 +21,16 @@ enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error 
     return KVC_OK;
 }
 
+enum kvc_status kvc_stage_check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
+                                       struct kvc_error *error) {
+    const enum kvc_status status = kvc_stage_check(stage, error);
+    for (unsigned i = 0; i < stage->score_count; i++)
+        if (scores == &stage->scores[i])
+            return status;
+    return status == KVC_OK ? kvc_fail(error, KVC_USAGE, "policy: scores of another stage or layer: must be made in it")
+                            : status;
+}
+
 static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, struct kvc_scores **scores,
                                    struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
@@ -94,7 +104,7 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
 
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error) {
-    const enum kvc_status status = kvc_stage_check(stage, error);
+    const enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
@@ -109,7 +119,7 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
 static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struct kvc_scores *scores,
                                      struct kvc_error *error) {
     const struct kvc_queries *pseudo = &stage->session->prompt.pseudo;
-    const enum kvc_status status = kvc_stage_check(stage, error);
+    const enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_geometry *g = &stage->session->runner->geometry;
@@ -156,7 +166,8 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
     const struct kvc_geometry *g = &session->runner->geometry;
     const size_t width = (size_t)g->heads * g->head_size, bytes = width * sizeof(float);
     const uint32_t probes = session->prompt.probes;
-    const enum kvc_status status = kvc_stage_check(stage, error);
+    const enum kvc_status status =
+        scores ? kvc_stage_check_scores(stage, scores, error) : kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     if (probes == 0)
@@ -212,7 +223,7 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
                                   struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     const uint32_t heads = stage->info.heads, all = stage->info.model_heads;
-    enum kvc_status status = kvc_stage_check(stage, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK && scores->heads != heads)
         status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
     if (status == KVC_OK)
@@ -244,7 +255,7 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error) {
     struct kvc_device *device = kvc_stage_device(stage);
-    const enum kvc_status early = kvc_stage_check(stage, error);
+    const enum kvc_status early = kvc_stage_check_scores(stage, scores, error);
     if (early != KVC_OK)
         return early;
     if (kernel == 0 || (kernel % 2 == 0 && pooling != KVC_POOL_CHUNKS))
@@ -278,7 +289,9 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
 
 enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
                                 struct kvc_scores *scores, struct kvc_error *error) {
-    const enum kvc_status status = kvc_stage_check(stage, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, heads, error);
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, scores, error);
     if (status != KVC_OK)
         return status;
     if (scores->heads != stage->info.kv_heads)
@@ -299,9 +312,11 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
     struct kvc_device *device = runner->device;
     const size_t bytes = stage->info.model_lists * sizeof *shares;
     struct kvc_across across;
-    if (stage->evicted || scores->heads != stage->info.kv_heads)
-        return kvc_fail(error, KVC_USAGE, "policy: shares go by scores per list, from before an eviction");
-    enum kvc_status status = kvc_growable_reserve(device, &runner->stage.totals, bytes, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
+    if (status == KVC_OK && scores->heads != stage->info.kv_heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: shares go by scores per list of entries");
+    if (status == KVC_OK)
+        status = kvc_growable_reserve(device, &runner->stage.totals, bytes, error);
     if (status == KVC_OK)
         status = kvc_across_open(stage, &scores, 1, &across, error);
     if (status != KVC_OK)
@@ -330,9 +345,9 @@ static enum kvc_status check_head(uint32_t head, uint32_t heads, struct kvc_erro
 /* Scores of one head, and how many entries it has. */
 static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
                               struct kvc_span *at, size_t *count, struct kvc_error *error) {
-    enum kvc_status status = check_head(head, scores->heads, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK)
-        status = kvc_stage_check(stage, error);
+        status = check_head(head, scores->heads, error);
     if (status != KVC_OK)
         return status;
     kvc_cache_catch_up(&stage->session->cache, stage->layer);

@@ -60,6 +60,9 @@ static inline uint64_t kvc_stage_capacity(const struct kvc_stage *stage) {
 enum kvc_status kvc_stage_some_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 /* KVC_USAGE once the stage has evicted: what is looked at then is no longer what was there. */
 enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error);
+/* The same, and KVC_USAGE for scores that were made in another stage, or in a layer before the stage turned. */
+enum kvc_status kvc_stage_check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
+                                       struct kvc_error *error);
 /* The first of the class's `count` columns from `first` on, among those of all methods. */
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error);

@@ -101,7 +101,9 @@ enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uin
     if ((unsigned)kind > KVC_ROW_COUNTS || (unsigned)fusion > KVC_FUSE_MAX)
         return kvc_fail(error, KVC_USAGE, "policy: rows of kind %u, fusion %u: there is no such %s", (unsigned)kind,
                         (unsigned)fusion, (unsigned)kind > KVC_ROW_COUNTS ? "kind" : "fusion");
-    const enum kvc_status status = kvc_stage_columns(stage, first, ring, &column, error);
+    enum kvc_status status = kvc_stage_columns(stage, first, ring, &column, error);
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, scores, error);
     if (status != KVC_OK)
         return status;
     if (filled > ring || filled > stage->info.now)
@@ -161,7 +163,9 @@ enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, fl
 enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
                                         struct kvc_scores *scores, struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = kvc_stage_columns(stage, first, count, &column, error);
+    enum kvc_status status = kvc_stage_columns(stage, first, count, &column, error);
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK)
         kvc_stage_device(stage)->ops->column_scores(kvc_stage_device(stage),
                                                     &(struct kvc_column_scores){.lists = &kvc_stage_lists(stage)->lists,
@@ -175,7 +179,9 @@ enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first,
 enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t first,
                                         struct kvc_error *error) {
     uint32_t column = 0;
-    const enum kvc_status status = kvc_stage_columns(stage, first, 1, &column, error);
+    enum kvc_status status = kvc_stage_columns(stage, first, 1, &column, error);
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK)
         kvc_stage_device(stage)->ops->scores_column(kvc_stage_device(stage),
                                                     &(struct kvc_scores_column){.lists = &kvc_stage_lists(stage)->lists,

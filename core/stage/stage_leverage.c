@@ -8,7 +8,8 @@
 
 static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_scores *scores,
                                 struct kvc_error *error) {
-    const enum kvc_status status = kvc_stage_check(stage, error);
+    const enum kvc_status status =
+        scores ? kvc_stage_check_scores(stage, scores, error) : kvc_stage_check(stage, error);
     if (status != KVC_OK || !scores || scores->heads == stage->info.kv_heads)
         return status;
     return kvc_fail(error, KVC_USAGE, "policy: these scores are made per list of entries");

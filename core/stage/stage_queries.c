@@ -98,7 +98,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
     const struct kvc_geometry *g = &runner->geometry;
     const struct kvc_rope *rope = network ? &network->rope[network->layer[stage->layer].rope] : NULL;
     struct kvc_span cosine = {NULL, 0}, sine = {NULL, 0};
-    enum kvc_status status = kvc_stage_check(stage, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK && scores->heads != stage->info.kv_heads)
         status = kvc_fail(error, KVC_USAGE, "policy: expected attention is scored per list of entries");
     if (status == KVC_OK && expected->future == 0)
@@ -207,7 +207,7 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
     const struct kvc_geometry *g = &runner->geometry;
     const uint32_t outputs = runner->network ? runner->network->hidden : g->head_size;
     const uint32_t at_once = runner->network ? kvc_min_u32(outputs, OUTPUTS_AT_ONCE) : outputs;
-    enum kvc_status status = kvc_stage_check(stage, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, norms, error);
     if (status == KVC_OK && norms->heads != g->heads)
         status = kvc_fail(error, KVC_USAGE, "policy: norms of projected values go into scores per query head");
     if (status == KVC_OK)

@@ -165,7 +165,7 @@ enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct k
 enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
                                         struct kvc_scores *scores, struct kvc_error *error) {
     struct kvc_device *device = kvc_stage_device(stage);
-    enum kvc_status status = kvc_stage_check(stage, error);
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK)
         status = check_rotary(stage, series->rotary, error);
     if (status != KVC_OK)

@@ -87,8 +87,8 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
 
 /* ---- scores ---------------------------------------------------------------------------------------------------
  * A float32 for each rank of each list of entries, or of each query head. They lie on the device and live until the
- * stage function returns or turns to another layer. Everything below runs on the backend; nothing is copied to the host
- * unless the comment says so. */
+ * stage function returns or turns to another layer; a function that is given older ones returns KVC_USAGE. Everything
+ * below runs on the backend; nothing is copied to the host unless the comment says so. */
 
 struct kvc_scores;
 struct kvc_keep;
@@ -271,7 +271,7 @@ struct kvc_keep {
     uint64_t fill;                   /* 0, or how many entries to keep in all: top grows until there are so many */
     uint64_t limit;                  /* a head with no more entries than this keeps them all */
     int64_t recent;                  /* INT64_MAX: none */
-    const struct kvc_scores *scores; /* may be NULL where top and fill are 0 */
+    const struct kvc_scores *scores; /* per list; may be NULL where top and fill are 0 */
     const struct kvc_scores *ties;   /* of equal scores the one with more of these stays; NULL: the lower rank */
 };
 /* One rule for every head. */
@@ -286,8 +286,8 @@ enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_k
 /* The same ranks of every head: ranks [count], ascending. */
 enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
                                      struct kvc_error *error);
-/* Of each head the entries at these positions: positions [kv_heads][counts[head]], ascending. A position that a head
- * does not hold is passed over. */
+/* Of each head the entries at these positions: positions [kv_heads][counts[head]], ascending, each once, or else
+ * KVC_USAGE. A position that a head does not hold is passed over. */
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error);
 /* What this stage function last kept, once more, head by head, in the layer that the stage has switched to. The heads

@@ -108,6 +108,32 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         return kvc_stage_ring_fuse(stage, 0, 2, 1, KVC_ROW_PROBABILITIES, (enum kvc_fusion)99, 0, scores, e);
     case 34:
         return kvc_stage_select(stage, &(struct kvc_select){.kind = (enum kvc_select_kind)99, .top = 1}, e);
+    case 40: /* scores from before the stage turned to a layer */
+    case 41:
+    case 42:
+    case 43:
+    case 44:
+        FINE(kvc_stage_layer(stage, info->layer, e));
+        if (kvc_value_int(values, "do") == 40)
+            return keep_tail(stage, 5, scores, e);
+        if (kvc_value_int(values, "do") == 41)
+            return kvc_stage_pool(stage, scores, 0, 3, KVC_POOL_MAX, e);
+        if (kvc_value_int(values, "do") == 42)
+            return kvc_stage_window_mass(stage, 1, scores, e);
+        if (kvc_value_int(values, "do") == 43)
+            return kvc_stage_read_scores(stage, scores, 0, host, 10, &count, e);
+        return kvc_stage_column_scores(stage, 0, 1, scores, e);
+    case 45:
+        FINE(kvc_stage_head_scores(stage, &more, e));
+        return keep_tail(stage, 5, more, e);
+    case 46: /* positions that descend, or come twice */
+    case 47: {
+        const int32_t wrong[2][3] = {{1, 5, 3}, {1, 3, 3}}, right[] = {1, 2};
+        const int32_t *lists[8] = {right, wrong[kvc_value_int(values, "do") - 46]};
+        const size_t counts[8] = {2, 3};
+        assert_true(info->kv_heads >= 2 && info->kv_heads <= 8);
+        return kvc_stage_keep_positions(stage, lists, counts, e);
+    }
     default:
         return KVC_OK;
     }
@@ -183,6 +209,17 @@ static void test_wrong_stages(void **state) {
         snprintf(spec, sizeof spec, "wild:do=%d", i);
         struct kvc_session *session = open_with(spec, 0);
         REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, of[i - 30]);
+        kvc_session_close(session);
+    }
+    for (int i = 40; i < 48; i++) {
+        char spec[40];
+        snprintf(spec, sizeof spec, "wild:do=%d", i);
+        struct kvc_session *session = open_with(spec, 0);
+        REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE,
+                i < 45    ? "another stage or layer"
+                : i == 45 ? "per query head"
+                : i == 46 ? "position 3 after 5, of head 1"
+                          : "position 3 after 3, of head 1");
         kvc_session_close(session);
     }
     struct kvc_session *session = open_with("peeping", 0);
