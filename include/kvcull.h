@@ -117,6 +117,14 @@ void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memor
 void kvc_engine_reset_peaks(struct kvc_engine *engine);
 const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
 
+/* Called before every part of a layer of a prompt, of a session or a replay, in the thread that computes: a program
+ * whose signal handlers cannot end the call themselves, as an interpreter, looks for signals here. It must not use the
+ * engine. Non-zero ends the call with KVC_USAGE, and its sessions must be closed. */
+typedef int kvc_interrupt_fn(void *user);
+/* interrupt NULL: no longer. KVC_USAGE: the engine has several processes. */
+enum kvc_status kvc_engine_on_interrupt(struct kvc_engine *engine, kvc_interrupt_fn *interrupt, void *user,
+                                        struct kvc_error *error);
+
 struct kvc_backend_info {
     const char *name; /* "ref", "cpu" */
     bool usable;

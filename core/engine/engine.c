@@ -179,6 +179,21 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine) {
 
 const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine->device->name; }
 
+enum kvc_status kvc_engine_on_interrupt(struct kvc_engine *engine, kvc_interrupt_fn *interrupt, void *user,
+                                        struct kvc_error *error) {
+    if (engine->ranks)
+        return kvc_fail(error, KVC_USAGE, "engine: one of several processes cannot be interrupted alone");
+    engine->interrupt = interrupt;
+    engine->interrupt_user = user;
+    return KVC_OK;
+}
+
+enum kvc_status kvc_engine_go_on(const struct kvc_engine *engine, struct kvc_error *error) {
+    if (engine->interrupt && engine->interrupt(engine->interrupt_user))
+        return kvc_fail(error, KVC_USAGE, "prompt: interrupted by the program");
+    return KVC_OK;
+}
+
 const char *kvc_version(void) { return KVC_VERSION; }
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name,

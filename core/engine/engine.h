@@ -12,7 +12,12 @@ struct kvc_engine {
     struct kvc_ranks *ranks;                  /* NULL: one process; not owned. The other ranks have this engine, too */
     const struct kvc_policy_class **policies; /* NULL-terminated */
     size_t policy_count;
+    kvc_interrupt_fn *interrupt; /* NULL: none */
+    void *interrupt_user;
 };
+
+/* KVC_USAGE: the program interrupts what is computed. */
+enum kvc_status kvc_engine_go_on(const struct kvc_engine *engine, struct kvc_error *error);
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name, size_t length);
 

@@ -294,7 +294,9 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
     for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
         some = kvc_min_u32(rows - row, holder->chunk);
         const struct kvc_part part = {row, some, some, KVC_ROWS_PROMPT, holder};
-        status = pass_part(sessions, count, source, layer, &part, error);
+        status = kvc_engine_go_on(holder->runner->engine, error);
+        if (status == KVC_OK)
+            status = pass_part(sessions, count, source, layer, &part, error);
         if (status == KVC_OK)
             status = kvc_prompts_live(sessions, count, error);
     }

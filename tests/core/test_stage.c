@@ -338,6 +338,46 @@ static void test_limit(void **state) {
     }
 }
 
+/* The program is asked before every part of a layer, and ends the call. */
+static int count_down(void *left) { return (*(int *)left)-- == 0; }
+
+static void test_interrupt(void **state) {
+    (void)state;
+    const struct kvc_geometry geometry = {2, 2, 1, 8};
+    const int layers = (int)kvc_model_info(model)->layers;
+    struct kvc_session_options options_of;
+    struct kvc_session *sessions[2];
+    struct kvc_replay *replay;
+    static float zeros[40 * 2 * 8];
+    int left = 1000;
+    kvc_session_defaults(&options_of);
+    options_of.chunk = 10;
+    FINE(kvc_engine_on_interrupt(engine, count_down, &left, &error));
+    FINE(kvc_session_open(model, &options_of, &sessions[0], &error));
+    FINE(kvc_session_prompt(sessions[0], tokens, 40, NULL, NULL, &error));
+    assert_int_equal(left, 1000 - 4 * layers);
+    left = 4 * layers - 1; /* in the last part of the last layer */
+    REFUSED(kvc_session_prompt(sessions[0], tokens, 40, NULL, NULL, &error), KVC_USAGE, "interrupted");
+    REFUSED(kvc_session_prompt(sessions[0], tokens, 40, NULL, NULL, &error), KVC_USAGE, "close it");
+    REFUSED(kvc_decode(sessions, tokens, 1, NULL, NULL, &error), KVC_USAGE, "close it");
+    kvc_session_close(sessions[0]);
+    for (int i = 0; i < 2; i++)
+        FINE(kvc_session_open(model, &options_of, &sessions[i], &error));
+    left = 0;
+    REFUSED(kvc_session_prompt_many(sessions, 2, tokens, 40, NULL, NULL, &error), KVC_USAGE, "interrupted");
+    for (int i = 0; i < 2; i++) {
+        REFUSED(kvc_session_prompt(sessions[i], tokens, 40, NULL, NULL, &error), KVC_USAGE, "close it");
+        kvc_session_close(sessions[i]);
+    }
+    FINE(kvc_replay_open(engine, &geometry, &options_of, &replay, &error));
+    left = 4;
+    FINE(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 40, NULL, &error));
+    REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 40, NULL, &error), KVC_USAGE, "interrupted");
+    REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 40, NULL, &error), KVC_USAGE, "close it");
+    kvc_replay_close(replay);
+    FINE(kvc_engine_on_interrupt(engine, NULL, NULL, &error));
+}
+
 static void test_replay(void **state) {
     (void)state;
     const struct kvc_geometry geometry = {2, 2, 1, 8}, odd = {2, 3, 2, 8};
@@ -450,6 +490,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
                                        cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
                                        cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
-                                       cmocka_unit_test(test_window_mass)};
+                                       cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_window_mass)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
