@@ -21,8 +21,10 @@ python_files = \
 	python/examples/compare_methods.py \
 	python/tests/conftest.py \
 	python/tests/test_documents.py \
+	python/tests/test_fork.py \
 	python/tests/test_host.py \
 	python/tests/test_interface.py \
+	python/tests/test_interrupt.py \
 	python/tests/test_model.py \
 	python/tests/test_policy.py \
 	python/tests/test_replay.py \

@@ -4,8 +4,10 @@ A package that was installed brings `_interface.py`, which setup.py made of the 
 the source tree there is none: the headers are read when the package is imported.
 """
 import os
+from typing import Any, List
 
 import cffi
+import numpy as np
 
 from . import _find, _headers
 from .errors import KvcullError, of_status
@@ -59,9 +61,44 @@ def text_of(pointer) -> str:
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
 
 
+def c_text(text, what: str) -> bytes:
+    """A text as the library takes it. UsageError: it has a NUL character, at which C would end it."""
+    raw = text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise of_status(lib.KVC_USAGE, f"{what} {raw[:60].decode('utf-8', 'replace')!r}: must have no NUL character")
+    return raw
+
+
+def c_string(text, what: str):
+    """The same as an array of char that ends in a NUL; NULL for None."""
+    return ffi.NULL if text is None else ffi.new("char[]", c_text(text, what))
+
+
 def path_bytes(path) -> bytes:
     """A path as the library takes it."""
-    return os.fsencode(os.fspath(path))
+    return c_text(os.fsencode(path), "path")
+
+
+def ready(function, arguments) -> List[Any]:
+    """The arguments of a call as numbers in the range of its types and as pointers, so that the call raises nothing."""
+    return [argument if isinstance(argument, (ffi.CData, bytes)) else ffi.new(ffi.getctype(kind, "*"), argument)[0]
+            for kind, argument in zip(ffi.typeof(function).args, arguments)]
+
+
+def allocated(kind: str):
+    """A place for the library to write a pointer to that it allocates and leaves to its caller; freed with the place."""
+    return ffi.gc(ffi.new(f"{kind} **"), lambda place: lib.free(place[0]))
+
+
+def whole_numbers(values, kind, what: str) -> np.ndarray:
+    """Whole numbers as an array [count] of an integer type. UsageError: they are something else, or beyond its range."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise of_status(lib.KVC_USAGE, f"{what}: must be a list of whole numbers")
+    bounds = np.iinfo(kind)
+    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
+        raise of_status(lib.KVC_USAGE, f"{what}: must be from {bounds.min} to {bounds.max}")
+    return np.ascontiguousarray(array, kind)
 
 
 def raise_for(status: int, error) -> None:
@@ -73,7 +110,7 @@ def raise_for(status: int, error) -> None:
 def choice(prefix: str, name: str, what: str) -> int:
     """The enumerator PREFIX_NAME of a name in lower case."""
     try:
-        return getattr(lib, prefix + name.upper())
+        return getattr(lib, prefix + str(name).upper())
     except AttributeError:
         raise of_status(lib.KVC_USAGE, f"{what}: {name!r}: there is none") from None
 
@@ -81,7 +118,7 @@ def choice(prefix: str, name: str, what: str) -> int:
 def cache_type(name: str) -> int:
     """The enumerator of a type of cache entries or weights: "f32", "f16", "q8_0", ..."""
     type_ = ffi.new("enum kvc_type *")
-    if not lib.kvc_type_from_name(str(name).encode(), type_):
+    if not lib.kvc_type_from_name(c_text(name, "type"), type_):
         raise of_status(lib.KVC_USAGE, f"type {name!r}: there is none; cache entries are f32, f16 or q8_0")
     return type_[0]
 
@@ -96,5 +133,5 @@ def record(kind, struct, **given):
     return kind(**values)
 
 
-__all__ = ["ARITHMETIC_VERSION", "KvcullError", "VERSION", "cache_type", "choice", "ffi", "lib", "macros", "path_bytes",
-           "raise_for", "record", "text_of"]
+__all__ = ["ARITHMETIC_VERSION", "KvcullError", "VERSION", "allocated", "c_string", "c_text", "cache_type", "choice", "ffi",
+           "lib", "macros", "path_bytes", "raise_for", "ready", "record", "text_of", "whole_numbers"]

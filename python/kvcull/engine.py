@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 
 from . import _library
 from ._handles import Closing, Gate, Handle
-from ._library import ffi, lib, raise_for, text_of
+from ._library import c_string, c_text, ffi, lib, raise_for, text_of
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Backend:
 MEMORY_KINDS = ("weights", "cache", "state", "hidden", "scratch")
 
 
+def _look(_user) -> int:
+    """What the library calls between parts of a prompt: Python looks for signals whenever it runs a function."""
+    return 0
+
+
 class Engine(Closing):
     """A backend with its threads. Models are opened from it; most programs let `Model` open one of its own.
 
@@ -45,68 +50,45 @@ class Engine(Closing):
 
     def __init__(self, backend: Optional[str] = None, threads: int = 0, math: str = "int8"):
         options = ffi.new("struct kvc_engine_options *")
-        name = ffi.new("char[]", backend.encode()) if backend is not None else ffi.NULL
+        name = c_string(backend, "backend")
         options.backend, options.threads = name, threads
         options.math = _library.choice("KVC_MATH_", math, "math")
-        made, error = ffi.new("struct kvc_engine **"), ffi.new("struct kvc_error *")
-        raise_for(lib.kvc_engine_open(options, made, error), error)
-        self._handle = Handle(Gate(), made[0], lib.kvc_engine_close, keep=[])
-        self._caught: List[BaseException] = []
+        gate = Gate()
+        look = gate.function("kvc_interrupt_fn *", _look, 1)
+        self._handle = Handle(gate, "kvc_engine", keep=[look])
+        self._call(lib.kvc_engine_open, options, self._handle.entry)
+        self._call(lib.kvc_engine_on_interrupt, self._handle, look, ffi.NULL)
 
-    def _call(self, function, *arguments) -> None:
-        """A function of the library whose last argument is a struct kvc_error *, alone on this engine. Handles among the
-        arguments stand for their pointers, which are looked up when no other thread can close them.
-
-        What a Python function raised that the library called meanwhile is raised here.
-        """
+    def _call(self, function, *arguments, record=None) -> None:
+        """A function of the library whose last argument is a struct kvc_error *, as `Gate.call` has it."""
         error = ffi.new("struct kvc_error *")
-        with self._handle.gate:
-            status = function(*(a.pointer if isinstance(a, Handle) else a for a in arguments), error)
-            caught = self._caught[:]
-            self._caught.clear()
-        if caught:
-            raise caught[0]
-        raise_for(status, error)
-
-    def _guard(self, function, failed=1):
-        """A function for the library to call: an exception is kept for _call, and `failed` returned."""
-
-        def guarded(*arguments):
-            try:
-                return function(*arguments)
-            except BaseException as exception:  # pylint: disable=broad-except  # KeyboardInterrupt, too
-                self._caught.append(exception)
-                return failed
-
-        return guarded
+        raise_for(self._handle.gate.call(function, *arguments, error, record=record), error)
 
     @property
     def backend(self) -> str:
         """The backend as it is: "cpu (avx512, 2 threads)"."""
-        return text_of(lib.kvc_engine_backend(self._handle.pointer))
+        return text_of(self._handle.gate.call(lib.kvc_engine_backend, self._handle))
 
     def memory(self) -> Memory:
         """Bytes held now and at the peak, by kind."""
         memory = ffi.new("struct kvc_memory *")
-        with self._handle.gate:
-            lib.kvc_engine_memory(self._handle.pointer, memory)
+        self._handle.gate.call(lib.kvc_engine_memory, self._handle, memory)
         return Memory(dict(zip(MEMORY_KINDS, memory.now)), dict(zip(MEMORY_KINDS, memory.peak)),
                       memory.now_total, memory.peak_total)
 
     def reset_peaks(self) -> None:
         """Lets peaks begin anew at what is held now."""
-        with self._handle.gate:
-            lib.kvc_engine_reset_peaks(self._handle.pointer)
+        self._handle.gate.call(lib.kvc_engine_reset_peaks, self._handle)
 
     def check(self, policy) -> None:
         """UsageError where a policy, as text or made by `kvcull.policy`, is not well-formed."""
-        self._call(lib.kvc_policy_check, self._handle, str(policy).encode())
+        self._call(lib.kvc_policy_check, self._handle, c_text(policy, "policy"))
 
     def stages(self, policy) -> List[str]:
         """The stages at which a policy's methods act, of "chunk", "prompt", "propagate", "select", "decode"."""
         from .policy import stage_names
         bits = ffi.new("unsigned *")
-        self._call(lib.kvc_policy_stages, self._handle, str(policy).encode(), bits)
+        self._call(lib.kvc_policy_stages, self._handle, c_text(policy, "policy"), bits)
         return stage_names(bits[0])
 
     def register(self, method) -> None:

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import codecs
-from typing import List, NamedTuple, Optional, Sequence
+import numbers
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from .errors import KvcullError, UsageError
 from .sampling import Sampler
 
 
@@ -24,20 +26,35 @@ class Piece(NamedTuple):
 class Generation:
     """An iterator of pieces. `tokens` and `text` are what has come so far, `reason` why it ended, None before.
 
-    reason: "end of turn", "length" or "stop text", as in the program. The last token of an answer that did not end
-    by itself is given to the session in front of its next prompt.
+    reason: "end of turn", "length" or "stop text", as in the program; "interrupted": KeyboardInterrupt or another
+    exception that is not the library's broke it off. The session then goes on from what it holds. The last token of an
+    answer that did not end by itself is given to the session in front of its next prompt.
     """
 
     def __init__(self, session, sampler: Sampler, limit: int, stop: Sequence[str], ignore_end: bool, first: bool):
+        if not isinstance(limit, numbers.Integral) or limit < 0:
+            raise UsageError(f"generate: tokens={limit!r}: must be a whole number from 0")
+        if not all(isinstance(text, str) for text in stop):
+            raise UsageError(f"generate: stop={stop!r}: must be a text or a list of texts")
         self.tokens: List[int] = []
-        self.text = ""
+        self._texts: List[str] = []
         self.reason: Optional[str] = None
         self._session, self._sampler, self._limit, self._ignore_end = session, sampler, limit, ignore_end
         self._stop = [text for text in stop if text]
         self._first = first
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting = ""
-        self._turn = session._turn
+        self._turn = None
+
+    @property
+    def text(self) -> str:
+        """The text of the pieces so far."""
+        return "".join(self._texts)
+
+    def begin(self) -> None:
+        """The answer is to the session's last prompt."""
+        self._session._settle()
+        self._turn = self._session._turn
 
     def __iter__(self):
         return self
@@ -47,43 +64,51 @@ class Generation:
             self.reason = "length"
         if self.reason is not None:
             raise StopIteration
-        session, model = self._session, self._session.model
-        if session._turn is not self._turn:
+        self._session._settle()
+        if self._session._turn is not self._turn:
             raise RuntimeError("the session was given another prompt; this answer is over")
+        self.reason = "interrupted"
+        try:
+            piece, reason = self._piece()
+        except KvcullError:
+            self.reason = None
+            raise
+        self.reason = reason
+        if piece is None:
+            raise StopIteration
+        return piece
+
+    def _piece(self) -> Tuple[Optional[Piece], Optional[str]]:
+        """The next piece, and why the answer ends with it or, where there is none, before it."""
+        session, model = self._session, self._session.model
         session._give_pending()
         logits = session.logits
         token = self._sampler.sample(logits)
         if token < 0 or (not self._ignore_end and model.ends_turn(token)):
-            self.reason = "end of turn"
-            rest = self._release(True)
-            if not rest:
-                raise StopIteration
-            return Piece(token, rest, logits)
-        session._pending = token
-        self.tokens.append(token)
+            rest, stopped = self._release(True)
+            self._texts.append(rest)
+            return Piece(token, rest, logits) if rest else None, "stop text" if stopped else "end of turn"
         raw = model.token_bytes(token, self._first)
         self._first = self._first and not raw
         self._waiting += self._decoder.decode(raw)
-        over = len(self.tokens) == self._limit
-        text = self._release(over)
-        if over and self.reason is None:
-            self.reason = "length"
-        return Piece(token, text, logits)
+        over = len(self.tokens) + 1 == self._limit
+        text, stopped = self._release(over)
+        # at once, so that no interrupt comes between what the answer has and what the session will see
+        list(map(list.append, (self.tokens, self._texts, session._pending), (token, text, token)))
+        return Piece(token, text, logits), "stop text" if stopped else "length" if over else None
 
-    def _release(self, over: bool) -> str:
-        """The text that no stop text can take back any more."""
+    def _release(self, over: bool) -> Tuple[str, bool]:
+        """The text that no stop text can take back any more, and whether it ends before one."""
         if over:
             self._waiting += self._decoder.decode(b"", True)
         at = min((place for place in map(self._waiting.find, self._stop) if place >= 0), default=-1)
         if at >= 0:
-            self.reason = "stop text"
             text, self._waiting = self._waiting[:at], ""
         else:
             held = 0 if over else max((self._begun(stop) for stop in self._stop), default=0)
             cut = len(self._waiting) - held
             text, self._waiting = self._waiting[:cut], self._waiting[cut:]
-        self.text += text
-        return text
+        return text, at >= 0
 
     def _begun(self, stop: str) -> int:
         """How many characters at the end may be the beginning of this stop text."""

@@ -5,13 +5,14 @@ Scores go to the host and back, which is slow on devices; docs/adding-a-method.m
 from __future__ import annotations
 
 import inspect
+import numbers
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import _library
-from ._library import ffi, lib, raise_for, text_of
-from .policy import KINDS, STAGES, Method, Option, function_of
+from ._library import c_string, ffi, lib, raise_for, text_of, whole_numbers
+from .policy import KINDS, STAGES, Method, Option, function_of, option_rows
 
 ENTRY_KINDS = ("draw", "norm", "apart")
 POOLINGS = ("max", "average", "chunks")
@@ -36,25 +37,58 @@ class Scores:
             capacity = count[0]
 
     def __setitem__(self, head: int, values) -> None:
-        array = np.ascontiguousarray(values, np.float32)
-        if array.ndim != 1:
-            raise _library.of_status(lib.KVC_USAGE, f"scores {list(array.shape)}: must be [entries]")
+        array, count = np.ascontiguousarray(values, np.float32), ffi.new("size_t *")
+        self._stage.call(lib.kvc_stage_read_scores, self.pointer, head, ffi.NULL, 0, count)
+        if array.shape != (count[0],):
+            raise _library.of_status(lib.KVC_USAGE, f"scores {list(array.shape)}: must be [{count[0]}], one of each entry")
         self._stage.call(lib.kvc_stage_write_scores, self.pointer, head, ffi.from_buffer("float[]", array), len(array))
 
 
-class Stage:
+class Values:
+    """A method's options as a policy gives them, during the call of the method's function alone."""
+
+    def __init__(self, gate, values, kinds):
+        self._gate, self._values, self._kinds = gate, values, kinds
+
+    def _check(self) -> None:
+        if self._gate.stage is not self:
+            raise _library.of_status(lib.KVC_USAGE, "a stage lives during the call of its function alone")
+
+    def _option(self, name: str, *kinds: str) -> bytes:
+        self._check()
+        if name not in self._kinds:
+            raise _library.of_status(lib.KVC_USAGE, f"option {name!r}: there is none; there are {', '.join(self._kinds)}")
+        if self._kinds[name] not in kinds:
+            raise _library.of_status(lib.KVC_USAGE, f"option {name!r}: it is of kind {self._kinds[name]}, and not "
+                                                    f"{' or '.join(kinds)}")
+        return name.encode()
+
+    def integer(self, option: str) -> int:
+        """An option of kind "integer"."""
+        return lib.kvc_value_int(self._values, self._option(option, "integer"))
+
+    def number(self, option: str) -> float:
+        """An option of kind "number"."""
+        return lib.kvc_value_real(self._values, self._option(option, "number"))
+
+    def text(self, option: str) -> str:
+        """An option of kind "text" or "choice"."""
+        return text_of(lib.kvc_value_text(self._values, self._option(option, "text", "choice")))
+
+
+class Stage(Values):
     """What a stage function sees: one session and one layer, during the call alone.
 
     Members of struct kvc_stage_info are attributes: layer, layers, heads, kv_heads, head_size, turn, held, after, now,
     step, entries, expected, seed and others.
     """
 
-    def __init__(self, stage, values, error):
-        self._stage, self._values, self._error, self._live = stage, values, error, True
+    def __init__(self, gate, values, kinds, stage, error):
+        super().__init__(gate, values, kinds)
+        self._stage, self._error = stage, error
 
     def _pointer(self):
-        if not self._live:
-            raise _library.of_status(lib.KVC_USAGE, "a stage lives during the call of its function alone")
+        self._check()
         return self._stage
 
     def call(self, function, *arguments) -> None:
@@ -66,26 +100,9 @@ class Stage:
             raise AttributeError(name)
         return getattr(lib.kvc_stage_info(self._pointer()), name)
 
-    # ---- options ----
-
-    def integer(self, option: str) -> int:
-        """An option of kind "integer"."""
-        self._pointer()
-        return lib.kvc_value_int(self._values, option.encode())
-
-    def number(self, option: str) -> float:
-        """An option of kind "number"."""
-        self._pointer()
-        return lib.kvc_value_real(self._values, option.encode())
-
-    def text(self, option: str) -> str:
-        """An option of kind "text" or "choice"."""
-        self._pointer()
-        return text_of(lib.kvc_value_text(self._values, option.encode()))
-
     def budget(self, option: str = "budget", least: int = 1) -> int:
         """A budget in tokens: a share is one of what the fullest head held with the prompt in. At least `least`."""
-        return lib.kvc_value_budget(self._values, option.encode(), self.held, least)
+        return lib.kvc_value_budget(self._values, self._option(option, "budget"), self.held, least)
 
     # ---- scores ----
 
@@ -122,11 +139,17 @@ class Stage:
         self.call(lib.kvc_stage_entry_scores, ENTRY_KINDS.index(kind), seed, scores.pointer)
         return scores
 
+    def _own(self, scores: Scores):
+        """The pointer of scores. UsageError: they were made in another stage, and are no more."""
+        if not isinstance(scores, Scores) or scores._stage is not self:
+            raise _library.of_status(lib.KVC_USAGE, "scores of another stage: must be made in this one")
+        return scores.pointer
+
     def pool(self, scores: Scores, kernel: int, pooling: str = "max", tail: int = 0) -> None:
         """1-D pooling over each head's ranks below (its entries - tail)."""
         if pooling not in POOLINGS:
             raise _library.of_status(lib.KVC_USAGE, f"pool: {pooling!r}: must be {', '.join(POOLINGS)}")
-        self.call(lib.kvc_stage_pool, scores.pointer, tail, kernel, POOLINGS.index(pooling))
+        self.call(lib.kvc_stage_pool, self._own(scores), tail, kernel, POOLINGS.index(pooling))
 
     def positions(self, head: int) -> np.ndarray:
         """The positions of one list's entries, int32 [entries], ascending."""
@@ -146,21 +169,21 @@ class Stage:
         with the highest scores. A head with no more than `limit` entries keeps all."""
         rule = ffi.new("struct kvc_keep *")
         rule.first, rule.tail, rule.top, rule.limit, rule.recent = first, tail, top, limit, recent
-        rule.scores = scores.pointer if scores is not None else ffi.NULL
+        rule.scores = self._own(scores) if scores is not None else ffi.NULL
         self.call(lib.kvc_stage_keep, rule)
 
     def keep_positions(self, positions: Sequence[Sequence[int]]) -> None:
         """Of each head the entries at these positions, ascending; one that a head does not hold is passed over."""
         if len(positions) != self.kv_heads:
             raise _library.of_status(lib.KVC_USAGE, f"keep_positions: {len(positions)} lists: must be {self.kv_heads}")
-        arrays = [np.ascontiguousarray(one, np.int32) for one in positions]
+        arrays = [whole_numbers(one, np.int32, "keep_positions") for one in positions]
         lists = ffi.new("int32_t *[]", [ffi.from_buffer("int32_t[]", array) for array in arrays])
         counts = ffi.new("size_t[]", [len(array) for array in arrays])
         self.call(lib.kvc_stage_keep_positions, ffi.cast("int32_t **", lists), counts)
 
     def keep_ranks(self, ranks: Sequence[int]) -> None:
         """The same ranks of every head, ascending."""
-        array = np.ascontiguousarray(ranks, np.uint32)
+        array = whole_numbers(ranks, np.uint32, "keep_ranks")
         self.call(lib.kvc_stage_keep_ranks, ffi.from_buffer("uint32_t[]", array), len(array))
 
 
@@ -168,8 +191,8 @@ class HostMethod:
     """A method to derive from. `name` and at least one of `prompt` and `decode` are needed; an engine learns of it with
     `engine.register(TheClass)`, and then its policy strings work as those of any other method.
 
-    options: `kvcull.Option`s. queries: how many of the prompt's last queries it looks at. check: what an option's own
-    range cannot say, raised as an exception. `TheClass.policy(budget=64)` makes the policy.
+    options: `kvcull.Option`s. queries: how many of the prompt's last queries it looks at. `TheClass.policy(budget=64)`
+    makes the policy.
     """
 
     name = ""
@@ -179,6 +202,9 @@ class HostMethod:
     paper = "-"
     options: Sequence[Option] = ()
     queries = 0
+
+    def check(self, values: Values) -> None:
+        """For every policy with this method: raises what the options' own ranges cannot say."""
 
     def prompt(self, stage: Stage) -> None:
         """Once per layer when a prompt is in."""
@@ -192,32 +218,44 @@ class HostMethod:
         return function_of(_method_of(cls))(**options)
 
 
+def _common() -> Tuple[Option, ...]:
+    """The options that every method takes."""
+    return option_rows(lib.kvc_common_options())
+
+
 def _method_of(cls) -> Method:
-    from .policy import methods
-    common = next(iter(method.common for method in methods().values() if method.common), ())
     return Method(name=cls.name, summary=cls.summary, paper=cls.paper, idea=cls.idea, formula=cls.formula, memory="",
                   traffic="", differences="", second_turn="", stages=_stages(cls), options=tuple(cls.options),
-                  common=common)
+                  common=_common())
 
 
 def _stages(cls) -> Tuple[str, ...]:
     return tuple(stage for stage in ("prompt", "decode") if getattr(cls, stage) is not getattr(HostMethod, stage))
 
 
+def _wrong(option: Option) -> str:
+    """What is wrong with an option's row, or ""."""
+    if option.kind not in KINDS:
+        return f"kind {option.kind!r}: must be {', '.join(KINDS)}"
+    if isinstance(option.choices, str):
+        return f"choices {option.choices!r}: must be a list of texts"
+    if option.maximum and option.maximum < option.minimum:
+        return f"from {option.minimum} to {option.maximum}: must be a range, or a maximum of 0 for none"
+    return ""
+
+
 def _option_table(options: Sequence[Option], keep: List[Any]):
     table = ffi.new("struct kvc_option[]", len(options) + 1)
     for row, option in zip(table, options):
-        if option.kind not in KINDS:
-            raise _library.of_status(lib.KVC_USAGE, f"option {option.name}: kind {option.kind!r}: must be "
-                                                    f"{', '.join(KINDS)}")
-        texts = {"name": option.name, "help": option.help or option.name, "choices": "|".join(option.choices)}
-        if option.default is not None:
-            texts["default_value"] = str(option.default)
+        if _wrong(option):
+            raise _library.of_status(lib.KVC_USAGE, f"option {option.name}: {_wrong(option)}")
+        texts = {"name": option.name, "help": option.help or option.name, "choices": "|".join(option.choices),
+                 "default_value": option.default}
         for name, text in texts.items():
-            keep.append(ffi.new("char[]", text.encode()))
+            keep.append(c_string(text, f"option {option.name}: {name}"))
             setattr(row, name, keep[-1])
         row.kind, row.minimum = KINDS.index(option.kind), option.minimum
-        row.maximum = option.maximum if option.maximum > option.minimum else 2147483647.0
+        row.maximum = option.maximum or 2147483647.0
     keep.append(table)
     return table
 
@@ -228,40 +266,52 @@ def made_known(engine, method) -> None:
     stages = _stages(type(own))
     if not isinstance(own, HostMethod) or not stages:
         raise _library.of_status(lib.KVC_USAGE, "register: must be a HostMethod with prompt, decode or both")
+    if not isinstance(own.queries, numbers.Integral) or not 0 <= own.queries < 1 << 32:
+        raise _library.of_status(lib.KVC_USAGE, f"register: queries={own.queries!r}: must be from 0 to {(1 << 32) - 1}")
+    gate, queries = engine._handle.gate, int(own.queries)  # and not the engine, which could then never go
     keep: List[Any] = [own]
     row = ffi.new("struct kvc_policy_class *")
     for text in ("name", "summary", "paper", "idea", "formula"):
-        keep.append(ffi.new("char[]", str(getattr(own, text)).encode()))
+        keep.append(c_string(getattr(own, text), f"register: {text}"))
         setattr(row, text, keep[-1])
     for text in ("memory", "traffic", "differences", "second_turn"):
-        keep.append(ffi.new("char[]", b""))
+        keep.append(c_string("", text))
         setattr(row, text, keep[-1])
     row.options = _option_table(own.options, keep)
     row.stages = sum(1 << STAGES.index(stage) for stage in stages)
-    if own.queries:
-        keep.append(ffi.callback("uint32_t(const struct kvc_values *)", lambda _values: own.queries))
+    if queries:
+        keep.append(ffi.callback("uint32_t(const struct kvc_values *)", lambda _values: queries, error=queries))
         row.queries = keep[-1]
+    kinds = {option.name: option.kind for option in (*own.options, *_common())}
     for name in stages:
-        keep.append(ffi.callback("kvc_stage_fn *", _stage_function(engine, getattr(own, name), own.name)))
+        keep.append(gate.function("kvc_stage_fn *", _stage_function(gate, getattr(own, name), kinds), lib.KVC_USAGE))
         setattr(row, name, keep[-1])
+    if type(own).check is not HostMethod.check:
+        keep.append(gate.function("enum kvc_status(const struct kvc_values *, struct kvc_error *)",
+                                  _check_function(gate, own.check, kinds), lib.KVC_USAGE))
+        row.check = keep[-1]
     keep.append(row)
+    engine._handle.entry.keep.extend(keep)
     engine._call(lib.kvc_engine_register, engine._handle, row)
-    engine._handle.keep.extend(keep)
 
 
-def _stage_function(engine, function, name):
-    caught = engine._caught  # and not the engine, which could then never go
-
+def _stage_function(gate, function, kinds):
     def call(stage, values, error):
-        seen = Stage(stage, values, error)
-        try:
-            function(seen)
-            return lib.KVC_OK
-        except BaseException as exception:  # pylint: disable=broad-except  # raised again by Engine._call
-            caught.append(exception)
-            text = f"policy {name}: {type(exception).__name__}: {exception}".replace("\n", " ")
-            return lib.kvc_fail(error, lib.KVC_USAGE, ffi.new("char[]", b"%s"), ffi.new("char[]", text.encode()))
-        finally:
-            seen._live = False
+        return _within(gate, function, Stage(gate, values, kinds, stage, error))
 
     return call
+
+
+def _check_function(gate, function, kinds):
+    def call(values, _error):
+        return _within(gate, function, Values(gate, values, kinds))
+
+    return call
+
+
+def _within(gate, function, seen):
+    """Calls a method's function. What it raises `Gate.call` raises again; that ends the life of `seen`, too."""
+    gate.stage = seen
+    function(seen)
+    gate.stage = None
+    return lib.KVC_OK

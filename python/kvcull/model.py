@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _library
 from ._handles import Closing, Handle
-from ._library import ffi, lib, path_bytes, record
+from ._library import allocated, c_string, c_text, ffi, lib, path_bytes, record, text_of, whole_numbers
 from .engine import Engine
 
 Path = Union[str, "os.PathLike[str]"]
@@ -75,20 +75,12 @@ def _json(value, what) -> Any:
     """A C text of JSON: of an object, or as it is; NULL for None."""
     if value is None:
         return ffi.NULL
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if "\0" in text:
-        raise _library.of_status(lib.KVC_USAGE, f"{what}: a NUL character")
-    return ffi.new("char[]", text.encode())
+    return c_string(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), what)
 
 
 def tokens_array(tokens) -> np.ndarray:
     """Token ids as int32 [count], C-contiguous."""
-    array = np.asarray(tokens)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise _library.of_status(lib.KVC_USAGE, "tokens: must be a list of whole numbers")
-    if array.size and (array.min() < -(1 << 31) or array.max() >= 1 << 31):
-        raise _library.of_status(lib.KVC_USAGE, "tokens: beyond the range of an id")
-    return np.ascontiguousarray(array, dtype=np.int32)
+    return whole_numbers(tokens, np.int32, "tokens")
 
 
 class Model(Closing):
@@ -101,10 +93,9 @@ class Model(Closing):
         if engine is not None and options:
             raise _library.of_status(lib.KVC_USAGE, f"Model: {', '.join(options)}: belong to the engine that is given")
         self.engine = engine if engine is not None else Engine(**options)
-        made = ffi.new("struct kvc_model **")
-        self.engine._call(lib.kvc_model_open, self.engine._handle, path_bytes(path), made)
-        self._handle = Handle(self.engine._handle.gate, made[0], lib.kvc_model_close, self.engine._handle)
-        info = lib.kvc_model_info(made[0])
+        self._handle = Handle(self.engine._handle.gate, "kvc_model", self.engine._handle)
+        self.engine._call(lib.kvc_model_open, self.engine._handle, path_bytes(path), self._handle.entry)
+        info = self._handle.gate.call(lib.kvc_model_info, self._handle)
         windows = tuple(info.windows[0 : info.layers]) if info.windows else None
         self.info: ModelInfo = record(ModelInfo, info, windows=windows, math=MATHS[info.math])
 
@@ -116,18 +107,20 @@ class Model(Closing):
 
     def tokenize(self, text: Union[str, bytes], bos: bool = True, special: bool = False) -> np.ndarray:
         """The tokens of a text, int32 [count]. bos: with what the model puts in front. special: "<|eot_id|>" is one."""
+        if not isinstance(text, (str, bytes, bytearray)):
+            raise _library.of_status(lib.KVC_USAGE, f"text: {type(text).__name__}: must be str or bytes")
         raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
         flags = (lib.KVC_TOKENIZE_BOS if bos else 0) | (lib.KVC_TOKENIZE_SPECIAL if special else 0)
-        tokens, count = ffi.new("int32_t **"), ffi.new("size_t *")
+        tokens, count = allocated("int32_t"), ffi.new("size_t *")
         self.engine._call(lib.kvc_tokenize, self._handle, raw, len(raw), flags, tokens, count)
-        return np.array(memoryview(_taken(tokens[0], 4 * count[0])).cast("i"), np.int32)
+        return np.frombuffer(ffi.buffer(tokens[0], 4 * count[0]), np.int32).copy() if count[0] else np.empty(0, np.int32)
 
     def detokenize(self, tokens: Sequence[int], special: bool = False) -> str:
         """The text of tokens. special: control tokens are written, too. What is not UTF-8 becomes U+FFFD."""
-        ids, text, size = tokens_array(tokens), ffi.new("char **"), ffi.new("size_t *")
+        ids, text, size = tokens_array(tokens), allocated("char"), ffi.new("size_t *")
         self.engine._call(lib.kvc_detokenize, self._handle, ffi.from_buffer("int32_t[]", ids), len(ids), special, text,
                           size)
-        return _taken(text[0], size[0]).decode("utf-8", "replace")
+        return ffi.buffer(text[0], size[0])[:].decode("utf-8", "replace")
 
     def token_bytes(self, token: int, first: bool = False) -> bytes:
         """The bytes that one token adds to a text, which may be part of a character. first: at the text's beginning."""
@@ -142,8 +135,7 @@ class Model(Closing):
 
     def ends_turn(self, token: int) -> bool:
         """Whether the model's files name this token as an end of a turn."""
-        with self._handle.gate:
-            return bool(lib.kvc_token_ends_turn(self._handle.pointer, token))
+        return bool(self._handle.gate.call(lib.kvc_token_ends_turn, self._handle, token))
 
     def chat_text(self, messages: Sequence[Mapping[str, Any]], *, template: Optional[str] = None, tools=None,
                   documents=None, variables: Optional[Mapping[str, Any]] = None, date: Optional[str] = None,
@@ -155,15 +147,15 @@ class Model(Closing):
         the template, as {"enable_thinking": False}. date: what it is told, "2025-06-30". answer: ends with the opening
         of the assistant's turn.
         """
-        options, text = ffi.new("struct kvc_chat_options *"), ffi.new("char **")
+        options, text = ffi.new("struct kvc_chat_options *"), allocated("char")
         lib.kvc_chat_defaults(options)
         keep = [_json(list(messages), "messages"), _json(tools, "tools"), _json(documents, "documents"),
                 _json(variables, "variables")]
-        keep += [ffi.new("char[]", value.encode()) if value is not None else ffi.NULL for value in (template, date)]
+        keep += [c_string(template, "template"), c_string(date, "date")]
         options.earlier, options.tools, options.documents, options.variables = keep[:4]
         options.template_name, options.date, options.answer = keep[4], keep[5], answer
         self.engine._call(lib.kvc_chat_text_with, self._handle, options, ffi.NULL, 0, text)
-        return _taken(text[0], None).decode("utf-8", "replace")
+        return text_of(text[0])
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]], **options) -> np.ndarray:
         """The tokens of a conversation, int32 [count]: `chat_text` with these options, tokenized as the program does."""
@@ -186,23 +178,13 @@ class Model(Closing):
         geometry = ffi.new("struct kvc_geometry *", [info.layers, info.heads, info.kv_heads, info.head_size])
         windows = ffi.new("uint32_t[]", info.windows) if info.windows else ffi.NULL
         estimate = ffi.new("struct kvc_estimate *")
-        self.engine._call(lib.kvc_estimate_windows, self.engine._handle, str(policy or "full").encode(), geometry,
+        self.engine._call(lib.kvc_estimate_windows, self.engine._handle, c_text(policy or "full", "policy"), geometry,
                           windows, info.hidden, _library.cache_type(cache_type), prompt, generated, estimate)
         lib.kvc_estimate_recurrent(estimate, info.recurrent_bytes)
         return record(Estimate, estimate, exact=estimate.kind == lib.KVC_EXPECTED_EXACT)
 
 
 MATHS: Dict[int, str] = {lib.KVC_MATH_FLOAT: "float", lib.KVC_MATH_FAST: "fast", lib.KVC_MATH_INT8: "int8"}
-
-
-def _taken(pointer, size) -> bytes:
-    """The bytes of an array that the library allocated and leaves to its caller. size None: up to its NUL."""
-    if not pointer:
-        return b""
-    try:
-        return ffi.string(ffi.cast("char *", pointer)) if size is None else ffi.buffer(pointer, size)[:]
-    finally:
-        lib.free(pointer)
 
 
 def _names(next_name) -> List[Tuple[str, str]]:
@@ -225,7 +207,7 @@ def shapes() -> List[Tuple[str, str]]:
 def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
     """Writes a GGUF file of random weights. Returns a note where some matrices got another type, or ""."""
     error = ffi.new("struct kvc_error *")
-    _library.raise_for(lib.kvc_make_model(shape.encode(), _library.cache_type(type), seed, path_bytes(path), error),
+    _library.raise_for(lib.kvc_make_model(c_text(shape, "shape"), _library.cache_type(type), seed, path_bytes(path), error),
                        error)
     return _library.text_of(error.text)
 

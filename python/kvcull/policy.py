@@ -95,7 +95,8 @@ def stage_names(bits: int) -> List[str]:
     return [name for i, name in enumerate(STAGES) if bits & (1 << i)]
 
 
-def _options(table) -> Tuple[Option, ...]:
+def option_rows(table) -> Tuple[Option, ...]:
+    """A table of the library as options."""
     found: List[Option] = []
     while table and table[len(found)].name:
         row = table[len(found)]
@@ -113,19 +114,16 @@ _functions: Dict[str, Callable[..., Policy]] = {}
 def methods() -> Dict[str, Method]:
     """Every built-in method by its name, in the program's order."""
     if not _known:
-        options = ffi.new("struct kvc_engine_options *")
-        name = ffi.new("char[]", b"ref")
-        options.backend, options.threads = name, 1
-        engine, error = ffi.new("struct kvc_engine **"), ffi.new("struct kvc_error *")
-        _library.raise_for(lib.kvc_engine_open(options, engine, error), error)
-        found, common = {}, _options(lib.kvc_common_options())
-        row = lib.kvc_policy(engine[0], 0)
+        from .engine import Engine
+        found, common = {}, option_rows(lib.kvc_common_options())
+        engine = Engine("ref", threads=1)  # nobody else has it
+        row = lib.kvc_policy(engine._handle.pointer, 0)
         while row:
             texts = {text: text_of(getattr(row, text)) for text in _TEXTS}
-            found[texts["name"]] = Method(**texts, stages=tuple(stage_names(row.stages)), options=_options(row.options),
+            found[texts["name"]] = Method(**texts, stages=tuple(stage_names(row.stages)), options=option_rows(row.options),
                                           common=common if row.stages else ())
-            row = lib.kvc_policy(engine[0], len(found))
-        lib.kvc_engine_close(engine[0])
+            row = lib.kvc_policy(engine._handle.pointer, len(found))
+        engine.close()
         _known.update(found)
     return dict(_known)
 

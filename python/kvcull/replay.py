@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
 from . import _library
-from ._handles import Closing, Handle
+from ._handles import Closing, Handle, Within
 from ._library import ffi, lib
 from .engine import Engine
 from .session import Stats, position_list, session_options, stats_of
@@ -15,8 +16,12 @@ from .session import Stats, position_list, session_options, stats_of
 
 @functools.lru_cache(maxsize=None)
 def _engine() -> Engine:
-    """The engine of replays that are given none: one for the program, on the CPU."""
+    """The engine of replays that are given none: one for the process, on the CPU."""
     return Engine(math="float")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_engine.cache_clear)
 
 
 def _rows(array, heads: int, head_size: int, what: str) -> np.ndarray:
@@ -47,14 +52,13 @@ class Replay(Closing):
         self._kept: List[Any] = []  # arrays that the library may look at until the prompt's last layer
         geometry = ffi.new("struct kvc_geometry *", [layers, heads, kv_heads, head_size])
         options, _text = session_options(policy, cache_type, chunk, 0, seed, memory_limit, expected, record_reads)
-        made = ffi.new("struct kvc_replay **")
-        self.engine._call(lib.kvc_replay_open, self.engine._handle, geometry, options, made)
-        self._handle = Handle(self.engine._handle.gate, made[0], lib.kvc_replay_close, self.engine._handle)
-        self._done = None
+        self._handle = Handle(self.engine._handle.gate, "kvc_replay", self.engine._handle, self._kept)
+        self.engine._call(lib.kvc_replay_open, self.engine._handle, geometry, options, self._handle.entry)
         if windows is not None:
             if len(windows) != layers:
                 raise _library.of_status(lib.KVC_USAGE, f"windows: {len(windows)} given: must be {layers}")
             self.engine._call(lib.kvc_replay_windows, self._handle, ffi.new("uint32_t[]", list(windows)))
+        self._session = Within(self._handle, lib.kvc_replay_session)
 
     def _layer(self, layer: int) -> int:
         if not 0 <= layer < self.layers:
@@ -68,10 +72,10 @@ class Replay(Closing):
             def call(_user, chunk):
                 function(chunk)
                 return 0
-            made = ffi.callback("kvc_chunk_fn *", self.engine._guard(call))
-        with self._handle.gate:
-            lib.kvc_replay_on_chunk(self._handle.pointer, made, ffi.NULL)
-        self._done = made
+            made = self._handle.gate.function("kvc_chunk_fn *", call, 1)
+        self._handle.watching = self._handle.watching, made  # until the library knows the new one
+        self._handle.gate.call(lib.kvc_replay_on_chunk, self._handle, made, ffi.NULL)
+        self._handle.watching = made
 
     def prompt(self, layer: int, q, k, v) -> np.ndarray:
         """One layer's rows of the prompt: q [rows, H, d], k and v [rows, H_kv, d]. Returns the attention [rows, H, d].
@@ -89,7 +93,7 @@ class Replay(Closing):
         self.engine._call(lib.kvc_replay_prompt, self._handle, self._layer(layer), *map(_floats, arrays[:3]), rows,
                           _floats(arrays[3]))
         if layer == self.layers - 1:
-            self._kept = []
+            self._kept.clear()
         return arrays[3]
 
     def pseudo(self, layer: int, q, k) -> None:
@@ -121,18 +125,15 @@ class Replay(Closing):
 
     def lists(self, layer: int) -> int:
         """Lists of entries that a layer has: the KV heads, or the query heads where a method has per=head."""
-        with self._handle.gate:
-            return lib.kvc_session_heads(lib.kvc_replay_session(self._handle.pointer), self._layer(layer))
+        return self._handle.gate.call(lib.kvc_session_heads, self._session, self._layer(layer))
 
     def positions(self, layer: int, head: int) -> np.ndarray:
         """The positions that one list holds, int32 [count], ascending."""
-        return position_list(self.engine, lib.kvc_session_positions, self._handle, lib.kvc_replay_session,
-                             self._layer(layer), head)
+        return position_list(self.engine, lib.kvc_session_positions, self._session, self._layer(layer), head)
 
     def reads(self, layer: int, head: int) -> np.ndarray:
         """The positions that the last step read of one list, where the replay was opened with record_reads."""
-        return position_list(self.engine, lib.kvc_session_reads, self._handle, lib.kvc_replay_session,
-                             self._layer(layer), head)
+        return position_list(self.engine, lib.kvc_session_reads, self._session, self._layer(layer), head)
 
     def kept(self) -> List[List[np.ndarray]]:
         """What is held now: [layer][list] of int32 [count]."""
@@ -140,7 +141,7 @@ class Replay(Closing):
 
     def stats(self) -> Stats:
         """The counters now."""
-        return stats_of(self._handle.gate, lambda: lib.kvc_replay_session(self._handle.pointer))
+        return stats_of(self._handle.gate, self._session)
 
 
 class Step(NamedTuple):

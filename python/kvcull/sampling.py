@@ -26,21 +26,18 @@ class Sampler(Closing):
                 raise _library.of_status(lib.KVC_USAGE, f"Sampler: no option {name!r}; there are "
                                                         f"{', '.join(self.OPTIONS)}")
             setattr(given, name, value)
-        made, error = ffi.new("struct kvc_sampler **"), ffi.new("struct kvc_error *")
-        raise_for(lib.kvc_sampler_open(given, vocab, made, error), error)
-        self._handle = Handle(Gate(), made[0], lib.kvc_sampler_close)
+        self._handle, error = Handle(Gate(), "kvc_sampler"), ffi.new("struct kvc_error *")
+        raise_for(self._handle.gate.call(lib.kvc_sampler_open, given, vocab, self._handle.entry, error), error)
 
     def accept(self, token: int) -> None:
         """Lets the repeat penalty see a token of the prompt."""
         if not 0 <= token < self.vocab:
             raise _library.of_status(lib.KVC_USAGE, f"token {token}: must be from 0 to {self.vocab - 1}")
-        with self._handle.gate:
-            lib.kvc_sampler_accept(self._handle.pointer, token)
+        self._handle.gate.call(lib.kvc_sampler_accept, self._handle, token)
 
     def sample(self, logits: np.ndarray) -> int:
         """The next token of logits [vocab], float32; the penalty sees it."""
         array = np.ascontiguousarray(logits, np.float32)
         if array.shape != (self.vocab,):
             raise _library.of_status(lib.KVC_USAGE, f"logits {list(array.shape)}: must be [{self.vocab}]")
-        with self._handle.gate:
-            return lib.kvc_sample(self._handle.pointer, ffi.from_buffer("float[]", array))
+        return self._handle.gate.call(lib.kvc_sample, self._handle, ffi.from_buffer("float[]", array))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -48,34 +48,37 @@ def session_options(policy, cache_type, chunk, context, seed, memory_limit, expe
     """struct kvc_session_options *, and what it points to."""
     options = ffi.new("struct kvc_session_options *")
     lib.kvc_session_defaults(options)
-    text = ffi.new("char[]", str(policy if policy is not None else "full").encode())
+    text = _library.c_string(policy if policy is not None else "full", "policy")
     options.policy, options.cache_type = text, _library.cache_type(cache_type)
     options.chunk, options.context, options.seed = chunk, context, seed
     options.memory_limit, options.expected, options.record_reads = memory_limit, expected, record_reads
     return options, text
 
 
-def position_list(engine, function, handle, session, layer, head) -> np.ndarray:
-    """What kvc_session_positions or kvc_session_reads says of a list, int32 [count]. session(): its pointer."""
+def position_list(engine, function, session, layer, head) -> np.ndarray:
+    """What kvc_session_positions or kvc_session_reads says of a list of a session, int32 [count]."""
     count, capacity = ffi.new("size_t *"), 1024
     while True:
         positions = np.empty(capacity, np.int32)
-
-        def ask(held, error):
-            return function(session(held), layer, head, ffi.from_buffer("int32_t[]", positions), capacity, count, error)
-
-        engine._call(ask, handle)
+        engine._call(function, session, layer, head, ffi.from_buffer("int32_t[]", positions), capacity, count)
         if count[0] <= capacity:
             return positions[: count[0]].copy()
         capacity = count[0]
 
 
-def stats_of(gate, pointer) -> Stats:
-    """The counters of a session, asked for when no call is in the engine. pointer(): the session's."""
+def stats_of(gate, session) -> Stats:
+    """The counters of a session."""
     stats = ffi.new("struct kvc_session_stats *")
-    with gate:
-        lib.kvc_session_stats(pointer(), stats)
+    gate.call(lib.kvc_session_stats, session, stats)
     return record(Stats, stats)
+
+
+class Computed(NamedTuple):
+    """A prompt or a step that is or was under way: its logits count once done(), and `turn` is None in a step."""
+
+    done: Callable[[], bool]
+    logits: np.ndarray
+    turn: Optional[object]
 
 
 class Session(Closing):
@@ -91,60 +94,66 @@ class Session(Closing):
     def __init__(self, model: Model, policy=None, *, cache_type: str = "f16", chunk: int = 0, context: int = 0,
                  seed: int = 0, memory_limit: int = 0, expected: int = 0, record_reads: bool = False):
         options, _text = session_options(policy, cache_type, chunk, context, seed, memory_limit, expected, record_reads)
-        made = ffi.new("struct kvc_session **")
-        model.engine._call(lib.kvc_session_open, model._handle, options, made)
         self.model = model
         self.policy = str(policy if policy is not None else "full")
-        self._handle = Handle(model._handle.gate, made[0], lib.kvc_session_close, model._handle)
         self._logits: Optional[np.ndarray] = None
-        self._pending = -1  # the last token of an answer, which the session has not seen
+        self._pending: List[int] = []  # the last token of an answer, which the session has not seen
         self._turn = object()  # another one for each prompt
-        self._watch = None
+        self._computed: Optional[Computed] = None
+        self._handle = Handle(model._handle.gate, "kvc_session", model._handle)
+        model.engine._call(lib.kvc_session_open, model._handle, options, self._handle.entry)
 
     # ---- computing ----
 
+    def _settle(self) -> None:
+        """Takes over what the last prompt or step gave. An interrupt may have come right behind the library's call, and
+        at any moment of this function, which then does the same once more."""
+        computed = self._computed
+        if computed is not None:
+            if computed.done():
+                self._logits, self._pending = computed.logits, []
+                self._turn = computed.turn or self._turn
+            self._computed = None
+
     def _tokens(self, tokens: Tokens) -> np.ndarray:
         """Tokens of a prompt; a text gets what the model puts in front where it is the session's first."""
-        if isinstance(tokens, (str, bytes)):
-            tokens = self.model.tokenize(tokens, bos=self._pending < 0 and self.stats().tokens == 0)
+        self._settle()
+        if isinstance(tokens, (str, bytes, bytearray)):
+            tokens = self.model.tokenize(tokens, bos=not self._pending and self.stats().tokens == 0)
         return tokens_array(tokens)
 
     def prompt(self, tokens: Tokens, *, rows: Optional[Callable[[int, np.ndarray], object]] = None,
                progress: Optional[Callable[[int, int], object]] = None) -> np.ndarray:
         """One turn's prompt: token ids, or a text. Returns the logits of its last token, float32 [vocab].
 
-        rows(row, logits [vocab]): called for each row in order; logits are the library's own array, readable during the
-        call only. progress(done, total): called now and then, in rows times layers. What either raises is raised here,
-        and the session must then be closed, as after any other error. The last token of an answer comes first, where
-        the session has not seen it yet.
+        rows(row, logits [vocab]): called for each row in order, with an array of its own. progress(done, total): called
+        now and then, in rows times layers. What either raises is raised here, as is KeyboardInterrupt between two parts
+        of a layer; the session must then be closed, as after any other error. The last token of an answer comes first,
+        where the session has not seen it yet.
         """
         ids = self._tokens(tokens)
-        if self._pending >= 0:
-            ids = np.concatenate([np.array([self._pending], np.int32), ids])
+        ids = np.concatenate([np.array(self._pending, np.int32), ids])
         vocab, engine = self.model.info.vocab, self.model.engine
         options, logits = ffi.new("struct kvc_prompt_options *"), np.empty(vocab, np.float32)
-        keep = []
+        keep, function = [], self._handle.gate.function
         if rows is not None:
             def call_row(_user, row, values):
-                array = np.frombuffer(ffi.buffer(values, 4 * vocab), np.float32)
-                array.flags.writeable = False
-                rows(row, array)
+                rows(row, _copy(values, vocab))
                 return 0
-            keep.append(ffi.callback("kvc_row_fn *", engine._guard(call_row)))
+            keep.append(function("kvc_row_fn *", call_row, 1))
             options.row = keep[-1]
         if progress is not None:
             def call_progress(_user, done, total):
                 progress(done, total)
                 return 0
-            keep.append(ffi.callback("kvc_progress_fn *", engine._guard(call_progress)))
+            keep.append(function("kvc_progress_fn *", call_progress, 1))
             options.progress = keep[-1]
+        outcome: List[Any] = []
+        self._computed = Computed(lambda: outcome[2:3] == [[lib.KVC_OK]], logits, object())
         engine._call(lib.kvc_session_prompt, self._handle, ffi.from_buffer("int32_t[]", ids), len(ids), options,
-                     ffi.from_buffer("float[]", logits))
-        self._begun(logits)
+                     ffi.from_buffer("float[]", logits), record=outcome)
+        self._settle()
         return logits
-
-    def _begun(self, logits):
-        self._pending, self._turn, self._logits = -1, object(), logits
 
     def decode(self, token: int) -> np.ndarray:
         """One decode step. Returns the logits that follow the token, float32 [vocab], an array of their own."""
@@ -153,14 +162,15 @@ class Session(Closing):
     @property
     def logits(self) -> np.ndarray:
         """The logits of the last prompt or step, float32 [vocab]: the array that the library wrote them to."""
+        self._settle()
         if self._logits is None:
             raise _library.of_status(lib.KVC_USAGE, "logits: the session has had no prompt yet")
         return self._logits
 
     def _give_pending(self):
-        if self._pending >= 0:
-            token, self._pending = self._pending, -1
-            self.decode(token)
+        self._settle()
+        if self._pending:
+            _step([self], self._pending)
 
     def generate(self, prompt: Optional[Tokens] = None, *, tokens: int = 256, stop: Sequence[str] = (),
                  ignore_end: bool = False, first: bool = False, sampler: Optional[Sampler] = None,
@@ -175,12 +185,14 @@ class Session(Closing):
         own = sampler if sampler is not None else Sampler(self.model.info.vocab, **sampling)
         if sampler is not None and sampling:
             raise _library.of_status(lib.KVC_USAGE, f"generate: {', '.join(sampling)}: belong to the sampler")
+        answer = Generation(self, own, tokens, [stop] if isinstance(stop, str) else stop, ignore_end, first)
         if prompt is not None:
             ids = self._tokens(prompt)
             for token in ids:
                 own.accept(int(token))
             self.prompt(ids)
-        return Generation(self, own, tokens, [stop] if isinstance(stop, str) else stop, ignore_end, first)
+        answer.begin()
+        return answer
 
     def answer(self, prompt: Optional[Tokens] = None, **options) -> str:
         """The text of an answer, with the options of `generate`."""
@@ -190,23 +202,20 @@ class Session(Closing):
 
     def stats(self) -> Stats:
         """The counters now."""
-        return stats_of(self._handle.gate, lambda: self._handle.pointer)
+        return stats_of(self._handle.gate, self._handle)
 
     def heads(self, layer: int) -> int:
         """Lists of entries that a layer has: the KV heads, or the query heads where a method has per=head."""
-        self._layer(layer)
-        with self._handle.gate:
-            return lib.kvc_session_heads(self._handle.pointer, layer)
+        return self._handle.gate.call(lib.kvc_session_heads, self._handle, self._layer(layer))
 
     def positions(self, layer: int, head: int) -> np.ndarray:
         """The positions that one list holds, int32 [count], ascending."""
-        return position_list(self.model.engine, lib.kvc_session_positions, self._handle, lambda held: held,
-                             self._layer(layer), head)
+        return position_list(self.model.engine, lib.kvc_session_positions, self._handle, self._layer(layer),
+                             head)
 
     def reads(self, layer: int, head: int) -> np.ndarray:
         """The positions that the last decode step read of one list. For sessions opened with record_reads."""
-        return position_list(self.model.engine, lib.kvc_session_reads, self._handle, lambda held: held,
-                             self._layer(layer), head)
+        return position_list(self.model.engine, lib.kvc_session_reads, self._handle, self._layer(layer), head)
 
     def _layer(self, layer):
         if not 0 <= layer < self.model.info.layers:
@@ -216,18 +225,21 @@ class Session(Closing):
     def watch(self, function: Optional[Callable[[int, np.ndarray], object]]) -> None:
         """Calls function(layer, output [H, d]) in every decode step, layer by layer; None: no longer.
 
-        The output is the attention's, float32, readable during the call only.
+        The output is the attention's, float32, an array of its own.
         """
-        info, engine, made = self.model.info, self.model.engine, ffi.NULL
+        info, made = self.model.info, ffi.NULL
         if function is not None:
             def call(_user, layer, output):
-                array = np.frombuffer(ffi.buffer(output, 4 * info.heads * info.head_size), np.float32)
-                array = array.reshape(info.heads, info.head_size)
-                array.flags.writeable = False
-                function(layer, array)
-            made = ffi.callback("kvc_output_fn *", engine._guard(call, None))
-        engine._call(lib.kvc_session_watch, self._handle, made, ffi.NULL)
-        self._handle.keep = self._watch = made
+                function(layer, _copy(output, info.heads * info.head_size).reshape(info.heads, info.head_size))
+            made = self._handle.gate.function("kvc_output_fn *", call)
+        self._handle.watching = self._handle.watching, made  # until the library knows the new one
+        self.model.engine._call(lib.kvc_session_watch, self._handle, made, ffi.NULL)
+        self._handle.watching = made
+
+
+def _copy(values, count: int) -> np.ndarray:
+    """Floats of the library, float32 [count], which are its own after the call."""
+    return np.frombuffer(ffi.buffer(values, 4 * count), np.float32).copy()
 
 
 def _sessions(sessions):
@@ -247,17 +259,30 @@ def decode(sessions: Sequence[Session], tokens: Sequence[int]) -> np.ndarray:
     if len(ids) != len(sessions):
         raise _library.of_status(lib.KVC_USAGE, f"{len(ids)} tokens for {len(sessions)} sessions")
     for session in sessions:
-        if session._pending >= 0:  # the last token of an answer that was broken off
-            session._give_pending()
-    logits = np.empty((len(ids), model.info.vocab), np.float32)
+        session._give_pending()  # the last token of an answer that was broken off
+    return _step(sessions, ids)
 
-    def step(*arguments):
-        pointers = ffi.new("struct kvc_session *[]", [session._handle.pointer for session in sessions])
-        return lib.kvc_decode(pointers, *arguments)
 
-    model.engine._call(step, ffi.from_buffer("int32_t[]", ids), len(ids), ffi.from_buffer("float[]", logits), ffi.NULL)
-    for session, row in zip(sessions, logits):
-        session._logits = row
+def _together(sessions, logits, turns) -> Any:
+    """Notes what several sessions compute now, each with a row of the logits. Returns where the library says for each
+    whether it succeeded, enum kvc_status [sessions]."""
+    statuses = ffi.new("enum kvc_status[]", [lib.KVC_RESOURCE] * len(sessions))
+    for i, (session, row, turn) in enumerate(zip(sessions, logits, turns)):
+        session._settle()
+        session._computed = Computed(lambda i=i: statuses[i] == lib.KVC_OK, row, turn)
+    return statuses
+
+
+def _step(sessions, tokens):
+    logits, ids = np.empty((len(tokens), sessions[0].model.info.vocab), np.float32), np.array(tokens, np.int32)
+    statuses = _together(sessions, logits, [None] * len(sessions))
+    try:
+        sessions[0].model.engine._call(lib.kvc_decode, [session._handle for session in sessions],
+                                       ffi.from_buffer("int32_t[]", ids), len(ids), ffi.from_buffer("float[]", logits),
+                                       statuses)
+    finally:
+        for session in sessions:
+            session._settle()
     return logits
 
 
@@ -267,19 +292,19 @@ def prompt_many(sessions: Sequence[Session], tokens: Tokens) -> np.ndarray:
     Returns the logits of its last token for each, float32 [sessions, vocab]; each is what `prompt` would give alone.
     """
     model = _sessions(sessions)
-    if any(session._pending >= 0 for session in sessions):
+    for session in sessions:
+        session._settle()
+    if any(session._pending for session in sessions):
         raise _library.of_status(lib.KVC_USAGE, "prompt_many: a session has an answer's last token to see first")
     ids = sessions[0]._tokens(tokens)
     logits = np.empty((len(sessions), model.info.vocab), np.float32)
-
-    def prompt(*arguments):
-        pointers = ffi.new("struct kvc_session *[]", [session._handle.pointer for session in sessions])
-        return lib.kvc_session_prompt_many(pointers, len(sessions), *arguments)
-
-    model.engine._call(prompt, ffi.from_buffer("int32_t[]", ids), len(ids), ffi.from_buffer("float[]", logits),
-                       ffi.NULL)
-    for session, row in zip(sessions, logits):
-        session._begun(row)
+    statuses = _together(sessions, logits, [object() for _session in sessions])
+    try:
+        model.engine._call(lib.kvc_session_prompt_many, [session._handle for session in sessions], len(sessions),
+                           ffi.from_buffer("int32_t[]", ids), len(ids), ffi.from_buffer("float[]", logits), statuses)
+    finally:
+        for session in sessions:
+            session._settle()
     return logits
 
 

@@ -122,6 +122,122 @@ def test_scores_of_every_kind(demo):
             use()
 
 
+def raised(demo, act, options=(), spec="acts"):
+    """What a method's prompt function raises, told of the stage."""
+
+    class Acts(HostMethod):
+        name = "acts"
+        queries = 4
+
+        def prompt(self, stage):
+            act(stage)
+
+    Acts.options = options
+    with kvcull.Model(demo, threads=1) as model:
+        model.engine.register(Acts)
+        with pytest.raises(kvcull.UsageError) as told:
+            model.session(spec).prompt(model.tokenize(TEXT)[:12])
+    return str(told.value)
+
+
+ALL_KINDS = (Option("whole", "integer", "1", 0, 9), Option("real", "number", "1", 0, 9), Option("share", "budget", "5"),
+             Option("one", "choice", "a", choices=("a", "b")), Option("words", "text", "x"))
+
+
+@pytest.mark.parametrize("reader, right", [("integer", {"whole", "skip_layers"}), ("number", {"real"}),
+                                           ("budget", {"share"}), ("text", {"one", "words", "layers", "stages"})])
+def test_options_of_another_kind_are_refused(demo, reader, right):
+    """They read as 0 in C."""
+    told = []
+
+    def act(stage):
+        for name in ("whole", "real", "share", "one", "words", "skip_layers", "layers", "stages", "nosuch"):
+            try:
+                getattr(stage, reader)(name)
+                told.append(name)
+            except kvcull.UsageError as refused:
+                assert ("there is none" if name == "nosuch" else "it is of kind") in str(refused)
+        raise kvcull.UsageError("seen")
+
+    assert raised(demo, act, ALL_KINDS) == "seen" and set(told) == right
+
+
+@pytest.mark.parametrize("positions, said", [
+    ([[1, 3], [5, 2]], "position 2 after 5, of head 1"), ([[3, 3], [1]], "position 3 after 3, of head 0"),
+    ([[1.5], [1]], "whole numbers"), ([[[1]], [1]], "whole numbers"), ([[1], [1 << 40]], "from -2147483648"),
+    ([[1]], "1 lists"),
+])
+def test_wrong_positions_are_refused(demo, positions, said):
+    assert said in raised(demo, lambda stage: stage.keep_positions(positions))
+
+
+@pytest.mark.parametrize("ranks, said", [([3, 1], "ascend"), ([-1], "from 0"), ([0.5], "whole numbers"), ([99], "rank 99")])
+def test_wrong_ranks_are_refused(demo, ranks, said):
+    assert said in raised(demo, lambda stage: stage.keep_ranks(ranks))
+
+
+@pytest.mark.parametrize("use", [
+    lambda stage, scores: stage.keep(scores, top=3), lambda stage, scores: stage.pool(scores, 3),
+    lambda stage, scores: scores[0], lambda stage, scores: stage.keep("scores", top=3),
+])
+def test_scores_of_an_earlier_stage_are_refused(demo, use):
+    made = []
+
+    def act(stage):
+        made.append(stage.scores())
+        for head in range(stage.kv_heads):
+            made[-1][head] = np.zeros(stage.entries)
+        if len(made) > 1:
+            use(stage, made[0])
+
+    told = raised(demo, act)
+    assert ("another stage" in told or "alone" in told) and len(made) == 2
+
+
+def test_scores_of_another_shape_are_refused(demo):
+    assert "per query head" in raised(demo, lambda stage: stage.keep(stage.head_mass(4), top=3))
+    for values in (np.zeros(3), np.zeros(99), np.zeros((1, 12)), 0.0):
+        def act(stage, values=values):
+            stage.scores()[0] = values
+        assert "one of each entry" in raised(demo, act)
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ({"queries": "8"}, "queries"), ({"queries": -1}, "queries"), ({"queries": 1.5}, "queries"),
+    ({"summary": "a\0b"}, "NUL"), ({"name": "a\0b"}, "NUL"),
+    ({"options": (Option("a", "whole"),)}, "kind"), ({"options": (Option("a", "choice", "x", choices="x|y"),)}, "choices"),
+    ({"options": (Option("a", "integer", "5", 9, 3),)}, "range"), ({"options": (Option("a\0", "text", "x"),)}, "NUL"),
+    ({"options": (Option("a", "text", "x\0"),)}, "NUL"), ({"options": (Option("a", "text", "x", help="\0"),)}, "NUL"),
+])
+def test_what_no_method_may_be(model, wrong, said):
+    method = type("Wrong", (HostMethod,), {"name": "wrong", "prompt": lambda self, stage: None, **wrong})
+    with pytest.raises(kvcull.UsageError, match=said):
+        model.engine.register(method)
+
+
+def test_a_method_checks_its_options(demo):
+    class Even(HostMethod):
+        name = "evens"
+        options = (Option("whole", "integer", "2", 0, 9),)
+        values = []
+
+        def check(self, values):
+            self.values.append(values)
+            if values.integer("whole") % 2:
+                raise kvcull.UsageError("whole: must be even")
+
+        def prompt(self, stage):
+            stage.keep(tail=4)
+
+    with kvcull.Model(demo, threads=1) as model:
+        model.engine.register(Even)
+        model.engine.check(Even.policy(whole=4))
+        with pytest.raises(kvcull.UsageError, match="even"):
+            model.session(Even.policy(whole=3))
+        with pytest.raises(kvcull.UsageError, match="alone"):
+            Even.values[0].integer("whole")
+
+
 def test_what_it_raises_arrives(demo):
     class Special(Exception):
         pass

@@ -36,6 +36,44 @@ def test_model_info(model, demo, program):
     assert "862,592" in repr(model)
 
 
+@pytest.mark.parametrize("use", [
+    lambda model, path: kvcull.Engine("ref\0"), lambda model, path: kvcull.Engine("ref", math="float\0"),
+    lambda model, path: kvcull.Model(f"{path}\0.gguf"), lambda model, path: kvcull.Model(path / "x\0"),
+    lambda model, path: model.engine.check("full\0:nonsense"), lambda model, path: model.engine.stages("full\0"),
+    lambda model, path: model.session("full\0"), lambda model, path: model.session(kvcull.Policy("full\0")),
+    lambda model, path: model.session(cache_type="f32\0"), lambda model, path: model.estimate("full\0", 5),
+    lambda model, path: model.estimate("full", 5, cache_type="f32\0"),
+    lambda model, path: kvcull.policy.expected(budget="40\0"),
+    lambda model, path: model.chat_text([], template="chatml\0"),
+    lambda model, path: model.chat_text([], template="chatml", date="2025\0"),
+    lambda model, path: model.chat_text([], template="chatml", variables="{}\0"),
+    lambda model, path: kvcull.make_model("tiny\0", path / "x"), lambda model, path: kvcull.convert(path, "a\0", "f16"),
+    lambda model, path: kvcull.convert("a\0", path / "x", "f16"),
+    lambda model, path: kvcull.convert(path, path / "x", "f16\0"),
+    lambda model, path: kvcull.Replay(1, 4, 2, 16, "full\0"),
+])
+def test_a_nul_character_is_refused(model, tmp_path, use):
+    """C would end the text there, and do something else than was asked for."""
+    with pytest.raises(ValueError):
+        use(model, tmp_path)
+
+
+@pytest.mark.parametrize("use", [
+    lambda model: model.tokenize(5), lambda model: model.tokenize([1, 2]), lambda model: model.detokenize([1.5]),
+    lambda model: model.detokenize([[1]]), lambda model: model.token_bytes("a"), lambda model: model.ends_turn(1.5),
+    lambda model: model.token_bytes(1 << 40), lambda model: model.session(chunk=-1), lambda model: model.session(seed=1.5),
+    lambda model: model.session(chunks=5), lambda model: model.estimate("full", -1), lambda model: kvcull.Engine(math=5),
+    lambda model: kvcull.Engine("ref", threads="2"), lambda model: kvcull.Sampler(300, top_k=1.5),
+    lambda model: kvcull.Sampler(300, temperature="hot"), lambda model: kvcull.Sampler(300, top_n=1),
+    lambda model: model.session(kvcull.policy.snapkv(budget=40, window=1.5)),
+    lambda model: model.session(kvcull.policy.snapkv(budget="some")), lambda model: model.session(b"full\xff"),
+])
+def test_wrong_kinds_are_refused(model, use):
+    with pytest.raises((kvcull.KvcullError, TypeError, OverflowError)):
+        use(model)
+    assert model.engine.memory().now_total >= 0  # and nothing is locked
+
+
 def test_missing_model():
     with pytest.raises(kvcull.InputError, match="nosuch"):
         kvcull.Model("nosuch.gguf")

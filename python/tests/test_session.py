@@ -35,7 +35,7 @@ def test_logits_are_the_programs(model, demo, program):
 
     def add(row, logits):
         rows.append(row)
-        assert logits.shape == (model.info.vocab,) and not logits.flags.writeable
+        assert logits.shape == (model.info.vocab,)
         lib.kvc_hash_add(hash_, ffi.from_buffer("float[]", logits), len(logits))
 
     last = model.session(cache_type="f32").prompt(TEXT, rows=add)  # as the command has it
@@ -51,6 +51,19 @@ def test_logits_are_not_copied(model):
     assert np.shares_memory(session.logits, step) and not np.shares_memory(step, logits)
 
 
+def test_arrays_outlive_what_made_them(demo):
+    """What callbacks are given is a copy of its own: the next row overwrites the library's, and closing frees it."""
+    rows, outputs, seen = [], [], []
+    with kvcull.Model(demo, threads=1) as model:
+        session = model.session()
+        last = session.prompt(TEXT, rows=lambda row, logits: (rows.append(logits), seen.append(logits.copy())))
+        assert rows[-1].flags.owndata and np.array_equal(rows[-1], last)
+        session.watch(lambda layer, output: (outputs.append(output), seen.append(output.copy())))
+        session.decode(5)
+    assert len(rows) > 20 and len(outputs) == 4
+    assert all(np.array_equal(kept, then) for kept, then in zip(rows + outputs, seen))
+
+
 def test_generation(model):
     session = model.session(policy.snapkv(budget=40))
     answer = session.generate(TEXT, tokens=3, temperature=0, ignore_end=True)
@@ -61,8 +74,11 @@ def test_generation(model):
     held = session.stats().tokens
     session.generate("question :", tokens=0).finish()
     assert session.stats().tokens == held + 1 + len(model.tokenize("question :", bos=False))
-    with pytest.raises(kvcull.UsageError, match="sampler"):
-        session.generate(sampler=kvcull.Sampler(model.info.vocab), temperature=1)
+    for wrong in ({"sampler": kvcull.Sampler(model.info.vocab), "temperature": 1}, {"tokens": -1}, {"tokens": "5"},
+                  {"stop": b"21"}, {"stop": [5]}, {"temprature": 0}):
+        with pytest.raises(kvcull.UsageError, match=next(iter(wrong))):
+            session.generate("question :", **wrong)
+    assert session.stats().tokens == held + 1 + len(model.tokenize("question :", bos=False))
 
 
 @pytest.mark.parametrize("stop, text", [("21", " 48 "), ("8 2", " 4"), (["nosuch", "48 21"], " ")])
