@@ -172,6 +172,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     struct cli_given kv;
     struct cli_texts specs = {&kv, 1};
     struct cli_lock lock = {0, NULL};
+    struct cli_words words = {NULL, 0};
     int status, guarded;
 
     cli_common_defaults(&a.common);
@@ -179,7 +180,9 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     a.sampling.limit = 1024;
     a.kv = "full";
     a.template.name = "model";
-    status = cli_parse(command, options, argc, argv, NULL);
+    status = cli_parse(command, options, argc, argv, &words);
+    if (status == CLI_GO)
+        status = cli_model_word(command, &words, &a.model);
     if (status == CLI_GO && a.session && (guarded = cli_session_guard(command, "session", a.session, &lock)) != KVC_OK)
         status = guarded;
     if (status == CLI_GO) {
@@ -210,5 +213,6 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     }
     cli_lock_close(&lock);
     cli_texts_free(&a.sampling.stops);
+    cli_words_free(&words);
     return status;
 }

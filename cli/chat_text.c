@@ -16,7 +16,8 @@ struct cli_chat {
     const struct cli_command *command;
     struct kvc_model *model;
     struct kvc_chat_options options; /* its texts of JSON and its date are those below */
-    char *earlier, *tools, *documents, today[20];
+    char *source, *earlier, *tools, *documents, today[20];
+    bool implied;
     struct kvc_message *messages; /* contents are owned, roles are not */
     size_t count, capacity;
     bool begun; /* the first turn is in the session */
@@ -59,8 +60,8 @@ const char *cli_own_template(const struct kvc_model *model) {
 }
 
 bool cli_template_given(const struct cli_template *from) {
-    return from->name || from->system || from->messages || from->tools || from->documents || from->variables ||
-           from->date;
+    return from->name || from->file || from->system || from->messages || from->tools || from->documents ||
+           from->variables || from->date;
 }
 
 static void set_today(struct cli_chat *chat) {
@@ -87,6 +88,9 @@ static int try_template(struct cli_chat *chat) {
         }
     }
     free(text);
+    if (status != KVC_OK && chat->implied)
+        return cli_error(chat->command, error.status, "%s; --raw continues the prompt without the template",
+                         error.text);
     return status == KVC_OK ? KVC_OK : cli_report(chat->command, &error);
 }
 
@@ -94,13 +98,17 @@ static int read_texts(struct cli_chat *chat, const struct cli_template *from) {
     const struct {
         const char *path;
         char **text;
-    } files[] = {{from->messages, &chat->earlier}, {from->tools, &chat->tools}, {from->documents, &chat->documents}};
+    } files[] = {{from->file, &chat->source},
+                 {from->messages, &chat->earlier},
+                 {from->tools, &chat->tools},
+                 {from->documents, &chat->documents}};
     size_t bytes;
     int status = KVC_OK;
 
     for (size_t i = 0; i < sizeof files / sizeof *files && status == KVC_OK; i++)
         if (files[i].path)
             status = cli_read_file(chat->command, files[i].path, files[i].text, &bytes);
+    chat->options.template_text = chat->source;
     chat->options.earlier = chat->earlier;
     chat->options.tools = chat->tools;
     chat->options.documents = chat->documents;
@@ -117,13 +125,17 @@ int cli_chat_open(const struct cli_command *command, struct kvc_model *model, co
         return cli_no_memory(command);
     chat->command = command;
     chat->model = model;
+    chat->implied = from->implied;
     kvc_chat_defaults(&chat->options);
     chat->options.template_name = from->name && strcmp(from->name, "model") == 0 ? NULL : from->name;
     chat->options.variables = from->variables;
     chat->options.date = from->date;
     if (from->date && strcmp(from->date, "today") == 0)
         set_today(chat);
-    if (from->system && from->messages)
+    if (chat->options.template_name && from->file)
+        status =
+            cli_error(command, KVC_USAGE, "--template %s with --chat-template-file: give one of the two", from->name);
+    else if (from->system && from->messages)
         status =
             cli_error(command, KVC_USAGE, "--system with --messages: write the system message into %s", from->messages);
     else
@@ -146,6 +158,7 @@ void cli_chat_close(struct cli_chat *chat) {
     for (size_t i = 0; i < chat->count; i++)
         free((char *)(uintptr_t)chat->messages[i].content);
     free(chat->messages);
+    free(chat->source);
     free(chat->earlier);
     free(chat->tools);
     free(chat->documents);
@@ -153,6 +166,19 @@ void cli_chat_close(struct cli_chat *chat) {
 }
 
 int cli_chat_answer(struct cli_chat *chat, const char *text) { return add(chat, "assistant", text); }
+
+int cli_chat_extend(struct cli_chat *chat, const char *text) {
+    struct kvc_message *last = &chat->messages[chat->count - 1];
+    char *longer = malloc(strlen(last->content) + strlen(text) + 1);
+
+    if (!longer)
+        return cli_no_memory(chat->command);
+    strcpy(longer, last->content);
+    strcat(longer, text);
+    free((char *)(uintptr_t)last->content);
+    last->content = longer;
+    return KVC_OK;
+}
 
 json_t *cli_chat_messages(const struct cli_chat *chat) {
     json_t *messages = json_array();

@@ -71,6 +71,12 @@ enum { CLI_GO = -1 };
  * and -- need no row in the table. words NULL: no other words are taken. */
 int cli_parse(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
               struct cli_words *words);
+/* Whether an option is among the arguments, under its own name or an alias, whatever its value. */
+bool cli_is_given(int argc, char **argv, const char *name);
+/* The i-th name that another program uses for an option of this one, as "ctx-size" for "ctx"; false past the last. */
+bool cli_alias(size_t i, const char **other, const char **name);
+/* "kvcull chat MODEL" in the place of "kvcull chat -m MODEL": takes the one word that is given where there is no -m. */
+int cli_model_word(const struct cli_command *command, const struct cli_words *words, const char **model);
 void cli_texts_free(struct cli_texts *texts);
 void cli_words_free(struct cli_words *words);
 /* "f32, f16, ...": all types of weights, put into text, which is returned. */
@@ -149,7 +155,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          "where to compute: cpu, ref (plain C), opencl[:N], cuda[:N], or opencl:part of a device's name; `kvcull "    \
          "info backends` lists them",                                                                                 \
          &(c)->backend, 0, 0, NULL},                                                                                  \
-        {CLI_INT, 0, "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 1024, NULL},   \
+        {CLI_INT, 't', "threads", "N", "threads; 0: one per core. Never changes a bit", &(c)->threads, 0, 1024, NULL},   \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
          "arithmetic of linear layers. int8, the default: activations of eight bits where weights are quantized, "      \
          "elsewhere float; float: without; both the same bits everywhere. fast: a BLAS library; exact: another word "   \
@@ -159,7 +165,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},      \
-        {CLI_INT, 0, "ctx", "N",                                                                                       \
+        {CLI_INT, 'c', "ctx", "N",                                                                                       \
          "tokens of context at most; 0: no limit (past the trained length it warns). More than a longrope model's "    \
          "original length, which `kvcull info` says, chooses its long factors",                                        \
          &(c)->context, 0, 2147483647, NULL},                                                                          \
@@ -295,14 +301,24 @@ int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream
 /* ---- progress --------------------------------------------------------------------------------------------------- */
 
 /* A bar on a terminal, now and then a plain line elsewhere, nothing when quiet or short. */
+enum { CLI_PROGRESS_MARKS = 8 };
 struct cli_progress {
     const char *what;
     bool quiet, terminal, shown;
     double start, last;
+    struct {
+        double when;
+        uint64_t done;
+    } marks[CLI_PROGRESS_MARKS]; /* of the last parts, mark i in marks[i % CLI_PROGRESS_MARKS] */
+    unsigned mark_count;
 };
 void cli_progress_start(struct cli_progress *progress, const char *what, bool quiet);
 int cli_progress(void *progress, uint64_t done, uint64_t total); /* a kvc_progress_fn; returns 0 */
 void cli_progress_end(struct cli_progress *progress);
+/* The two halves of the estimate: a part that ended at this second, and the seconds left at the speed of the last few
+ * parts (negative: fewer than three have ended). */
+void cli_progress_mark(struct cli_progress *progress, double now, uint64_t done);
+double cli_progress_left(const struct cli_progress *progress, uint64_t total);
 
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
@@ -365,7 +381,7 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
 /* clang-format off */
 #define CLI_SAMPLING_OPTIONS(s)                                                                                       \
     {CLI_GROUP, 0, "Answer", NULL, NULL, NULL, 0, 0, NULL},                                                           \
-        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &(s)->limit, 0, 2147483647, NULL},                \
+        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most; -1: no limit", &(s)->limit, -1, 2147483647, NULL},                \
         {CLI_REAL, 0, "temp", "T", "temperature; 0: always the likeliest token", &(s)->temperature, 0, 100, NULL},     \
         {CLI_INT, 0, "top-k", "K", "only the K likeliest tokens; 0: off", &(s)->top_k, 0, 2147483647, NULL},           \
         {CLI_REAL, 0, "top-p", "P", "only the likeliest tokens that sum up to P; 1: off", &(s)->top_p, 0, 1, NULL},    \
@@ -374,7 +390,7 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
         {CLI_REAL, 0, "repeat-penalty", "R", "makes recent tokens less likely; 1: off", &(s)->repeat_penalty, 0.01,    \
          100, NULL},                                                                                                  \
         {CLI_INT, 0, "repeat-last", "N", "tokens that count as recent", &(s)->repeat_last, 0, 2147483647, NULL},       \
-        {CLI_INT, 0, "seed", "S", "of the random numbers; the same seed gives the same answer", &(s)->seed, 0,         \
+        {CLI_INT, 0, "seed", "S", "seed of the random numbers: the same seed gives the same answer; -1: draw one", &(s)->seed, -1,         \
          9007199254740992.0, NULL},                                                                                   \
         {CLI_TEXTS, 0, "stop", "TEXT", "ends an answer before TEXT; may be given several times", &(s)->stops, 0, 0,    \
          NULL},                                                                                                       \
@@ -399,6 +415,8 @@ json_t *cli_stats_json(const struct kvc_session_stats *stats);
 /* What the options of a chat say. */
 struct cli_template {
     const char *name, *system;                /* name "model": the model's own, as NULL */
+    const char *file;                         /* of a template, instead of name */
+    bool implied;                             /* nobody asked for a chat: the model has a template */
     const char *messages, *tools, *documents; /* files of JSON */
     const char *variables;                    /* JSON */
     const char *date;
@@ -406,7 +424,9 @@ struct cli_template {
 bool cli_template_given(const struct cli_template *from); /* any of them */
 /* clang-format off */
 #define CLI_TEMPLATE_OPTIONS(t)                                                                                       \
-    {CLI_TEXT, 0, "messages", "FILE",                                                                                 \
+    {CLI_TEXT, 0, "chat-template-file", "FILE", "a chat template in Jinja, instead of --template", &(t)->file, 0, 0,   \
+     NULL},                                                                                                           \
+        {CLI_TEXT, 0, "messages", "FILE",                                                                             \
      "earlier messages in front of the chat: a JSON array of objects with role, content, and tool_calls or whatever " \
      "the template reads",                                                                                            \
      &(t)->messages, 0, 0, NULL},                                                                                     \
@@ -433,14 +453,14 @@ void cli_chat_close(struct cli_chat *chat);
 /* The tokens of the next turn; the caller frees them. */
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
 int cli_chat_answer(struct cli_chat *chat, const char *text);
+/* The last answer goes on with the text. */
+int cli_chat_extend(struct cli_chat *chat, const char *text);
 /* Its messages, and the same put back into one that has begun with none. path: where they are from. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
 
 /* ---- saved sessions ---- */
 
-/* Whether an option is among the arguments, whatever its value. */
-bool cli_is_given(int argc, char **argv, const char *name);
 /* The session in a file, so that an answer or a chat (NULL: there is none) can go on. */
 int cli_generation_save(struct cli_generation *generation, const char *path, const struct cli_chat *chat);
 /* The other way: it takes the place of the generation's session. kv, type: the policy and the type of entries were

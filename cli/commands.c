@@ -2,29 +2,32 @@
 #include "cli/cli.h"
 
 const struct cli_command cli_commands[] = {
-    {"run", "-m MODEL [-p TEXT | -f FILE | -] [--kv SPEC] [options]", "continues a prompt",
-     "Continues a prompt and writes the answer, without the prompt, to standard output. Without a prompt the model "
-     "begins by itself, from its BOS token. Several -p and -f, in the order given (- comes last), are several turns "
-     "of one session: each is answered before the next one is read.\n\n"
+    {"run", "-m MODEL [-p TEXT | -f FILE | -] [--kv SPEC] [options]", "answers or continues a prompt",
+     "Writes the model's answer to a prompt, without the prompt, to standard output. Several -p and -f, in the order "
+     "given (- comes last), are several turns of one session: each is answered before the next one is read. Without a "
+     "prompt the model begins by itself, from its BOS token.\n\n"
+     "Where the model has a chat template, each prompt is a user's message in that template. --raw continues the text "
+     "as it stands instead. A prompt that holds control tokens of the model, such as <|im_start|>, has a template "
+     "applied already and is continued as it stands, too, unless an option of the template is given. --show-prompt "
+     "shows the text and the tokens that the model gets.\n\n"
      "An answer ends at one of the model's own end-of-turn tokens, before a --stop text, after -n tokens, or when "
      "--ctx is full; an empty answer, and one that --ctx cut, is said on standard error, with -q too. What an answer "
      "has that is not UTF-8, as a character cut by its end, is written as U+FFFD; the ids in --json are exact.\n\n"
-     "A model that was trained to chat wants --template model: a plain prompt is a text that it continues, or "
-     "ends at once. --show-prompt shows what a template makes of a prompt. A summary on standard error tells how "
-     "many tokens went in and out, the time to the first token, tokens per second, the cache's bytes now and at "
-     "peak, and what the policy full would hold.\n\n"
+     "A summary on standard error gives the tokens read and written, the time to the first token, tokens per second, "
+     "the cache's bytes now and at its peak, and the bytes that the policy full would hold.\n\n"
      "--save writes the session to a file when the last answer is there, and --load goes on with it, on any backend: "
      "with a prompt as its next turn, or without one with the answer, whose tokens are those of a run that did not "
-     "stop. So a long prompt is read once (-n 0 --save FILE) for many questions. The file holds what the policy kept; "
+     "stop. A session that was saved as a chat goes on as a chat. So a long prompt is read once (-n 0 --save FILE) for "
+     "many questions. The file holds what the policy kept; "
      "model, arithmetic, policy and --kv-type must be the same.",
-     "kvcull run -m model.gguf -p \"Once upon a time\" -n 100 --temp 0\n"
+     "kvcull run -m model.gguf -p \"What is a KV cache?\"\n"
+     "kvcull run -m model.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
-     "kvcull run -m model.gguf --template model -p \"What is a KV cache?\" --json\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024 -n 0 --save report.kv\n"
      "kvcull run -m model.gguf --load report.kv -p \"What does it cost?\"\n"
      "cat story.txt | kvcull run -m model.gguf - --kv morphkv:budget=10%\n",
      kvc_cli_run},
-    {"chat", "-m MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
+    {"chat", "MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation goes through the model's chat template; "
      "the session keeps what was said, and each turn adds only its own part.\n\n"
      "With --session the conversation is kept in a file after each answer, and a later chat goes on with it. The file "
@@ -38,7 +41,7 @@ const struct cli_command cli_commands[] = {
      "to begin with / is typed with //. Ctrl-C ends "
      "an answer, not the chat; pressed three times before anything listens, as while a long prompt is read, it ends "
      "the program.",
-     "kvcull chat -m model.gguf --kv morphkv:budget=2048\n"
+     "kvcull chat model.gguf --kv morphkv:budget=2048\n"
      "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},

@@ -1,6 +1,8 @@
 /* generate.c - one turn: the prompt, then token after token until something ends the answer. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -30,17 +32,31 @@ void cli_sampling_defaults(struct cli_sampling *sampling) {
                                       .limit = 256};
 }
 
+/* A seed that --seed takes, another one each time. */
+static uint64_t drawn_seed(void) {
+    struct timespec now = {0};
+    uint64_t seed = 0;
+
+    if (getentropy(&seed, sizeof seed) != 0) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + ((uint64_t)getpid() << 40);
+        seed = cli_random(&seed);
+    }
+    return seed >> 11; /* below 2^53 */
+}
+
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation) {
     const struct kvc_model_info *info = kvc_model_info(model);
+    const uint64_t seed = sampling->seed < 0 ? drawn_seed() : (uint64_t)sampling->seed;
     struct kvc_sampler_options sampler;
     struct kvc_error error;
 
     *generation = (struct cli_generation){.command = command,
                                           .model = model,
                                           .stops = &sampling->stops,
-                                          .limit = (uint64_t)sampling->limit,
+                                          .limit = sampling->limit < 0 ? UINT64_MAX : (uint64_t)sampling->limit,
                                           .context = (uint64_t)common->context,
                                           .ignore_end = sampling->ignore_end,
                                           .quiet = common->quiet,
@@ -52,10 +68,12 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     sampler.min_p = (float)sampling->min_p;
     sampler.repeat_penalty = (float)sampling->repeat_penalty;
     sampler.repeat_last = (uint32_t)sampling->repeat_last;
-    sampler.seed = (uint64_t)sampling->seed;
+    sampler.seed = seed;
     cli_session_options(common, spec, &generation->options);
-    generation->options.seed = (uint64_t)sampling->seed;
-    generation->options.expected = (uint64_t)sampling->limit;
+    generation->options.seed = seed;
+    generation->options.expected = sampling->limit < 0 ? 0 : (uint64_t)sampling->limit;
+    if (sampling->seed < 0 && !common->quiet)
+        fprintf(stderr, "(drew --seed %llu)\n", (unsigned long long)seed);
     generation->logits = malloc((size_t)info->vocab * sizeof(float));
     if (!generation->logits)
         return cli_no_memory(command);

@@ -200,6 +200,16 @@ static void manual_types(void) {
     printf(".Ss Weight types\nThe matrices of models are read and written as\n%s.\n", text);
 }
 
+/* Options that are spelled as other programs spell them. */
+static void manual_aliases(void) {
+    const char *other, *name;
+
+    printf(".Ss Other names of options\nThese names are accepted, too:\n");
+    for (size_t i = 0; cli_alias(i, &other, &name); i++)
+        printf("%s.Fl -%s\nfor\n.Fl -%s", i ? " ,\n" : "", other, name);
+    printf(" .\n");
+}
+
 static void manual_tail(void) {
     printf(".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n"
            ".It 0\nDone.\n"
@@ -271,6 +281,7 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
             printf(".It Xr kvcull-%s 1\n%s.\n", other->name, other->summary);
         printf(".El\n");
         manual_types();
+        manual_aliases();
     } else {
         printf(".Pp\nThe options are:\n");
         manual_options(options);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/cli.h"
 
@@ -19,49 +20,43 @@ void cli_words_free(struct cli_words *words) {
     *words = (struct cli_words){NULL, 0};
 }
 
-/* Edits (insert, delete, replace, swap neighbours) from a to b; names are short. */
-static size_t distance(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b);
-    size_t row[3][40] = {{0}}; /* row i of the table lies in row[i % 3] */
+const char *cli_nearest(const char *word, const char *const *names) {
+    struct kvc_nearest nearest = kvc_nearest(word, strlen(word));
 
-    if (n >= 40 || m >= 40)
-        return 99;
-    for (size_t j = 0; j <= m; j++)
-        row[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        const size_t *last = row[(i - 1) % 3], *before = row[(i + 1) % 3];
-        size_t *now = row[i % 3];
-
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
-
-            if (last[j] + 1 < best)
-                best = last[j] + 1;
-            if (now[j - 1] + 1 < best)
-                best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
-                best = before[j - 2] + 1;
-            now[j] = best;
-        }
-    }
-    return row[n % 3][m];
+    for (; *names; names++)
+        kvc_nearest_try(&nearest, *names, strlen(*names));
+    return nearest.name;
 }
 
-const char *cli_nearest(const char *word, const char *const *names) {
-    const char *best = NULL;
-    size_t least = strlen(word) < 4 ? 2 : 3;
+/* Names that other programs use for options of this one. */
+static const struct {
+    const char *other, *name;
+} aliases[] = {{"ctx-size", "ctx"},
+               {"predict", "tokens"},
+               {"n-predict", "tokens"},
+               {"temperature", "temp"},
+               {"repeat-last-n", "repeat-last"},
+               {"chat-template", "template"},
+               {"system-prompt", "system"},
+               {"cache-type-k", "kv-type"},
+               {"cache-type-v", "kv-type"}};
 
-    for (; *names; names++) {
-        size_t n = cli_min(strlen(word), strlen(*names));
-        size_t d = n >= 2 && strncmp(word, *names, n) == 0 ? 1 : distance(word, *names); /* one begins the other */
+bool cli_alias(size_t i, const char **other, const char **name) {
+    if (i >= sizeof aliases / sizeof *aliases)
+        return false;
+    *other = aliases[i].other;
+    *name = aliases[i].name;
+    return true;
+}
 
-        if (d < least) {
-            least = d;
-            best = *names;
+/* The option's own name where the name [*length] is an alias, otherwise the name itself. */
+static const char *own_name(const char *name, size_t *length) {
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strlen(aliases[i].other) == *length && memcmp(aliases[i].other, name, *length) == 0) {
+            *length = strlen(aliases[i].name);
+            return aliases[i].name;
         }
-    }
-    return best;
+    return name;
 }
 
 static bool is_value(const struct cli_option *option) { return option->kind != CLI_FLAG && option->kind != CLI_GROUP; }
@@ -185,8 +180,20 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
     return CLI_GO;
 }
 
+/* A value that is none of an option's choices; without choices, no type of weights. */
+static int no_choice(const struct cli_command *command, const struct cli_option *option, const char *name,
+                     const char *text) {
+    struct kvc_nearest nearest = kvc_nearest(text, strlen(text));
+    char types[CLI_TYPES_BYTES], hint[KVC_NEAREST_HINT];
+
+    kvc_nearest_try_choices(&nearest, option->choices);
+    for (unsigned i = 0; !option->choices && i < KVC_TYPES; i++)
+        kvc_nearest_try(&nearest, kvc_type_name((enum kvc_type)i), strlen(kvc_type_name((enum kvc_type)i)));
+    return cli_error(command, KVC_USAGE, "%s %s: takes one of %s%s", name, text,
+                     option->choices ? option->choices : cli_weight_types(types), kvc_nearest_hint(&nearest, hint));
+}
+
 static int set(const struct cli_command *command, const struct cli_option *option, const char *name, const char *text) {
-    char types[CLI_TYPES_BYTES];
     int64_t whole;
     double real;
 
@@ -218,13 +225,13 @@ static int set(const struct cli_command *command, const struct cli_option *optio
             return cli_error(command, KVC_USAGE, "%s %s: takes a size such as 8G, 512M or 1000000", name, text);
         return CLI_GO;
     case CLI_TYPE:
-        if (!kvc_type_from_name(text, option->target) || (option->choices && !among(text, option->choices)))
-            return cli_error(command, KVC_USAGE, "%s %s: takes one of %s", name, text,
-                             option->choices ? option->choices : cli_weight_types(types));
+        if (!kvc_type_from_name(text, option->target) ||
+            (option->choices && !among(kvc_type_name(*(enum kvc_type *)option->target), option->choices)))
+            return no_choice(command, option, name, text);
         return CLI_GO;
     case CLI_CHOICE:
         if (!among(text, option->choices))
-            return cli_error(command, KVC_USAGE, "%s %s: takes one of %s", name, text, option->choices);
+            return no_choice(command, option, name, text);
         *(const char **)option->target = text;
         return CLI_GO;
     default:
@@ -293,6 +300,12 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         return cli_flush(command);
     }
     option = find(options, name, length, 0);
+    if (!option) {
+        size_t bytes = length;
+        const char *own = own_name(name, &bytes);
+
+        option = find(options, own, bytes, 0);
+    }
     if (!option)
         return unknown(command, options, argument, word);
     spell(option, false, word);
@@ -337,10 +350,53 @@ static int brief_options(const struct cli_command *command, const struct cli_opt
     return CLI_GO;
 }
 
+/* The value of "--name VALUE" or "--name=VALUE" where argument i is that option, or NULL. */
+static const char *value_at(int argc, char **argv, int i, const char *name) {
+    const size_t length = strlen(name);
+
+    if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0)
+        return NULL;
+    if (argv[i][2 + length] == '=')
+        return argv[i] + 3 + length;
+    return argv[i][2 + length] == '\0' && i + 1 < argc ? argv[i + 1] : NULL;
+}
+
+/* Whether --cache-type-k and --cache-type-v, where one is given, are both given and with one type. */
+static bool types_agree(int argc, char **argv) {
+    const char *keys = NULL, *values = NULL;
+
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *key = value_at(argc, argv, i, "cache-type-k"), *value = value_at(argc, argv, i, "cache-type-v");
+
+        keys = key ? key : keys;
+        values = value ? value : values;
+    }
+    return !keys == !values && (!keys || strcasecmp(keys, values) == 0);
+}
+
+bool cli_is_given(int argc, char **argv, const char *name) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        size_t length = strlen(name), written = strcspn(argv[i], "=");
+        const char *own;
+
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        written -= 2;
+        own = own_name(argv[i] + 2, &written);
+        if (written == length && memcmp(own, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 int cli_parse(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
               struct cli_words *words) {
     bool ended = false;
 
+    if (!types_agree(argc, argv))
+        return cli_error(command, KVC_USAGE,
+                         "--cache-type-k, --cache-type-v: keys and values have one type here; give both options the "
+                         "same TYPE, or --kv-type TYPE");
     for (int i = 1; i < argc; i++) {
         int status;
 
@@ -357,6 +413,16 @@ int cli_parse(const struct cli_command *command, const struct cli_option *option
         if (status != CLI_GO)
             return status;
     }
+    return CLI_GO;
+}
+
+int cli_model_word(const struct cli_command *command, const struct cli_words *words, const char **model) {
+    if (words->count == 0)
+        return CLI_GO;
+    if (words->count > 1 || *model)
+        return cli_error(command, KVC_USAGE, "%s: not an option; the model is %s", words->items[words->count - 1],
+                         *model ? *model : words->items[0]);
+    *model = words->items[0];
     return CLI_GO;
 }
 

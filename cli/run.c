@@ -1,4 +1,6 @@
-/* run.c - kvcull run: continues a prompt; several prompts are several turns of one session. */
+/* run.c - kvcull run: answers a prompt in the model's chat template, or continues it; several prompts are several
+ * turns of one session.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@ struct arguments {
     const char *model, *kv, *load, *save;
     bool kv_given, type_given;
     struct cli_template template;
-    bool show_prompt;
+    bool show_prompt, raw;
     struct cli_texts prompts;
 };
 
@@ -22,22 +24,24 @@ struct prompt {
     size_t count;
 };
 
-static int read_prompt(const struct cli_command *command, const struct cli_given *given, struct kvc_model *model,
-                       bool chat, bool first, struct prompt *prompt) {
-    struct kvc_error error;
-    int status;
+static int read_text(const struct cli_command *command, const struct cli_given *given, struct prompt *prompt) {
+    int status = KVC_OK;
 
     if (given->letter == 'p') {
         prompt->text = given->text;
         prompt->bytes = strlen(given->text);
     } else {
         status = cli_read_file(command, given->text, &prompt->owned, &prompt->bytes);
-        if (status != KVC_OK)
-            return status;
         prompt->text = prompt->owned;
     }
-    if (chat)
-        return KVC_OK;
+    return status;
+}
+
+/* A prompt that is continued as it stands. first: nothing precedes it. */
+static int read_tokens(const struct cli_command *command, const struct kvc_model *model, bool first,
+                       struct prompt *prompt) {
+    struct kvc_error error;
+
     if (kvc_tokenize(model, prompt->text, prompt->bytes, first ? KVC_TOKENIZE_BOS : 0, &prompt->tokens, &prompt->count,
                      &error) != KVC_OK)
         return cli_report(command, &error);
@@ -53,6 +57,43 @@ static int read_prompt(const struct cli_command *command, const struct cli_given
         return cli_error(command, KVC_USAGE, "the prompt is empty%s; give -p TEXT or -f FILE",
                          first ? " and this model has no BOS token to begin with" : "");
     return KVC_OK;
+}
+
+/* Whether the text holds a control token of the model, as "<|im_start|>": a template was applied to it already. */
+static int find_control(const struct cli_command *command, const struct kvc_model *model, const struct prompt *prompt,
+                        bool *found) {
+    struct kvc_error error;
+    int32_t *tokens = NULL;
+    size_t count = 0;
+
+    if (kvc_tokenize(model, prompt->text, prompt->bytes, KVC_TOKENIZE_SPECIAL, &tokens, &count, &error) != KVC_OK)
+        return cli_report(command, &error);
+    for (size_t i = 0; i < count && !*found; i++) {
+        size_t bytes = 1;
+
+        *found = kvc_token_bytes(model, tokens[i], false, NULL, 0, &bytes, &error) == KVC_OK && bytes == 0;
+    }
+    free(tokens);
+    return KVC_OK;
+}
+
+/* Whether prompts are messages of a chat. The options of a template say so; without them the model's own template does,
+ * unless --raw is given, there is no prompt, or a prompt holds control tokens. */
+static int choose(const struct cli_command *command, const struct arguments *arguments, const struct kvc_model *model,
+                  const struct prompt *prompts, bool *chat) {
+    bool control = false;
+    int status = KVC_OK;
+
+    *chat = cli_template_given(&arguments->template);
+    if (*chat || arguments->raw || arguments->prompts.count == 0 || !kvc_model_info(model)->has_chat_template)
+        return KVC_OK;
+    for (size_t i = 0; i < arguments->prompts.count && status == KVC_OK && !control; i++)
+        status = find_control(command, model, &prompts[i], &control);
+    if (status == KVC_OK && control && !arguments->common.quiet)
+        fprintf(stderr, "(the prompt holds control tokens and is continued as it stands; --template model makes it a "
+                        "message)\n");
+    *chat = !control;
+    return status;
 }
 
 static json_t *answer_json(const struct cli_answer *answer) {
@@ -99,13 +140,10 @@ static int run_turns(const struct cli_command *command, struct cli_generation *g
 
 /* The answer of a saved session goes on. */
 static int go_on(const struct cli_command *command, const struct arguments *arguments,
-                 struct cli_generation *generation, const struct cli_chat *chat, json_t *turns) {
+                 struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
     struct cli_answer answer = {0};
     int status;
 
-    if (chat)
-        return cli_error(command, KVC_USAGE, "--load %s: a chat goes on with a prompt; give -p TEXT or -f FILE",
-                         arguments->load);
     if (!generation->goes_on)
         return cli_error(command, KVC_USAGE, "--load %s: its answer has ended; give -p TEXT or -f FILE",
                          arguments->load);
@@ -114,49 +152,78 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
         putchar('\n');
     if (status == KVC_OK)
         cli_say_ending(generation, &answer);
+    if (status == KVC_OK && chat)
+        status = cli_chat_extend(chat, answer.text);
     if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
         status = cli_no_memory(command);
     cli_answer_free(&answer);
     return status;
 }
 
+/* A saved session in the place of the new one. Without options of a template it is a chat where it was saved as one. */
+static int load(const struct cli_command *command, const struct arguments *arguments, struct cli_generation *generation,
+                struct cli_chat **chat) {
+    const struct cli_template *template = &arguments->template;
+    json_t *messages = NULL;
+    int status = KVC_OK;
+
+    if (cli_template_given(template)) {
+        status = cli_chat_open(command, generation->model, template, chat);
+        return status == KVC_OK ? cli_chat_resume(generation, template, arguments->load, arguments->kv_given,
+                                                  arguments->type_given, *chat)
+                                : status;
+    }
+    status = cli_generation_load(generation, arguments->load, arguments->kv_given, arguments->type_given, &messages);
+    if (status == KVC_OK && messages && !arguments->raw)
+        status = cli_chat_open(command, generation->model, template, chat);
+    if (status == KVC_OK && *chat)
+        status = cli_chat_restore(*chat, messages, arguments->load);
+    json_decref(messages);
+    return status;
+}
+
+static int answer_prompts(const struct cli_command *command, const struct arguments *arguments,
+                          struct cli_generation *generation, struct prompt *prompts, size_t count,
+                          struct cli_chat **chat, json_t *turns) {
+    bool wanted = *chat != NULL;
+    int status = KVC_OK;
+
+    if (!arguments->load)
+        status = choose(command, arguments, generation->model, prompts, &wanted);
+    if (status == KVC_OK && wanted && !*chat)
+        status = cli_chat_open(command, generation->model, &arguments->template, chat);
+    if (status == KVC_OK && !*chat)
+        generation->unused = cli_own_template(generation->model);
+    for (size_t i = 0; i < count && status == KVC_OK && !*chat; i++)
+        status = read_tokens(command, generation->model, i == 0 && !arguments->load, &prompts[i]);
+    return status == KVC_OK ? run_turns(command, generation, *chat, prompts, count, turns) : status;
+}
+
 /* Every prompt is read before anything is generated. */
 static int read_and_run(const struct cli_command *command, const struct arguments *arguments,
-                        struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
+                        struct cli_generation *generation, struct cli_chat **chat, json_t *turns) {
     static const struct cli_given empty = {'p', ""};
     const struct cli_given *given = arguments->prompts.count ? arguments->prompts.items : &empty;
     const size_t count = arguments->prompts.count ? arguments->prompts.count : 1;
     struct prompt *prompts;
     int status;
 
-    if (arguments->load && arguments->prompts.count == 0)
-        return go_on(command, arguments, generation, chat, turns);
+    if (arguments->load) {
+        status = load(command, arguments, generation, chat);
+        if (status != KVC_OK || arguments->prompts.count == 0)
+            return status == KVC_OK ? go_on(command, arguments, generation, *chat, turns) : status;
+    }
     prompts = calloc(count, sizeof *prompts);
     status = prompts ? KVC_OK : cli_no_memory(command);
-
     for (size_t i = 0; i < count && status == KVC_OK; i++)
-        status =
-            read_prompt(command, &given[i], generation->model, chat != NULL, i == 0 && !arguments->load, &prompts[i]);
+        status = read_text(command, &given[i], &prompts[i]);
     if (status == KVC_OK)
-        status = run_turns(command, generation, chat, prompts, count, turns);
+        status = answer_prompts(command, arguments, generation, prompts, count, chat, turns);
     for (size_t i = 0; prompts && i < count; i++) {
         free(prompts[i].owned);
         free(prompts[i].tokens);
     }
     free(prompts);
-    return status;
-}
-
-/* A saved session in the place of the new one; a chat gets its messages. */
-static int load(const struct arguments *arguments, struct cli_generation *generation, struct cli_chat *chat) {
-    json_t *messages;
-    int status;
-
-    if (chat)
-        return cli_chat_resume(generation, &arguments->template, arguments->load, arguments->kv_given,
-                               arguments->type_given, chat);
-    status = cli_generation_load(generation, arguments->load, arguments->kv_given, arguments->type_given, &messages);
-    json_decref(messages);
     return status;
 }
 
@@ -171,18 +238,10 @@ static int run(const struct cli_command *command, const struct arguments *argume
         return status;
     generation.echo = !arguments->common.json;
     generation.show_prompt = arguments->show_prompt;
-    if (!cli_template_given(&arguments->template))
-        generation.unused = cli_own_template(model);
-    if (generation.unused && !arguments->common.quiet)
-        fprintf(stderr, "(the model has a chat template, which this run does not use; %s does)\n", generation.unused);
-    if (cli_template_given(&arguments->template))
-        status = cli_chat_open(command, model, &arguments->template, &chat);
-    if (status == KVC_OK && arguments->load)
-        status = load(arguments, &generation, chat);
     if (arguments->common.json)
         turns = json_array();
     if (status == KVC_OK)
-        status = read_and_run(command, arguments, &generation, chat, turns);
+        status = read_and_run(command, arguments, &generation, &chat, turns);
     if (status == KVC_OK && arguments->save)
         status = cli_generation_save(&generation, arguments->save, chat);
     if (status == KVC_OK && arguments->common.json) {
@@ -203,6 +262,27 @@ static int run(const struct cli_command *command, const struct arguments *argume
     return status;
 }
 
+/* "-" among the words is a prompt from standard input, another word the model. */
+static int take_words(const struct cli_command *command, const struct cli_words *words, struct arguments *a) {
+    for (size_t i = 0; i < words->count; i++) {
+        const char *word = words->items[i];
+        struct cli_given *items;
+
+        if (strcmp(word, "-") != 0) {
+            if (a->model)
+                return cli_error(command, KVC_USAGE, "%s: not an option; give a prompt with -p TEXT or -f FILE", word);
+            a->model = word;
+            continue;
+        }
+        items = realloc(a->prompts.items, (a->prompts.count + 1) * sizeof *items);
+        if (!items)
+            return cli_no_memory(command);
+        items[a->prompts.count++] = (struct cli_given){'f', "-"};
+        a->prompts.items = items;
+    }
+    return CLI_GO;
+}
+
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
@@ -215,8 +295,13 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
          "file's",
          &a.load, 0, 0, NULL},
         {CLI_TEXT, 0, "save", "FILE", "save the session after the last answer", &a.save, 0, 0, NULL},
+        {CLI_FLAG, 0, "raw", NULL,
+         "continue the prompt as it stands; without --raw the prompt is a user's message where the model has a chat "
+         "template",
+         &a.raw, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME",
-         "each prompt is a user's message in this chat template; model: the model's own", &a.template.name, 0, 0, NULL},
+         "make each prompt a user's message in this chat template; model: the model's own", &a.template.name, 0, 0,
+         NULL},
         {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.template.system, 0, 0, NULL},
         CLI_TEMPLATE_OPTIONS(&a.template),
         CLI_SAMPLING_OPTIONS(&a.sampling),
@@ -237,22 +322,11 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     cli_sampling_defaults(&a.sampling);
     a.kv = "full";
     status = cli_parse(command, options, argc, argv, &words);
-    for (size_t i = 0; status == CLI_GO && i < words.count; i++) {
-        struct cli_given *items;
-
-        if (strcmp(words.items[i], "-") != 0) {
-            status = cli_error(command, KVC_USAGE, "%s: not an option; give a prompt with -p TEXT or -f FILE",
-                               words.items[i]);
-            break;
-        }
-        items = realloc(a.prompts.items, (a.prompts.count + 1) * sizeof *items);
-        if (!items) {
-            status = cli_no_memory(command);
-            break;
-        }
-        items[a.prompts.count++] = (struct cli_given){'f', "-"};
-        a.prompts.items = items;
-    }
+    if (status == CLI_GO)
+        status = take_words(command, &words, &a);
+    if (status == CLI_GO && a.raw && cli_template_given(&a.template))
+        status = cli_error(command, KVC_USAGE, "--raw continues a prompt as it stands, and takes no option of a chat");
+    a.template.implied = !cli_template_given(&a.template);
     a.kv_given = cli_is_given(argc, argv, "kv");
     a.type_given = cli_is_given(argc, argv, "kv-type");
     if (status == CLI_GO && a.save && (guarded = cli_session_guard(command, "save", a.save, &lock)) != KVC_OK)

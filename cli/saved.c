@@ -8,16 +8,6 @@
 #include "cli/cli.h"
 #include "kvcull/saved.h"
 
-bool cli_is_given(int argc, char **argv, const char *name) {
-    const size_t length = strlen(name);
-
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, name, length) == 0 &&
-            (argv[i][2 + length] == '\0' || argv[i][2 + length] == '='))
-            return true;
-    return false;
-}
-
 /* ---- writing ---- */
 
 int cli_generation_save(struct cli_generation *generation, const char *path, const struct cli_chat *chat) {

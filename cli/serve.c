@@ -25,12 +25,15 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
                               .limit = 4096,
                               .kept = 16,
                               .body = 4 << 20};
+    struct cli_words words = {NULL, 0};
     bool fields = false;
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &o.model, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy, where a request names none", &o.kv, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "the chat template, instead of the model's own", &o.template_name, 0, 0,
          NULL},
+        {CLI_TEXT, 0, "chat-template-file", "FILE", "a chat template in Jinja, instead of --template", &o.template_file,
+         0, 0, NULL},
         {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &o.date, 0, 0, NULL},
         {CLI_GROUP, 0, "Connections", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_TEXT, 0, "host", "ADDRESS", "where to listen", &o.host, 0, 0, NULL},
@@ -79,7 +82,9 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {.kind = CLI_END}};
 
     cli_common_defaults(&o.common);
-    int status = cli_parse(command, options, argc, argv, NULL);
+    int status = cli_parse(command, options, argc, argv, &words);
+    if (status == CLI_GO)
+        status = cli_model_word(command, &words, &o.model);
     if (status == CLI_GO && fields) {
         serve_fields_print(stdout);
         status = cli_flush(command);
@@ -88,5 +93,6 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
     }
     cli_texts_free(&o.allowed);
     cli_texts_free(&o.origins);
+    cli_words_free(&words);
     return status;
 }

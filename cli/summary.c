@@ -76,6 +76,7 @@ json_t *cli_summary_json(const struct cli_generation *generation) {
 
     kvc_session_stats(generation->session, &stats);
     cli_json_set(object, "math", json_string(cli_math_name(kvc_model_info(generation->model)->math)));
+    cli_json_set(object, "seed", json_integer((json_int_t)generation->options.seed));
     cli_json_set(object, "prompt_tokens", json_integer((json_int_t)generation->seen_prompt));
     cli_json_set(object, "answer_tokens", json_integer((json_int_t)generation->seen_answer));
     cli_json_set(object, "first_token_seconds", json_real(generation->first_seconds));

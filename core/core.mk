@@ -6,6 +6,7 @@ libkvc_la_SOURCES += \
 	core/base/error.c \
 	core/base/float.c \
 	core/base/hash.c \
+	core/base/nearest.c \
 	core/base/printable.c \
 	core/base/threads.c \
 	core/base/trig.c \

@@ -55,6 +55,22 @@ enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const 
  * The text of a struct kvc_error is such a line. Async-signal-safe. */
 void kvc_printable(const char *text, size_t bytes, char *line, size_t capacity);
 
+/* Finds the name that a mistyped word most likely stands for, to ask "did you mean NAME?": start with kvc_nearest, try
+ * every name, then read `name`. Names are not copied. */
+struct kvc_nearest {
+    const char *word; /* [word_bytes] the word as it was typed */
+    size_t word_bytes;
+    const char *name; /* [bytes] the nearest name so far, a pointer that kvc_nearest_try got; NULL: none is near */
+    size_t bytes;
+    size_t edits; /* a name must take fewer edits than this to become the nearest */
+};
+struct kvc_nearest kvc_nearest(const char *word, size_t bytes);
+void kvc_nearest_try(struct kvc_nearest *nearest, const char *name, size_t bytes);
+void kvc_nearest_try_choices(struct kvc_nearest *nearest, const char *choices); /* names separated by '|' */
+/* "; did you mean NAME?" for the end of an error message, or "" where no name is near; returns text. */
+#define KVC_NEAREST_HINT 64
+const char *kvc_nearest_hint(const struct kvc_nearest *nearest, char text[KVC_NEAREST_HINT]);
+
 /* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
 
 /* Element types. Weights may have any of them; cache entries KVC_F32, KVC_F16 or KVC_Q8_0. */
@@ -218,6 +234,7 @@ struct kvc_message {
 /* What a chat template is given beside the messages. Texts of JSON; NULL: none. */
 struct kvc_chat_options {
     const char *template_name; /* a built-in one's; NULL: the model's own */
+    const char *template_text; /* Jinja source of a template to use instead; NULL: none. Not with template_name */
     const char *earlier;       /* an array: messages in front of the others, with all that a template may read, as
                                   "tool_calls" */
     const char *tools;         /* an array: the functions that the model may call */

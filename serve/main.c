@@ -30,13 +30,14 @@ static int check_template(const struct serve *serve) {
     struct kvc_chat_options options;
     struct kvc_error error;
     char *text = NULL;
-    if (!serve->info->has_chat_template && !serve->options->template_name) {
+    if (!serve->info->has_chat_template && !serve->options->template_name && !serve->template_text) {
         cli_warn(serve->command, "the model has no chat template, so /v1/chat/completions refuses what it is sent; "
                                  "--template NAME names one");
         return KVC_OK;
     }
     kvc_chat_defaults(&options);
     options.template_name = serve->options->template_name;
+    options.template_text = serve->template_text;
     options.date = serve->options->date;
     const enum kvc_status status = kvc_chat_text_with(serve->model, &options, &greeting, 1, &text, &error);
     free(text);
@@ -58,7 +59,11 @@ static int open_model(struct serve *serve) {
     const uint64_t available = cli_available();
     serve->memory = options->memory ? options->memory : available == UINT64_MAX ? (uint64_t)4 << 30 : available / 2;
     name_model(serve);
-    status = check_template(serve);
+    size_t bytes;
+    if (options->template_file)
+        status = cli_read_file(serve->command, options->template_file, &serve->template_text, &bytes);
+    if (status == KVC_OK)
+        status = check_template(serve);
     if (status == KVC_OK)
         status = serve_slots_check(serve);
     if (status == KVC_OK && options->key_file)
@@ -162,6 +167,7 @@ int serve_main(const struct cli_command *command, const struct serve_options *op
         status = serve_until_end(&serve, &signals);
     cli_lock_close(&serve.folder_lock);
     serve_keys_free(&serve.keys);
+    free(serve.template_text);
     kvc_model_close(serve.model);
     kvc_engine_close(serve.engine);
     pthread_cond_destroy(&serve.wake);

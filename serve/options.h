@@ -8,7 +8,7 @@
 
 struct serve_options {
     struct cli_common common;
-    const char *model, *kv, *host, *name, *template_name, *date, *key_file, *sessions;
+    const char *model, *kv, *host, *name, *template_name, *template_file, *date, *key_file, *sessions;
     struct cli_texts allowed;                                                     /* names of the server */
     struct cli_texts origins;                                                     /* of pages that may ask it */
     bool log;                                                                     /* a line for each request */

@@ -182,6 +182,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         return false;
     kvc_chat_defaults(&options);
     options.template_name = request->serve->options->template_name;
+    options.template_text = request->serve->template_text;
     options.earlier = messages;
     options.date = request->serve->options->date;
     if (values->template_values)

@@ -142,10 +142,11 @@ struct serve {
     struct kvc_engine *engine;
     struct kvc_model *model;
     const struct kvc_model_info *info;
-    char name[128];   /* of the model, as clients see it */
-    uint64_t memory;  /* bytes that sessions may hold */
-    uint64_t context; /* tokens that a session may see; 0: no limit */
-    bool loopback;    /* nothing but this machine reaches it */
+    char name[128];      /* of the model, as clients see it */
+    char *template_text; /* of --chat-template-file, or NULL */
+    uint64_t memory;     /* bytes that sessions may hold */
+    uint64_t context;    /* tokens that a session may see; 0: no limit */
+    bool loopback;       /* nothing but this machine reaches it */
     struct serve_keys keys;
     struct cli_lock folder_lock; /* of --sessions */
     double began;

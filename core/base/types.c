@@ -2,6 +2,7 @@
 #include "core/base/types.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/weight_blocks.h"
 
@@ -31,7 +32,7 @@ const char *kvc_type_name(enum kvc_type type) { return (unsigned)type < KVC_ALL_
 
 bool kvc_type_from_name(const char *name, enum kvc_type *type) {
     for (unsigned i = 0; i < KVC_TYPES; i++) {
-        if (strcmp(name, types[i].name) == 0) {
+        if (strcasecmp(name, types[i].name) == 0) {
             *type = (enum kvc_type)i;
             return true;
         }

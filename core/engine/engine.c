@@ -9,13 +9,26 @@
 #include <string.h>
 #include <strings.h>
 
-static bool is_cpu_path(const char *name) {
 #define PATH_NAME(NAME, name, build) #name,
-    static const char *const names[] = {KVC_CPU_PATHS(PATH_NAME)};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
+static const char *const cpu_paths[] = {KVC_CPU_PATHS(PATH_NAME)};
+enum { CPU_PATHS = sizeof cpu_paths / sizeof *cpu_paths };
+
+static bool is_cpu_path(const char *name) {
+    for (size_t i = 0; i < CPU_PATHS; i++)
+        if (strcmp(name, cpu_paths[i]) == 0)
             return true;
     return false;
+}
+
+static enum kvc_status unknown_backend(const char *name, struct kvc_error *error) {
+    struct kvc_nearest nearest = kvc_nearest(name, strcspn(name, ":"));
+    char hint[KVC_NEAREST_HINT];
+    for (size_t i = 0; kvc_backend_list[i]; i++)
+        kvc_nearest_try(&nearest, kvc_backend_list[i]->name, strlen(kvc_backend_list[i]->name));
+    for (size_t i = 0; i < CPU_PATHS; i++)
+        kvc_nearest_try(&nearest, cpu_paths[i], strlen(cpu_paths[i]));
+    return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is%s", name,
+                    kvc_nearest_hint(&nearest, hint));
 }
 
 /* At least 1. */
@@ -66,7 +79,7 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     if (!strncasecmp(name, "rocm", 4) || !strncasecmp(name, "hip", 3) || !strncasecmp(name, "metal", 5) ||
         !strncasecmp(name, "vulkan", 6) || !strncasecmp(name, "mps", 3) || !strncasecmp(name, "sycl", 4))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);
-    return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is", name);
+    return unknown_backend(name, error);
 }
 
 /* The other ranks open theirs. */

@@ -67,13 +67,16 @@ static enum kvc_status take_option(struct reader *reader, struct kvc_values *val
         value->given = true;
         return take_text(reader, option->name, &value->text);
     }
-    char known[240] = "";
+    char known[240] = "", hint[KVC_NEAREST_HINT];
+    struct kvc_nearest nearest = kvc_nearest(reader->at, length);
     for (size_t i = 0; i < values->count; i++) {
+        const char *name = kvc_policy_option(policy, i)->name;
         const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kvc_policy_option(policy, i)->name);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", name);
+        kvc_nearest_try(&nearest, name, strlen(name));
     }
-    return kvc_fail(reader->error, KVC_USAGE, "policy %s: unknown option '%.*s'; it has %s", policy->name,
-                    (int)kvc_min_u64(length, 40), reader->at, known);
+    return kvc_fail(reader->error, KVC_USAGE, "policy %s: unknown option '%.*s'; it has %s%s", policy->name,
+                    (int)kvc_min_u64(length, 40), reader->at, known, kvc_nearest_hint(&nearest, hint));
 }
 
 enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
@@ -116,14 +119,24 @@ static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error
     return status;
 }
 
+static enum kvc_status unknown_method(const struct reader *reader, size_t length) {
+    struct kvc_nearest nearest = kvc_nearest(reader->at, length);
+    const struct kvc_policy_class *policy;
+    char hint[KVC_NEAREST_HINT];
+    if (length == 0)
+        return kvc_fail(reader->error, KVC_USAGE,
+                        "policy: a method's name is missing; as in snapkv:budget=512+streaming:budget=512");
+    for (size_t i = 0; (policy = kvc_policy(reader->engine, i)) != NULL; i++)
+        kvc_nearest_try(&nearest, policy->name, strlen(policy->name));
+    return kvc_fail(reader->error, KVC_USAGE, "policy '%.*s' is unknown%s", (int)kvc_min_u64(length, 40), reader->at,
+                    nearest.name ? kvc_nearest_hint(&nearest, hint) : "; 'kvcull info methods' lists what there is");
+}
+
 static enum kvc_status take_method(struct reader *reader, struct kvc_method *method) {
     const size_t length = strcspn(reader->at, ":+");
     method->policy = kvc_engine_find_policy(reader->engine, reader->at, length);
     if (!method->policy)
-        return kvc_fail(reader->error, KVC_USAGE,
-                        length ? "policy '%.*s' is unknown; 'kvcull info methods' lists what there is"
-                               : "policy%.*s: a method's name is missing; as in snapkv:budget=512+streaming:budget=512",
-                        (int)kvc_min_u64(length, 40), reader->at);
+        return unknown_method(reader, length);
     struct kvc_values *values = &method->values;
     values->policy = method->policy;
     values->count = kvc_policy_options(method->policy);

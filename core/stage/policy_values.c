@@ -100,7 +100,8 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
                                struct kvc_value *value, struct kvc_error *error) {
     const char *text = value->text;
     size_t length = strlen(text);
-    char right[160];
+    char right[160 + KVC_NEAREST_HINT], hint[KVC_NEAREST_HINT];
+    struct kvc_nearest nearest;
     double number;
     if (length == 0 && !value->given) /* a default that is none */
         return KVC_OK;
@@ -108,7 +109,9 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     case KVC_OPTION_CHOICE:
         if (is_choice(option->choices, text))
             return KVC_OK;
-        snprintf(right, sizeof right, "one of %s", option->choices);
+        nearest = kvc_nearest(text, length);
+        kvc_nearest_try_choices(&nearest, option->choices);
+        snprintf(right, sizeof right, "one of %s%s", option->choices, kvc_nearest_hint(&nearest, hint));
         return wrong_value(policy, option, text, right, error);
     case KVC_OPTION_TEXT:
         if (length > 0)

@@ -26,7 +26,8 @@ static const struct kvc_named_template *by_name(const char *name) {
 }
 
 static enum kvc_status unknown(struct kvc_error *error, const char *what, const char *name) {
-    char known[300] = "";
+    struct kvc_nearest nearest = kvc_nearest(name, strlen(name));
+    char known[300] = "", hint[KVC_NEAREST_HINT];
     size_t at = 0;
     for (size_t i = 0; kvc_named_templates[i].name; i++) {
         size_t bytes = strlen(kvc_named_templates[i].name);
@@ -35,10 +36,12 @@ static enum kvc_status unknown(struct kvc_error *error, const char *what, const 
         memcpy(known + at, kvc_named_templates[i].name, bytes);
         memcpy(known + at + bytes, ", ", 3);
         at += bytes + 2;
+        kvc_nearest_try(&nearest, kvc_named_templates[i].name, bytes);
     }
     if (at)
         known[at - 2] = 0;
-    return kvc_fail(error, KVC_USAGE, "%s%.40s; known templates: %s", what, name, known);
+    return kvc_fail(error, KVC_USAGE, "%s%.40s; known templates: %s%s", what, name, known,
+                    kvc_nearest_hint(&nearest, hint));
 }
 
 static enum kvc_status no_memory(struct kvc_error *error) {
@@ -142,9 +145,15 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const str
                                 const struct kvc_message *messages, size_t count, struct kvc_rendered *made,
                                 struct kvc_error *error) {
     const char *name = options->template_name;
-    const char *own = !name && tokenizer ? tokenizer->chat_template : NULL;
+    const char *own = options->template_text ? options->template_text
+                      : !name && tokenizer   ? tokenizer->chat_template
+                                             : NULL;
     const struct kvc_named_template *named = name ? by_name(name) : NULL;
     char where[64] = "the model's chat template";
+    if (name && options->template_text)
+        return kvc_fail(error, KVC_USAGE, "chat: a template's name and a template's text; give one of the two");
+    if (options->template_text)
+        snprintf(where, sizeof where, "the given chat template");
     if (!name && !own)
         return unknown(error, "the model has no chat template; name one", "");
     if (name && !named)

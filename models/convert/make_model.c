@@ -204,13 +204,16 @@ static enum kvc_status write_model(const struct kvc_shape *shape, const struct k
 }
 
 static enum kvc_status no_such_shape(const char *name, struct kvc_error *error) {
-    char known[400] = "";
+    struct kvc_nearest nearest = kvc_nearest(name, strlen(name));
+    char known[400] = "", hint[KVC_NEAREST_HINT];
     const char *next, *summary;
     for (size_t i = 0; kvc_shape(i, &next, &summary); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", next);
+        kvc_nearest_try(&nearest, next, strlen(next));
     }
-    return kvc_fail(error, KVC_USAGE, "there is no shape %.60s; known are %s", name, known);
+    return kvc_fail(error, KVC_USAGE, "there is no shape %.60s; known are %s%s", name, known,
+                    kvc_nearest_hint(&nearest, hint));
 }
 
 enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t seed, const char *to,

@@ -17,29 +17,39 @@ END
 # The same, ending its turn with the first token it would write.
 mute=$work/mute
 cp -r "$model" "$mute"
-ok run -m "$model" -p "$question" -n 1 --temp 0 -q --json
+ok run -m "$model" --raw -p "$question" -n 1 --temp 0 -q --json
 token=$(json turns.0.tokens.0)
 sed "s/\"eos_token_id\": 16/\"eos_token_id\": [16, $token]/" "$demo/config.json" >"$mute/config.json"
 
-# ---- a model with a template that is not used
-hint='the model has a chat template, which this run does not use; --template model does'
-ok run -m "$model" -p "$question" -n 2 --temp 0
-that 'the template is told, once' [ "$(grep -c "$hint" "$work/err")" = 1 ]
-has 'cut after 2 tokens; -n sets how many' "$work/err"
-ok run -m "$model" -p "$question" -n 2 --temp 0 -q
-that 'not with -q' [ ! -s "$work/err" ]
-for how in '--template model' '--system x'; do
-    ok run -m "$model" $how -p hello -n 2 --temp 0
-    that "not with $how" sh -c "! grep -q 'does not use' '$work/err'"
-done
-ok run -m "$demo" -p hello -n 2 --temp 0
-that 'not where there is none' sh -c "! grep -q 'chat template' '$work/err'"
+# ---- a prompt is a message where the model has a template
+shown() { ok run -m "$model" -n 2 --temp 0 -q --show-prompt "$@"; }
+shown --template model -p "$question"
+made=$(cat "$work/err")
+shown -p "$question"
+that 'the template is used' [ "$(cat "$work/err")" = "$made" ]
+echo "$question" >"$work/question"
+shown -f "$work/question"
+that 'of a file too' [ "$(cat "$work/err")" = "$made" ]
+shown --raw -p "$question"
+raw=$(cat "$work/err")
+that '--raw continues the text' [ "$raw" != "$made" ]
+ok run -m "$demo" -n 2 --temp 0 -q --show-prompt -p "$question"
+that 'as without a template' [ "$(tail -n 1 "$work/err" | tr , '\n' | wc -l)" = \
+    "$(($(echo "$raw" | tail -n 1 | tr , '\n' | wc -l) + 1))" ]
+fails 2 'takes no option of a chat' run -m "$model" --raw --system x -p hello
+# <pad> is a control token of this model: a caller who writes one has applied a template
+ok run -m "$model" -p "$question <pad>" -n 2 --temp 0 --show-prompt
+has 'holds control tokens and is continued as it stands; --template model makes it a message' "$work/err"
+that 'nothing is put around it' [ "$(grep -c 'old sailor' "$work/err")" = 1 ]
+ok run -m "$model" -p "$question <pad>" -n 2 --temp 0 -q
+that 'not said with -q' [ ! -s "$work/err" ]
 
 sed 's/<|im_start|>user <|im_end|>/\\n{% include 1 %}/' "$model/tokenizer_config.json" >"$work/other"
 cp -r "$model" "$work/unknown"
 cp "$work/other" "$work/unknown/tokenizer_config.json"
-ok run -m "$work/unknown" -p "$question" -n 2 --temp 0
-has 'which this run does not use; --template NAME does' "$work/err"
+fails 3 'there is no tag "include".*; --raw continues the prompt without the template' \
+    run -m "$work/unknown" -p "$question" -n 2 --temp 0
+ok run -m "$work/unknown" --raw -p "$question" -n 2 --temp 0
 ok info "$work/unknown"
 has '^chat template *yes (--template NAME)$'
 fails 3 "the model's chat template, line 2: there is no tag \"include\"" chat -m "$work/unknown"
@@ -69,17 +79,64 @@ kv run -m "$given" --date 2025-01-04 --messages "$work/earlier" -p the -p old -p
 that 'a refusal is the template'"'"'s' [ $? = 2 ]
 has 'refuses the conversation: too long' "$work/err"
 
+# ---- a template from a file, anywhere
+printf 'the {{ messages[0].content }} .' >"$work/own.jinja"
+for command in 'run -n 0 -q --show-prompt -p' 'tokenize --json'; do
+    # shellcheck disable=SC2086
+    ok $command harbor -m "$demo" --chat-template-file "$work/own.jinja"
+    cat "$work/out" "$work/err" >"$work/both"
+    has 'the harbor \.' "$work/both"
+    # shellcheck disable=SC2086
+    fails 2 'one of the two' $command harbor -m "$demo" --chat-template-file "$work/own.jinja" --template chatml
+    # shellcheck disable=SC2086
+    fails 3 'none.jinja: No such file' $command harbor -m "$demo" --chat-template-file "$work/none.jinja"
+done
+echo harbor | kv chat "$demo" --chat-template-file "$work/own.jinja" -n 1 -q --show-prompt >"$work/out" 2>"$work/err"
+has 'the harbor \.' "$work/err"
+echo '{% nonsense %}' >"$work/own.jinja"
+fails 3 'the given chat template, line 1' run "$demo" --chat-template-file "$work/own.jinja" -p x
+
+# ---- what other programs call these options, and what is meant by a name with a letter wrong
+ok run "$demo" -p "$question" -n 3 --temp 0 -q -t 1 -c 64 --cache-type-k q8_0 --cache-type-v Q8_0 --json
+that 'a type by two names' [ "$(json turns.0.tokens)" = '[3]' ]
+ok run "$demo" -p "$question" --predict 3 --temperature 0 --ctx-size 64 -q --json
+that 'aliases' [ "$(json turns.0.tokens)" = '[3]' ]
+for types in '--cache-type-k q8_0' '--cache-type-v=q8_0' '--cache-type-k f16 --cache-type-v q8_0'; do
+    # shellcheck disable=SC2086
+    fails 2 'keys and values have one type' run -m "$demo" -p x $types
+done
+ok run -m "$demo" -p "$question" -n -1 --ctx 60 --temp 0 -q --ignore-eos
+has '--ctx 60: the context is full' "$work/err"
+ok run -m "$demo" -p "$question" -n 9 --temp 2 --seed -1 --ignore-eos --json
+drawn=$(sed -n 's/^(drew --seed \([0-9]*\))$/\1/p' "$work/err") text=$(json turns.0.text)
+that 'JSON says which seed was drawn' [ "$(json summary.seed)" = "$drawn" ]
+ok run -m "$demo" -p "$question" -n 9 --temp 2 --seed "$drawn" --ignore-eos --json
+that 'and it draws the same again' [ "$(json turns.0.text)" = "$text" ]
+ok run -m "$demo" -p "$question" -n 9 --temp 2 --seed -1 --ignore-eos --json
+that 'another one each time' [ "$(json summary.seed)" != "$drawn" ]
+fails 2 'did you mean snapkv?' run -m "$demo" --kv snapvk:budget=3 -p x
+fails 2 'did you mean budget?' run -m "$demo" --kv snapkv:bugdet=3 -p x
+fails 2 'did you mean max?' run -m "$demo" --kv morphkv:budget=32,fusion=mx -p x
+fails 2 'did you mean q8_0?' run -m "$demo" --kv-type q80 -p x
+fails 2 'did you mean int8?' run -m "$demo" --math int -p x
+fails 2 'did you mean chatml?' run -m "$demo" --template chatlm -p x
+fails 2 'did you mean avx2?' run -m "$demo" --backend avx -p x
+fails 2 'did you mean tiny?' mkmodel --shape tinny -o "$work/none.gguf"
+fails 2 'did you mean mxfp4?' convert "$demo" -o "$work/none.gguf" --type mxpf4
+fails 2 'give a prompt with -p' run "$demo" nonsense
+fails 2 'the model is' chat "$demo" "$demo"
+
 # ---- an empty answer says why, with -q too
 for how in '' -q --json; do
-    ok run -m "$mute" -p "$question" --temp 0 $how
+    ok run -m "$mute" --raw -p "$question" --temp 0 $how
     has 'warning: the answer is empty: the model ended it with its first token; --template model asks in its chat template' "$work/err"
 done
-ok run -m "$mute" -p "$question" --temp 0 -q
+ok run -m "$mute" --raw -p "$question" --temp 0 -q
 that 'in one line' [ "$(wc -l <"$work/err")" = 1 ]
 that 'and nothing else is printed' [ ! -s "$work/out" ]
 ok run -m "$demo" -p "$question" --temp 0 -q --stop ' 48'
 has 'the answer is empty: it began with a --stop text' "$work/err"
-ok run -m "$mute" -p "$question" --temp 0 -q --ignore-eos -n 2
+ok run -m "$mute" --raw -p "$question" --temp 0 -q --ignore-eos -n 2
 that 'the advice holds' [ -s "$work/out" ]
 ok run -m "$model" -p "$question" -n 0 -q
 that 'no tokens asked for, none missed' [ ! -s "$work/err" ]
@@ -132,6 +189,6 @@ ok run -m "$demo" -n 5 --temp 0 -q
 begun=$(cat "$work/out")
 ok run -m "$model" -n 5 --temp 0 -q
 is "$begun"
-ok run -m "$model" -p '' -n 5 --temp 0 -q --json
+ok run -m "$model" --raw -p '' -n 5 --temp 0 -q --json
 that 'one token' [ "$(json turns.0.prompt_tokens)" = 1 ]
 finish

@@ -271,7 +271,26 @@ static void characters_are_whole(void **state) {
     }
 }
 
-/* What is left is told while something is, on a terminal and elsewhere. */
+/* A part took a second and then two: no estimate before three have ended, then one by the last parts alone. */
+static void progress_estimates(void **state) {
+    struct cli_progress progress = {0};
+
+    (void)state;
+    cli_progress_mark(&progress, 0, 0);
+    for (unsigned i = 1; i < 3; i++) {
+        cli_progress_mark(&progress, i, i);
+        assert_true(cli_progress_left(&progress, 100) < 0);
+    }
+    cli_progress_mark(&progress, 3, 3);
+    assert_float_equal(cli_progress_left(&progress, 100), 97, 1e-9);
+    cli_progress_mark(&progress, 3.1, 50); /* ends together with the part before */
+    assert_float_equal(cli_progress_left(&progress, 100), 97, 1e-9);
+    for (unsigned i = 4; i < 40; i++)
+        cli_progress_mark(&progress, 3 + 2 * (i - 3), i);
+    assert_float_equal(cli_progress_left(&progress, 100), 2 * 61, 1e-9);
+}
+
+/* What is left is told while something is and its speed is known, on a terminal and elsewhere. */
 static void progress_ends(void **state) {
     (void)state;
     for (int terminal = 0; terminal < 2; terminal++) {
@@ -287,6 +306,8 @@ static void progress_ends(void **state) {
             progress.terminal = terminal == 1;
             progress.start -= 100;
             progress.last -= 100;
+            for (unsigned part = 0; part < 4; part++)
+                cli_progress_mark(&progress, progress.start + part, part);
             dup2(fileno(file), 2);
             cli_progress(&progress, done[i], 1000);
             speak(saved);
@@ -451,12 +472,13 @@ static void turns_are_the_conversation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_read),      cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(near_names_are_found),  cmocka_unit_test(numbers_are_readable),
-        cmocka_unit_test(tables_stay_narrow),    cmocka_unit_test(any_bytes_are_json),
-        cmocka_unit_test(token_lists_are_read),  cmocka_unit_test(files_appear_when_complete),
-        cmocka_unit_test(characters_are_whole),  cmocka_unit_test(progress_ends),
-        cmocka_unit_test(differences_are_found), cmocka_unit_test(turns_are_the_conversation)};
+        cmocka_unit_test(options_are_read),          cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(near_names_are_found),      cmocka_unit_test(numbers_are_readable),
+        cmocka_unit_test(tables_stay_narrow),        cmocka_unit_test(any_bytes_are_json),
+        cmocka_unit_test(token_lists_are_read),      cmocka_unit_test(files_appear_when_complete),
+        cmocka_unit_test(characters_are_whole),      cmocka_unit_test(progress_ends),
+        cmocka_unit_test(progress_estimates),        cmocka_unit_test(differences_are_found),
+        cmocka_unit_test(turns_are_the_conversation)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

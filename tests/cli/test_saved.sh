@@ -50,6 +50,35 @@ chat two "--session $work/chat"
 cat "$work/out" >>"$work/parts"
 that 'a chat in two sittings' cmp -s "$work/parts" "$work/wanted"
 
+# ---- run goes on with a chat as a chat: with a message, or with an answer that was cut
+cp -r "$demo" "$work/chatty"
+cat >"$work/chatty/tokenizer_config.json" <<'END'
+{"bos_token": "<s>", "eos_token": "</s>",
+ "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"}
+END
+for model in "$demo" "$work/chatty"; do
+    how=
+    [ "$model" = "$demo" ] && how='--template chatml'
+    # shellcheck disable=SC2086
+    {
+        ok run -m "$model" -q -p one -n 6 --temp 0 --ignore-eos --save "$work/cut" $how
+        mv "$work/out" "$work/parts"
+        ok run -m "$model" -q --load "$work/cut" -n 5 --temp 0 --ignore-eos --save "$work/cut" $how
+        cat "$work/out" >>"$work/parts"
+        ok run -m "$model" -q --load "$work/cut" -p two -n 4 --temp 0 --ignore-eos $how
+        cat "$work/out" >>"$work/parts"
+        ok run -m "$model" -q -p one -n 11 --temp 0 --ignore-eos --save "$work/whole" $how
+        mv "$work/out" "$work/wanted"
+        ok run -m "$model" -q --load "$work/whole" -p two -n 4 --temp 0 --ignore-eos $how
+        cat "$work/out" >>"$work/wanted"
+    }
+    tr -d '\n' <"$work/parts" >"$work/joined"
+    tr -d '\n' <"$work/wanted" >"$work/text"
+    that "a chat goes on after a cut answer: $model" cmp -s "$work/joined" "$work/text"
+done
+ok run -m "$work/chatty" -q --load "$work/whole" --raw -p then -n 4 --temp 0 --ignore-eos --show-prompt
+that '--raw of a chat: no template' [ "$(sed -n 2p "$work/err")" = then ]
+
 # ---- what was said is its owner's alone, but who gave a file away finds it so
 that 'a new file is private' [ "$(stat -c %a "$work/chat")" = 600 ]
 chmod 644 "$work/prompt"
@@ -70,7 +99,6 @@ fails 3 'kv-type: it was saved with f16, and here is q8_0' run -q -m "$demo" --l
 fails 3 'not a saved session' run -q -m "$demo" --load "$demo/config.json" -p x
 fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
 fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x
-fails 2 'goes on with a prompt' run -q -m "$demo" --load "$work/chat" --template chatml
 fails 2 'has begun without it' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
 fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
 ok mkmodel --shape tiny --type f16 --seed 3 -o "$work/other.gguf" -q
