@@ -381,20 +381,22 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
 /* clang-format off */
 #define CLI_SAMPLING_OPTIONS(s)                                                                                       \
     {CLI_GROUP, 0, "Answer", NULL, NULL, NULL, 0, 0, NULL},                                                           \
-        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most; -1: no limit", &(s)->limit, -1, 2147483647, NULL},                \
-        {CLI_REAL, 0, "temp", "T", "temperature; 0: always the likeliest token", &(s)->temperature, 0, 100, NULL},     \
-        {CLI_INT, 0, "top-k", "K", "only the K likeliest tokens; 0: off", &(s)->top_k, 0, 2147483647, NULL},           \
-        {CLI_REAL, 0, "top-p", "P", "only the likeliest tokens that sum up to P; 1: off", &(s)->top_p, 0, 1, NULL},    \
-        {CLI_REAL, 0, "min-p", "P", "only tokens at least P times as likely as the likeliest; 0: off", &(s)->min_p, 0, \
+        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most; -1: no limit", &(s)->limit, -1,                   \
+         2147483647, NULL},                                                                                           \
+        {CLI_REAL, 0, "temp", "T", "temperature; 0: always the likeliest token", &(s)->temperature, 0, 100, NULL},    \
+        {CLI_INT, 0, "top-k", "K", "only the K likeliest tokens; 0: off", &(s)->top_k, 0, 2147483647, NULL},          \
+        {CLI_REAL, 0, "top-p", "P", "only the likeliest tokens that sum up to P; 1: off", &(s)->top_p, 0, 1, NULL},   \
+        {CLI_REAL, 0, "min-p", "P", "only tokens at least P times as likely as the likeliest; 0: off", &(s)->min_p, 0,\
          1, NULL},                                                                                                    \
-        {CLI_REAL, 0, "repeat-penalty", "R", "makes recent tokens less likely; 1: off", &(s)->repeat_penalty, 0.01,    \
+        {CLI_REAL, 0, "repeat-penalty", "R", "makes recent tokens less likely; 1: off", &(s)->repeat_penalty, 0.01,   \
          100, NULL},                                                                                                  \
-        {CLI_INT, 0, "repeat-last", "N", "tokens that count as recent", &(s)->repeat_last, 0, 2147483647, NULL},       \
-        {CLI_INT, 0, "seed", "S", "seed of the random numbers: the same seed gives the same answer; -1: draw one", &(s)->seed, -1,         \
+        {CLI_INT, 0, "repeat-last", "N", "tokens that count as recent", &(s)->repeat_last, 0, 2147483647, NULL},      \
+        {CLI_INT, 0, "seed", "S",                                                                                     \
+         "seed of the random numbers: the same seed gives the same answer; -1: draw one", &(s)->seed, -1,             \
          9007199254740992.0, NULL},                                                                                   \
-        {CLI_TEXTS, 0, "stop", "TEXT", "ends an answer before TEXT; may be given several times", &(s)->stops, 0, 0,    \
+        {CLI_TEXTS, 0, "stop", "TEXT", "ends an answer before TEXT; may be given several times", &(s)->stops, 0, 0,   \
          NULL},                                                                                                       \
-        {CLI_FLAG, 0, "ignore-eos", NULL, "does not end an answer at the model's end token", &(s)->ignore_end, 0, 0,   \
+        {CLI_FLAG, 0, "ignore-eos", NULL, "does not end an answer at the model's end token", &(s)->ignore_end, 0, 0,  \
          NULL}
 /* clang-format on */
 /* Opens the session, the sampler and the array of logits; cli_generation_close frees them. */

@@ -67,16 +67,16 @@ for model in "$demo" "$work/chatty"; do
         cat "$work/out" >>"$work/parts"
         ok run -m "$model" -q --load "$work/cut" -p two -n 4 --temp 0 --ignore-eos $how
         cat "$work/out" >>"$work/parts"
-        ok run -m "$model" -q -p one -n 11 --temp 0 --ignore-eos --save "$work/whole" $how
+        ok run -m "$model" -q -p one -n 11 --temp 0 --ignore-eos --save "$work/in-one" $how
         mv "$work/out" "$work/wanted"
-        ok run -m "$model" -q --load "$work/whole" -p two -n 4 --temp 0 --ignore-eos $how
+        ok run -m "$model" -q --load "$work/in-one" -p two -n 4 --temp 0 --ignore-eos $how
         cat "$work/out" >>"$work/wanted"
     }
     tr -d '\n' <"$work/parts" >"$work/joined"
     tr -d '\n' <"$work/wanted" >"$work/text"
     that "a chat goes on after a cut answer: $model" cmp -s "$work/joined" "$work/text"
 done
-ok run -m "$work/chatty" -q --load "$work/whole" --raw -p then -n 4 --temp 0 --ignore-eos --show-prompt
+ok run -m "$work/chatty" -q --load "$work/in-one" --raw -p then -n 4 --temp 0 --ignore-eos --show-prompt
 that '--raw of a chat: no template' [ "$(sed -n 2p "$work/err")" = then ]
 
 # ---- what was said is its owner's alone, but who gave a file away finds it so
