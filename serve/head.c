@@ -24,10 +24,7 @@ struct head {
  * show what lies between them. */
 bool serve_library_is_strict(void) {
     const char *version = MHD_get_version();
-    char *end;
-    if (strncmp(version, "0.9.", 4) != 0)
-        return true;
-    return strtoul(version + 4, &end, 10) >= 77;
+    return strncmp(version, "0.9.", 4) != 0 || strtoul(version + 4, NULL, 10) >= 77;
 }
 
 static bool is_token(const char *name, size_t bytes) {
@@ -70,39 +67,40 @@ static enum MHD_Result look(void *user, enum MHD_ValueKind kind, const char *nam
     return MHD_YES;
 }
 
-/* Whether method, target, version and headers lie as they do where each line is taken whole, and the head ends there.
- */
-static bool nothing_between(struct MHD_Connection *connection, const struct serve_exchange *exchange,
-                            const char *method, const char *target, const char *version, const struct head *head) {
-    const union MHD_ConnectionInfo *size = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+/* Whether method, target, version and headers lie where they do if each line is taken whole and the head ends there. */
+static bool nothing_between(const struct serve_exchange *exchange, const char *method, const char *target,
+                            const char *version, const struct head *head) {
+    const union MHD_ConnectionInfo *size =
+        MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     return (uintptr_t)target == (uintptr_t)method + strlen(method) + 1 &&
            (uintptr_t)version == (uintptr_t)target + exchange->target_bytes + 1 && !head->apart && size &&
            (uintptr_t)method + size->header_size == head->end + 4;
 }
 
+/* What is wrong with the headers together; NULL: nothing. */
+static const char *contradiction(const struct head *head, bool newest) {
+    if (head->hosts > 1 || (newest && head->hosts == 0))
+        return "Host: must be given once";
+    if (head->lengths > 1)
+        return "Content-Length: must be given once";
+    if (head->codings > 0 && head->lengths > 0)
+        return "Content-Length and Transfer-Encoding: a request has one of them";
+    if (head->codings > 0 && (!newest || head->codings > 1 || strcasecmp(head->coding, "chunked") != 0))
+        return "Transfer-Encoding: must be chunked, given once, in HTTP/1.1";
+    return NULL;
+}
+
 bool serve_head_check(struct serve_exchange *exchange, const char *method, const char *target, const char *version,
                       struct serve_error *error) {
-    struct head head = {0};
-    const bool newest = strcmp(version, MHD_HTTP_VERSION_1_0) != 0, whole = serve_library_is_strict();
-    const char *wrong = exchange->wrong;
-    if (!whole)
-        head.end = (uintptr_t)version + strlen(version);
+    const bool newest = strcmp(version, MHD_HTTP_VERSION_1_0) != 0, strict = serve_library_is_strict();
+    struct head head = {.end = strict ? 0 : (uintptr_t)version + strlen(version)};
     (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, look, &head);
     exchange->host = head.host;
-    if (!wrong)
-        wrong = head.wrong;
-    if (!wrong && (head.hosts > 1 || (newest && head.hosts == 0)))
-        wrong = "Host: must be given once";
-    if (!wrong && head.lengths > 1)
-        wrong = "Content-Length: must be given once";
-    if (!wrong && head.codings > 0 && head.lengths > 0)
-        wrong = "Content-Length and Transfer-Encoding: a request has one of them";
-    if (!wrong && head.codings > 0 && (!newest || head.codings > 1 || strcasecmp(head.coding, "chunked") != 0))
-        wrong = "Transfer-Encoding: must be chunked, given once, in HTTP/1.1";
-    if (!wrong && !whole && !nothing_between(exchange->connection, exchange, method, target, version, &head))
+    const char *wrong = exchange->wrong ? exchange->wrong : head.wrong ? head.wrong : contradiction(&head, newest);
+    if (!wrong && !strict && !nothing_between(exchange, method, target, version, &head))
         wrong = "the lines of a request's head end in CR LF, have no NUL, and do not go on in the next line";
     /* older versions take line ends within a chunked body in more than one way, too */
-    exchange->closes = wrong || (!whole && head.codings > 0);
+    exchange->closes = wrong || (!strict && head.codings > 0);
     return !wrong || serve_refuse(error, 400, SERVE_INVALID, "", "bad_request", "%s", wrong);
 }
 
