@@ -45,6 +45,7 @@ libkvc_la_SOURCES += \
 	models/config/config_gguf.c \
 	models/config/config_hf.c models/config/config_hf_refused.c \
 	models/config/family.c \
+	models/config/metadata.c \
 	models/config/names.c \
 	models/config/plan.c \
 	models/config/rope.c \
@@ -116,8 +117,10 @@ libkvc_la_SOURCES += \
 	models/convert/blocks_table.c \
 	models/convert/blocks_offset.c \
 	models/convert/random_row.c \
+	models/convert/read_back.c \
 	models/convert/tensor.c \
 	models/convert/text.c \
 	models/convert/stacked.c \
 	models/convert/to_folder.c \
+	models/convert/unused.c \
 	models/convert/vocab.c

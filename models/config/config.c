@@ -41,7 +41,7 @@ const struct kvc_config_field kvc_config_fields[] = {
     NEEDED(NULL, "vocab_size", vocab, 1, 16777216),
     INTEGER("context_length", "max_position_embeddings", context, 1, 2147483647),
     INTEGER("attention.sliding_window", NULL, sliding_window, 0, 2147483647),
-    INTEGER(NULL, "sliding_window", sliding_window, 1, 2147483647),
+    INTEGER(NULL, "sliding_window", sliding_window, 0, 2147483647),
     REAL("attention.layer_norm_rms_epsilon", "rms_norm_eps", norm_eps, KVC_TOP, 1e-30, 1),
     INTEGER("rope.dimension_count", NULL, rope.rotary, 2, 4096),
     REAL("rope.freq_base", "rope_theta", rope.base, KVC_ROPE_THEN_TOP, 1, 1e30),

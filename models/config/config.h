@@ -194,7 +194,7 @@ enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, c
 enum kvc_status kvc_config_delta(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error);
 /* That the last layer has attention, so that a method has a say there. */
 enum kvc_status kvc_config_delta_check(const struct kvc_config *config, const char *where, struct kvc_error *error);
-/* KVC_USAGE for models that can be run and not yet be written. */
+/* KVC_INPUT for models that can be run and not yet be written. */
 enum kvc_status kvc_config_convertible(const struct kvc_config *config, const char *where, struct kvc_error *error);
 /* Which layers slide where a pattern says so. */
 enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, struct kvc_error *error);

@@ -69,6 +69,6 @@ enum kvc_status kvc_config_convertible(const struct kvc_config *config, const ch
     if (!kvc_config_knows(config, KVC_DELTA)) {
         return KVC_OK;
     }
-    return kvc_fail(error, KVC_USAGE, "%s: %s models cannot be converted: their gated delta nets cannot be written",
+    return kvc_fail(error, KVC_INPUT, "%s: %s models cannot be converted: their gated delta nets cannot be written",
                     where, config->family->gguf);
 }

@@ -226,9 +226,9 @@ static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *whe
     return KVC_OK;
 }
 
-static bool has_tensor(const struct kvc_gguf *file, uint64_t layer, const char *stem) {
+static bool has_tensor(const struct kvc_gguf *file, uint64_t layer, const char *stem, const char *suffix) {
     char name[80];
-    kvc_layer_tensor(name, sizeof name, true, (uint32_t)layer, stem, "weight");
+    kvc_layer_tensor(name, sizeof name, true, (uint32_t)layer, stem, suffix);
     return kvc_gguf_tensor(file, name) != NULL;
 }
 
@@ -243,8 +243,8 @@ static enum kvc_status read_dense(const struct kvc_gguf *file, const char *where
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", where, config->layers);
     }
     for (uint64_t i = 0; i < config->layers; i++) {
-        config->dense[i] = !has_tensor(file, i, kvc_router_stem(true, config)) &&
-                           (has_tensor(file, i, "ffn_up") || has_tensor(file, i, "ffn_down"));
+        config->dense[i] = !has_tensor(file, i, kvc_router_stem(true, config), "weight") &&
+                           (has_tensor(file, i, "ffn_up", "weight") || has_tensor(file, i, "ffn_down", "weight"));
     }
     return kvc_config_check_dense(config, where, error);
 }
@@ -335,6 +335,23 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
     return KVC_OK;
 }
 
+/* Optional parts: the tensors say by their presence what config.json says by flags. A family whose flag for the biases
+ * of q, k and v is missing there has them; a file without them says that it has none. */
+static void read_parts(const struct kvc_gguf *file, struct kvc_config *config) {
+    const struct kvc_family *family = config->family;
+    uint64_t layer = 0; /* the first that has attention */
+    while (layer + 1 < config->layers && kvc_config_recurs(config, layer))
+        layer++;
+    config->tied = !kvc_gguf_tensor(file, "output.weight");
+    config->qkv_bias = has_tensor(file, layer, "attn_q", "bias") || has_tensor(file, layer, "attn_k", "bias") ||
+                       has_tensor(file, layer, "attn_v", "bias") || has_tensor(file, layer, "attn_qkv", "bias") ||
+                       (family->qkv_bias && !family->qkv_bias_key);
+    config->qk_norm =
+        kvc_qk_norm_key(family) && !has_tensor(file, layer, "attn_q_norm", "weight") ? KVC_QK_NONE : family->qk_norm;
+    config->output_bias = has_tensor(file, layer, "attn_output", "bias");
+    config->feed_bias = has_tensor(file, 0, "ffn_down", "bias");
+}
+
 static int64_t read_token(const struct kvc_gguf *file, const char *key) {
     uint64_t token;
     return kvc_gguf_uint(file, key, &token) && token <= INT32_MAX ? (int64_t)token : -1;
@@ -381,16 +398,7 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
     if (status) {
         return status;
     }
-    /* GGUF says by the presence of tensors what config.json says by flags. */
-    config->tied = !kvc_gguf_tensor(file, "output.weight");
-    config->qkv_bias = kvc_gguf_tensor(file, "blk.0.attn_q.bias") || kvc_gguf_tensor(file, "blk.0.attn_k.bias") ||
-                       kvc_gguf_tensor(file, "blk.0.attn_v.bias") || kvc_gguf_tensor(file, "blk.0.attn_qkv.bias") ||
-                       config->family->qkv_bias;
-    config->qk_norm = kvc_qk_norm_key(config->family) && !kvc_gguf_tensor(file, "blk.0.attn_q_norm.weight")
-                          ? KVC_QK_NONE
-                          : config->family->qk_norm;
-    config->output_bias = kvc_gguf_tensor(file, "blk.0.attn_output.bias") != NULL;
-    config->feed_bias = kvc_gguf_tensor(file, "blk.0.ffn_down.bias") != NULL;
+    read_parts(file, config);
     config->bos = read_token(file, "tokenizer.ggml.bos_token_id");
     config->eos = read_token(file, "tokenizer.ggml.eos_token_id");
     return KVC_OK;

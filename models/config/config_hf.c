@@ -231,6 +231,16 @@ static enum kvc_status read_recurrent(const struct kvc_hf_source *in, struct kvc
     return kvc_config_delta_check(config, in->path, in->error);
 }
 
+/* Whether layer_types is a list without a layer that slides. */
+static bool all_full(const json_t *types) {
+    bool full = json_is_array(types);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+        full = full && name && strcmp(name, "sliding_attention") != 0;
+    }
+    return full;
+}
+
 /* Which layers slide, by max_window_layers unless layer_types says so. sliding_window was read with the fields. */
 static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
     const enum kvc_window_kind kind = config->family->window;
@@ -244,6 +254,11 @@ static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_c
     }
     if (!json_object_get(in->root, "sliding_window")) { /* a missing key is not null */
         config->sliding_window = config->family->sliding_window;
+    }
+    if (use && config->sliding_window == 0 && kvc_hf_get(in->root, "sliding_window") && !all_full(types)) {
+        return kvc_fail(in->error, KVC_INPUT,
+                        "%s: sliding_window is 0, it must be 1 to 2147483647, or null in a model without a window",
+                        in->path);
     }
     if (!use) {
         config->sliding_window = 0;

@@ -9,8 +9,8 @@
     .gated_attention = true, .attention_every = 4, .features = KVC_DELTA | KVC_NO_WINDOW, .partial = 0.25,             \
     .head_size = 256, .context = 32768, .norm_eps = 1e-6
 #define QWEN35 DELTA, .delta_tiled = true, .kv_heads = 4
-#define GEMMA .norm_plus_one = true, .scaled_embedding = true, .tied = true, .norms = KVC_NORMS_AROUND,                \
-    .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
+#define GEMMA .norm_plus_one = true, .attention_bias = true, .scaled_embedding = true, .tied = true,                    \
+    .norms = KVC_NORMS_AROUND, .activation = KVC_GELU, .query_scalar = 256, .norm_eps = 1e-6
 #define GEMMA3 GEMMA, .qk_norm = KVC_QK_ALIKE, .window = KVC_WINDOW_PATTERN, .pattern = 6, .wide_layers = 62,          \
     .sliding_window = 4096, .heads = 8, .kv_heads = 4, .head_size = 256, .vocab = 262208, .context = 131072,           \
     .features = KVC_SOFT_CAPS | KVC_SCORE_SCALE | KVC_LOCAL_ROPE, .base = 1e6, .local_base = 10000
@@ -35,7 +35,8 @@ const struct kvc_family kvc_families[] = {
     {.gguf = "qwen2moe", .hf = "qwen2_moe", .models = "Qwen1.5-MoE, Qwen2-MoE",
      .apart = "experts, and one that every row passes by a share of its own; biases of q, k, v; layers without "
               "experts where the model says so",
-     .qkv_bias = true, .experts = true, .shared = true, .norm_topk_prob = true, .features = KVC_DENSE_LAYERS,
+     .qkv_bias = true, .qkv_bias_key = "qkv_bias", .experts = true, .shared = true, .norm_topk_prob = true,
+     .features = KVC_DENSE_LAYERS,
      .window = KVC_WINDOW_LISTED, .kv_heads = 16, .sliding_window = 4096, .context = 32768, .norm_eps = 1e-6},
     {.gguf = "qwen3", .hf = "qwen3", .models = "Qwen3",
      .apart = "norms of q and k, head size of its own",

@@ -1,4 +1,4 @@
-/* plan.c - what a GGUF file of a model holds: its tensors and its metadata. */
+/* plan.c - the tensors that a GGUF file of a model holds. */
 #include "models/config/plan.h"
 
 #include <stdio.h>
@@ -89,6 +89,10 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
         name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
         tensor->interleaved = interleaved;
     }
+}
+
+uint64_t kvc_plan_parts(const struct kvc_planned *planned) {
+    return planned->apart ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
 }
 
 void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *planned, uint32_t part, char *name,
@@ -247,103 +251,4 @@ void kvc_plan_free(struct kvc_plan *plan) {
     }
     free(plan->tensors);
     *plan = (struct kvc_plan){0};
-}
-
-/* ---- metadata ---- */
-
-/* Llama 3's scaling lies in a tensor; the others' parameters have keys, but a plain model must have none of them. */
-static bool wanted(const struct kvc_config *config, const struct kvc_config_field *field) {
-    if (!field->gguf || !kvc_config_knows(config, field->feature)) {
-        return false;
-    }
-    if (strncmp(field->gguf, "rope.scaling.", 13) != 0) {
-        return true;
-    }
-    switch (config->rope.kind) {
-    case KVC_ROPE_LINEAR:
-        return strcmp(field->gguf, "rope.scaling.factor") == 0;
-    case KVC_ROPE_YARN:
-        return true;
-    case KVC_ROPE_LONGROPE:
-        return strcmp(field->gguf, "rope.scaling.factor") != 0;
-    default:
-        return false;
-    }
-}
-
-static void put_field(const struct kvc_config *config, const struct kvc_config_field *field,
-                      struct kvc_gguf_writer *writer) {
-    char key[128];
-    const void *at = (const char *)config + field->offset;
-    double real = 0;
-    uint64_t integer = 0;
-    kvc_config_key(config, true, field, key, sizeof key);
-    if (field->real) {
-        memcpy(&real, at, sizeof real);
-        if (real != 0 || field->feature == KVC_SOFT_CAPS) { /* none, where the family has one */
-            kvc_gguf_put_float32(writer, key, (float)real);
-        }
-    } else {
-        memcpy(&integer, at, sizeof integer);
-        if (integer != 0) {
-            kvc_gguf_put_uint32(writer, key, (uint32_t)integer);
-        }
-    }
-}
-
-/* Whether the layers that slide are those that readers of the family expect. */
-static bool follows_pattern(const struct kvc_config *config) {
-    bool follows = config->family->window == KVC_WINDOW_PATTERN;
-    for (uint64_t i = 0; i < config->layers; i++) {
-        follows = follows && config->sliding[i] == ((i + 1) % config->family->pattern != 0);
-    }
-    return follows;
-}
-
-enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,
-                                  struct kvc_error *error) {
-    const char *architecture = config->family->gguf;
-    char key[128];
-    if (config->rope.kind == KVC_ROPE_YARN && (config->rope.keep_fractions != config->family->keep_fractions ||
-                                               config->rope.mscale != 0 || config->rope.mscale_all != 0)) {
-        return kvc_fail(error, KVC_INPUT,
-                        "%s: yarn scaling with truncate=%s or mscale cannot be written to a GGUF file", name,
-                        config->family->keep_fractions ? "true" : "false");
-    }
-    for (uint64_t i = 0; config->unrotated && i < config->layers; i++) {
-        if (config->unrotated[i] != ((i + 1) % config->family->unrotated == 0)) {
-            return kvc_fail(error, KVC_INPUT,
-                            "%s: no_rope_layers other than every %dth cannot be written to a GGUF file", name,
-                            (int)config->family->unrotated);
-        }
-    }
-    kvc_gguf_put_string(writer, "general.architecture", architecture, strlen(architecture));
-    kvc_gguf_put_string(writer, "general.name", name, strlen(name));
-    kvc_gguf_put_uint32(writer, "general.quantization_version", 2);
-    for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
-        if (wanted(config, field)) {
-            put_field(config, field, writer);
-        }
-    }
-    snprintf(key, sizeof key, "%s.attention.value_length", architecture);
-    kvc_gguf_put_uint32(writer, key, (uint32_t)config->head_size);
-    if (config->experts && config->shares_normalised != config->family->normalised) {
-        snprintf(key, sizeof key, "%s.expert_weights_norm", architecture);
-        kvc_gguf_put_bool(writer, key, config->shares_normalised);
-    }
-    if (config->rope.kind == KVC_ROPE_LINEAR || config->rope.kind == KVC_ROPE_YARN ||
-        config->rope.kind == KVC_ROPE_LONGROPE) {
-        const char *kind = kvc_rope_kind_name(config->rope.kind);
-        snprintf(key, sizeof key, "%s.rope.scaling.type", architecture);
-        kvc_gguf_put_string(writer, key, kind, strlen(kind));
-    }
-    if (config->parallel) {
-        snprintf(key, sizeof key, "%s.use_parallel_residual", architecture);
-        kvc_gguf_put_bool(writer, key, true);
-    }
-    if (config->sliding && !follows_pattern(config)) {
-        snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", architecture);
-        kvc_gguf_put_bools(writer, key, config->sliding, (size_t)config->layers);
-    }
-    return KVC_OK;
 }

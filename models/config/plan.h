@@ -44,6 +44,9 @@ struct kvc_plan {
 /* Matrices get the asked type, where their rows fit its blocks; else q8_0 or f16. All others are F32. */
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error);
+/* Tensors of a folder that a planned one is made of: none where it comes from config.json, one where it is not apart.
+ */
+uint64_t kvc_plan_parts(const struct kvc_planned *planned);
 /* What folders call the part of a planned tensor, and all of it where it is not apart. */
 void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *planned, uint32_t part, char *name,
                    size_t capacity);
@@ -52,8 +55,10 @@ enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_repla
 /* Puts a note about replaced types in error->text, or an empty one; the status there is KVC_OK. */
 void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error);
 
-/* Everything below "<architecture>." and general.*, without the tokenizer. */
-enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const char *name, struct kvc_gguf_writer *writer,
-                                  struct kvc_error *error);
+/* Everything below "<architecture>." and general.*, without the tokenizer. type: the one that was asked for. */
+enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const struct kvc_plan *plan, enum kvc_type type,
+                                  const char *name, struct kvc_gguf_writer *writer, struct kvc_error *error);
+/* general.file_type of a file whose matrices are of this type. */
+uint32_t kvc_plan_file_type(enum kvc_type type);
 
 #endif

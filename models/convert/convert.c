@@ -26,17 +26,21 @@ static enum kvc_type new_type(const struct kvc_file_tensor *tensor, enum kvc_typ
     return kvc_plan_type(asked, tensor->cols, replaced);
 }
 
-static void copy_metadata(const struct kvc_gguf *file, struct kvc_gguf_writer *writer) {
+static void copy_metadata(const struct kvc_gguf *file, enum kvc_type asked, struct kvc_gguf_writer *writer) {
     const char *key;
     enum kvc_gguf_type type;
     for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
-        /* This writer has its own alignment and writes one file, and a file type of the old weights would be wrong. */
+        /* This writer has its own alignment and writes one file, and the weights have another type. */
         if (strcmp(key, "general.alignment") != 0 && strcmp(key, "general.file_type") != 0 &&
             strncmp(key, "split.", 6) != 0) {
             uint64_t bytes;
             const unsigned char *data = kvc_gguf_value_data(file, i, &bytes);
             kvc_gguf_put_raw(writer, key, type, data, bytes);
         }
+    }
+    kvc_gguf_put_uint32(writer, "general.file_type", kvc_plan_file_type(asked));
+    if (!kvc_gguf_has(file, "general.type")) {
+        kvc_gguf_put_string(writer, "general.type", "model", strlen("model"));
     }
     if (!kvc_gguf_has(file, "general.quantization_version")) {
         kvc_gguf_put_uint32(writer, "general.quantization_version", 2);
@@ -50,7 +54,7 @@ static enum kvc_status convert_file(struct kvc_converter *converter, const struc
     if (!types) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", converter->from);
     }
-    copy_metadata(file, converter->writer);
+    copy_metadata(file, type, converter->writer);
     for (size_t i = 0; i < count; i++) {
         const struct kvc_file_tensor *tensor = kvc_gguf_tensor_at(file, i);
         types[i] = new_type(tensor, type, replaced);
@@ -85,9 +89,32 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
     return status;
 }
 
+/* Gives the file its name, once it has been read again. */
+static enum kvc_status name_file(struct kvc_converter *converter, const char *to, struct kvc_error *error) {
+    const char *written;
+    enum kvc_status status = kvc_gguf_writer_finish(converter->writer, &written, error);
+    if (!status) {
+        status = kvc_convert_read_back(written, to, error);
+    }
+    if (!status) {
+        struct kvc_gguf_writer *writer = converter->writer;
+        converter->writer = NULL;
+        status = kvc_gguf_writer_commit(writer, error);
+    }
+    return status;
+}
+
 static bool ends_in_slash(const char *path) {
     const size_t length = strlen(path);
     return length > 0 && path[length - 1] == '/';
+}
+
+enum kvc_status kvc_convert_check_name(const char *to, struct kvc_error *error) {
+    return kvc_gguf_is_part(to) ? kvc_fail(error, KVC_USAGE,
+                                           "%s: is the name of one part of a model in several files, and one file is "
+                                           "written; give a name that does not end in -NNNNN-of-NNNNN.gguf",
+                                           to)
+                                : KVC_OK;
 }
 
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error) {
@@ -97,7 +124,10 @@ enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type
     if ((unsigned)type >= KVC_TYPES) {
         return kvc_fail(error, KVC_USAGE, "%s: type %u: must be a value of enum kvc_type", to, (unsigned)type);
     }
-    enum kvc_status status = kvc_converter_open(from, &converter, error);
+    enum kvc_status status = kvc_convert_check_name(to, error);
+    if (!status) {
+        status = kvc_converter_open(from, &converter, error);
+    }
     if (status) {
         return status;
     }
@@ -110,9 +140,7 @@ enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type
     }
     kvc_float_close(environment);
     if (!status && !to_folder) {
-        struct kvc_gguf_writer *writer = converter.writer;
-        converter.writer = NULL;
-        status = kvc_gguf_writer_commit(writer, error);
+        status = name_file(&converter, to, error);
     }
     if (!status) {
         kvc_plan_note(&replaced, type, error);

@@ -35,6 +35,18 @@ enum kvc_status kvc_convert_stacked(struct kvc_converter *converter, const struc
  * what they hold and seldom be smaller. */
 bool kvc_stays(const struct kvc_file_tensor *tensor, enum kvc_type asked);
 
+struct kvc_safetensors;
+/* KVC_INPUT where the folder has a tensor that is neither in the plan nor one of those that no model needs. */
+enum kvc_status kvc_convert_unused(const struct kvc_safetensors *file, const struct kvc_config *config,
+                                   const struct kvc_plan *plan, const char *from, struct kvc_error *error);
+
+/* Opens the model that lies at `written` until it is named `to`. What fails is reported as KVC_INPUT, or KVC_RESOURCE.
+ */
+enum kvc_status kvc_convert_read_back(const char *written, const char *to, struct kvc_error *error);
+
+/* KVC_USAGE where the name is that of a part of a split model: the file could not be opened under it. */
+enum kvc_status kvc_convert_check_name(const char *to, struct kvc_error *error);
+
 /* Both write the file `to`. */
 enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                  struct kvc_replaced *replaced, struct kvc_error *error);

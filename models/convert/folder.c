@@ -10,11 +10,7 @@
 #include "models/config/names.h"
 #include "models/files/safetensors.h"
 
-/* Tensors of the folder that one of the plan is made of, and the i-th of them. */
-static uint64_t part_count(const struct kvc_planned *planned) {
-    return planned->apart ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
-}
-
+/* The i-th tensor of the folder that one of the plan is made of. */
 static const struct kvc_file_tensor *part(const struct kvc_safetensors *file, const struct kvc_config *config,
                                           const struct kvc_planned *planned, uint64_t i, char name[128]) {
     kvc_plan_part(config, planned, (uint32_t)i, name, 128);
@@ -26,7 +22,7 @@ static enum kvc_status check_tensor(const struct kvc_converter *converter, const
                                     struct kvc_error *error) {
     const uint32_t stacked = planned->apart, dimensions = planned->dimensions - stacked;
     char name[128];
-    for (uint64_t i = 0; i < part_count(planned); i++) {
+    for (uint64_t i = 0; i < kvc_plan_parts(planned); i++) {
         const struct kvc_file_tensor *tensor = part(file, config, planned, i, name);
         if (!tensor) {
             return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, name);
@@ -73,7 +69,7 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
             continue;
         }
         char name[128];
-        for (uint64_t p = 0; !status && p < part_count(planned); p++) {
+        for (uint64_t p = 0; !status && p < kvc_plan_parts(planned); p++) {
             status = kvc_convert_tensor(converter, part(file, config, planned, p, name), planned->type,
                                         planned->interleaved, config->rope.rotary, i, error);
         }
@@ -107,7 +103,7 @@ static enum kvc_status write_file(struct kvc_converter *converter, const struct 
     }
     char name[200];
     snprintf(name, sizeof name, "%.*s", (int)(length - start), converter->from + start);
-    enum kvc_status status = kvc_plan_metadata(config, name, converter->writer, error);
+    enum kvc_status status = kvc_plan_metadata(config, plan, asked, name, converter->writer, error);
     if (!status) {
         status = kvc_convert_text(converter->from, config->vocab, converter->writer, error);
     }
@@ -118,6 +114,9 @@ static enum kvc_status write_file(struct kvc_converter *converter, const struct 
             keep_experts(plan, planned, asked, kvc_safetensors_text_tensor(file, planned->hf));
         }
         kvc_gguf_add_tensor(converter->writer, planned->name, planned->type, planned->dimensions, planned->shape);
+    }
+    if (!status) {
+        status = kvc_convert_unused(file, config, plan, converter->from, error);
     }
     if (!status) {
         status = kvc_gguf_writer_begin(converter->writer, to, error);

@@ -7,6 +7,7 @@
 #include "core/base/canon.h"
 #include "core/engine/engine.h"
 #include "models/config/plan.h"
+#include "models/convert/convert.h"
 #include "models/convert/random_row.h"
 #include "models/config/shapes.h"
 
@@ -177,11 +178,11 @@ static enum kvc_status write_tensor(const struct kvc_planned *tensor, uint64_t s
 }
 
 static enum kvc_status write_model(const struct kvc_shape *shape, const struct kvc_config *config,
-                                   const struct kvc_plan *plan, uint64_t seed, const char *to,
+                                   const struct kvc_plan *plan, enum kvc_type type, uint64_t seed, const char *to,
                                    struct kvc_gguf_writer *writer, struct kvc_error *error) {
     char name[100];
     snprintf(name, sizeof name, "random %s", shape->name);
-    enum kvc_status status = kvc_plan_metadata(config, name, writer, error);
+    enum kvc_status status = kvc_plan_metadata(config, plan, type, name, writer, error);
     if (!status) {
         status = put_vocabulary(shape, writer, error);
     }
@@ -227,7 +228,8 @@ enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t se
     if (!shape) {
         return no_such_shape(name, error);
     }
-    enum kvc_status status = kvc_shape_config(shape, &config, error);
+    enum kvc_status status = kvc_convert_check_name(to, error);
+    status = status ? status : kvc_shape_config(shape, &config, error);
     if (status) {
         return status;
     }
@@ -235,7 +237,7 @@ enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t se
     if (!status) {
         const uint64_t environment = kvc_float_open();
         struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
-        status = writer ? write_model(shape, &config, &plan, seed, to, writer, error)
+        status = writer ? write_model(shape, &config, &plan, type, seed, to, writer, error)
                         : kvc_fail(error, KVC_RESOURCE, "%s: no memory", to);
         kvc_float_close(environment);
         if (status) {

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "models/files/map.h"
-#include "models/tokenizer/parts.h"
+#include "models/tokenizer/json.h"
 
 /* json: tokenizer.json, NULL: the folder has tokenizer.model. */
 static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, const struct kvc_map *json,
@@ -26,6 +26,52 @@ static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, cons
         kvc_gguf_put_string(writer, "tokenizer.chat_template", chat, strlen(chat));
     }
     return KVC_OK;
+}
+
+/* A special token's id: its text in tokenizer_config.json, or its number in config.json; -1: none. */
+static int32_t special_id(const struct kvc_tokenizer *tokenizer, const json_t *about, const json_t *model,
+                          const char *name) {
+    char key[32];
+    snprintf(key, sizeof key, "%s_token", name);
+    const json_t *text = json_object_get(about, key), *content = json_object_get(text, "content");
+    text = content ? content : text;
+    if (json_is_string(text)) {
+        return kvc_vocab_search(tokenizer, json_string_value(text), json_string_length(text));
+    }
+    snprintf(key, sizeof key, "%s_token_id", name);
+    const json_t *id = json_object_get(model, key);
+    id = id ? id : json_object_get(json_object_get(model, "text_config"), key);
+    const json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
+    return number >= 0 && (uint64_t)number < tokenizer->count ? (int32_t)number : -1;
+}
+
+/* Special tokens that this engine has no use for, and other programs have. */
+static enum kvc_status put_others(const char *folder, const struct kvc_tokenizer *tokenizer,
+                                  struct kvc_gguf_writer *writer, struct kvc_error *error) {
+    static const char *const ids[][2] = {{"unk", "tokenizer.ggml.unknown_token_id"},
+                                         {"sep", "tokenizer.ggml.seperator_token_id"}, /* spelled so */
+                                         {"pad", "tokenizer.ggml.padding_token_id"},
+                                         {"mask", "tokenizer.ggml.mask_token_id"}};
+    static const char *const flags[][2] = {{"add_eos_token", "tokenizer.ggml.add_eos_token"},
+                                           {"add_sep_token", "tokenizer.ggml.add_sep_token"}};
+    json_t *about = NULL, *model = NULL;
+    enum kvc_status status = kvc_folder_json(folder, "tokenizer_config.json", &about, error);
+    status = status ? status : kvc_folder_json(folder, "config.json", &model, error);
+    for (size_t i = tokenizer->unknown >= 0; !status && i < sizeof ids / sizeof *ids; i++) {
+        const int32_t id = special_id(tokenizer, about, model, ids[i][0]);
+        if (id >= 0) {
+            kvc_gguf_put_uint32(writer, ids[i][1], (uint32_t)id);
+        }
+    }
+    for (size_t i = 0; !status && i < sizeof flags / sizeof *flags; i++) {
+        const json_t *flag = json_object_get(about, flags[i][0]);
+        if (json_is_boolean(flag)) {
+            kvc_gguf_put_bool(writer, flags[i][1], json_is_true(flag));
+        }
+    }
+    json_decref(about);
+    json_decref(model);
+    return status;
 }
 
 static bool is_there(const char *folder, const char *name, char *path, size_t capacity) {
@@ -51,6 +97,7 @@ enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_
         status = kvc_tokenizer_from_folder(folder, vocab, &tokenizer, error);
         if (!status) {
             status = put_tokenizer(tokenizer, whole ? &json : NULL, writer, error);
+            status = status ? status : put_others(folder, tokenizer, writer, error);
             kvc_tokenizer_close(tokenizer);
         }
     }

@@ -28,6 +28,7 @@ struct work {
     const struct kvc_gguf *gguf; /* one of the two is NULL */
     const struct kvc_safetensors *folder;
     struct kvc_config config;
+    const struct kvc_family *read; /* the source's, where the folder's is another */
     struct kvc_plan plan;
     struct target *targets;
     struct kvc_tensor *tensors; /* [count], as targets */
@@ -111,7 +112,7 @@ static void list_stacked(struct work *work, const struct kvc_planned *planned) {
 static enum kvc_status list_tensors(struct work *work) {
     size_t most = 0;
     for (size_t i = 0; i < work->plan.count; i++)
-        most += work->plan.tensors[i].apart ? (size_t)work->plan.tensors[i].shape[0] : 1;
+        most += (size_t)kvc_plan_parts(&work->plan.tensors[i]);
     work->targets = calloc(most + 1, sizeof *work->targets);
     work->tensors = calloc(most + 1, sizeof *work->tensors);
     work->types = calloc(most + 1, sizeof *work->types);
@@ -124,7 +125,7 @@ static enum kvc_status list_tensors(struct work *work) {
             list_stacked(work, planned);
             continue;
         }
-        const uint64_t count = stack ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
+        const uint64_t count = kvc_plan_parts(planned);
         for (uint64_t e = 0; e < count; e++) {
             struct target *target = &work->targets[work->count];
             struct kvc_tensor *tensor = &work->tensors[work->count];
@@ -307,6 +308,11 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
     enum kvc_status status = list_tensors(work);
     if (!status)
         status = check_tensors(work);
+    if (!status && work->folder) {
+        struct kvc_config config = work->config;
+        config.family = work->read;
+        status = kvc_convert_unused(work->folder, &config, &work->plan, from, work->error);
+    }
     if (!status)
         status = kvc_output_set_open(to, &set, work->error);
     if (status)
@@ -319,6 +325,8 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
         status = kvc_output_set_path(set, "model.safetensors", &path, work->error);
     if (!status)
         status = write_tensors(work, path);
+    if (!status)
+        status = kvc_convert_read_back(kvc_output_set_folder(set), to, work->error);
     if (!status)
         return kvc_output_set_commit(set, work->error);
     kvc_tensor_writer_abandon(work->converter->tensors); /* before the folder that its file lies in */
@@ -334,6 +342,7 @@ static enum kvc_status convert(struct work *work, const char *to, enum kvc_type 
     if (able) {
         return able;
     }
+    work->read = work->config.family;
     work->config.family = folder_family(&work->config);
     work->config.fused = work->config.family->fused; /* folders of Phi-2 have three tensors */
     enum kvc_status status = kvc_plan_build(&work->config, type, &work->plan, work->error);

@@ -38,7 +38,9 @@ struct kvc_file_tensor {
     enum kvc_raw raw;          /* while a safetensors file is opened: what is no type by itself */
 };
 
-/* A file, or any part of a model in several: NAME-00001-of-00003.gguf. */
+/* Whether the name is that of a part of a model in several files, as NAME-00001-of-00003.gguf. */
+bool kvc_gguf_is_part(const char *path);
+/* A file, or any part of a model in several. */
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
 void kvc_gguf_close(struct kvc_gguf *file);
 size_t kvc_gguf_tensor_count(const struct kvc_gguf *file);

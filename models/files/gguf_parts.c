@@ -51,6 +51,12 @@ static bool read_name(const char *path, size_t *stem, uint32_t *number, uint32_t
     return *number && *count && !memcmp(end, "-", 1) && !memcmp(end + 6, "-of-", 4) && !strcmp(end + 15, ".gguf");
 }
 
+bool kvc_gguf_is_part(const char *path) {
+    size_t stem;
+    uint32_t number, count;
+    return read_name(path, &stem, &number, &count) && count > 1;
+}
+
 /* What a file says of itself: which part (from 0), of how many. */
 static enum kvc_status read_keys(const struct kvc_gguf *file, const char *path, uint64_t *number, uint64_t *count,
                                  uint64_t *tensors, struct kvc_error *error) {

@@ -238,14 +238,12 @@ static void writer_free(struct kvc_gguf_writer *writer) {
     free(writer);
 }
 
-enum kvc_status kvc_gguf_writer_commit(struct kvc_gguf_writer *writer, struct kvc_error *error) {
+enum kvc_status kvc_gguf_writer_finish(struct kvc_gguf_writer *writer, const char **path, struct kvc_error *error) {
     for (size_t i = 0; i < writer->tensor_count; i++) {
         const struct written_tensor *tensor = &writer->tensors[i];
         if (tensor->done != tensor->bytes) {
-            enum kvc_status status = kvc_fail(error, KVC_USAGE, "tensor %s got %" PRIu64 " of its %" PRIu64 " bytes",
-                                              tensor->name, tensor->done, tensor->bytes);
-            kvc_gguf_writer_abandon(writer);
-            return status;
+            return kvc_fail(error, KVC_USAGE, "tensor %s got %" PRIu64 " of its %" PRIu64 " bytes", tensor->name,
+                            tensor->done, tensor->bytes);
         }
     }
     /* The last tensor's padding: readers expect the data to be whole multiples of the alignment. */
@@ -257,11 +255,18 @@ enum kvc_status kvc_gguf_writer_commit(struct kvc_gguf_writer *writer, struct kv
     }
     enum kvc_status status =
         kvc_output_write(writer->output, writer->data_start + end, zeros, (size_t)(writer->data_bytes - end), error);
+    *path = status ? NULL : kvc_output_written(writer->output, error);
+    return status ? status : *path ? KVC_OK : KVC_RESOURCE;
+}
+
+enum kvc_status kvc_gguf_writer_commit(struct kvc_gguf_writer *writer, struct kvc_error *error) {
+    const char *path;
+    enum kvc_status status = kvc_gguf_writer_finish(writer, &path, error);
     if (status) {
-        kvc_output_abandon(writer->output);
-    } else {
-        status = kvc_output_commit(writer->output, error);
+        kvc_gguf_writer_abandon(writer);
+        return status;
     }
+    status = kvc_output_commit(writer->output, error);
     writer_free(writer);
     return status;
 }

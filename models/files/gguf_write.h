@@ -31,7 +31,9 @@ enum kvc_status kvc_gguf_writer_begin(struct kvc_gguf_writer *writer, const char
 /* Appends to a tensor; tensors may be filled in any order. */
 enum kvc_status kvc_gguf_write(struct kvc_gguf_writer *writer, size_t tensor, const void *data, size_t bytes,
                                struct kvc_error *error);
-/* Both free the writer. Every tensor must be complete for commit. */
+/* The file is complete, each tensor of it; *path: where it lies, until it is committed, to be read again. */
+enum kvc_status kvc_gguf_writer_finish(struct kvc_gguf_writer *writer, const char **path, struct kvc_error *error);
+/* Both free the writer; commit finishes it first. */
 enum kvc_status kvc_gguf_writer_commit(struct kvc_gguf_writer *writer, struct kvc_error *error);
 void kvc_gguf_writer_abandon(struct kvc_gguf_writer *writer); /* NULL is fine */
 

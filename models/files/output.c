@@ -216,6 +216,10 @@ enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, con
     return status;
 }
 
+const char *kvc_output_written(struct kvc_output *output, struct kvc_error *error) {
+    return write_pending(output, error) ? NULL : output->temporary;
+}
+
 /* 0, or why it failed; a file or folder that need not be synced is left alone. */
 static int sync_file(int descriptor) {
     int failed;

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (config.layers < 100 && kvc_plan_build(&config, KVC_Q8_0, &plan, &error) == KVC_OK) {
         struct kvc_gguf_writer *writer = kvc_gguf_writer_new();
         check(writer != NULL);
-        kvc_plan_metadata(&config, "name", writer, &error);
+        kvc_plan_metadata(&config, &plan, KVC_Q8_0, "name", writer, &error);
         for (size_t i = 0; i < plan.count; i++) {
             const struct kvc_planned *tensor = &plan.tensors[i];
             kvc_gguf_add_tensor(writer, tensor->name, tensor->type, tensor->dimensions, tensor->shape);

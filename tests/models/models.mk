@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/models/test_config_gguf \
 	tests/models/test_convert \
 	tests/models/test_gguf \
+	tests/models/test_gguf_keys \
 	tests/models/test_gguf_parts \
 	tests/models/test_gguf_refused \
 	tests/models/test_gguf_write \
@@ -13,6 +14,7 @@ check_PROGRAMS += \
 	tests/models/test_hostile \
 	tests/models/test_jinja \
 	tests/models/test_json_check \
+	tests/models/test_optional_parts \
 	tests/models/test_rope \
 	tests/models/test_safetensors \
 	tests/models/test_scaled \
@@ -29,6 +31,6 @@ check_PROGRAMS += \
 # A program for tests/models/test_templates.sh, no test itself.
 noinst_PROGRAMS += tests/models/jinja_render
 tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
-SHELL_TESTS += tests/models/test_templates.sh
-EXTRA_DIST += tests/models/test_templates.sh tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
+SHELL_TESTS += tests/models/test_gguf_package.sh tests/models/test_templates.sh
+EXTRA_DIST += tests/models/test_gguf_package.sh tests/models/test_templates.sh tools/make_configs.py tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
 	tools/make_snippets_golden.py tools/compare_folders.py tools/compare_templates.py tools/make_split_golden.py tools/make_sentencepiece_golden.py

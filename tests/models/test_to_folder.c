@@ -1,72 +1,12 @@
 /* test_to_folder.c - Hugging Face folders that convert writes: the same logits to the bit as the model they were made
  * of, for every family that has a golden; the same tokens; and what cannot be said is refused and leaves nothing. */
-#include "tests/models/file_maker.h"
+#include "tests/models/convert_checks.h"
 
 #include <dirent.h>
 
 #include "models/convert/to_folder.h"
 #include "models/tokenizer/parts.h"
 #include "tests/models/tokenizer_checks.h"
-
-enum { TOKENS = 40 }; /* 6 under valgrind */
-
-static struct kvc_engine *engine;
-
-static int open_engine(void **state) {
-    (void)state;
-    struct kvc_engine_options options = {.threads = 2};
-    struct kvc_error error;
-    return kvc_engine_open(&options, &engine, &error) ? -1 : 0;
-}
-
-static int close_engine(void **state) {
-    kvc_engine_close(engine);
-    return remove_own_folder(state);
-}
-
-static void must(enum kvc_status status, const struct kvc_error *error, const char *what) {
-    if (status)
-        fail_msg("%s: status %d: %s", what, (int)status, error->text);
-}
-
-static void remove_tree(const char *path) {
-    char command[800];
-    snprintf(command, sizeof command, "rm -rf '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
-/* The last row of logits after some tokens; malloc'ed. */
-static float *logits_of(const char *path, uint32_t *vocab, uint64_t *parameters) {
-    struct kvc_model *model;
-    struct kvc_session *session;
-    struct kvc_session_options options;
-    struct kvc_error error = {0};
-    int32_t tokens[TOKENS];
-    must(kvc_model_open(engine, path, &model, &error), &error, path);
-    *vocab = kvc_model_info(model)->vocab;
-    *parameters = kvc_model_info(model)->parameters;
-    for (int i = 0; i < TOKENS; i++)
-        tokens[i] = (int32_t)((uint32_t)(7 * i + 3) % *vocab);
-    float *logits = malloc(*vocab * sizeof *logits);
-    assert_non_null(logits);
-    kvc_session_defaults(&options);
-    options.cache_type = KVC_F32;
-    must(kvc_session_open(model, &options, &session, &error), &error, path);
-    must(kvc_session_prompt(session, tokens, kvc_test_thinned() ? 6 : TOKENS, NULL, logits, &error), &error, path);
-    kvc_session_close(session);
-    kvc_model_close(model);
-    return logits;
-}
-
-static void same_bits(const char *a, const char *b) {
-    uint32_t vocab, other;
-    uint64_t parameters, others;
-    float *x = logits_of(a, &vocab, &parameters), *y = logits_of(b, &other, &others);
-    if (vocab != other || parameters != others || memcmp(x, y, vocab * sizeof *x) != 0)
-        fail_msg("%s and %s: other logits", a, b);
-    free(x);
-    free(y);
-}
 
 /* GGUF to a folder, the folder to GGUF and to a folder. */
 static void goldens_keep_their_bits(void **state) {
@@ -84,9 +24,9 @@ static void goldens_keep_their_bits(void **state) {
         if (stat(from, &about) != 0 || (kvc_test_thinned() && tried++ % 5))
             continue;
         if (strncmp(entry->d_name, "qwen35", 6) == 0 || strncmp(entry->d_name, "qwen3-next", 10) == 0) {
-            assert_int_equal(kvc_convert(from, own_path("folder/"), KVC_F32, &error), KVC_USAGE);
+            assert_int_equal(kvc_convert(from, own_path("folder/"), KVC_F32, &error), KVC_INPUT);
             assert_non_null(strstr(error.text, "their gated delta nets cannot be written"));
-            assert_int_equal(kvc_convert(from, own_path("again.gguf"), KVC_F32, &error), KVC_USAGE);
+            assert_int_equal(kvc_convert(from, own_path("again.gguf"), KVC_F32, &error), KVC_INPUT);
             continue;
         }
         must(kvc_convert(from, own_path("folder/"), KVC_F32, &error), &error, from);
@@ -209,6 +149,49 @@ static void refusals_leave_nothing(void **state) {
     assert_int_equal(count_files("empty"), 1);
 }
 
+/* Tensors that a folder's config.json does not ask for, in both directions; and the name of a part of a split model. */
+static void what_would_be_lost(void **state) {
+    (void)state;
+    char from[600], command[1000];
+    const char *top = getenv("top_srcdir");
+    struct kvc_error error = {0};
+    snprintf(from, sizeof from, "%s/tests/data/golden/glm4", top ? top : ".");
+    must(kvc_convert(from, own_path("biased/"), KVC_F32, &error), &error, from);
+    snprintf(command, sizeof command, "sed -i 's/\"attention_bias\": true/\"attention_bias\": false/' '%s'",
+             own_path("biased/config.json"));
+    assert_int_equal(system(command), 0);
+    check_refusal(kvc_convert(own_path("biased"), own_path("new.gguf"), KVC_F32, &error), KVC_INPUT, &error,
+                  "_proj.bias does not belong in a glm4 model with this config.json");
+    check_refusal(kvc_convert(own_path("biased"), own_path("new/"), KVC_F32, &error), KVC_INPUT, &error,
+                  "_proj.bias does not belong in a glm4 model with this config.json");
+    check_refusal(kvc_convert(from, own_path("new-00001-of-00002.gguf"), KVC_F32, &error), KVC_USAGE, &error,
+                  "is the name of one part of a model in several files");
+    check_refusal(kvc_make_model("tiny", KVC_F32, 1, own_path("new-00002-of-00002.gguf"), &error), KVC_USAGE, &error,
+                  "is the name of one part of a model in several files");
+    assert_int_equal(count_files("new"), 0);
+    must(kvc_convert(from, own_path("new-00001-of-00001.gguf"), KVC_F32, &error), &error, "the only part");
+    same_bits(from, own_path("new-00001-of-00001.gguf"));
+}
+
+/* A GGUF file with a tensor too many is a copy that could not be opened: nothing gets its name. */
+static void what_cannot_be_opened(void **state) {
+    (void)state;
+    static char bytes[1 << 20];
+    struct kvc_error error = {0};
+    must(kvc_make_model("thin", KVC_F16, 1, own_path("thin.gguf"), &error), &error, "thin");
+    FILE *in = fopen(own_path("thin.gguf"), "rb");
+    assert_non_null(in);
+    const size_t count = fread(bytes, 1, sizeof bytes, in);
+    fclose(in);
+    char *at = memmem(bytes, count, "blk.1.attn_q.weight", strlen("blk.1.attn_q.weight"));
+    assert_non_null(at);
+    at[4] = '7'; /* of a layer that the model has not */
+    write_file("other.gguf", bytes, count);
+    check_refusal(kvc_convert(own_path("other.gguf"), own_path("copy.gguf"), KVC_F32, &error), KVC_INPUT, &error,
+                  "copy.gguf: was not written, because it could not be opened afterwards: tensor");
+    assert_int_equal(count_files("copy"), 0);
+}
+
 /* A number that no w + 1 is: the file says 1 + w, a folder w. */
 static void norms_without_a_difference(void **state) {
     (void)state;
@@ -273,7 +256,8 @@ int main(void) {
         cmocka_unit_test(goldens_keep_their_bits), cmocka_unit_test(types_of_a_folder),
         cmocka_unit_test(byte_level_tokens_stay),  cmocka_unit_test(text_goes_along),
         cmocka_unit_test(refusals_leave_nothing),  cmocka_unit_test(norms_without_a_difference),
-        cmocka_unit_test(stacks_that_do_not_fit),
+        cmocka_unit_test(stacks_that_do_not_fit),  cmocka_unit_test(what_would_be_lost),
+        cmocka_unit_test(what_cannot_be_opened),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
