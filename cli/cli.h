@@ -206,6 +206,11 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
 /* Engine, policies and model, in this order; both are NULL after a failure. path NULL: an error that asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                    const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model);
+/* The same, and where the model cannot be opened, its text alone: of a vocabulary without weights only, or of any. */
+enum cli_text_of { CLI_TEXT_OF_VOCABULARIES, CLI_TEXT_OF_ANY };
+int cli_open_model_or_text(const struct cli_command *command, const struct cli_common *common, const char *path,
+                           const struct cli_texts *specs, enum cli_text_of which, struct kvc_engine **engine,
+                           struct kvc_model **model);
 /* Session options as the common options say. spec NULL: full. */
 void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options);
 /* Warns, once per flag, when tokens exceed the trained length. */

@@ -110,8 +110,24 @@ int cli_check_policies(const struct cli_command *command, const struct kvc_engin
     return KVC_OK;
 }
 
-int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
-                   const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model) {
+/* Why it fails says less than why the model could not be opened. */
+static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model) {
+    struct kvc_error error;
+
+    if (kvc_model_open_text(engine, path, model, &error) != KVC_OK)
+        return false;
+    if (which == CLI_TEXT_OF_ANY ||
+        (kvc_model_info(*model)->weight_bytes == 0 && strcmp(kvc_model_info(*model)->format, "gguf") == 0))
+        return true;
+    kvc_model_close(*model);
+    *model = NULL;
+    return false;
+}
+
+/* Engine, policies and model; text: whose text will do where that fails; NULL: of none. */
+static int open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
+                      const struct cli_texts *specs, const enum cli_text_of *text, struct kvc_engine **engine,
+                      struct kvc_model **model) {
     struct kvc_error error;
     int status;
 
@@ -122,7 +138,8 @@ int cli_open_model(const struct cli_command *command, const struct cli_common *c
     status = cli_open_engine(command, common, engine);
     if (status == KVC_OK)
         status = cli_check_policies(command, *engine, specs);
-    if (status == KVC_OK && kvc_model_open(*engine, path, model, &error) != KVC_OK)
+    if (status == KVC_OK && kvc_model_open(*engine, path, model, &error) != KVC_OK &&
+        !(text && error.status == KVC_INPUT && open_text(*engine, path, *text, model)))
         status = cli_report(command, &error);
     if (status != KVC_OK) {
         kvc_engine_close(*engine);
@@ -130,6 +147,17 @@ int cli_open_model(const struct cli_command *command, const struct cli_common *c
         *model = NULL;
     }
     return status;
+}
+
+int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
+                   const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model) {
+    return open_model(command, common, path, specs, NULL, engine, model);
+}
+
+int cli_open_model_or_text(const struct cli_command *command, const struct cli_common *common, const char *path,
+                           const struct cli_texts *specs, enum cli_text_of which, struct kvc_engine **engine,
+                           struct kvc_model **model) {
+    return open_model(command, common, path, specs, &which, engine, model);
 }
 
 void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options) {

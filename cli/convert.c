@@ -37,12 +37,15 @@ static int print_written(const struct cli_command *command, const struct cli_com
 int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
     struct cli_common common;
     const char *out = NULL;
-    enum kvc_type type = KVC_Q8_0;
+    enum kvc_type type = KVC_TYPES;
     const struct cli_option options[] = {
         {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write, or, with a slash at its end, the Hugging Face folder",
          &out, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE", "of the matrices, in a folder f32, f16 or bf16; norms and biases stay f32", &type,
-         0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE",
+         "of the matrices (q8_0), in a folder f32, f16 or bf16 (the source's, where it is f32 or bf16, or f16); norms "
+         "and "
+         "biases stay f32",
+         &type, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&common),
         {.kind = CLI_END}};
     struct cli_words words = {NULL, 0};
@@ -58,12 +61,14 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
         else if (!out)
             status =
                 cli_error(command, KVC_USAGE, "give the file to write with -o OUT.gguf, or the folder with -o OUT/");
-        else if (is_folder_name(out) && type != KVC_F32 && type != KVC_F16 && type != KVC_BF16)
+        else if (is_folder_name(out) && type != KVC_TYPES && type != KVC_F32 && type != KVC_F16 && type != KVC_BF16)
             status = cli_error(command, KVC_USAGE, "%s: a Hugging Face folder is of --type f32, f16 or bf16, not %s",
                                out, kvc_type_name(type));
         else if ((status = cli_check_name(command, "out", out)) != KVC_OK ||
                  (status = cli_check_inputs(command, out, (const char *const *)words.items, 1)) != KVC_OK)
             ;
+        else if (type == KVC_TYPES && kvc_convert_type(words.items[0], out, &type, &error) != KVC_OK)
+            status = cli_report(command, &error);
         else if (kvc_convert(words.items[0], out, type, &error) != KVC_OK)
             status = cli_report(command, &error);
         else

@@ -32,7 +32,8 @@ static bool defaults(const struct cli_option *option, char text[64]) {
         break;
     }
     case CLI_TYPE:
-        snprintf(text, 64, "%s", kvc_type_name(*(const enum kvc_type *)option->target));
+        if (*(const enum kvc_type *)option->target < KVC_TYPES) /* otherwise the help says how it is chosen */
+            snprintf(text, 64, "%s", kvc_type_name(*(const enum kvc_type *)option->target));
         break;
     default:
         break;

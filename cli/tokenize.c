@@ -244,7 +244,7 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
     if (status == CLI_GO) {
         status = input(command, &a, &text, &bytes);
         if (status == KVC_OK)
-            status = cli_open_model(command, &a.common, a.model, NULL, &engine, &model);
+            status = cli_open_model_or_text(command, &a.common, a.model, NULL, CLI_TEXT_OF_ANY, &engine, &model);
         if (status == KVC_OK)
             status = a.decode ? decode(command, &a, model, text, bytes) : encode(command, &a, model, text, bytes);
         kvc_model_close(model);

@@ -181,6 +181,13 @@ struct kvc_model_info {
 /* Opens a GGUF file or a Hugging Face folder. The file stays mapped until kvc_model_close. */
 enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, struct kvc_model **model,
                                struct kvc_error *error);
+/* Opens the text side of a model alone: its tokenizer and its chat template. No weights are read, so the file may be a
+ * vocabulary without weights, or a model of a family that is not supported. Functions of text take such a model;
+ * kvc_session_open refuses it with KVC_USAGE. kvc_model_info says its vocabulary, name, architecture, and in
+ * weight_bytes how many bytes of weights the GGUF file has (0: it is a vocabulary; 0 of a folder, too); all other sizes
+ * are 0. KVC_INPUT: there is no tokenizer. */
+enum kvc_status kvc_model_open_text(struct kvc_engine *engine, const char *path, struct kvc_model **model,
+                                    struct kvc_error *error);
 void kvc_model_close(struct kvc_model *model); /* after its sessions; NULL is fine */
 const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
 
@@ -189,6 +196,9 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
  * Where `to` ends in a slash, a Hugging Face folder is written, of type f32, f16 or bf16; none with files in it may be
  * there. */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
+/* A type that kvc_convert can write there, for callers who ask for none. For a GGUF file KVC_Q8_0. For a folder, whose
+ * name ends in a slash, the type of the source's matrices where it is KVC_F32 or KVC_BF16; otherwise KVC_F16. */
+enum kvc_status kvc_convert_type(const char *from, const char *to, enum kvc_type *type, struct kvc_error *error);
 /* Writes a GGUF file of random weights with the geometry of a real model (kvc_shape), the same bytes on every machine.
  * Each type has weights of its own. error->text is used as by kvc_convert. */
 enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,

@@ -12,6 +12,7 @@
 #include "core/engine/session.h"
 #include "models/chat/template.h"
 #include "models/fingerprint.h"
+#include "models/network.h"
 
 /* ---- opening ---- */
 
@@ -68,6 +69,17 @@ static enum kvc_status open_folder(struct kvc_model *model, const char *path, st
     return status;
 }
 
+/* What the tokenizer says of the model. */
+static enum kvc_status take_text(struct kvc_model *model, struct kvc_error *error) {
+    if (!model->tokenizer) {
+        return KVC_OK;
+    }
+    model->info.bos = kvc_tokenizer_bos(model->tokenizer);
+    model->info.eos = kvc_tokenizer_eos(model->tokenizer);
+    model->info.has_chat_template = kvc_tokenizer_chat_template(model->tokenizer) != NULL;
+    return kvc_chat_find_turn_end(model->tokenizer, error);
+}
+
 /* The other ranks open theirs, which must be the same. */
 static enum kvc_status tell_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
@@ -116,21 +128,77 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
     const uint64_t environment = kvc_float_open();
     enum kvc_status status = is_folder(path) ? open_folder(made, path, error) : open_gguf(made, path, error);
     kvc_float_close(environment);
-    if (!status && made->tokenizer) {
-        status = kvc_chat_find_turn_end(made->tokenizer, error);
-    }
+    status = status ? status : take_text(made, error);
     if (status) {
         kvc_model_close(made);
         return status;
     }
     made->info.math = kvc_linear_math(&made->network, engine->math);
-    if (made->tokenizer) {
-        made->info.bos = kvc_tokenizer_bos(made->tokenizer);
-        made->info.eos = kvc_tokenizer_eos(made->tokenizer);
-        made->info.has_chat_template = kvc_tokenizer_chat_template(made->tokenizer) != NULL;
-    }
     *model = made;
     return tell_open(made, path, error);
+}
+
+/* ---- text alone ---- */
+
+static enum kvc_status open_gguf_text(struct kvc_model *model, const char *path, struct kvc_error *error) {
+    const char *architecture = "?", *name = path;
+    size_t bytes = 1, name_bytes = strlen(path);
+    enum kvc_status status = kvc_gguf_open(path, &model->gguf, error);
+    if (!status && kvc_gguf_has(model->gguf, "tokenizer.ggml.model")) {
+        status = kvc_tokenizer_from_gguf(model->gguf, path, UINT64_MAX, &model->tokenizer, error);
+    }
+    if (status) {
+        return status;
+    }
+    for (size_t i = 0; i < kvc_gguf_tensor_count(model->gguf); i++) {
+        model->info.weight_bytes += kvc_gguf_tensor_at(model->gguf, i)->bytes;
+    }
+    (void)kvc_gguf_string(model->gguf, "general.architecture", &architecture, &bytes);
+    (void)kvc_gguf_string(model->gguf, "general.name", &name, &name_bytes);
+    model->info.format = "gguf";
+    model->info.name = kvc_copy_text(name, name_bytes < 200 ? name_bytes : 200);
+    model->architecture = kvc_copy_text(architecture, bytes < 80 ? bytes : 80);
+    return KVC_OK;
+}
+
+static enum kvc_status open_folder_text(struct kvc_model *model, const char *path, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    if (folder_has(path, "tokenizer.json", &status, error) ||
+        (!status && folder_has(path, "tokenizer.model", &status, error))) {
+        status = kvc_tokenizer_from_folder(path, UINT64_MAX, &model->tokenizer, error);
+    }
+    model->info.format = "huggingface";
+    model->info.name = kvc_copy_text(path, strlen(path));
+    model->architecture = kvc_copy_text("?", 1);
+    return status;
+}
+
+enum kvc_status kvc_model_open_text(struct kvc_engine *engine, const char *path, struct kvc_model **model,
+                                    struct kvc_error *error) {
+    *model = NULL;
+    struct kvc_model *made = calloc(1, sizeof *made);
+    if (!made) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    made->engine = engine;
+    enum kvc_status status = is_folder(path) ? open_folder_text(made, path, error) : open_gguf_text(made, path, error);
+    if (!status && !made->tokenizer) {
+        status = kvc_fail(error, KVC_INPUT, "%s: has no tokenizer", path);
+    }
+    if (!status) {
+        made->info.path = strdup(path);
+        made->info.architecture = made->architecture;
+        made->info.vocab = kvc_tokenizer_count(made->tokenizer);
+        status = made->info.path && made->info.name && made->architecture
+                     ? take_text(made, error)
+                     : kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
+    }
+    if (status) {
+        kvc_model_close(made);
+        return status;
+    }
+    *model = made;
+    return KVC_OK;
 }
 
 void kvc_model_close(struct kvc_model *model) {
@@ -154,6 +222,7 @@ void kvc_model_close(struct kvc_model *model) {
         kvc_safetensors_close(model->safetensors);
     }
     kvc_model_info_free(&model->info);
+    free(model->architecture);
     free(model);
 }
 
@@ -162,6 +231,9 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) { ret
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
+    if (model->network.layers == 0) {
+        return kvc_fail(error, KVC_USAGE, "%s: was opened for its text alone, without weights", model->info.path);
+    }
     enum kvc_status status =
         kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);
     if (status || !ranks)

@@ -13,6 +13,7 @@ struct kvc_model {
     struct kvc_engine *engine;
     struct kvc_network network;
     struct kvc_model_info info;      /* path, name and weight_types are malloc'ed */
+    char *architecture;              /* info's, where the model was opened for its text alone; else NULL */
     struct kvc_tokenizer *tokenizer; /* NULL where the file has none: an error only when text is asked for */
     struct kvc_gguf *gguf;           /* one of the two */
     struct kvc_safetensors *safetensors;

@@ -53,6 +53,21 @@ static void property(struct cli_table *table, const char *name, const char *text
     cli_cell(table, "%s", text && text[0] ? text : "-");
 }
 
+static void print_text(struct cli_table *table, const struct kvc_model *model) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    char text[200], number[32];
+
+    snprintf(text, sizeof text, "%s tokens", cli_number(info->vocab, number));
+    if (info->bos >= 0)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ", BOS %d", info->bos);
+    if (info->eos >= 0)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ", EOS %d", info->eos);
+    property(table, "vocabulary", text);
+    if (info->has_chat_template)
+        snprintf(text, sizeof text, "yes (%s)", cli_own_template(model));
+    property(table, "chat template", info->has_chat_template ? text : "none");
+}
+
 static int print_model(const struct cli_command *command, const struct kvc_model *model) {
     const struct kvc_model_info *info = kvc_model_info(model);
     struct cli_table *table = cli_table_open("<|<");
@@ -106,18 +121,27 @@ static int print_model(const struct cli_command *command, const struct kvc_model
         snprintf(text + strlen(text), sizeof text - strlen(text), ": short factors up to %s tokens",
                  cli_number(info->original_context, number[0]));
     property(table, "trained context", text);
-    snprintf(text, sizeof text, "%s tokens", cli_number(info->vocab, number[0]));
-    if (info->bos >= 0)
-        snprintf(text + strlen(text), sizeof text - strlen(text), ", BOS %d", info->bos);
-    if (info->eos >= 0)
-        snprintf(text + strlen(text), sizeof text - strlen(text), ", EOS %d", info->eos);
-    property(table, "vocabulary", text);
-    if (info->has_chat_template)
-        snprintf(text, sizeof text, "yes (%s)", cli_own_template(model));
-    property(table, "chat template", info->has_chat_template ? text : "none");
+    print_text(table, model);
     status = cli_table_print(command, table, stdout);
     cli_table_free(table);
     return status;
+}
+
+/* A file that holds a vocabulary and no weights. */
+static int print_vocabulary(const struct cli_command *command, const struct kvc_model *model) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    struct cli_table *table = cli_table_open("<|<");
+    int status;
+
+    property(table, "name", info->name);
+    property(table, "file", info->path);
+    property(table, "format", info->format);
+    property(table, "architecture", info->architecture);
+    property(table, "weights", "none: a vocabulary, which kvcull tokenize takes");
+    print_text(table, model);
+    status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status == KVC_OK ? cli_flush(command) : status;
 }
 
 static json_t *model_json(const struct kvc_model_info *info) {
@@ -221,13 +245,22 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     struct fit *fits = calloc(a->specs.count, sizeof *fits);
     json_t *root = NULL, *list = NULL;
     bool all = true;
-    int status = fits ? cli_open_model(command, &a->common, path, &a->specs, &engine, &model) : cli_no_memory(command);
+    int status =
+        fits ? cli_open_model_or_text(command, &a->common, path, &a->specs, CLI_TEXT_OF_VOCABULARIES, &engine, &model)
+             : cli_no_memory(command);
 
     if (status != KVC_OK) {
         free(fits);
         return status;
     }
     info = kvc_model_info(model);
+    if (info->layers == 0) {
+        status = a->common.json ? cli_json_print(command, model_json(info), stdout) : print_vocabulary(command, model);
+        free(fits);
+        kvc_model_close(model);
+        kvc_engine_close(engine);
+        return status;
+    }
     if (!a->memory)
         info_available("", info->mapped_bytes, &capacity);
     prompt = a->prompt ? (uint64_t)a->prompt : info->trained_context ? info->trained_context : 4096;

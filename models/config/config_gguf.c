@@ -359,6 +359,11 @@ static int64_t read_token(const struct kvc_gguf *file, const char *key) {
 
 static enum kvc_status fill(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                             struct kvc_error *error) {
+    if (kvc_gguf_tensor_count(file) == 0 && kvc_gguf_has(file, "tokenizer.ggml.model")) {
+        return kvc_fail(error, KVC_INPUT,
+                        "%s: is a vocabulary without weights: `kvcull tokenize` takes it, and nothing can be computed",
+                        where);
+    }
     enum kvc_status status = find_family(file, where, config, error);
     if (!status) {
         status = refuse_unsupported(file, where, config, error);

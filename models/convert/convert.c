@@ -109,6 +109,16 @@ static bool ends_in_slash(const char *path) {
     return length > 0 && path[length - 1] == '/';
 }
 
+static bool is_folder(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+enum kvc_status kvc_convert_type(const char *from, const char *to, enum kvc_type *type, struct kvc_error *error) {
+    *type = KVC_Q8_0;
+    return ends_in_slash(to) ? kvc_convert_folder_type(from, is_folder(from), type, error) : KVC_OK;
+}
+
 enum kvc_status kvc_convert_check_name(const char *to, struct kvc_error *error) {
     return kvc_gguf_is_part(to) ? kvc_fail(error, KVC_USAGE,
                                            "%s: is the name of one part of a model in several files, and one file is "
@@ -118,7 +128,6 @@ enum kvc_status kvc_convert_check_name(const char *to, struct kvc_error *error) 
 }
 
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error) {
-    struct stat about;
     struct kvc_converter converter;
     struct kvc_replaced replaced = {0, 0};
     if ((unsigned)type >= KVC_TYPES) {
@@ -131,7 +140,7 @@ enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type
     if (status) {
         return status;
     }
-    const bool folder = stat(from, &about) == 0 && S_ISDIR(about.st_mode), to_folder = ends_in_slash(to);
+    const bool folder = is_folder(from), to_folder = ends_in_slash(to);
     const uint64_t environment = kvc_float_open();
     if (to_folder) {
         status = kvc_convert_to_folder(&converter, folder, to, type, error);

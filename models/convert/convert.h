@@ -56,4 +56,8 @@ enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *
 enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool folder, const char *to, enum kvc_type type,
                                       struct kvc_error *error); /* jansson */
 
+/* The type of a folder that is made of `from`: see kvc_convert_type. */
+enum kvc_status kvc_convert_folder_type(const char *from, bool folder, enum kvc_type *type,
+                                        struct kvc_error *error); /* jansson */
+
 #endif

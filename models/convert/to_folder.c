@@ -405,3 +405,28 @@ enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool fold
                         kvc_type_name(type));
     return folder ? from_folder(&work, to, type) : from_gguf(&work, to, type);
 }
+
+/* ---- the type that fits the source ---- */
+
+enum kvc_status kvc_convert_folder_type(const char *from, bool folder, enum kvc_type *type, struct kvc_error *error) {
+    struct kvc_gguf *gguf = NULL;
+    struct kvc_safetensors *safetensors = NULL;
+    enum kvc_status status =
+        folder ? kvc_safetensors_open(from, &safetensors, error) : kvc_gguf_open(from, &gguf, error);
+    if (status)
+        return status;
+    const size_t count = folder ? kvc_safetensors_count(safetensors) : kvc_gguf_tensor_count(gguf);
+    bool seen[KVC_ALL_TYPES] = {false}, other = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct kvc_file_tensor *tensor =
+            folder ? kvc_safetensors_at(safetensors, i) : kvc_gguf_tensor_at(gguf, i);
+        if (tensor->dimensions > 1) {
+            seen[tensor->type] = true;
+            other = other || (tensor->type != KVC_F32 && tensor->type != KVC_BF16);
+        }
+    }
+    *type = other ? KVC_F16 : seen[KVC_BF16] ? KVC_BF16 : KVC_F32;
+    kvc_gguf_close(gguf);
+    kvc_safetensors_close(safetensors);
+    return KVC_OK;
+}

@@ -32,6 +32,7 @@ void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer) {
 int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer) { return tokenizer->bos; }
 
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer) { return tokenizer->eos; }
+uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer) { return (uint32_t)tokenizer->count; }
 
 /* NULL: the vocabulary has no such token, or no text stands for it. */
 static const struct kvc_piece *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {

@@ -15,7 +15,8 @@ enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, st
                                           struct kvc_error *error);
 void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer);
 
-int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer); /* -1: none */
+uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer); /* of ids */
+int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer);    /* -1: none */
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer);
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token);
 const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer); /* Jinja text, NULL: none */

@@ -32,7 +32,39 @@ ok logits -m "$work/folder" --tokens 1,2,3,4,5 --json --out "$work/a.safetensors
 that 'the same hash from the folder' [ "$(json hash)" = "$hash" ]
 ok run -m "$work/folder" -p "$words" -n 5 --temp 0 -q
 rm -r "$work/folder" "$work/a.safetensors"
+for type in f32 bf16 f16 q8_0; do
+    ok convert "$demo" -o "$work/demo-$type.gguf" --type $type -q
+    ok convert "$work/demo-$type.gguf" -o "$work/folder/" --json
+    case $type in f32 | bf16) want=$type ;; *) want=f16 ;; esac
+    that "a folder of $type is of $want" [ "$(json type)" = $want ]
+    ok convert "$work/folder" -o "$work/again/" --json
+    that "a folder of a folder of $want is of $want" [ "$(json type)" = $want ]
+    rm -r "$work/folder" "$work/again" "$work/demo-$type.gguf"
+done
+ok convert "$demo" -o "$work/type.gguf" --json
+that 'a file without a type asked for is of q8_0' [ "$(json type)" = q8_0 ]
+rm "$work/type.gguf"
+fails 2 'none-00001-of-00003.gguf: is the name of one part of a model' convert "$demo" -o "$work/none-00001-of-00003.gguf"
+fails 2 'none-00001-of-00003.gguf: is the name of one part of a model' mkmodel --shape tiny -o "$work/none-00001-of-00003.gguf"
+fails 3 'gated delta nets cannot be written' convert "$source/tests/data/golden/qwen35" -o "$work/none.gguf"
+fails 3 'gated delta nets cannot be written' convert "$source/tests/data/golden/qwen35" -o "$work/none/"
 that 'no temporary file stays' [ -z "$(ls "$work" | grep -v '\.gguf$\|^out$\|^err$')" ]
+
+# ---- a vocabulary without weights
+vocabulary=$source/tests/data/tokenizers/qwen2/vocab.gguf
+ok tokenize -m "$vocabulary" 'the old sailor'
+vocabulary_ids=$(cat "$work/out")
+ok tokenize -m "$source/tests/data/tokenizers/qwen2" 'the old sailor'
+that 'the same tokens from its tokenizer.json, which has no weights either' [ "$(cat "$work/out")" = "$vocabulary_ids" ]
+ok tokenize -m "$vocabulary" --decode "$vocabulary_ids"
+has '^the old sailor$'
+ok info "$vocabulary"
+has '^weights .*none: a vocabulary, which kvcull tokenize takes'
+ok info "$vocabulary" --json
+that 'no layers' [ "$(json layers)" = 0 ]
+fails 3 'vocab.gguf: is a vocabulary without weights: `kvcull tokenize` takes it' run -m "$vocabulary" -p x
+fails 3 'vocab.gguf: is a vocabulary without weights' logits -m "$vocabulary" --tokens 1
+fails 3 'vocab.gguf: is a vocabulary without weights' convert "$vocabulary" -o "$work/none.gguf"
 
 # ---- logits: the same bits from both formats, in any chunks, from any backend
 ok tokenize -m "$demo" "$words"

@@ -281,7 +281,7 @@ complete -c kvcull -n "__fish_seen_subcommand_from collect" -l chunk -x -d 'prom
 complete -c kvcull -n "__fish_seen_subcommand_from collect" -l json -d 'print JSON'
 complete -c kvcull -n "__fish_seen_subcommand_from collect" -s q -l quiet -d 'no progress and no summary'
 complete -c kvcull -n "__fish_seen_subcommand_from convert" -s o -l out -r -d 'the GGUF file to write, or, with a slash at its end, the Hugging Face folder'
-complete -c kvcull -n "__fish_seen_subcommand_from convert" -l type -x -a "f32 f16 bf16 q8_0 q4_0 q5_0 q3_k q4_k q5_k q6_k q4_1 q5_1 iq4_nl mxfp4 q2_k iq4_xs" -d 'of the matrices, in a folder f32, f16 or bf16'
+complete -c kvcull -n "__fish_seen_subcommand_from convert" -l type -x -a "f32 f16 bf16 q8_0 q4_0 q5_0 q3_k q4_k q5_k q6_k q4_1 q5_1 iq4_nl mxfp4 q2_k iq4_xs" -d 'of the matrices'
 complete -c kvcull -n "__fish_seen_subcommand_from convert" -l json -d 'print JSON'
 complete -c kvcull -n "__fish_seen_subcommand_from convert" -s q -l quiet -d 'no progress and no summary'
 complete -c kvcull -n "__fish_seen_subcommand_from mkmodel" -l shape -x -d 'the geometry'
