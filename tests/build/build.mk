@@ -13,6 +13,7 @@ BUILD_TESTS = \
 	tests/build/test_man.sh \
 	tests/build/test_recipes.sh \
 	tests/build/test_release.sh \
+	tests/build/test_static.sh \
 	tests/build/test_symbols.sh \
 	tests/build/test_tarball.sh \
 	tests/build/test_warnings.sh \

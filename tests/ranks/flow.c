@@ -76,7 +76,7 @@ static void prompt(struct run *run, const char *policy, uint32_t chunk) {
 
 /* Prompts that share their rows, of which some look at the whole prompt in each layer. */
 static void prompts(struct run *run, const char *const *policies, size_t count) {
-    struct kvc_session *sessions[4];
+    struct kvc_session *sessions[4] = {NULL};
     struct kvc_error error;
     for (size_t i = 0; i < count; i++)
         sessions[i] = session_of(run, policies[i], 8);
