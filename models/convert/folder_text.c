@@ -50,8 +50,17 @@ static void put_token(struct made *made, const struct kvc_tokenizer *t, const ch
         put(made, key, json_stringn(t->store.data + t->pieces[id].spelling, t->pieces[id].spelling_bytes));
 }
 
-static enum kvc_status write_about(struct kvc_output_set *set, const char *from, const struct kvc_tokenizer *t,
-                                   struct kvc_error *error) {
+/* A token that only the file knows of, not its tokenizer. */
+static void put_other(struct made *made, const struct kvc_tokenizer *t, const struct kvc_gguf *file, const char *gguf,
+                      const char *key) {
+    uint64_t id;
+    if (!json_object_get(made->root, key) && kvc_gguf_uint(file, gguf, &id) && id < t->count &&
+        t->pieces[id].kind != KVC_TOKEN_ABSENT)
+        put_token(made, t, key, (int32_t)id);
+}
+
+static enum kvc_status write_about(struct kvc_output_set *set, const char *from, const struct kvc_gguf *file,
+                                   const struct kvc_tokenizer *t, struct kvc_error *error) {
     struct made made = {json_object(), true};
     const char *chat = t->chat_template;
     if (chat && !kvc_is_utf8(chat, strlen(chat))) {
@@ -64,6 +73,10 @@ static enum kvc_status write_about(struct kvc_output_set *set, const char *from,
     put_token(&made, t, "bos_token", t->bos);
     put_token(&made, t, "eos_token", t->eos);
     put_token(&made, t, "unk_token", t->unknown);
+    put_other(&made, t, file, "tokenizer.ggml.unknown_token_id", "unk_token");
+    put_other(&made, t, file, "tokenizer.ggml.padding_token_id", "pad_token");
+    put_other(&made, t, file, "tokenizer.ggml.seperator_token_id", "sep_token");
+    put_other(&made, t, file, "tokenizer.ggml.mask_token_id", "mask_token");
     if (chat)
         put(&made, "chat_template", json_string(chat));
     return kvc_output_set_json(set, "tokenizer_config.json", made.root, made.whole, error);
@@ -102,7 +115,7 @@ enum kvc_status kvc_write_text(struct kvc_output_set *set, const char *from, con
     else
         status = kvc_write_tokenizer(set, from, tokenizer, error);
     if (!status)
-        status = write_about(set, from, tokenizer, error);
+        status = write_about(set, from, file, tokenizer, error);
     if (!status)
         status = write_generation(set, tokenizer, error);
     kvc_tokenizer_close(tokenizer);

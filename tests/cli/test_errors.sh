@@ -53,7 +53,7 @@ fails 2 'give a policy' replay --in x
 fails 2 'give the tensors' replay --kv full
 fails 2 'one model to convert' convert -o "$work/x.gguf"
 fails 2 'file to write' convert "$demo"
-fails 2 'f32, f16 or bf16, not q8_0' convert "$demo" -o "$work/x/"
+fails 2 'f32, f16 or bf16, not q8_0' convert "$demo" -o "$work/x/" --type q8_0
 fails 2 'geometry' mkmodel -o "$work/x.gguf"
 fails 2 'file to write' mkmodel --shape tiny
 fails 2 'nosuch' mkmodel --shape nosuch -o "$work/x.gguf"

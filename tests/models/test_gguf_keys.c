@@ -122,6 +122,12 @@ static void keys_of_tokenizers(void **state) {
     must(kvc_gguf_open(own_path("number.gguf"), &file, &error), &error, "number");
     assert_true(kvc_gguf_uint(file, "tokenizer.ggml.padding_token_id", &id) && id == 7);
     kvc_gguf_close(file);
+    /* And back again. */
+    must(kvc_convert(own_path("number.gguf"), own_path("back/"), KVC_F32, &error), &error, "thin");
+    must(kvc_convert(own_path("back"), own_path("again.gguf"), KVC_F32, &error), &error, "thin");
+    must(kvc_gguf_open(own_path("again.gguf"), &file, &error), &error, "again");
+    assert_true(kvc_gguf_uint(file, "tokenizer.ggml.padding_token_id", &id) && id == 7);
+    kvc_gguf_close(file);
 }
 
 int main(void) {
