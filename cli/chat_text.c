@@ -94,6 +94,14 @@ static int try_template(struct cli_chat *chat) {
     return status == KVC_OK ? KVC_OK : cli_report(chat->command, &error);
 }
 
+/* Once for all turns: what a template does not read is not in its text. */
+static void warn_unread(const struct cli_chat *chat) {
+    if (chat->options.tools && !kvc_chat_reads(chat->model, &chat->options, "tools"))
+        cli_warn(chat->command, "the chat template reads no tools, so the model does not see those of --tools");
+    if (chat->options.documents && !kvc_chat_reads(chat->model, &chat->options, "documents"))
+        cli_warn(chat->command, "the chat template reads no documents, so the model does not see those of --documents");
+}
+
 static int read_texts(struct cli_chat *chat, const struct cli_template *from) {
     const struct {
         const char *path;
@@ -142,6 +150,8 @@ int cli_chat_open(const struct cli_command *command, struct kvc_model *model, co
         status = read_texts(chat, from);
     if (status == KVC_OK)
         status = try_template(chat);
+    if (status == KVC_OK)
+        warn_unread(chat);
     if (status == KVC_OK && from->system)
         status = add(chat, "system", from->system);
     if (status != KVC_OK) {

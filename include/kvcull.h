@@ -243,7 +243,8 @@ struct kvc_message {
 
 /* What a chat template is given beside the messages. Texts of JSON; NULL: none. */
 struct kvc_chat_options {
-    const char *template_name; /* a built-in one's; NULL: the model's own */
+    const char *template_name; /* a built-in one's, or one of the model's; NULL: the model's own: "tool_use" of several
+                                  where there are tools, else "default" */
     const char *template_text; /* Jinja source of a template to use instead; NULL: none. Not with template_name */
     const char *earlier;       /* an array: messages in front of the others, with all that a template may read, as
                                   "tool_calls" */
@@ -266,6 +267,9 @@ enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct k
 enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
                               const struct kvc_message *messages, size_t count, bool answer, char **text,
                               struct kvc_error *error);
+/* Whether the template that these options choose reads a variable, as "tools" or "documents": what it does not read is
+ * not in the text. true also where no template is found, or it is broken: kvc_chat_text_with says so. */
+bool kvc_chat_reads(const struct kvc_model *model, const struct kvc_chat_options *options, const char *variable);
 bool kvc_chat_template(size_t i, const char **name, const char **summary); /* the i-th built-in; false past the last */
 
 /* ---- sessions ----------------------------------------------------------------------------------------------- */

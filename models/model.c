@@ -76,7 +76,7 @@ static enum kvc_status take_text(struct kvc_model *model, struct kvc_error *erro
     }
     model->info.bos = kvc_tokenizer_bos(model->tokenizer);
     model->info.eos = kvc_tokenizer_eos(model->tokenizer);
-    model->info.has_chat_template = kvc_tokenizer_chat_template(model->tokenizer) != NULL;
+    model->info.has_chat_template = kvc_tokenizer_has_template(model->tokenizer);
     return kvc_chat_find_turn_end(model->tokenizer, error);
 }
 

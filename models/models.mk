@@ -64,8 +64,10 @@ libkvc_la_SOURCES += \
 	models/tokenizer/named_splits.c \
 	models/tokenizer/protobuf.c \
 	models/tokenizer/sentencepiece.c \
+	models/tokenizer/special_names.c \
 	models/tokenizer/split.c \
 	models/tokenizer/steps.c \
+	models/tokenizer/templates.c \
 	models/tokenizer/tokenizer.c \
 	models/tokenizer/unicode.c \
 	models/tokenizer/vocab.c

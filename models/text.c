@@ -50,6 +50,10 @@ enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct k
     return status;
 }
 
+bool kvc_chat_reads(const struct kvc_model *model, const struct kvc_chat_options *options, const char *variable) {
+    return !model->tokenizer || kvc_chat_text_reads(model->tokenizer, options, variable);
+}
+
 enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
                               const struct kvc_message *messages, size_t count, bool answer, char **text,
                               struct kvc_error *error) {

@@ -169,6 +169,15 @@ static bool chat_tokens(struct serve_request *request, const char *text, struct 
     return text_tokens(request, text, strlen(text), KVC_TOKENIZE_SPECIAL | KVC_TOKENIZE_BOS, tokens, error);
 }
 
+/* Once for all requests: tools that the template does not read are not in its text. */
+static void warn_unread(struct serve *serve, const struct serve_values *values,
+                        const struct kvc_chat_options *options) {
+    const bool given = json_array_size(json_object_get(values->template_values, "tools")) > 0;
+    if (given && !kvc_chat_reads(serve->model, options, "tools") && !atomic_exchange(&serve->warned_unread, true))
+        cli_warn(serve->command,
+                 "the chat template reads no tools, so the model does not see those that requests send");
+}
+
 static bool read_messages(struct serve_request *request, struct serve_error *error) {
     const struct serve_values *values = &request->values;
     struct kvc_chat_options options;
@@ -195,6 +204,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         (void)refuse_by(error, "messages", &cause);
     } else {
         request->prompt_count = 1;
+        warn_unread(request->serve, values, &options);
         good = chat_tokens(request, text, error);
         if (good && request->prompts[0].count == 0)
             good = refuse(error, "messages", "the template makes an empty prompt of them");

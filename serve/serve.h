@@ -7,6 +7,7 @@
 #define KVC_SERVE_SERVE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "cli/cli.h"
 #include "kvcull/policy.h"
@@ -158,6 +159,7 @@ struct serve {
     uint64_t buffered; /* bytes of --mem that streams' texts have */
     uint64_t ids;
     bool draining, stopped, ended; /* ended: the engine thread is */
+    atomic_bool warned_unread;     /* of tools that the template does not read */
     struct serve_metrics metrics;
 };
 

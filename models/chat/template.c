@@ -48,8 +48,13 @@ static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "chat: no memory for the conversation");
 }
 
-/* The text of a token as the template writes it; `standard` where there is no tokenizer to ask. */
-static json_t *token_text(const struct kvc_tokenizer *tokenizer, int32_t token, const char *standard) {
+/* The text of a token as the template writes it, empty where the files say that there is none; `standard` where there
+ * is no tokenizer to ask. */
+static json_t *token_text(const struct kvc_tokenizer *tokenizer, const char *name, int32_t token,
+                          const char *standard) {
+    json_t *named = tokenizer ? json_object_get(tokenizer->special_names, name) : NULL;
+    if (named)
+        return json_is_string(named) ? json_incref(named) : json_string_nocheck("");
     if (!tokenizer)
         return json_string_nocheck(standard);
     const struct kvc_piece *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
@@ -101,6 +106,23 @@ static enum kvc_status add_messages(json_t *list, const struct kvc_message *mess
     return json_array_size(list) ? KVC_OK : kvc_fail(error, KVC_USAGE, "chat: no messages; there must be at least one");
 }
 
+/* The special tokens that the model's files name, such as pad_token. */
+static bool add_special(const struct kvc_tokenizer *tokenizer, json_t *tokens) {
+    const char *name;
+    json_t *text;
+    bool fits = true;
+    json_object_foreach(tokenizer->special_names, name, text) {
+        if (json_is_string(text))
+            fits &= json_object_set_new_nocheck(tokens, name, json_incref(text)) == 0;
+    }
+    return fits;
+}
+
+static bool has_tools(const json_t *variables) {
+    const json_t *tools = json_object_get(variables, "tools");
+    return tools && !json_is_null(tools);
+}
+
 /* The variables of the template as objects, tokens: the model's, all: the caller's; null where there are no tools or
  * documents, as transformers has it. */
 static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
@@ -123,9 +145,10 @@ static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct 
     if (status == KVC_OK && named && (tools || documents))
         status = kvc_fail(error, KVC_USAGE, "chat template %s: it knows no tools and no documents", named->name);
     if (status == KVC_OK) {
-        json_t *bos = token_text(tokenizer, tokenizer ? tokenizer->bos : -1, named ? named->bos : "");
-        json_t *eos = token_text(tokenizer, tokenizer ? tokenizer->eos : -1, named ? named->eos : "");
-        bool fits = json_object_set_new(all, "messages", json_incref(list)) == 0;
+        json_t *bos = token_text(tokenizer, "bos_token", tokenizer ? tokenizer->bos : -1, named ? named->bos : "");
+        json_t *eos = token_text(tokenizer, "eos_token", tokenizer ? tokenizer->eos : -1, named ? named->eos : "");
+        bool fits = !tokenizer || add_special(tokenizer, tokens);
+        fits &= json_object_set_new(all, "messages", json_incref(list)) == 0;
         fits &= json_object_set_new(all, "tools", tools ? json_incref(tools) : json_null()) == 0;
         fits &= json_object_set_new(all, "documents", documents ? json_incref(documents) : json_null()) == 0;
         fits &= json_object_set_new(all, "add_generation_prompt", json_boolean(options->answer)) == 0;
@@ -141,33 +164,77 @@ static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct 
     return status;
 }
 
+/* The template of a conversation. */
+struct choice {
+    const struct kvc_named_template *named; /* a built-in one; NULL: the model's */
+    const char *text;
+    char where[64];
+};
+
+static enum kvc_status no_default(const struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
+    struct kvc_text names = {0};
+    for (size_t i = 0; i < tokenizer->template_count; i++)
+        if (!kvc_text_add(&names, i ? ", " : "", i ? 2 : 0) ||
+            !kvc_text_add(&names, tokenizer->templates[i].name, strlen(tokenizer->templates[i].name)))
+            break;
+    const enum kvc_status status =
+        kvc_fail(error, KVC_USAGE, "none of the model's chat templates is called default; name one of them: %.*s",
+                 names.bytes > 300 ? 300 : (int)names.bytes, names.data ? names.data : "");
+    kvc_text_free(&names);
+    return status;
+}
+
+static enum kvc_status choose(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options, bool tools,
+                              struct choice *choice, struct kvc_error *error) {
+    const char *name = options->template_name;
+    const bool own = tokenizer && tokenizer->template_count;
+    choice->named = name ? by_name(name) : NULL;
+    snprintf(choice->where, sizeof choice->where, choice->named ? "chat template %s" : "the model's chat template",
+             choice->named ? name : "");
+    if (options->template_text)
+        snprintf(choice->where, sizeof choice->where, "the given chat template");
+    choice->text = options->template_text ? options->template_text
+                   : choice->named        ? choice->named->text
+                   : !own                 ? NULL
+                   : name                 ? kvc_template_named(tokenizer, name)
+                                          : kvc_template_for(tokenizer, tools);
+    if (choice->text)
+        return KVC_OK;
+    if (name)
+        return unknown(error, "no chat template is called ", name);
+    return own ? no_default(tokenizer, error) : unknown(error, "the model has no chat template; name one", "");
+}
+
+bool kvc_chat_text_reads(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                         const char *variable) {
+    struct choice choice;
+    struct kvc_error unwanted;
+    json_t *more = NULL;
+    bool tools = options->tools != NULL;
+    if (!tools && parse_variables(options->variables, &more, &unwanted) == KVC_OK)
+        tools = has_tools(more);
+    json_decref(more);
+    return choose(tokenizer, options, tools, &choice, &unwanted) != KVC_OK ||
+           kvc_jinja_reads(choice.text, strlen(choice.text), variable);
+}
+
 enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
                                 const struct kvc_message *messages, size_t count, struct kvc_rendered *made,
                                 struct kvc_error *error) {
     const char *name = options->template_name;
-    const char *own = options->template_text ? options->template_text
-                      : !name && tokenizer   ? tokenizer->chat_template
-                                             : NULL;
     const struct kvc_named_template *named = name ? by_name(name) : NULL;
-    char where[64] = "the model's chat template";
+    struct choice choice;
     if (name && options->template_text)
         return kvc_fail(error, KVC_USAGE, "chat: a template's name and a template's text; give one of the two");
-    if (options->template_text)
-        snprintf(where, sizeof where, "the given chat template");
-    if (!name && !own)
-        return unknown(error, "the model has no chat template; name one", "");
-    if (name && !named)
-        return unknown(error, "no chat template is called ", name);
-    if (named)
-        snprintf(where, sizeof where, "chat template %s", named->name);
     json_t *tokens = json_object(), *all = json_object();
     enum kvc_status status =
         tokens && all ? fill(tokenizer, options, named, messages, count, tokens, all, error) : no_memory(error);
+    if (status == KVC_OK)
+        status = choose(tokenizer, options, has_tools(all), &choice, error);
     if (status == KVC_OK) {
-        const char *source = named ? named->text : own;
-        const struct kvc_jinja_job job = {.where = where,
-                                          .source = source,
-                                          .bytes = strlen(source),
+        const struct kvc_jinja_job job = {.where = choice.where,
+                                          .source = choice.text,
+                                          .bytes = strlen(choice.text),
                                           .own = tokens,
                                           .variables = all,
                                           .date = options->date};

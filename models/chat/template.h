@@ -10,6 +10,10 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const str
                                 const struct kvc_message *messages, size_t count, struct kvc_rendered *made,
                                 struct kvc_error *error);
 
+/* As kvc_chat_reads. */
+bool kvc_chat_text_reads(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                         const char *variable);
+
 /* Where the files name no end of an answer but eos, the token that the model's template writes there ends turns, too. A
  * template that cannot be rendered is no error here. */
 enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct kvc_error *error);

@@ -19,15 +19,14 @@ static const struct kvc_added *token_at(const struct kvc_tokenizer *tokenizer, c
 }
 
 /* More than eos is known to end a turn, or the template itself writes eos by its name. */
-static bool is_known(const struct kvc_tokenizer *tokenizer) {
+static bool is_known(const struct kvc_tokenizer *tokenizer, const char *chat) {
     size_t ends = 0;
     for (size_t i = 0; i < tokenizer->count; i++)
         ends += tokenizer->pieces[i].ends_turn;
     if (ends != 1 || tokenizer->eos < 0)
         return ends > 1;
     const struct kvc_piece *eos = &tokenizer->pieces[tokenizer->eos];
-    return memmem(tokenizer->chat_template, strlen(tokenizer->chat_template), tokenizer->store.data + eos->spelling,
-                  eos->spelling_bytes) != NULL;
+    return memmem(chat, strlen(chat), tokenizer->store.data + eos->spelling, eos->spelling_bytes) != NULL;
 }
 
 enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
@@ -35,7 +34,8 @@ enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct k
     const struct kvc_chat_options options = {.date = "2025-01-01", .answer = true};
     struct kvc_error why = {0};
     struct kvc_rendered made = {0};
-    if (!tokenizer->chat_template || is_known(tokenizer))
+    const char *chat = kvc_template_for(tokenizer, false);
+    if (!chat || is_known(tokenizer, chat))
         return KVC_OK;
     enum kvc_status status = kvc_chat_render(tokenizer, &options, messages, 3, &made, &why);
     if (status == KVC_RESOURCE)

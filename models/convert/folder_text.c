@@ -8,9 +8,64 @@
 
 #include "models/convert/to_folder.h"
 #include "models/files/map.h"
-#include "models/tokenizer/parts.h"
+#include "models/tokenizer/json.h"
+
+struct made {
+    json_t *root;
+    bool whole; /* nothing failed so far */
+};
+
+static void put(struct made *made, const char *key, json_t *value) {
+    made->whole = json_object_set_new(made->root, key, value) == 0 && made->whole;
+}
+
+/* "chat_template" of tokenizer_config.json, which holds templates of several names, too. */
+static void put_templates(struct made *made, const struct kvc_tokenizer *t) {
+    if (t->template_count == 1 && kvc_template_named(t, "default")) {
+        put(made, "chat_template", json_string(t->templates[0].text));
+        return;
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < t->template_count; i++) {
+        json_t *one = json_object();
+        made->whole = json_object_set_new(one, "name", json_string(t->templates[i].name)) == 0 &&
+                      json_object_set_new(one, "template", json_string(t->templates[i].text)) == 0 &&
+                      json_array_append_new(list, one) == 0 && made->whole;
+    }
+    if (t->template_count)
+        put(made, "chat_template", list);
+    else
+        json_decref(list);
+}
 
 /* ---- from a folder ---- */
+
+/* tokenizer_config.json with the templates of a folder of templates in it. *done false: there is no such folder. */
+static enum kvc_status gather_templates(struct kvc_output_set *set, const char *from, bool *done,
+                                        struct kvc_error *error) {
+    struct kvc_tokenizer only = {0};
+    struct kvc_text path;
+    struct stat about;
+    struct made made = {NULL, true};
+    enum kvc_status status = kvc_folder_path(from, KVC_MORE_TEMPLATES, &path) ? KVC_OK : kvc_no_memory(error);
+    *done = !status && stat(path.data, &about) == 0;
+    kvc_text_free(&path);
+    if (!*done)
+        return status;
+    status = kvc_templates_from_folder(&only, from, error);
+    if (!status)
+        status = kvc_folder_json(from, "tokenizer_config.json", &made.root, error);
+    if (!status && !json_is_object(made.root)) {
+        json_decref(made.root);
+        made.root = json_object();
+    }
+    if (!status) {
+        put_templates(&made, &only);
+        status = kvc_output_set_json(set, "tokenizer_config.json", made.root, made.whole, error);
+    }
+    kvc_templates_clear(&only);
+    return status;
+}
 
 enum kvc_status kvc_copy_text_files(struct kvc_output_set *set, const char *from, struct kvc_error *error) {
     static const char *const names[] = {"tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
@@ -18,10 +73,14 @@ enum kvc_status kvc_copy_text_files(struct kvc_output_set *set, const char *from
                                         "chat_template.jinja"};
     const size_t capacity = strlen(from) + 40;
     char *path = malloc(capacity);
-    enum kvc_status status = path ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "%s: no memory", from);
+    bool gathered = false;
+    enum kvc_status status =
+        path ? gather_templates(set, from, &gathered, error) : kvc_fail(error, KVC_RESOURCE, "%s: no memory", from);
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
         struct kvc_map map = {0};
         struct stat about;
+        if (gathered && (!strcmp(names[i], "tokenizer_config.json") || !strcmp(names[i], "chat_template.jinja")))
+            continue;
         snprintf(path, capacity, "%s/%s", from, names[i]);
         if (stat(path, &about) != 0)
             continue;
@@ -36,36 +95,22 @@ enum kvc_status kvc_copy_text_files(struct kvc_output_set *set, const char *from
 
 /* ---- from a GGUF file ---- */
 
-struct made {
-    json_t *root;
-    bool whole; /* nothing failed so far */
-};
-
-static void put(struct made *made, const char *key, json_t *value) {
-    made->whole = json_object_set_new(made->root, key, value) == 0 && made->whole;
-}
-
 static void put_token(struct made *made, const struct kvc_tokenizer *t, const char *key, int32_t id) {
     if (id >= 0)
         put(made, key, json_stringn(t->store.data + t->pieces[id].spelling, t->pieces[id].spelling_bytes));
 }
 
-/* A token that only the file knows of, not its tokenizer. */
-static void put_other(struct made *made, const struct kvc_tokenizer *t, const struct kvc_gguf *file, const char *gguf,
-                      const char *key) {
-    uint64_t id;
-    if (!json_object_get(made->root, key) && kvc_gguf_uint(file, gguf, &id) && id < t->count &&
-        t->pieces[id].kind != KVC_TOKEN_ABSENT)
-        put_token(made, t, key, (int32_t)id);
-}
-
-static enum kvc_status write_about(struct kvc_output_set *set, const char *from, const struct kvc_gguf *file,
-                                   const struct kvc_tokenizer *t, struct kvc_error *error) {
+static enum kvc_status write_about(struct kvc_output_set *set, const char *from, const struct kvc_tokenizer *t,
+                                   struct kvc_error *error) {
     struct made made = {json_object(), true};
-    const char *chat = t->chat_template;
-    if (chat && !kvc_is_utf8(chat, strlen(chat))) {
-        json_decref(made.root);
-        return kvc_fail(error, KVC_INPUT, "%s: tokenizer.chat_template is not text in UTF-8", from);
+    const char *name;
+    json_t *text;
+    for (size_t i = 0; i < t->template_count; i++) {
+        const struct kvc_template *one = &t->templates[i];
+        if (!kvc_is_utf8(one->name, strlen(one->name)) || !kvc_is_utf8(one->text, strlen(one->text))) {
+            json_decref(made.root);
+            return kvc_fail(error, KVC_INPUT, "%s: tokenizer.chat_template is not text in UTF-8", from);
+        }
     }
     put(&made, "tokenizer_class", json_string("PreTrainedTokenizerFast"));
     put(&made, "clean_up_tokenization_spaces", json_false());
@@ -73,12 +118,8 @@ static enum kvc_status write_about(struct kvc_output_set *set, const char *from,
     put_token(&made, t, "bos_token", t->bos);
     put_token(&made, t, "eos_token", t->eos);
     put_token(&made, t, "unk_token", t->unknown);
-    put_other(&made, t, file, "tokenizer.ggml.unknown_token_id", "unk_token");
-    put_other(&made, t, file, "tokenizer.ggml.padding_token_id", "pad_token");
-    put_other(&made, t, file, "tokenizer.ggml.seperator_token_id", "sep_token");
-    put_other(&made, t, file, "tokenizer.ggml.mask_token_id", "mask_token");
-    if (chat)
-        put(&made, "chat_template", json_string(chat));
+    json_object_foreach(t->special_names, name, text) put(&made, name, json_incref(text));
+    put_templates(&made, t);
     return kvc_output_set_json(set, "tokenizer_config.json", made.root, made.whole, error);
 }
 
@@ -115,7 +156,7 @@ enum kvc_status kvc_write_text(struct kvc_output_set *set, const char *from, con
     else
         status = kvc_write_tokenizer(set, from, tokenizer, error);
     if (!status)
-        status = write_about(set, from, file, tokenizer, error);
+        status = write_about(set, from, tokenizer, error);
     if (!status)
         status = write_generation(set, tokenizer, error);
     kvc_tokenizer_close(tokenizer);

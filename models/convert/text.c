@@ -11,10 +11,42 @@
 #include "models/files/map.h"
 #include "models/tokenizer/json.h"
 
+/* Templates of other names than "default" have keys of their own and are listed. */
+static enum kvc_status put_templates(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer,
+                                     struct kvc_error *error) {
+    const char *standard = kvc_template_named(tokenizer, "default");
+    const size_t others = tokenizer->template_count - (standard != NULL);
+    if (standard) {
+        kvc_gguf_put_string(writer, "tokenizer.chat_template", standard, strlen(standard));
+    }
+    if (others) {
+        kvc_gguf_put_strings(writer, "tokenizer.chat_templates", others);
+    }
+    for (size_t i = 0; i < tokenizer->template_count && others; i++) {
+        const struct kvc_template *one = &tokenizer->templates[i];
+        if (one->text != standard) {
+            kvc_gguf_add_string(writer, one->name, strlen(one->name));
+        }
+    }
+    for (size_t i = 0; i < tokenizer->template_count && others; i++) {
+        const struct kvc_template *one = &tokenizer->templates[i];
+        struct kvc_text key = {0};
+        const bool fits = kvc_text_add(&key, "tokenizer.chat_template.", strlen("tokenizer.chat_template.")) &&
+                          kvc_text_add(&key, one->name, strlen(one->name) + 1);
+        if (fits && one->text != standard) {
+            kvc_gguf_put_string(writer, key.data, one->text, strlen(one->text));
+        }
+        kvc_text_free(&key);
+        if (!fits) {
+            return kvc_no_memory(error);
+        }
+    }
+    return KVC_OK;
+}
+
 /* json: tokenizer.json, NULL: the folder has tokenizer.model. */
 static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, const struct kvc_map *json,
                                      struct kvc_gguf_writer *writer, struct kvc_error *error) {
-    const char *chat = kvc_tokenizer_chat_template(tokenizer);
     bool whole;
     if (!kvc_convert_vocab(tokenizer, writer, &whole)) {
         return kvc_no_memory(error);
@@ -22,10 +54,7 @@ static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, cons
     if (!whole && json) {
         kvc_gguf_put_string(writer, "tokenizer.huggingface.json", (const char *)json->data, json->bytes);
     }
-    if (chat) {
-        kvc_gguf_put_string(writer, "tokenizer.chat_template", chat, strlen(chat));
-    }
-    return KVC_OK;
+    return put_templates(tokenizer, writer, error);
 }
 
 /* A special token's id: its text in tokenizer_config.json, or its number in config.json; -1: none. */

@@ -26,4 +26,7 @@ struct kvc_rendered {
  * or needs what is not there. */
 enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, struct kvc_rendered *made, struct kvc_error *error);
 
+/* Whether an expression of the template has a variable of this name; true where the template cannot be parsed. */
+bool kvc_jinja_reads(const char *source, size_t bytes, const char *variable);
+
 #endif

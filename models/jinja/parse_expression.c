@@ -136,6 +136,7 @@ static struct jinja_node *parse_name(struct jinja_parser *p) {
         return jinja_constant(p, jinja_none());
     }
     struct jinja_node *node = jinja_node(p, JINJA_NAME, NULL, NULL);
+    p->j->read |= name == p->j->watched;
     if (node) {
         node->name = name;
     }

@@ -115,6 +115,8 @@ struct jinja {
     char **names; /* [names_size], a power of two; NULL: an empty cell */
     size_t names_size, names_count;
     const char *loop, *caller; /* names, interned */
+    const char *watched;       /* a name, interned; read: an expression of the template has it */
+    bool read;
     struct jinja_scope *scope;
     struct jinja_text *out;
 };

@@ -110,3 +110,15 @@ enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, struct kvc_ren
     jinja_close(&j);
     return j.status;
 }
+
+bool kvc_jinja_reads(const char *source, size_t bytes, const char *variable) {
+    struct kvc_error unwanted;
+    struct jinja j = {.where = "", .error = &unwanted, .line = 1, .steps = STEPS, .memory = MEMORY};
+    j.watched = jinja_intern(&j, variable, strlen(variable));
+    if (bytes <= MOST_SOURCE) {
+        jinja_parse(&j, source, bytes);
+    }
+    const bool read = j.read || j.status != KVC_OK || bytes > MOST_SOURCE;
+    jinja_close(&j);
+    return read;
+}

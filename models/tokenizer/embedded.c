@@ -52,24 +52,6 @@ static enum kvc_status set_prefix(const struct kvc_gguf *file, struct kvc_tokeni
     return KVC_OK;
 }
 
-static enum kvc_status set_template(const struct kvc_gguf *file, struct kvc_tokenizer *tokenizer,
-                                    struct kvc_error *error) {
-    const char *text;
-    size_t bytes;
-    if (!kvc_gguf_string(file, "tokenizer.chat_template", &text, &bytes)) {
-        return KVC_OK;
-    }
-    char *copy = malloc(bytes + 1);
-    if (!copy) {
-        return kvc_no_memory(error);
-    }
-    memcpy(copy, text, bytes);
-    copy[bytes] = '\0';
-    free(tokenizer->chat_template);
-    tokenizer->chat_template = copy;
-    return KVC_OK;
-}
-
 enum kvc_status kvc_tokenizer_embedded(const struct kvc_gguf *file, const char *path, uint64_t vocab,
                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error) {
     const char *json;
@@ -86,7 +68,10 @@ enum kvc_status kvc_tokenizer_embedded(const struct kvc_gguf *file, const char *
         status = set_prefix(file, *tokenizer, error);
     }
     if (!status) {
-        status = set_template(file, *tokenizer, error);
+        status = kvc_special_names_from_gguf(*tokenizer, file, error);
+    }
+    if (!status) {
+        status = kvc_templates_from_gguf(*tokenizer, file, error);
     }
     if (status) {
         kvc_tokenizer_close(*tokenizer);

@@ -14,7 +14,7 @@ static bool missing(const char *path) {
     return stat(path, &info) != 0 && errno == ENOENT;
 }
 
-static bool join(const char *folder, const char *name, struct kvc_text *path) {
+bool kvc_folder_path(const char *folder, const char *name, struct kvc_text *path) {
     *path = (struct kvc_text){0};
     return kvc_text_add(path, folder, strlen(folder)) && kvc_text_add(path, "/", 1) &&
            kvc_text_add(path, name, strlen(name) + 1);
@@ -23,7 +23,7 @@ static bool join(const char *folder, const char *name, struct kvc_text *path) {
 enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **root, struct kvc_error *error) {
     struct kvc_text path;
     *root = NULL;
-    enum kvc_status status = join(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
+    enum kvc_status status = kvc_folder_path(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
     if (status == KVC_OK && !missing(path.data))
         status = kvc_json_load(path.data, root, error);
     kvc_text_free(&path);
@@ -53,31 +53,6 @@ static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *v
             *id = token;
         if (ends_turn)
             tokenizer->pieces[token].ends_turn = true;
-    }
-    return KVC_OK;
-}
-
-static enum kvc_status set_template(struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
-                                    struct kvc_error *error) {
-    struct kvc_text copy = {0};
-    if (!kvc_text_add(&copy, text, bytes) || !kvc_text_add(&copy, "", 1)) {
-        kvc_text_free(&copy);
-        return kvc_no_memory(error);
-    }
-    free(tokenizer->chat_template);
-    tokenizer->chat_template = copy.data;
-    return KVC_OK;
-}
-
-/* The template itself, or a list of {"name", "template"} of which "default" counts. */
-static enum kvc_status read_template(struct kvc_tokenizer *tokenizer, const json_t *value, struct kvc_error *error) {
-    if (json_is_string(value))
-        return set_template(tokenizer, json_string_value(value), json_string_length(value), error);
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *entry = json_array_get(value, i), *text = json_object_get(entry, "template");
-        const char *name = json_string_value(json_object_get(entry, "name"));
-        if (name && !strcmp(name, "default") && json_is_string(text))
-            return set_template(tokenizer, json_string_value(text), json_string_length(text), error);
     }
     return KVC_OK;
 }
@@ -116,6 +91,7 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
         if (i < 2) {
             find_token(tokenizer, config, "bos_token", &tokenizer->bos);
             find_token(tokenizer, config, "eos_token", &tokenizer->eos);
+            status = kvc_special_names_from_json(tokenizer, config, error);
         } else {
             status =
                 take_ids(tokenizer, json_object_get(config, "eos_token_id"), names[i], &tokenizer->eos, true, error);
@@ -126,28 +102,13 @@ static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *
         if (status == KVC_OK && i == 0)
             status = set_prefix(tokenizer, config, error);
         if (status == KVC_OK && i == 0)
-            status = read_template(tokenizer, json_object_get(config, "chat_template"), error);
+            status = kvc_templates_from_json(tokenizer, json_object_get(config, "chat_template"), error);
         json_decref(config);
     }
     if (tokenizer->eos < 0)
         tokenizer->eos = eos;
     if (tokenizer->eos >= 0)
         tokenizer->pieces[tokenizer->eos].ends_turn = true;
-    return status;
-}
-
-static enum kvc_status read_template_file(struct kvc_tokenizer *tokenizer, const char *folder,
-                                          struct kvc_error *error) {
-    struct kvc_text path;
-    struct kvc_map map = {0};
-    enum kvc_status status = join(folder, "chat_template.jinja", &path) ? KVC_OK : kvc_no_memory(error);
-    if (status == KVC_OK && !missing(path.data)) {
-        status = kvc_map_open(path.data, &map, error);
-        if (status == KVC_OK)
-            status = set_template(tokenizer, (const char *)map.data, map.bytes, error);
-        kvc_map_close(&map);
-    }
-    kvc_text_free(&path);
     return status;
 }
 
@@ -168,9 +129,10 @@ static enum kvc_status read_tokenizer(const char *folder, uint64_t vocab, struct
                                       struct kvc_error *error) {
     struct kvc_text path, pieces = {0};
     struct kvc_map map = {0};
-    enum kvc_status status = join(folder, "tokenizer.json", &path) && join(folder, "tokenizer.model", &pieces)
-                                 ? KVC_OK
-                                 : kvc_no_memory(error);
+    enum kvc_status status =
+        kvc_folder_path(folder, "tokenizer.json", &path) && kvc_folder_path(folder, "tokenizer.model", &pieces)
+            ? KVC_OK
+            : kvc_no_memory(error);
     if (status == KVC_OK && missing(path.data) && !missing(pieces.data)) {
         status = kvc_tokenizer_from_pieces(pieces.data, folder, vocab, tokenizer, error);
     } else if (status == KVC_OK) {
@@ -191,7 +153,7 @@ enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, st
     if (status == KVC_OK)
         status = read_beside(*tokenizer, folder, error);
     if (status == KVC_OK)
-        status = read_template_file(*tokenizer, folder, error);
+        status = kvc_templates_from_folder(*tokenizer, folder, error);
     if (status != KVC_OK) {
         kvc_tokenizer_close(*tokenizer);
         *tokenizer = NULL;

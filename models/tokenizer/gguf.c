@@ -163,15 +163,6 @@ static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenize
     return status;
 }
 
-static char *copy(const char *text, size_t bytes) {
-    char *made = malloc(bytes + 1);
-    if (made) {
-        memcpy(made, text, bytes);
-        made[bytes] = 0;
-    }
-    return made;
-}
-
 /* Pieces of the user's own, as Gemma's runs of spaces, are made by merging, too: the text has spaces where they have
  * marks, so that they are not found in it as they are. */
 static void merge_user_pieces(struct kvc_tokenizer *tokenizer) {
@@ -266,7 +257,7 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
 }
 
 static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokenizer) {
-    const char *model, *chat;
+    const char *model;
     size_t bytes;
     bool bos = false;
     enum kvc_status status = read_pieces(source, tokenizer);
@@ -295,12 +286,8 @@ static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokeniz
     kvc_gguf_bool(source->file, KEY("add_bos_token"), &bos);
     if (bos && tokenizer->bos >= 0 && !kvc_id_list_add(&tokenizer->prefix, tokenizer->bos))
         return kvc_no_memory(source->error);
-    if (kvc_gguf_string(source->file, "tokenizer.chat_template", &chat, &bytes)) {
-        tokenizer->chat_template = copy(chat, bytes);
-        if (!tokenizer->chat_template)
-            return kvc_no_memory(source->error);
-    }
-    return KVC_OK;
+    status = kvc_special_names_from_gguf(tokenizer, source->file, source->error);
+    return status == KVC_OK ? kvc_templates_from_gguf(tokenizer, source->file, source->error) : status;
 }
 
 enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char *path, uint64_t vocab,

@@ -13,6 +13,8 @@ enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, ui
 enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const char *path, uint64_t vocab,
                                          struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 
+/* folder/name, with a NUL; false: no memory. */
+bool kvc_folder_path(const char *folder, const char *name, struct kvc_text *path);
 /* A JSON file of a folder; *root NULL: there is no such file. */
 enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **root, struct kvc_error *error);
 /* tokenizer.model (its path) and the tokens that files beside it add. */

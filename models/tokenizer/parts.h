@@ -180,6 +180,10 @@ struct kvc_decoder {
     size_t strip;       /* spaces taken off the beginning of the whole text, at most */
 };
 
+struct kvc_template { /* Jinja text */
+    char *name, *text;
+};
+
 struct kvc_tokenizer {
     struct kvc_text store;
     struct kvc_piece *pieces; /* [count], by id */
@@ -200,7 +204,9 @@ struct kvc_tokenizer {
     struct kvc_split_step *splitter;
     size_t splitter_count;
     struct kvc_decoder decoder;
-    char *chat_template;
+    struct kvc_template *templates; /* sorted by name */
+    size_t template_count, template_capacity;
+    struct json_t *special_names; /* {"pad_token": "<pad>"}: texts or null; NULL: the files name none */
 };
 
 #define KVC_MOST_TOKENS ((uint64_t)1 << 24)
@@ -247,6 +253,32 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
                              size_t bytes, struct kvc_id_list *out, struct kvc_error *error);
 
 enum kvc_status kvc_no_memory(struct kvc_error *error);
+
+/* ---- chat templates, names of special tokens (templates.c, special_names.c) ---- */
+
+#define KVC_MORE_TEMPLATES "additional_chat_templates" /* a folder of NAME.jinja in a model's folder */
+void kvc_templates_clear(struct kvc_tokenizer *tokenizer);
+/* "chat_template" of tokenizer_config.json: a text, an object of texts, or a list of {"name", "template"}. */
+enum kvc_status kvc_templates_from_json(struct kvc_tokenizer *tokenizer, const struct json_t *value,
+                                        struct kvc_error *error);
+/* chat_template.jinja and the folder KVC_MORE_TEMPLATES, which overrule tokenizer_config.json. */
+enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const char *folder,
+                                          struct kvc_error *error);
+/* tokenizer.chat_template and tokenizer.chat_template.NAME. */
+enum kvc_status kvc_templates_from_gguf(struct kvc_tokenizer *tokenizer, const struct kvc_gguf *file,
+                                        struct kvc_error *error);
+const char *kvc_template_named(const struct kvc_tokenizer *tokenizer, const char *name); /* NULL: none */
+/* The template of a conversation: "tool_use" where there are tools, else "default", else the only one. NULL: none. */
+const char *kvc_template_for(const struct kvc_tokenizer *tokenizer, bool tools);
+
+enum kvc_status kvc_special_names_from_json(struct kvc_tokenizer *tokenizer, const struct json_t *config,
+                                            struct kvc_error *error);
+enum kvc_status kvc_special_names_from_gguf(struct kvc_tokenizer *tokenizer, const struct kvc_gguf *file,
+                                            struct kvc_error *error);
+struct kvc_special_key { /* a special token's name in templates, the key of its id in GGUF */
+    const char *name, *key;
+};
+extern const struct kvc_special_key kvc_special_keys[]; /* ends with name NULL; bos and eos have rules of their own */
 
 /* From the tokenizer.json that a GGUF file holds whole under tokenizer.huggingface.json (embedded.c). */
 enum kvc_status kvc_tokenizer_embedded(const struct kvc_gguf *file, const char *path, uint64_t vocab,

@@ -1,6 +1,7 @@
 /* tokenizer.c - encoding and decoding: added tokens, then normalizing, splitting and merging what lies between. */
 #include "models/tokenizer/parts.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer) {
     free(tokenizer->decoder.replace[0]);
     free(tokenizer->decoder.replace[1]);
     free(tokenizer->decoder.join);
-    free(tokenizer->chat_template);
+    kvc_templates_clear(tokenizer);
+    json_decref(tokenizer->special_names);
     free(tokenizer);
 }
 
@@ -47,7 +49,7 @@ bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t toke
     return piece && piece->ends_turn;
 }
 
-const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer) { return tokenizer->chat_template; }
+bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer) { return tokenizer->template_count > 0; }
 
 /* ---- encoding ---- */
 

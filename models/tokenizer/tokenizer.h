@@ -19,7 +19,7 @@ uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer); /* of ids *
 int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer);    /* -1: none */
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer);
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token);
-const char *kvc_tokenizer_chat_template(const struct kvc_tokenizer *tokenizer); /* Jinja text, NULL: none */
+bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer); /* a chat template, under whatever name */
 
 /* As kvc_tokenize, kvc_detokenize, kvc_token_bytes of kvcull.h. */
 enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -143,7 +144,8 @@ class Model(Closing):
         """The text that a chat template makes of a conversation.
 
         messages: {"role": ..., "content": ...} and whatever else the template reads, as "tool_calls". template: the
-        name of a built-in one (`chat_templates`); None: the model's own. tools, documents: lists; variables: more for
+        name of a built-in one (`chat_templates`), or of one of the model's; None: the model's own, of several
+        "tool_use" where there are tools, else "default". tools, documents: lists; variables: more for
         the template, as {"enable_thinking": False}. date: what it is told, "2025-06-30". answer: ends with the opening
         of the assistant's turn.
         """
@@ -155,6 +157,10 @@ class Model(Closing):
         options.earlier, options.tools, options.documents, options.variables = keep[:4]
         options.template_name, options.date, options.answer = keep[4], keep[5], answer
         self.engine._call(lib.kvc_chat_text_with, self._handle, options, ffi.NULL, 0, text)
+        with self._handle.gate:
+            for name, given in (("tools", tools), ("documents", documents)):
+                if given and not lib.kvc_chat_reads(self._handle.pointer, options, name.encode()):
+                    warnings.warn(f"the chat template reads no {name}, so the model does not see them", stacklevel=2)
         return text_of(text[0])
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]], **options) -> np.ndarray:

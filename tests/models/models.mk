@@ -19,6 +19,7 @@ check_PROGRAMS += \
 	tests/models/test_safetensors \
 	tests/models/test_scaled \
 	tests/models/test_template \
+	tests/models/test_template_names \
 	tests/models/test_text_alone \
 	tests/models/test_to_folder \
 	tests/models/test_tokenizer \

@@ -22,7 +22,10 @@ static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, 
     assert_true(kvc_vocab_set(tokenizer, 1, eos, strlen(eos), KVC_TOKEN_CONTROL));
     tokenizer->bos = *bos ? 0 : -1;
     tokenizer->eos = *eos ? 1 : -1;
-    tokenizer->chat_template = jinja ? strdup(jinja) : NULL;
+    json_t *text = jinja ? json_string(jinja) : NULL;
+    if (text && kvc_templates_from_json(tokenizer, text, &error) != KVC_OK)
+        fail_msg("%s", error.text);
+    json_decref(text);
     return tokenizer;
 }
 

@@ -277,7 +277,7 @@ static void test_added_tokens(void **state) {
         same_ids(tokenizer, "<|im_start|>ab<|im_end|>  ab", 28, special, 4, KVC_TOKENIZE_BOS | KVC_TOKENIZE_SPECIAL));
     assert_int_equal(kvc_tokenizer_bos(tokenizer), 1);
     assert_true(kvc_tokenizer_ends_turn(tokenizer, 8));
-    assert_string_equal(kvc_tokenizer_chat_template(tokenizer), "x");
+    assert_string_equal(kvc_template_for(tokenizer, false), "x");
     kvc_tokenizer_close(tokenizer);
     static const struct {
         const char *added, *config, *says;
