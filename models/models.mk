@@ -75,9 +75,13 @@ libkvc_la_SOURCES += \
 # Chat templates: a part of Jinja (jansson, utf8proc).
 libkvc_la_SOURCES += \
 	models/jinja/access.c \
-	models/jinja/characters.c \
+	models/jinja/case.c \
+	models/jinja/character_table.c \
+	models/jinja/characters.c models/jinja/characters.h \
+	models/jinja/date.c \
 	models/jinja/evaluate.c \
 	models/jinja/execute.c \
+	models/jinja/field.c models/jinja/field.h \
 	models/jinja/format.c \
 	models/jinja/functions.c \
 	models/jinja/lexer.c \
@@ -88,9 +92,12 @@ libkvc_la_SOURCES += \
 	models/jinja/parse.c \
 	models/jinja/parse_expression.c \
 	models/jinja/parse_postfix.c \
+	models/jinja/percent.c \
 	models/jinja/print.c \
 	models/jinja/render.c \
+	models/jinja/round.c \
 	models/jinja/scope.c \
+	models/jinja/string_classes.c \
 	models/jinja/string_methods.c \
 	models/jinja/tests.c \
 	models/jinja/text.c \

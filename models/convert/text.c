@@ -80,6 +80,7 @@ static enum kvc_status put_others(const char *folder, const struct kvc_tokenizer
     static const char *const ids[][2] = {{"unk", "tokenizer.ggml.unknown_token_id"},
                                          {"sep", "tokenizer.ggml.seperator_token_id"}, /* spelled so */
                                          {"pad", "tokenizer.ggml.padding_token_id"},
+                                         {"cls", "tokenizer.ggml.cls_token_id"},
                                          {"mask", "tokenizer.ggml.mask_token_id"}};
     static const char *const flags[][2] = {{"add_eos_token", "tokenizer.ggml.add_eos_token"},
                                            {"add_sep_token", "tokenizer.ggml.add_sep_token"}};

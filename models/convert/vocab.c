@@ -1,7 +1,6 @@
 /* vocab.c - a tokenizer as the tokenizer.ggml.* keys of a GGUF file, which other programs read, too. */
 #include "models/convert/text.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,14 +128,7 @@ static void put_ids(const struct kvc_tokenizer *t, struct kvc_gguf_writer *write
     size_t used = 0;
     put_id(writer, KEY("bos_token_id"), beginning(t));
     put_id(writer, KEY("eos_token_id"), t->eos);
-    for (const struct kvc_special_key *row = kvc_special_keys; row->name; row++) {
-        const json_t *text = json_object_get(t->special_names, row->name);
-        const bool unknown = !strcmp(row->name, "unk_token") && t->unknown >= 0;
-        put_id(writer, row->key,
-               unknown ? t->unknown
-               : text  ? kvc_vocab_search(t, json_string_value(text), json_string_length(text))
-                       : -1);
-    }
+    put_id(writer, KEY("unknown_token_id"), t->unknown);
     for (size_t i = 0; i < t->count && used < sizeof keys / sizeof *keys; i++)
         if (t->pieces[i].ends_turn && (int32_t)i != t->eos)
             put_id(writer, keys[used++], (int32_t)i);

@@ -1,5 +1,5 @@
 /* access.c - attributes, items, slices and `in`, with the fallbacks that Jinja has between the first two. */
-#include "models/jinja/parts.h"
+#include "models/jinja/syntax.h"
 
 #include <string.h>
 
@@ -20,11 +20,15 @@ static struct jinja_value bind(struct jinja *j, const struct jinja_builtin *tabl
 static struct jinja_value method(struct jinja *j, struct jinja_value of, const char *name) {
     switch (of.kind) {
     case JINJA_STRING:
-        return bind(j, jinja_string_methods, name, of);
+        return bind(j,
+                    jinja_builtin(jinja_class_methods, name, strlen(name)) ? jinja_class_methods : jinja_string_methods,
+                    name, of);
     case JINJA_DICT:
         return bind(j, jinja_dict_methods, name, of);
     case JINJA_LIST:
-        return of.list->flavor <= JINJA_TUPLE ? bind(j, jinja_list_methods, name, of) : jinja_undefined(NULL);
+        return of.list->flavor > JINJA_RANGE
+                   ? jinja_undefined(NULL)
+                   : bind(j, of.list->flavor == JINJA_PLAIN ? jinja_list_methods : jinja_tuple_methods, name, of);
     case JINJA_LOOP:
         return bind(j, jinja_loop_methods, name, of);
     default:
@@ -61,6 +65,23 @@ static struct jinja_value fail_on_undefined(struct jinja *j, struct jinja_value 
     return JINJA_FAIL(j, "%.60s is undefined and so has no \"%.60s\"", of.what ? of.what : "a value", name);
 }
 
+static struct jinja_value macro_attribute(struct jinja *j, const struct jinja_node *node, const char *name) {
+    if (!strcmp(name, "name")) {
+        return node->kind == JINJA_MACRO_OF ? jinja_literal(j, node->name, strlen(node->name)) : jinja_none();
+    }
+    if (!strcmp(name, "arguments")) {
+        struct jinja_value list = jinja_list(j, JINJA_TUPLE);
+        for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next) {
+            jinja_add(j, list, jinja_literal(j, item->name, strlen(item->name)));
+        }
+        return list;
+    }
+    return !strcmp(name, "catch_kwargs")    ? jinja_bool(node->specials & JINJA_KWARGS)
+           : !strcmp(name, "catch_varargs") ? jinja_bool(node->specials & JINJA_VARARGS)
+           : !strcmp(name, "caller")        ? jinja_bool(node->specials & JINJA_CALLER)
+                                            : jinja_undefined(name);
+}
+
 struct jinja_value jinja_attribute(struct jinja *j, struct jinja_value of, const char *name) {
     if (of.kind == JINJA_UNDEFINED) {
         return fail_on_undefined(j, of, name);
@@ -79,8 +100,8 @@ struct jinja_value jinja_attribute(struct jinja *j, struct jinja_value of, const
         const struct jinja_value *value = jinja_find_text(j, of.dict, name);
         return value ? *value : jinja_undefined(name);
     }
-    if (of.kind == JINJA_MACRO && !strcmp(name, "name")) {
-        return JINJA_FAIL(j, "attributes of macros are not supported");
+    if (of.kind == JINJA_MACRO) {
+        return macro_attribute(j, of.macro->node, name);
     }
     return jinja_undefined(name);
 }
@@ -102,7 +123,8 @@ static struct jinja_value character(struct jinja *j, const struct jinja_string *
         return jinja_undefined("a character past the end");
     }
     at = jinja_offset(text, at);
-    return jinja_part(j, text, at, jinja_next(text->data + at, text->bytes - at, &code));
+    const struct jinja_value one = jinja_part(j, text, at, jinja_next(text->data + at, text->bytes - at, &code));
+    return jinja_safe_as(j, one, text);
 }
 
 struct jinja_value jinja_item(struct jinja *j, struct jinja_value of, struct jinja_value key) {
@@ -195,7 +217,7 @@ struct jinja_value jinja_slice(struct jinja *j, struct jinja_value of, const str
         return jinja_undefined(NULL);
     }
     if (of.kind == JINJA_STRING) {
-        return slice_text(j, of.string, from, to, step);
+        return jinja_safe_as(j, slice_text(j, of.string, from, to, step), of.string);
     }
     struct jinja_value list = jinja_list(j, of.list->flavor);
     for (int64_t i = from; (step > 0 ? i < to : i > to) && j->status == KVC_OK; i += step) {

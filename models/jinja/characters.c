@@ -42,31 +42,7 @@ bool jinja_letter(uint32_t code) {
     }
 }
 
-bool jinja_digit(uint32_t code) { return category(code) == UTF8PROC_CATEGORY_ND; }
-
-int jinja_case(uint32_t code) {
-    switch (category(code)) {
-    case UTF8PROC_CATEGORY_LU:
-        return 1;
-    case UTF8PROC_CATEGORY_LL:
-        return -1;
-    case UTF8PROC_CATEGORY_LT:
-        return 2;
-    default:
-        return 0;
-    }
-}
-
-void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to, bool marked) {
-    char out[4];
-    if (code == 0xdf && to == JINJA_UPPER) {
-        jinja_put_made(j, text, "SS", 2, marked);
-        return;
-    }
-    const utf8proc_int32_t changed =
-        to == JINJA_UPPER ? utf8proc_toupper((utf8proc_int32_t)code) : utf8proc_tolower((utf8proc_int32_t)code);
-    jinja_put_made(j, text, out, kvc_utf8_put((uint32_t)changed, out), marked);
-}
+bool jinja_decimal(uint32_t code) { return category(code) == UTF8PROC_CATEGORY_ND; }
 
 size_t jinja_characters(const struct jinja_string *text) {
     size_t count = 0;

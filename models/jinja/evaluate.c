@@ -70,7 +70,8 @@ struct jinja_value jinja_apply(struct jinja *j, const char *kind, const struct j
                               builtin->parameters);
         }
     }
-    return builtin->function(j, self, a, call);
+    const struct jinja_value made = builtin->function(j, self, a, call);
+    return self.kind == JINJA_STRING && !strcmp(kind, "method") ? jinja_safe_as(j, made, self.string) : made;
 }
 
 struct jinja_value jinja_call_value(struct jinja *j, struct jinja_value what, const struct jinja_call *call) {
@@ -105,8 +106,18 @@ static struct jinja_call arguments(struct jinja *j, const struct jinja_node *nod
     }
     call.named = values + call.count;
     for (; item && j->status == KVC_OK; item = item->next) {
+        for (size_t k = 0; k < call.named_count; k++) {
+            if (names[k] == item->name) {
+                jinja_fail(j, "an argument \"%.40s\" is given twice", item->name);
+            }
+        }
         names[call.named_count] = item->name;
         values[call.count + call.named_count++] = jinja_evaluate(j, item->a);
+    }
+    for (size_t k = 0; k < call.named_count && extra; k++) {
+        if (names[k] == extra) {
+            jinja_fail(j, "an argument \"%.40s\" is given twice", extra);
+        }
     }
     if (extra && j->status == KVC_OK) {
         names[call.named_count] = extra;

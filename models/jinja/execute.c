@@ -138,7 +138,7 @@ static enum jinja_flow run_for(struct jinja *j, const struct jinja_node *node) {
     if (!loop) {
         return JINJA_ON;
     }
-    *loop = (struct jinja_loop){list, first, 0, count};
+    *loop = (struct jinja_loop){.list = list, .first = first, .count = count};
     for (; loop->at < count && jinja_step(j, 1) && next_scope(j, outer, &scope); loop->at++) {
         jinja_assign(j, scope, j->loop, (struct jinja_value){.kind = JINJA_LOOP, .loop = loop});
         jinja_bind_target(j, node->a, list->items[first + loop->at]);
@@ -165,39 +165,67 @@ static struct jinja_value make_macro(struct jinja *j, const struct jinja_node *n
     return (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
 }
 
-static void bind_parameters(struct jinja *j, const struct jinja_node *node, const struct jinja_call *call) {
-    size_t i = 0, named = 0;
-    for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next, i++) {
-        struct jinja_value value = {.kind = JINJA_UNSET};
-        if (i < call->count) {
-            value = call->values[i];
-        }
-        for (size_t k = 0; k < call->named_count; k++) {
-            if (call->names[k] == item->name) {
-                if (value.kind != JINJA_UNSET) {
-                    jinja_fail(j, "macro \"%.40s\" gets \"%.40s\" twice", node->name, item->name);
-                }
-                value = call->named[k];
-                named++;
-            }
-        }
-        if (value.kind == JINJA_UNSET) {
-            value = item->b ? jinja_evaluate(j, item->b) : jinja_undefined(item->name);
-        }
-        jinja_assign(j, j->scope, item->name, value);
-    }
-    struct jinja_value caller = jinja_undefined("caller");
+/* The argument of this name that no parameter has taken yet; takes it. */
+static struct jinja_value take_named(const struct jinja_call *call, const char *name, bool *taken) {
     for (size_t k = 0; k < call->named_count; k++) {
-        if (call->names[k] == j->caller) {
-            caller = call->named[k];
-            named++;
+        if (call->names[k] == name && !taken[k]) {
+            taken[k] = true;
+            return call->named[k];
         }
     }
-    if (node->kind == JINJA_MACRO_OF) {
-        jinja_assign(j, j->scope, j->caller, caller);
+    return (struct jinja_value){.kind = JINJA_UNSET};
+}
+
+/* What the parameters leave: caller, kwargs and varargs where the macro reads them, else an error. */
+static void bind_rest(struct jinja *j, const struct jinja_node *node, const struct jinja_call *call, bool *taken) {
+    struct jinja_value varargs = jinja_list(j, JINJA_TUPLE), kwargs = jinja_dict(j, JINJA_DICT);
+    if (j->status == KVC_OK && (node->specials & JINJA_CALLER)) {
+        const struct jinja_value caller = take_named(call, j->caller, taken);
+        const bool given = caller.kind != JINJA_UNSET && caller.kind != JINJA_NONE;
+        jinja_assign(j, j->scope, j->caller, given ? caller : jinja_undefined("caller"));
     }
-    if (j->status == KVC_OK && (call->count > node->count || named < call->named_count)) {
+    for (size_t i = node->count; i < call->count && j->status == KVC_OK; i++) {
+        jinja_add(j, varargs, call->values[i]);
+    }
+    for (size_t k = 0; k < call->named_count && j->status == KVC_OK; k++) {
+        if (!taken[k]) {
+            jinja_set(j, kwargs.dict, jinja_literal(j, call->names[k], strlen(call->names[k])), call->named[k]);
+        }
+    }
+    if (j->status != KVC_OK) {
+        return;
+    }
+    if ((varargs.list->count && !(node->specials & JINJA_VARARGS)) ||
+        (kwargs.dict->count && !(node->specials & JINJA_KWARGS))) {
         jinja_fail(j, "macro \"%.40s\" gets an argument that it does not take", node->name);
+    }
+    if (node->specials & JINJA_VARARGS) {
+        jinja_assign(j, j->scope, jinja_intern(j, "varargs", 7), varargs);
+    }
+    if (node->specials & JINJA_KWARGS) {
+        jinja_assign(j, j->scope, jinja_intern(j, "kwargs", 6), kwargs);
+    }
+}
+
+/* Defaults come last: they may name any other parameter. */
+static void bind_parameters(struct jinja *j, const struct jinja_node *node, const struct jinja_call *call) {
+    bool *taken = jinja_alloc(j, (call->named_count + node->count + 1) * sizeof *taken);
+    bool *missing = taken ? taken + call->named_count : NULL;
+    size_t i = 0;
+    if (!taken) {
+        return;
+    }
+    for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next, i++) {
+        struct jinja_value value = i < call->count ? call->values[i] : take_named(call, item->name, taken);
+        missing[i] = value.kind == JINJA_UNSET;
+        jinja_assign(j, j->scope, item->name, missing[i] ? jinja_undefined(item->name) : value);
+    }
+    bind_rest(j, node, call, taken);
+    i = 0;
+    for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next, i++) {
+        if (missing[i] && item->b) {
+            jinja_assign(j, j->scope, item->name, jinja_evaluate(j, item->b));
+        }
     }
 }
 
@@ -283,8 +311,12 @@ static enum jinja_flow run(struct jinja *j, const struct jinja_node *node) {
         run_call_block(j, node);
         break;
     case JINJA_FILTER_BLOCK:
-        value = text_of(j, node->body, &flow);
-        jinja_put_str(j, j->out, filtered(j, node->a, value));
+        value = filtered(j, node->a, text_of(j, node->body, &flow));
+        if (value.kind == JINJA_STRING) {
+            jinja_put_all(j, j->out, value.string);
+        } else {
+            jinja_fail(j, "a filter block makes a %s; it must be a string", jinja_type(value));
+        }
         break;
     case JINJA_SCOPE:
         return run_scope(j, node);

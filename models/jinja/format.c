@@ -1,318 +1,288 @@
-/* format.c - text with values put in: '%s' % value, '{}'.format(value), and dates by strftime's letters. */
-#include "models/jinja/parts.h"
+/* format.c - '{} and {x:>5}'.format(...), as Python's str has it. */
+#include "models/jinja/field.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-/* ---- fields: [fill]align, width, precision, as both forms share them ---- */
-
-struct field {
-    char align; /* <, > or ^; 0: text to the left, numbers to the right */
-    char fill, sign;
-    bool marked;       /* the caller wrote the form */
-    int width, places; /* places -1: not given */
-    char kind;         /* s, d, f, x, X, o; 0: by the value */
+struct format {
+    const struct jinja_call *call;
+    size_t next;            /* argument of a field without a name */
+    bool counted, numbered; /* fields without a name, fields with a number */
 };
 
-enum { MOST_WIDTH = 10000 };
+static size_t digits_at(const struct jinja_string *text) {
+    size_t count = 0;
+    while (count < text->bytes && text->data[count] >= '0' && text->data[count] <= '9') {
+        count++;
+    }
+    return count;
+}
 
-/* A number at text[*at]; -1 where there is none. */
-static int number(const struct jinja_string *text, size_t *at) {
-    int value = -1;
-    for (; *at < text->bytes && text->data[*at] >= '0' && text->data[*at] <= '9'; (*at)++) {
-        value = (value < 0 ? 0 : value) * 10 + (text->data[*at] - '0');
-        value = value > MOST_WIDTH ? MOST_WIDTH : value;
+/* The argument that a field begins with. */
+static struct jinja_value argument(struct jinja *j, struct format *format, const struct jinja_string *name) {
+    const struct jinja_call *call = format->call;
+    size_t at = 0;
+    if (digits_at(name) == name->bytes) {
+        format->counted |= !name->bytes;
+        format->numbered |= name->bytes > 0;
+        const size_t i = name->bytes ? (size_t)jinja_field_number(j, name, &at) : format->next++;
+        if (format->counted && format->numbered) {
+            return JINJA_FAIL(j, "format: fields with numbers beside fields without");
+        }
+        return i < call->count ? call->values[i] : JINJA_FAIL(j, "format: there is no argument %zu", i);
+    }
+    for (size_t i = 0; i < call->named_count; i++) {
+        if (strlen(call->names[i]) == name->bytes && !memcmp(call->names[i], name->data, name->bytes)) {
+            return call->named[i];
+        }
+    }
+    return JINJA_FAIL(j, "format: there is no argument \"%.*s\"", name->bytes > 40 ? 40 : (int)name->bytes, name->data);
+}
+
+/* name.attribute[key]: rest begins at the first point or bracket. */
+static struct jinja_value looked_up(struct jinja *j, struct jinja_value value, const struct jinja_string *rest) {
+    for (size_t at = 0; at < rest->bytes && j->status == KVC_OK;) {
+        const bool key = rest->data[at] == '[';
+        if (!key && rest->data[at] != '.') {
+            return JINJA_FAIL(j, "format: only . or [ may follow ]");
+        }
+        const size_t begin = ++at;
+        while (at < rest->bytes && (key ? rest->data[at] != ']' : !strchr(".[", rest->data[at]))) {
+            at++;
+        }
+        const struct jinja_string name = jinja_cut(rest, begin, at - begin);
+        size_t from = 0;
+        if (!name.bytes || (key && at >= rest->bytes)) {
+            return JINJA_FAIL(j, "format: an empty attribute, or a bracket without its other one");
+        }
+        at += key;
+        if (!key) {
+            value = jinja_attribute(j, value, jinja_intern(j, name.data, name.bytes));
+        } else if (digits_at(&name) == name.bytes) {
+            value = jinja_item(j, value, jinja_int(jinja_field_number(j, &name, &from)));
+        } else {
+            value = jinja_item(j, value, (struct jinja_value){.kind = JINJA_STRING, .string = &name});
+        }
     }
     return value;
 }
 
-static void put_whole(struct jinja *j, struct jinja_text *text, int64_t whole, char kind) {
-    char digits[32];
-    if (kind == 'd') {
-        jinja_put_int(j, text, whole);
-        return;
-    }
-    const unsigned long long size = whole < 0 ? 0ull - (unsigned long long)whole : (unsigned long long)whole;
-    snprintf(digits, sizeof digits,
-             kind == 'o'   ? "%s%llo"
-             : kind == 'X' ? "%s%llX"
-                           : "%s%llx",
-             whole < 0 ? "-" : "", size);
-    jinja_puts(j, text, digits);
-}
-
-static void put_field(struct jinja *j, struct jinja_text *text, const struct field *field, struct jinja_value value) {
-    struct jinja_text made = {0};
-    bool right = false;
-    if (field->kind == 0 || field->kind == 's') {
-        if (field->kind == 's' || value.kind == JINJA_STRING || field->places < 0) {
-            const struct jinja_string *string = jinja_str(j, value);
-            const size_t bytes = field->places < 0 ? string->bytes : jinja_offset(string, (size_t)field->places);
-            jinja_put(j, &made, string, 0, bytes);
-        } else {
-            jinja_fail(j, "a precision for a %s is not supported", jinja_type(value));
-        }
-        right = field->kind == 0 && jinja_is_number(value);
-    } else if (!jinja_is_number(value)) {
-        jinja_fail(j, "%%%c takes a number, not a %s", field->kind, jinja_type(value));
-    } else if (field->kind == 'f') {
-        right = true;
-        jinja_put_fixed(j, &made, jinja_real(value), field->places < 0 ? 6 : field->places);
-    } else if (!jinja_is_whole(value) && (field->kind != 'd' || !(fabs(value.real) < 9e18))) {
-        jinja_fail(j, "%%%c takes a whole number", field->kind);
-    } else {
-        right = true;
-        put_whole(j, &made, jinja_is_whole(value) ? jinja_whole(value) : (int64_t)value.real, field->kind);
-    }
-    const struct jinja_string written = jinja_seen(&made);
-    const size_t there = jinja_characters(&written);
-    const size_t blanks = field->width > 0 && (size_t)field->width > there ? (size_t)field->width - there : 0;
-    const char align = field->align ? field->align : right ? '>' : '<';
-    const size_t before = align == '>' ? blanks : align == '^' ? blanks / 2 : 0;
-    size_t from = 0;
-    if (field->fill == '0' && align == '>' && written.bytes && written.data[0] == '-') {
-        jinja_puts(j, text, "-");
-        from = 1;
-    } else if (field->sign == '+' && right && written.data[0] != '-') {
-        jinja_puts(j, text, "+");
-    }
-    for (size_t i = 0; i < before; i++) {
-        jinja_put_made(j, text, &field->fill, 1, field->marked);
-    }
-    jinja_put(j, text, &written, from, written.bytes - from);
-    for (size_t i = before; i < blanks; i++) {
-        jinja_put_made(j, text, &field->fill, 1, field->marked);
-    }
-}
-
-/* ---- '%s' % value ---- */
-
-struct jinja_value jinja_percent(struct jinja *j, const struct jinja_string *form, struct jinja_value value) {
-    const bool tuple = value.kind == JINJA_LIST && value.list->flavor == JINJA_TUPLE;
-    const size_t given = tuple ? value.list->count : 1;
-    size_t used = 0;
-    struct jinja_text text = {0};
-    for (size_t at = 0; at < form->bytes && j->status == KVC_OK;) {
-        if (form->data[at] != '%') {
-            jinja_put(j, &text, form, at++, 1);
-            continue;
-        }
-        struct field field = {.align = '>', .fill = ' ', .marked = jinja_marked(form, at), .places = -1};
-        for (at++; at < form->bytes && form->data[at] && strchr("-0+ ", form->data[at]); at++) {
-            field.align = form->data[at] == '-' ? '<' : field.align;
-            field.fill = form->data[at] == '0' ? '0' : field.fill;
-            field.sign = form->data[at] == '+' ? '+' : field.sign;
-        }
-        field.width = number(form, &at);
-        if (at < form->bytes && form->data[at] == '.') {
-            at++;
-            field.places = number(form, &at);
-            field.places = field.places < 0 ? 0 : field.places;
-        }
-        const char kind = at < form->bytes ? form->data[at++] : '\0';
-        if (kind == '%') {
-            jinja_put(j, &text, form, at - 1, 1);
-            continue;
-        }
-        if (!kind || !strchr("sdifxXor", kind)) {
-            return JINJA_FAIL(j, "a %% without s, d, f, x or %% behind it is not supported");
-        }
-        if (used >= given) {
-            return JINJA_FAIL(j, "more %% in a string than values for it");
-        }
-        struct jinja_value one = tuple ? value.list->items[used] : value;
-        used++;
-        if (kind == 'r') {
-            struct jinja_text repr = {0};
-            jinja_put_repr(j, &repr, one);
-            one = jinja_taken(j, &repr);
-        }
-        field.kind = (char)(kind == 'i' ? 'd' : kind == 'r' ? 's' : kind);
-        put_field(j, &text, &field, one);
-    }
-    if (used < given && (tuple || value.kind != JINJA_DICT)) {
-        return JINJA_FAIL(j, "more values for a string than %% in it");
-    }
-    return jinja_taken(j, &text);
-}
-
-/* ---- '{}'.format(...) ---- */
-
-static struct jinja_value argument(struct jinja *j, const struct jinja_call *call, const char *name, size_t bytes,
-                                   size_t *next) {
-    const struct jinja_string string = {name, bytes, NULL, NULL, false};
+static struct jinja_field read_field(struct jinja *j, const struct jinja_string *spec) {
+    struct jinja_field field = {.fill = {" ", 1, NULL, NULL, false}, .places = -1};
+    uint32_t code;
+    const size_t first = spec->bytes ? jinja_next(spec->data, spec->bytes, &code) : 0;
     size_t at = 0;
-    const int place = number(&string, &at);
-    if (bytes == 0 || (place >= 0 && at == bytes)) {
-        const size_t i = bytes ? (size_t)place : (*next)++;
-        return i < call->count ? call->values[i] : JINJA_FAIL(j, "format: there is no argument %zu", i);
+    bool filled = false;
+    if (first && first < spec->bytes && spec->data[first] && strchr("<>^=", spec->data[first])) {
+        field.fill = jinja_cut(spec, 0, first);
+        field.align = spec->data[first];
+        filled = true;
+        at = first + 1;
+    } else if (spec->bytes && spec->data[0] && strchr("<>^=", spec->data[0])) {
+        field.align = spec->data[at++];
     }
-    for (size_t i = 0; i < call->named_count; i++) {
-        if (strlen(call->names[i]) == bytes && !memcmp(call->names[i], name, bytes)) {
-            return call->named[i];
+    if (at < spec->bytes && (spec->data[at] == '+' || spec->data[at] == '-' || spec->data[at] == ' ')) {
+        field.sign = spec->data[at++];
+    }
+    if (at < spec->bytes && spec->data[at] == 'z') {
+        jinja_fail(j, "format: z in a field is not supported");
+    }
+    if (at < spec->bytes && spec->data[at] == '#') {
+        field.alternate = true;
+        at++;
+    }
+    if (!filled && at < spec->bytes && spec->data[at] == '0') {
+        field.fill = jinja_cut(spec, at++, 1);
+        field.zeros = true;
+    }
+    field.width = jinja_field_number(j, spec, &at);
+    if (at < spec->bytes && (spec->data[at] == ',' || spec->data[at] == '_')) {
+        field.group = spec->data[at++];
+    }
+    if (at < spec->bytes && spec->data[at] == '.') {
+        at++;
+        field.places = jinja_field_number(j, spec, &at);
+        if (field.places < 0) {
+            jinja_fail(j, "format: a precision is missing");
         }
     }
-    return JINJA_FAIL(j, "format: there is no argument \"%.*s\"", bytes > 40 ? 40 : (int)bytes, name);
-}
-
-static struct field read_field(struct jinja *j, const struct jinja_string *form, size_t at, size_t end) {
-    struct field field = {.fill = ' ', .marked = jinja_marked(form, at - 1), .places = -1};
-    const struct jinja_string part = jinja_cut(form, 0, end);
-    if (at + 1 < end && form->data[at + 1] && strchr("<>^", form->data[at + 1])) {
-        field.fill = form->data[at++];
+    if (at < spec->bytes) {
+        field.kind = spec->data[at++];
     }
-    if (at < end && form->data[at] && strchr("<>^", form->data[at])) {
-        field.align = form->data[at++];
-    }
-    if (at < end && form->data[at] == '0') {
-        field.fill = '0';
-        field.align = field.align ? field.align : '>';
-    }
-    field.width = number(&part, &at);
-    if (at < end && form->data[at] == '.') {
-        at++;
-        field.places = number(&part, &at);
-    }
-    if (at < end && form->data[at] && strchr("sdfxXo", form->data[at])) {
-        field.kind = form->data[at++];
-    }
-    if (at < end) {
-        jinja_fail(j, "format: a field's form is not supported");
+    if (at < spec->bytes) {
+        jinja_fail(j, "format: a field's form is broken");
     }
     return field;
 }
 
-struct jinja_value jinja_format(struct jinja *j, const struct jinja_string *form, const struct jinja_call *call) {
+static void put_string(struct jinja *j, struct jinja_text *text, const struct jinja_field *field,
+                       struct jinja_string string) {
+    if ((field->kind && field->kind != 's') || field->sign || field->alternate || field->group || field->align == '=') {
+        jinja_fail(j, "format: a field's form is not one of a string");
+        return;
+    }
+    if (field->places >= 0) {
+        string.bytes = jinja_offset(&string, (size_t)field->places);
+    }
+    jinja_put_filled(j, text, field, "", &string, field->align ? field->align : '<');
+}
+
+static void put_number(struct jinja *j, struct jinja_text *text, struct jinja_field *field, struct jinja_value value) {
+    const bool whole = jinja_is_whole(value), real = !whole || (field->kind && strchr("eEfFgG%", field->kind));
+    const char *const kinds = whole ? "bcdoxXneEfFgG%" : "eEfFgGn%";
+    if (field->kind == '\0' ? false : !strchr(kinds, field->kind)) {
+        jinja_fail(j, "format: a field's form is not one of a %s", jinja_type(value));
+    } else if ((!real && field->places >= 0) || (field->group == ',' && field->kind && strchr("bcoxXn", field->kind)) ||
+               (field->group == '_' && (field->kind == 'c' || field->kind == 'n'))) {
+        jinja_fail(j, "format: a precision or separator does not go with a field's letter");
+    } else if (field->kind == 'c') {
+        jinja_fail(j, "format: c in a field is not supported");
+    } else {
+        field->sign = field->sign == '-' ? 0 : field->sign;
+        field->align = field->align ? field->align : field->zeros ? '=' : '>';
+        field->kind = field->kind == 'n' && !real ? 'd' : field->kind;
+        jinja_put_number(j, text, field, value, 0);
+    }
+}
+
+/* A value by a spec that is not empty. */
+static void put_by(struct jinja *j, struct jinja_text *text, const struct jinja_string *spec,
+                   struct jinja_value value) {
+    struct jinja_field field = read_field(j, spec);
+    if (j->status != KVC_OK) {
+        return;
+    }
+    if (value.kind == JINJA_STRING) {
+        put_string(j, text, &field, *value.string);
+    } else if (jinja_is_number(value)) {
+        put_number(j, text, &field, value);
+    } else {
+        jinja_fail(j, "format: a %s takes no form", jinja_type(value));
+    }
+}
+
+static void put_fields(struct jinja *j, struct jinja_text *text, const struct jinja_string *form, struct format *format,
+                       int depth);
+
+/* r, s or a behind an exclamation mark: the value as text. */
+static struct jinja_value converted(struct jinja *j, struct jinja_value value, char how) {
     struct jinja_text text = {0};
-    size_t next = 0;
+    if (how == 's') {
+        jinja_put_str(j, &text, value);
+    } else if (how == 'r' || how == 'a') {
+        jinja_put_repr(j, &text, value);
+    } else {
+        jinja_fail(j, "format: only r, s and a may stand behind !");
+    }
+    struct jinja_string string = jinja_seen(&text);
+    if (how == 'a') {
+        string = jinja_ascii(j, &string);
+    }
+    return jinja_part(j, &string, 0, string.bytes);
+}
+
+static void put_field(struct jinja *j, struct jinja_text *text, struct format *format, const struct jinja_string *name,
+                      char how, const struct jinja_string *spec, int depth, bool safe) {
+    size_t first = 0;
+    while (first < name->bytes && name->data[first] && !strchr(".[", name->data[first])) {
+        first++;
+    }
+    const struct jinja_string begin = jinja_cut(name, 0, first), rest = jinja_cut(name, first, name->bytes - first);
+    struct jinja_text own = {0}, made = {0};
+    if (!first && rest.bytes) {
+        jinja_fail(j, "format: a field begins with an attribute");
+        return;
+    }
+    struct jinja_value value = argument(j, format, &begin);
+    if (j->status == KVC_OK) {
+        value = looked_up(j, value, &rest);
+    }
+    if (j->status == KVC_OK && how) {
+        value = converted(j, value, how);
+    }
+    put_fields(j, &own, spec, format, depth - 1);
+    const struct jinja_string expanded = jinja_seen(&own);
+    const bool markup = value.kind == JINJA_STRING && value.string->safe && safe;
+    if (j->status != KVC_OK) {
+        return;
+    }
+    if (markup && expanded.bytes) {
+        jinja_fail(j, "format: text that is marked safe takes no form");
+    } else if (expanded.bytes) {
+        put_by(j, &made, &expanded, value);
+    } else {
+        jinja_put_str(j, &made, value);
+    }
+    const struct jinja_string string = jinja_seen(&made);
+    if (safe && !markup) {
+        jinja_put_escaped(j, text, &string);
+    } else {
+        jinja_put_all(j, text, &string);
+    }
+}
+
+/* The field whose opening brace is at *at; *at goes behind the closing one. */
+static void take_field(struct jinja *j, struct jinja_text *text, const struct jinja_string *form, struct format *format,
+                       size_t *at, int depth) {
+    const size_t begin = *at + 1;
+    size_t end = begin, open = 1;
+    bool bracket = false;
+    char how = '\0';
+    for (; end < form->bytes && (bracket || !strchr("}:!", form->data[end])); end++) {
+        if (form->data[end] == '{') {
+            jinja_fail(j, "format: a brace within a field's name");
+            return;
+        }
+        bracket = form->data[end] == '[' || (bracket && form->data[end] != ']');
+    }
+    const struct jinja_string name = jinja_cut(form, begin, end - begin);
+    if (end + 1 < form->bytes && form->data[end] == '!') {
+        how = form->data[end + 1];
+        end += 2;
+        if (end < form->bytes && form->data[end] != ':' && form->data[end] != '}') {
+            jinja_fail(j, "format: more than one letter behind !");
+            return;
+        }
+    }
+    const size_t from = end < form->bytes && form->data[end] == ':' ? end + 1 : end;
+    for (end = from; end < form->bytes; end++) {
+        open += form->data[end] == '{';
+        open -= form->data[end] == '}';
+        if (!open) {
+            break;
+        }
+    }
+    if (end >= form->bytes) {
+        jinja_fail(j, "format: a brace without its other one");
+        return;
+    }
+    const struct jinja_string spec = jinja_cut(form, from, end - from);
+    *at = end + 1;
+    put_field(j, text, format, &name, how, &spec, depth, form->safe);
+}
+
+static void put_fields(struct jinja *j, struct jinja_text *text, const struct jinja_string *form, struct format *format,
+                       int depth) {
+    if (depth < 0 && j->status == KVC_OK) {
+        jinja_fail(j, "format: fields within fields within fields");
+    }
     for (size_t at = 0; at < form->bytes && j->status == KVC_OK;) {
         const char c = form->data[at];
         if ((c == '{' || c == '}') && at + 1 < form->bytes && form->data[at + 1] == c) {
-            jinja_put(j, &text, form, at, 1);
+            jinja_put(j, text, form, at, 1);
             at += 2;
-            continue;
-        }
-        if (c != '{' && c != '}') {
-            jinja_put(j, &text, form, at, 1);
-            at++;
-            continue;
-        }
-        const char *close = memchr(form->data + at, '}', form->bytes - at);
-        if (c == '}' || !close) {
-            return JINJA_FAIL(j, "format: a brace without its other one");
-        }
-        const size_t begin = at + 1, end = (size_t)(close - form->data);
-        const char *colon = memchr(form->data + begin, ':', end - begin);
-        const size_t name_end = colon ? (size_t)(colon - form->data) : end;
-        const struct jinja_value value = argument(j, call, form->data + begin, name_end - begin, &next);
-        const struct field field = read_field(j, form, colon ? name_end + 1 : end, end);
-        put_field(j, &text, &field, value);
-        at = end + 1;
-    }
-    return jinja_taken(j, &text);
-}
-
-/* ---- strftime_now ---- */
-
-struct date {
-    int year, month, day, hour, minute, second;
-};
-
-static int weekday(const struct date *date) { /* 0: Sunday */
-    static const int offset[] = {0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4};
-    const int year = date->year - (date->month < 3);
-    return (year + year / 4 - year / 100 + year / 400 + offset[date->month - 1] + date->day) % 7;
-}
-
-static int day_of_year(const struct date *date) {
-    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
-    const bool leap = (date->year % 4 == 0 && date->year % 100 != 0) || date->year % 400 == 0;
-    return before[date->month - 1] + date->day + (leap && date->month > 2);
-}
-
-/* One letter of the form; false: it is not known. */
-static bool put_part(struct jinja *j, struct jinja_text *text, const struct date *date, char letter, bool bare) {
-    static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"},
-                             *const months[] = {"January", "February", "March",     "April",   "May",      "June",
-                                                "July",    "August",   "September", "October", "November", "December"};
-    const int hour12 = date->hour % 12 ? date->hour % 12 : 12;
-    const struct {
-        char letter;
-        int value, digits;
-    } numbers[] = {{'Y', date->year, 1},    {'y', date->year % 100, 2},
-                   {'m', date->month, 2},   {'d', date->day, 2},
-                   {'e', date->day, 1},     {'H', date->hour, 2},
-                   {'I', hour12, 2},        {'M', date->minute, 2},
-                   {'S', date->second, 2},  {'j', day_of_year(date), 3},
-                   {'w', weekday(date), 1}, {'u', (weekday(date) + 6) % 7 + 1, 1}};
-    char out[64] = "";
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (numbers[i].letter == letter) {
-            snprintf(out, sizeof out, letter == 'e' ? "%*d" : "%0*d",
-                     bare            ? 1
-                     : letter == 'e' ? 2
-                                     : numbers[i].digits,
-                     numbers[i].value);
+        } else if (c == '{') {
+            take_field(j, text, form, format, &at, depth);
+        } else if (c == '}') {
+            jinja_fail(j, "format: a brace without its other one");
+        } else {
+            jinja_put(j, text, form, at++, 1);
         }
     }
-    switch (letter) {
-    case 'A':
-    case 'a':
-        snprintf(out, sizeof out, letter == 'A' ? "%s" : "%.3s", days[weekday(date)]);
-        break;
-    case 'B':
-    case 'b':
-    case 'h':
-        snprintf(out, sizeof out, letter == 'B' ? "%s" : "%.3s", months[date->month - 1]);
-        break;
-    case 'p':
-        snprintf(out, sizeof out, "%s", date->hour < 12 ? "AM" : "PM");
-        break;
-    case 'F':
-        snprintf(out, sizeof out, "%d-%02d-%02d", date->year, date->month, date->day);
-        break;
-    case 'D':
-    case 'x':
-        snprintf(out, sizeof out, "%02d/%02d/%02d", date->month, date->day, date->year % 100);
-        break;
-    case 'T':
-    case 'X':
-        snprintf(out, sizeof out, "%02d:%02d:%02d", date->hour, date->minute, date->second);
-        break;
-    case 'R':
-        snprintf(out, sizeof out, "%02d:%02d", date->hour, date->minute);
-        break;
-    case '%':
-        snprintf(out, sizeof out, "%%");
-        break;
-    default:
-        break;
-    }
-    jinja_puts(j, text, out);
-    return out[0] != '\0';
 }
 
-struct jinja_value jinja_date(struct jinja *j, const struct jinja_string *form) {
-    struct date date = {0};
-    const int read = sscanf(j->date, "%4d-%2d-%2d %2d:%2d:%2d", &date.year, &date.month, &date.day, &date.hour,
-                            &date.minute, &date.second);
-    if ((read != 3 && read != 6) || date.year < 1 || date.month < 1 || date.month > 12 || date.day < 1 ||
-        date.day > 31 || date.hour < 0 || date.hour > 23 || date.minute < 0 || date.minute > 59 || date.second < 0 ||
-        date.second > 60) {
-        return JINJA_FAIL(j, "the date \"%.30s\" is none; it must be like 2025-06-30", j->date);
-    }
+struct jinja_value jinja_format(struct jinja *j, const struct jinja_string *form, const struct jinja_call *call) {
     struct jinja_text text = {0};
-    for (size_t at = 0; at < form->bytes && j->status == KVC_OK; at++) {
-        if (form->data[at] != '%') {
-            jinja_put(j, &text, form, at, 1);
-            continue;
-        }
-        const bool bare = at + 2 < form->bytes && form->data[at + 1] == '-';
-        at += bare ? 2 : 1;
-        if (at >= form->bytes || !put_part(j, &text, &date, form->data[at], bare)) {
-            return JINJA_FAIL(j, "strftime_now: a letter after %% is not supported");
-        }
-    }
-    return jinja_taken(j, &text);
+    struct format format = {.call = call};
+    put_fields(j, &text, form, &format, 2);
+    return jinja_taken_safe(j, &text, form->safe);
 }

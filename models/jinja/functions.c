@@ -184,14 +184,36 @@ const struct jinja_builtin jinja_list_methods[] = {
     {"reverse", "*", 0, changes},    {"sort", "*", 0, changes},   {NULL, NULL, 0, NULL},
 };
 
+/* Of ranges, too. */
+const struct jinja_builtin jinja_tuple_methods[] = {
+    {"count", "value", 1, do_count},
+    {"index", "value", 1, do_index},
+    {NULL, NULL, 0, NULL},
+};
+
 FUNCTION(do_cycle) {
     UNUSED;
     return call->count ? call->values[self.loop->at % call->count]
                        : JINJA_FAIL(j, "loop.cycle: nothing to choose from");
 }
 
+/* Whether the arguments are others than those of the last call. */
+FUNCTION(do_changed) {
+    UNUSED;
+    struct jinja_value values = jinja_list(j, JINJA_TUPLE);
+    for (size_t i = 0; i < call->count && j->status == KVC_OK; i++) {
+        jinja_add(j, values, call->values[i]);
+    }
+    if (j->status != KVC_OK || call->named_count) {
+        return JINJA_FAIL(j, "loop.changed takes no arguments by name");
+    }
+    const bool changed = !jinja_equal(j, self.loop->changed, values);
+    self.loop->changed = values;
+    return jinja_bool(changed);
+}
+
 const struct jinja_builtin jinja_loop_methods[] = {
-    {"changed", "*", 0, NULL},
+    {"changed", "*", 0, do_changed},
     {"cycle", "*", 0, do_cycle},
     {NULL, NULL, 0, NULL},
 };

@@ -268,6 +268,13 @@ static struct jinja_token number_token(struct jinja_lexer *lexer) {
         lexer->at = real;
         return token;
     }
+    if (text[begin] == '0') { /* "04" is 0 and then 4 */
+        size_t zeros = begin + 1;
+        while (zeros < end && (text[zeros] == '0' || (text[zeros] == '_' && text[zeros + 1] == '0'))) {
+            zeros++;
+        }
+        end = zeros;
+    }
     if (text[begin] == '0' && begin + 2 < lexer->bytes && strchr("xXoObB", text[begin + 1])) {
         const int base = (text[begin + 1] | 0x20) == 'x' ? 16 : (text[begin + 1] | 0x20) == 'o' ? 8 : 2;
         size_t at = begin + 2;

@@ -61,6 +61,23 @@ static void sort(struct jinja *j, struct jinja_value items, struct jinja_value k
     }
 }
 
+/* What sort looks at: a list, so that equal ones need no order; one item for each attribute of "role,name". */
+static struct jinja_value sort_key(struct jinja *j, struct jinja_value item, struct jinja_value attribute, bool exact) {
+    struct jinja_value key = jinja_list(j, JINJA_PLAIN);
+    if (attribute.kind != JINJA_STRING) {
+        jinja_add(j, key, key_of(j, item, attribute, exact));
+        return key;
+    }
+    for (size_t at = 0; at <= attribute.string->bytes && j->status == KVC_OK;) {
+        const char *from = attribute.string->data + at, *comma = memchr(from, ',', attribute.string->bytes - at);
+        const size_t bytes = comma ? (size_t)(comma - from) : attribute.string->bytes - at;
+        const struct jinja_string part = jinja_cut(attribute.string, at, bytes);
+        jinja_add(j, key, key_of(j, item, (struct jinja_value){.kind = JINJA_STRING, .string = &part}, exact));
+        at += bytes + 1;
+    }
+    return key;
+}
+
 /* sort(reverse=False, case_sensitive=False, attribute=None) */
 FILTER(do_sort) {
     UNUSED;
@@ -69,7 +86,7 @@ FILTER(do_sort) {
     struct jinja_value items = jinja_list(j, JINJA_PLAIN), keys = jinja_list(j, JINJA_PLAIN);
     for (; i < from->count && j->status == KVC_OK; i++) {
         jinja_add(j, items, from->items[i]);
-        jinja_add(j, keys, key_of(j, from->items[i], a[2], jinja_true(j, a[1])));
+        jinja_add(j, keys, sort_key(j, from->items[i], a[2], jinja_true(j, a[1])));
     }
     sort(j, items, keys, jinja_true(j, a[0]));
     return items;
@@ -80,6 +97,9 @@ FILTER(do_dictsort) {
     UNUSED;
     if (self.kind != JINJA_DICT) {
         return JINJA_FAIL(j, "dictsort: a %s is no dict", jinja_type(self));
+    }
+    if (a[1].kind != JINJA_UNSET && !jinja_is_text(a[1], "key") && !jinja_is_text(a[1], "value")) {
+        return JINJA_FAIL(j, "dictsort: by must be key or value");
     }
     const bool by_value = jinja_is_text(a[1], "value");
     struct jinja_value items = jinja_list(j, JINJA_PLAIN), keys = jinja_list(j, JINJA_PLAIN);
@@ -100,6 +120,9 @@ FILTER(do_unique) {
     struct jinja_value items = jinja_list(j, JINJA_GENERATOR), keys = jinja_list(j, JINJA_PLAIN);
     for (; i < from->count && j->status == KVC_OK; i++) {
         const struct jinja_value key = key_of(j, from->items[i], a[1], jinja_true(j, a[0]));
+        if (!jinja_hashable(key)) {
+            return JINJA_FAIL(j, "unique: a %s cannot be a key", jinja_type(key));
+        }
         if (!jinja_contains(j, keys, key)) {
             jinja_add(j, keys, key);
             jinja_add(j, items, from->items[i]);
@@ -137,6 +160,9 @@ FILTER(do_sum) {
     size_t i;
     const struct jinja_list *from = jinja_items(j, self, &i);
     struct jinja_value sum = a[1].kind == JINJA_UNSET ? jinja_int(0) : a[1];
+    if (sum.kind == JINJA_STRING) {
+        return JINJA_FAIL(j, "sum: strings have no sum; join makes one of them");
+    }
     for (; i < from->count && j->status == KVC_OK; i++) {
         sum = jinja_calculate(j, JINJA_ADD, sum, given(a[0]) ? attribute_of(j, from->items[i], a[0]) : from->items[i]);
     }
@@ -197,7 +223,7 @@ FILTER(do_reverse) {
             jinja_add(j, list, from->items[i - 1]);
         }
     }
-    return self.kind == JINJA_STRING ? jinja_taken(j, &text) : list;
+    return self.kind == JINJA_STRING ? jinja_taken_safe(j, &text, self.string->safe) : list;
 }
 FILTER(do_items) {
     UNUSED;
@@ -233,19 +259,23 @@ FILTER(do_batch) {
     size_t i;
     const struct jinja_list *from = jinja_items(j, self, &i);
     struct jinja_value all = jinja_list(j, JINJA_GENERATOR), part = jinja_none();
-    if (!jinja_is_whole(a[0]) || jinja_whole(a[0]) < 1) {
-        return JINJA_FAIL(j, "batch: the count must be at least 1");
+    if (!jinja_is_whole(a[0])) {
+        return JINJA_FAIL(j, "batch: a count that is a %s is not supported", jinja_type(a[0]));
     }
-    const size_t count = (size_t)jinja_whole(a[0]);
+    const int64_t count = jinja_whole(a[0]);
     for (; i < from->count && j->status == KVC_OK; i++) {
-        if (part.kind == JINJA_NONE || part.list->count == count) {
-            part = jinja_list(j, JINJA_PLAIN);
-            jinja_add(j, all, part);
+        if (part.kind == JINJA_NONE ? count == 0 : (int64_t)part.list->count == count) {
+            jinja_add(j, all, part.kind == JINJA_NONE ? jinja_list(j, JINJA_PLAIN) : part);
+            part = jinja_none();
         }
+        part = part.kind == JINJA_NONE ? jinja_list(j, JINJA_PLAIN) : part;
         jinja_add(j, part, from->items[i]);
     }
-    while (given(a[1]) && part.kind == JINJA_LIST && part.list->count < count && j->status == KVC_OK) {
+    while (given(a[1]) && part.kind == JINJA_LIST && (int64_t)part.list->count < count && j->status == KVC_OK) {
         jinja_add(j, part, a[1]);
+    }
+    if (part.kind == JINJA_LIST) {
+        jinja_add(j, all, part);
     }
     return all;
 }
@@ -304,13 +334,13 @@ FILTER(do_map) {
     if (!by_attribute && !call->count) {
         return JINJA_FAIL(j, "map: give the name of a filter, or attribute");
     }
-    const struct jinja_builtin *filter = by_attribute ? NULL : named(j, "filter", call->values[0]);
+    const struct jinja_builtin *filter = by_attribute || i == from->count ? NULL : named(j, "filter", call->values[0]);
     const struct jinja_call left = by_attribute ? *call : rest(call, 1);
     for (; i < from->count && j->status == KVC_OK; i++) {
         struct jinja_value made;
         if (by_attribute) {
             made = attribute_of(j, from->items[i], attribute);
-            made = made.kind == JINJA_UNDEFINED && standard.kind != JINJA_UNSET ? standard : made;
+            made = made.kind == JINJA_UNDEFINED && given(standard) ? standard : made;
         } else {
             made = jinja_apply(j, "filter", filter, from->items[i], &left);
         }

@@ -83,7 +83,7 @@ static struct jinja_value repeated(struct jinja *j, struct jinja_value what, int
         for (int64_t i = 0; i < times && what.string->bytes && jinja_step(j, 1); i++) {
             jinja_put_all(j, &text, what.string);
         }
-        return jinja_taken(j, &text);
+        return jinja_taken_safe(j, &text, what.string->safe);
     }
     struct jinja_value list = jinja_list(j, what.list->flavor);
     for (int64_t i = 0; i < times && what.list->count && j->status == KVC_OK; i++) {

@@ -130,6 +130,7 @@ static void parse_signature(struct jinja_parser *p, struct jinja_node *node) {
             break;
         }
         item->name = name;
+        jinja_note_name(p, name, true);
         if (jinja_skip_operator(p, "=")) {
             item->b = jinja_parse_expression(p);
         }
@@ -139,17 +140,33 @@ static void parse_signature(struct jinja_parser *p, struct jinja_node *node) {
     }
 }
 
+/* The body of a macro or a call block; notes what it reads of the names that every macro may have. */
+static void parse_macro_body(struct jinja_parser *p, struct jinja_node *node, const char *end) {
+    struct jinja_specials specials = {.outer = p->specials};
+    const unsigned loops = p->loops;
+    p->loops = 0;
+    p->specials = &specials;
+    node->body = body(p, end);
+    p->specials = specials.outer;
+    p->loops = loops;
+    node->specials = specials.read;
+    for (const struct jinja_node *item = node->items; item; item = item->next) {
+        const unsigned special = jinja_special(item->name);
+        if (special == JINJA_CALLER && (specials.read & JINJA_CALLER) && !item->b) {
+            jinja_fail(p->j, "the argument \"caller\" of a macro needs a default");
+        }
+        node->specials &= ~special;
+    }
+}
+
 static struct jinja_node *parse_macro(struct jinja_parser *p) {
     struct jinja_node *node = jinja_node(p, JINJA_MACRO_OF, NULL, NULL);
     const char *name = jinja_expect_a_name(p), *unknown = enter_block(p);
-    const unsigned loops = p->loops;
-    p->loops = 0;
     if (node) {
         node->name = name;
         parse_signature(p, node);
-        node->body = body(p, "endmacro");
+        parse_macro_body(p, node, "endmacro");
     }
-    p->loops = loops;
     leave_block(p, unknown);
     return node;
 }
@@ -168,10 +185,7 @@ static struct jinja_node *parse_call_block(struct jinja_parser *p) {
         jinja_fail(p->j, "{%% call %%} without a call");
     }
     const char *unknown = enter_block(p);
-    const unsigned loops = p->loops;
-    p->loops = 0;
-    node->body = body(p, "endcall");
-    p->loops = loops;
+    parse_macro_body(p, node, "endcall");
     leave_block(p, unknown);
     return node;
 }
@@ -201,6 +215,7 @@ static struct jinja_node *parse_scope(struct jinja_parser *p, const char *end) {
         item->a = jinja_node(p, JINJA_NAME, NULL, NULL);
         if (item->a) {
             item->a->name = name;
+            jinja_note_name(p, name, true);
         }
         jinja_expect_operator(p, "=");
         item->b = jinja_parse_expression(p);

@@ -123,6 +123,22 @@ static struct jinja_node *parse_dict(struct jinja_parser *p) {
     return dict;
 }
 
+unsigned jinja_special(const char *name) {
+    return !strcmp(name, "caller")    ? JINJA_CALLER
+           : !strcmp(name, "kwargs")  ? JINJA_KWARGS
+           : !strcmp(name, "varargs") ? JINJA_VARARGS
+                                      : 0;
+}
+
+void jinja_note_name(struct jinja_parser *p, const char *name, bool set) {
+    const unsigned special = jinja_special(name);
+    p->j->read |= !set && name == p->j->watched;
+    for (struct jinja_specials *macro = p->specials; macro && special && jinja_step(p->j, 1); macro = macro->outer) {
+        macro->set |= set ? special : 0;
+        macro->read |= special & ~macro->set;
+    }
+}
+
 static struct jinja_node *parse_name(struct jinja_parser *p) {
     const char *name = p->lexer.token.data;
     jinja_advance(&p->lexer);
@@ -136,7 +152,7 @@ static struct jinja_node *parse_name(struct jinja_parser *p) {
         return jinja_constant(p, jinja_none());
     }
     struct jinja_node *node = jinja_node(p, JINJA_NAME, NULL, NULL);
-    p->j->read |= name == p->j->watched;
+    jinja_note_name(p, name, p->setting);
     if (node) {
         node->name = name;
     }
@@ -376,7 +392,9 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *p, const char *stop) 
             one = jinja_parse_target(p, stop);
             jinja_expect_operator(p, ")");
         } else if (p->j->status == KVC_OK) {
+            p->setting = true;
             one = jinja_parse_primary(p);
+            p->setting = false;
             if (one && one->kind == JINJA_NAME && jinja_at_operator(&p->lexer, ".")) {
                 one = jinja_parse_attribute(p, one);
             }

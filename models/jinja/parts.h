@@ -78,7 +78,8 @@ struct jinja_dict {
 
 struct jinja_loop {
     const struct jinja_list *list;
-    size_t first, at, count; /* items list[first..first+count), the present one first+at */
+    size_t first, at, count;    /* items list[first..first+count), the present one first+at */
+    struct jinja_value changed; /* what loop.changed got last */
 };
 
 /* ---- a rendering ---------------------------------------------------------------------------------------------- */
@@ -151,6 +152,10 @@ void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data); /* 
 /* Characters made from others; marked: one of those was. */
 void jinja_put_made(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes, bool marked);
 struct jinja_string jinja_seen(const struct jinja_text *text); /* until more is put */
+struct jinja_value jinja_taken_safe(struct jinja *j, const struct jinja_text *text,
+                                    bool safe); /* marked as filter safe does */
+/* What is made of text that is marked safe is so, too, itself or the texts of a list. */
+struct jinja_value jinja_safe_as(struct jinja *j, struct jinja_value made, const struct jinja_string *from);
 struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text);
 
 /* ---- making and looking at values (value.c, lists.c) ------------------------------------------------------------- */
@@ -199,14 +204,25 @@ size_t jinja_next(const char *text, size_t bytes, uint32_t *code); /* as kvc_utf
 bool jinja_space(uint32_t code);                                   /* what Python's str.strip takes off */
 bool jinja_printable(uint32_t code);
 bool jinja_letter(uint32_t code);
-bool jinja_digit(uint32_t code);
-int jinja_case(uint32_t code); /* 1: upper, -1: lower, 2: title, 0: none */
-enum jinja_case { JINJA_LOWER, JINJA_UPPER };
-void jinja_put_case(struct jinja *j, struct jinja_text *text, uint32_t code, enum jinja_case to, bool marked);
+bool jinja_decimal(uint32_t code);
 size_t jinja_characters(const struct jinja_string *text);
 size_t jinja_offset(const struct jinja_string *text, size_t character); /* bytes before it */
 /* Where part begins in text at or after from; SIZE_MAX: nowhere. */
 size_t jinja_search(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes);
+
+/* ---- capitals and small letters (case.c) ---- */
+
+bool jinja_digit(uint32_t code);   /* a decimal one, or one such as a superscript */
+bool jinja_numeric(uint32_t code); /* these, fractions, numerals */
+bool jinja_alnum(uint32_t code);   /* a letter or any of these */
+int jinja_case(uint32_t code);     /* 1: upper, -1: lower, 2: title, 0: none */
+enum jinja_case { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE, JINJA_FOLD };
+/* Puts what the character at *at becomes and moves behind it. *letter: one with a case precedes, marks aside; false at
+ * first, kept by the calls. */
+void jinja_put_case(struct jinja *j, struct jinja_text *out, const struct jinja_string *text, size_t *at,
+                    enum jinja_case to, bool *letter);
+struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to);
+struct jinja_value jinja_capitalized(struct jinja *j, const struct jinja_string *text);
 
 /* ---- values as text (print.c, tojson.c, format.c) -------------------------------------------------------------------
  */
@@ -216,6 +232,11 @@ void jinja_put_str(struct jinja *j, struct jinja_text *text, struct jinja_value 
 void jinja_put_repr(struct jinja *j, struct jinja_text *text, struct jinja_value value);
 void jinja_put_int(struct jinja *j, struct jinja_text *text, int64_t whole);
 void jinja_put_float(struct jinja *j, struct jinja_text *text, double real);
+/* So many significant digits of a finite number that is not negative, -1: as many as it takes; with a point. */
+void jinja_put_significant(struct jinja *j, struct jinja_text *text, double real, int digits);
+int jinja_exponent(double real); /* the power of ten of the first digit */
+void jinja_put_scientific(struct jinja *j, struct jinja_text *text, double real, int digits); /* 1.25e+03 */
+struct jinja_string jinja_ascii(struct jinja *j, const struct jinja_string *string); /* other characters as \\x, \\u */
 bool jinja_read_float(const char *text, size_t bytes, double *real); /* digits, point, exponent; in any locale */
 void jinja_put_fixed(struct jinja *j, struct jinja_text *text, double real, int places);
 void jinja_put_escaped(struct jinja *j, struct jinja_text *text, const struct jinja_string *string);
@@ -281,10 +302,10 @@ struct jinja_macro {
     struct jinja_scope *scope;
 };
 
-jinja_function jinja_tojson;
+jinja_function jinja_tojson, jinja_round;
 extern const struct jinja_builtin jinja_text_filters[], jinja_list_filters[], jinja_tests[], jinja_globals[];
-extern const struct jinja_builtin jinja_string_methods[], jinja_dict_methods[], jinja_list_methods[],
-    jinja_loop_methods[];
+extern const struct jinja_builtin jinja_string_methods[], jinja_class_methods[], jinja_dict_methods[],
+    jinja_list_methods[], jinja_tuple_methods[], jinja_loop_methods[];
 const struct jinja_builtin *jinja_builtin(const struct jinja_builtin *table, const char *name, size_t bytes);
 const struct jinja_builtin *jinja_filter(const char *name, size_t bytes);
 
@@ -298,8 +319,6 @@ struct jinja_value jinja_strip(struct jinja *j, const struct jinja_string *text,
                                enum jinja_sides sides);
 struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *text, const struct jinja_string *old,
                                  const struct jinja_string *new, int64_t most);
-struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to);
-struct jinja_value jinja_capitalized(struct jinja *j, const struct jinja_string *text);
 struct jinja_value jinja_lines(struct jinja *j, const struct jinja_string *text, bool keep_ends);
 
 /* scope.c */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_DIGITS = 80 };
+
 void jinja_put_int(struct jinja *j, struct jinja_text *text, int64_t whole) {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, whole);
@@ -15,8 +17,8 @@ void jinja_put_int(struct jinja *j, struct jinja_text *text, int64_t whole) {
 }
 
 /* A number's decimal digits (count of them) and the power of ten of the first. The locale's point is passed over. */
-static int digits_of(double real, int count, char digits[20]) {
-    char written[40];
+static int digits_of(double real, int count, char digits[MOST_DIGITS]) {
+    char written[MOST_DIGITS + 20];
     snprintf(written, sizeof written, "%.*e", count - 1, real);
     size_t n = 0;
     const char *at = written;
@@ -27,6 +29,18 @@ static int digits_of(double real, int count, char digits[20]) {
     }
     digits[n] = '\0';
     return *at ? atoi(at + 1) : 0;
+}
+
+int jinja_exponent(double real) {
+    char digits[MOST_DIGITS];
+    return digits_of(real, 25, digits);
+}
+
+void jinja_put_scientific(struct jinja *j, struct jinja_text *text, double real, int count) {
+    char digits[MOST_DIGITS], out[MOST_DIGITS + 20];
+    const int exponent = digits_of(real, count < MOST_DIGITS - 1 ? count : MOST_DIGITS - 1, digits);
+    snprintf(out, sizeof out, "%.1s.%s0e%d", digits, digits + 1, exponent);
+    jinja_puts(j, text, out);
 }
 
 /* Text of a float in the "C" locale's form read as a number. */
@@ -53,42 +67,58 @@ bool jinja_read_float(const char *text, size_t bytes, double *real) {
     return n > 0 && end == copy + n;
 }
 
-/* The shortest digits that read back as the same number: what repr() of a float writes. */
-void jinja_put_float(struct jinja *j, struct jinja_text *text, double real) {
-    char digits[20], out[64];
-    int exponent = 0, count = 1;
-    if (isnan(real)) {
-        jinja_puts(j, text, "nan");
-        return;
-    }
-    if (signbit(real)) {
-        jinja_puts(j, text, "-");
-        real = -real;
-    }
-    if (isinf(real)) {
-        jinja_puts(j, text, "inf");
-        return;
-    }
-    for (; count <= 17; count++) {
-        double again;
-        exponent = digits_of(real, count, digits);
-        snprintf(out, sizeof out, "%.1s.%se%d", digits, digits[1] ? digits + 1 : "0", exponent);
-        if (jinja_read_float(out, strlen(out), &again) && again == real) {
-            break;
-        }
-    }
+/* Digits with the point where it belongs, or with an exponent from 10^most on. */
+static void put_placed(struct jinja *j, struct jinja_text *text, const char *digits, int exponent, int most) {
     const int n = (int)strlen(digits);
-    if (exponent < -4 || exponent >= 16) {
+    char out[160];
+    if (exponent < -4 || exponent >= most) {
         snprintf(out, sizeof out, "%.1s%s%se%c%02d", digits, n > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
                  abs(exponent));
     } else if (exponent < 0) {
         snprintf(out, sizeof out, "0.%.*s%s", -exponent - 1, "0000", digits);
     } else if (n <= exponent + 1) {
-        snprintf(out, sizeof out, "%s%.*s.0", digits, exponent + 1 - n, "0000000000000000");
+        snprintf(out, sizeof out, "%s%.*s.0", digits, exponent + 1 - n,
+                 "0000000000000000000000000000000000000000000000000000000000000000");
     } else {
         snprintf(out, sizeof out, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
     }
     jinja_puts(j, text, out);
+}
+
+void jinja_put_significant(struct jinja *j, struct jinja_text *text, double real, int count) {
+    char digits[MOST_DIGITS], out[64];
+    if (count > 0) {
+        const int exponent = digits_of(real, count, digits);
+        for (size_t n = strlen(digits); n > 1 && digits[n - 1] == '0'; n--) {
+            digits[n - 1] = '\0';
+        }
+        put_placed(j, text, digits, exponent, count - 1);
+        return;
+    }
+    int exponent = 0;
+    for (count = 1; count <= 17; count++) { /* the shortest that read back as the same number */
+        double again;
+        exponent = digits_of(real, count, digits);
+        snprintf(out, sizeof out, "%.1s.%.20se%d", digits, digits[1] ? digits + 1 : "0", exponent);
+        if (jinja_read_float(out, strlen(out), &again) && again == real) {
+            break;
+        }
+    }
+    put_placed(j, text, digits, exponent, 16);
+}
+
+/* What repr() of a float writes. */
+void jinja_put_float(struct jinja *j, struct jinja_text *text, double real) {
+    if (isnan(real)) {
+        jinja_puts(j, text, "nan");
+        return;
+    }
+    jinja_puts(j, text, signbit(real) ? "-" : "");
+    if (isinf(real)) {
+        jinja_puts(j, text, "inf");
+    } else {
+        jinja_put_significant(j, text, fabs(real), -1);
+    }
 }
 
 void jinja_put_fixed(struct jinja *j, struct jinja_text *text, double real, int places) {
@@ -113,6 +143,21 @@ static void put_code(struct jinja *j, struct jinja_text *text, uint32_t code, bo
     char out[16];
     snprintf(out, sizeof out, code > 0xffff ? "\\U%08x" : code > 0xff ? "\\u%04x" : "\\x%02x", (unsigned)code);
     jinja_put_made(j, text, out, strlen(out), marked);
+}
+
+struct jinja_string jinja_ascii(struct jinja *j, const struct jinja_string *string) {
+    struct jinja_text text = {0};
+    for (size_t at = 0; at < string->bytes && j->status == KVC_OK;) {
+        uint32_t code;
+        const size_t bytes = jinja_next(string->data + at, string->bytes - at, &code);
+        if (code < 0x80) {
+            jinja_put(j, &text, string, at, bytes);
+        } else {
+            put_code(j, &text, code == KVC_NOT_UTF8 ? (unsigned char)string->data[at] : code, jinja_marked(string, at));
+        }
+        at += bytes;
+    }
+    return jinja_seen(&text);
 }
 
 static void put_quoted(struct jinja *j, struct jinja_text *text, const struct jinja_string *string) {
@@ -190,7 +235,9 @@ void jinja_put_repr(struct jinja *j, struct jinja_text *text, struct jinja_value
         jinja_put_float(j, text, value.real);
         break;
     case JINJA_STRING:
+        jinja_puts(j, text, value.string->safe ? "Markup(" : "");
         put_quoted(j, text, value.string);
+        jinja_puts(j, text, value.string->safe ? ")" : "");
         break;
     case JINJA_LIST:
         put_list(j, text, value.list);

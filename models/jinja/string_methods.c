@@ -19,6 +19,18 @@ static const struct jinja_string *text_of(struct jinja *j, struct jinja_value va
     return value.string;
 }
 
+/* What a method of text that is marked safe puts into it: escaped, unless it is safe, too. */
+static const struct jinja_string *escaped_for(struct jinja *j, struct jinja_value self,
+                                              const struct jinja_string *text) {
+    struct jinja_text out = {0};
+    if (!self.string->safe || text->safe) {
+        return text;
+    }
+    jinja_put_escaped(j, &out, text);
+    const struct jinja_value made = jinja_taken(j, &out);
+    return made.kind == JINJA_STRING ? made.string : text;
+}
+
 static int64_t whole_or(struct jinja *j, struct jinja_value value, int64_t standard) {
     if (value.kind == JINJA_UNSET) {
         return standard;
@@ -64,21 +76,19 @@ METHOD(do_capitalize) {
     UNUSED;
     return jinja_capitalized(j, self.string);
 }
+METHOD(do_casefold) {
+    UNUSED;
+    return jinja_in_case(j, self.string, JINJA_FOLD);
+}
 METHOD(do_title) {
     UNUSED;
     struct jinja_text out = {0};
-    bool within = false;
+    bool within = false, letter = false;
     for (size_t at = 0; at < self.string->bytes && j->status == KVC_OK;) {
         uint32_t code;
-        const size_t bytes = jinja_next(self.string->data + at, self.string->bytes - at, &code);
-        const bool letter = jinja_case(code) != 0;
-        if (letter) {
-            jinja_put_case(j, &out, code, within ? JINJA_LOWER : JINJA_UPPER, jinja_marked(self.string, at));
-        } else {
-            jinja_put(j, &out, self.string, at, bytes);
-        }
-        within = letter;
-        at += bytes;
+        jinja_next(self.string->data + at, self.string->bytes - at, &code);
+        jinja_put_case(j, &out, self.string, &at, within ? JINJA_LOWER : JINJA_TITLE, &letter);
+        within = jinja_case(code) != 0;
     }
     return jinja_taken(j, &out);
 }
@@ -205,7 +215,8 @@ METHOD(do_removesuffix) {
 }
 METHOD(do_replace) {
     UNUSED;
-    return jinja_replace(j, self.string, text_of(j, a[0]), text_of(j, a[1]), whole_or(j, a[2], -1));
+    const struct jinja_string *new = escaped_for(j, self, text_of(j, a[1]));
+    return jinja_replace(j, self.string, text_of(j, a[0]), new, whole_or(j, a[2], -1));
 }
 
 /* ---- cutting and joining ---- */
@@ -221,8 +232,7 @@ static struct jinja_value split_blanks(struct jinja *j, const struct jinja_strin
             continue;
         }
         if (most == 0) {
-            const struct jinja_string left = jinja_cut(text, begin, text->bytes - begin);
-            jinja_add(j, list, jinja_strip(j, &left, NULL, JINJA_RIGHT));
+            jinja_add(j, list, part_of(j, text, begin, text->bytes));
             break;
         }
         while (at < text->bytes) {
@@ -262,6 +272,21 @@ METHOD(do_split) {
     return list;
 }
 
+/* At the last `most` runs of blanks: the words but for those, which stay in one piece. */
+static struct jinja_value rsplit_blanks(struct jinja *j, const struct jinja_string *text, int64_t most) {
+    struct jinja_value words = split_blanks(j, text, -1), list = jinja_list(j, JINJA_PLAIN);
+    if (j->status != KVC_OK || (int64_t)words.list->count <= most) {
+        return words;
+    }
+    const size_t together = words.list->count - (size_t)most;
+    const struct jinja_string *last = words.list->items[together ? together - 1 : 0].string;
+    jinja_add(j, list, part_of(j, text, 0, (size_t)(last->data - text->data) + last->bytes));
+    for (size_t i = together; i < words.list->count && j->status == KVC_OK; i++) {
+        jinja_add(j, list, words.list->items[i]);
+    }
+    return list;
+}
+
 /* The last `most` cuts; pieces are gathered from the end and turned round. */
 METHOD(do_rsplit) {
     int64_t most = whole_or(j, a[1], -1);
@@ -270,8 +295,11 @@ METHOD(do_rsplit) {
     }
     const struct jinja_string *text = self.string, *by = given(a[0]) ? text_of(j, a[0]) : NULL;
     struct jinja_value list = jinja_list(j, JINJA_PLAIN), turned = jinja_list(j, JINJA_PLAIN);
-    if (!by || !by->bytes) {
-        return JINJA_FAIL(j, "rsplit: a limit is supported with a text to split at only");
+    if (!by) {
+        return rsplit_blanks(j, text, most);
+    }
+    if (!by->bytes) {
+        return JINJA_FAIL(j, "rsplit: the text to split at is empty");
     }
     size_t end = text->bytes;
     for (size_t at = end; most > 0 && at >= by->bytes && jinja_step(j, 1);) {
@@ -332,7 +360,8 @@ METHOD(do_join) {
         if (!first) {
             jinja_put_all(j, &out, self.string);
         }
-        jinja_put_all(j, &out, text_of(j, list->items[i]));
+        const struct jinja_value item = list->items[i];
+        jinja_put_all(j, &out, self.string->safe ? escaped_for(j, self, jinja_str(j, item)) : text_of(j, item));
     }
     return jinja_taken(j, &out);
 }
@@ -344,11 +373,11 @@ METHOD(do_format) {
 
 /* ---- filling up ---- */
 
-static struct jinja_value fill(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a,
-                               int side) {
+static struct jinja_value fill(struct jinja *j, struct jinja_value self, const struct jinja_value *a, int side) {
+    const struct jinja_string *text = self.string;
     const int64_t width = whole_or(j, a[0], 0), length = (int64_t)jinja_characters(text);
     static const struct jinja_string blank = {" ", 1, NULL, NULL, false};
-    const struct jinja_string *with = given(a[1]) ? text_of(j, a[1]) : &blank;
+    const struct jinja_string *with = given(a[1]) ? escaped_for(j, self, text_of(j, a[1])) : &blank;
     const int64_t blanks = width > length ? width - length : 0;
     const int64_t left = side < 0 ? 0 : side > 0 ? blanks : blanks / 2 + (blanks & width & 1);
     struct jinja_text out = {0};
@@ -367,15 +396,15 @@ static struct jinja_value fill(struct jinja *j, const struct jinja_string *text,
 }
 METHOD(do_ljust) {
     UNUSED;
-    return fill(j, self.string, a, -1);
+    return fill(j, self, a, -1);
 }
 METHOD(do_rjust) {
     UNUSED;
-    return fill(j, self.string, a, 1);
+    return fill(j, self, a, 1);
 }
 METHOD(do_center) {
     UNUSED;
-    return fill(j, self.string, a, 0);
+    return fill(j, self, a, 0);
 }
 METHOD(do_zfill) {
     UNUSED;
@@ -391,41 +420,9 @@ METHOD(do_zfill) {
     return jinja_taken(j, &out);
 }
 
-/* ---- what all characters are ---- */
-
-static bool is_alnum(uint32_t code) { return jinja_letter(code) || jinja_digit(code); }
-static bool is_ascii(uint32_t code) { return code < 0x80; }
-static bool is_blank(uint32_t code) { return code != KVC_NOT_UTF8 && jinja_space(code); }
-
-static struct jinja_value all(struct jinja *j, const struct jinja_string *text, bool (*is)(uint32_t), bool empty) {
-    jinja_step(j, text->bytes / 4);
-    for (size_t at = 0; at < text->bytes;) {
-        uint32_t code;
-        at += jinja_next(text->data + at, text->bytes - at, &code);
-        if (!is(code)) {
-            return jinja_bool(false);
-        }
-    }
-    return jinja_bool(text->bytes || empty);
-}
-#define ALL(name, is, empty)                                                                                           \
-    METHOD(name) {                                                                                                     \
-        UNUSED;                                                                                                        \
-        return all(j, self.string, is, empty);                                                                         \
-    }
-ALL(do_isalpha, jinja_letter, false)
-ALL(do_isdigit, jinja_digit, false)
-ALL(do_isalnum, is_alnum, false)
-ALL(do_isspace, is_blank, false)
-ALL(do_isascii, is_ascii, true)
-ALL(do_isprintable, jinja_printable, true)
-
-METHOD(do_islower) { return jinja_builtin(jinja_tests, "lower", 5)->function(j, self, a, call); }
-METHOD(do_isupper) { return jinja_builtin(jinja_tests, "upper", 5)->function(j, self, a, call); }
-
 const struct jinja_builtin jinja_string_methods[] = {
     {"capitalize", "", 0, do_capitalize},
-    {"casefold", "", 0, do_lower},
+    {"casefold", "", 0, do_casefold},
     {"center", "width fillchar", 1, do_center},
     {"count", "sub start end", 1, do_count},
     {"encode", "", 0, NULL},
@@ -435,18 +432,6 @@ const struct jinja_builtin jinja_string_methods[] = {
     {"format", "*", 0, do_format},
     {"format_map", "mapping", 1, NULL},
     {"index", "sub start end", 1, do_index},
-    {"isalnum", "", 0, do_isalnum},
-    {"isalpha", "", 0, do_isalpha},
-    {"isascii", "", 0, do_isascii},
-    {"isdecimal", "", 0, do_isdigit},
-    {"isdigit", "", 0, do_isdigit},
-    {"isidentifier", "", 0, NULL},
-    {"islower", "", 0, do_islower},
-    {"isnumeric", "", 0, do_isdigit},
-    {"isprintable", "", 0, do_isprintable},
-    {"isspace", "", 0, do_isspace},
-    {"istitle", "", 0, NULL},
-    {"isupper", "", 0, do_isupper},
     {"join", "iterable", 1, do_join},
     {"ljust", "width fillchar", 1, do_ljust},
     {"lower", "", 0, do_lower},

@@ -95,13 +95,23 @@ struct jinja_node {
     struct jinja_node *a, *b, *c;
     struct jinja_node *items, *body, *other; /* the first of each; linked by next */
     struct jinja_node *next;
-    bool chained; /* an if whose other is an elif */
+    bool chained;      /* an if whose other is an elif */
+    unsigned specials; /* of a macro: what its body reads of these */
+};
+
+/* Names that a macro has where its body reads them before it sets them. */
+enum { JINJA_CALLER = 1, JINJA_KWARGS = 2, JINJA_VARARGS = 4 };
+struct jinja_specials { /* of the macros around the present place */
+    struct jinja_specials *outer;
+    unsigned read, set;
 };
 
 struct jinja_parser {
     struct jinja *j;
     struct jinja_lexer lexer;
     unsigned loops; /* that the present place is in */
+    struct jinja_specials *specials;
+    bool setting; /* the name that comes is assigned to */
     /* A filter or test that Jinja has not: an error at once, but only when it is reached where it depends on an if. */
     const char *unknown, *unknown_at_once;
     int unknown_line, unknown_at_once_line;
@@ -129,6 +139,9 @@ bool jinja_expect_operator(struct jinja_parser *p, const char *text);
 bool jinja_skip_operator(struct jinja_parser *p, const char *text);
 bool jinja_skip_name(struct jinja_parser *p, const char *text);
 const char *jinja_expect_a_name(struct jinja_parser *p);
+/* An expression reads a name, or a statement sets it. */
+unsigned jinja_special(const char *name); /* JINJA_CALLER and so on; 0: another */
+void jinja_note_name(struct jinja_parser *p, const char *name, bool set);
 void jinja_parse_unexpected(struct jinja_parser *p, const char *wanted);
 
 /* Running it (evaluate.c, execute.c). */

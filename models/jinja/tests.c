@@ -57,8 +57,15 @@ PLAIN(is_callable, self.kind == JINJA_BUILTIN || self.kind == JINJA_MACRO || sel
 PLAIN(is_lower, is_in_case(j, self, -1))
 PLAIN(is_upper, is_in_case(j, self, 1))
 PLAIN(is_escaped, self.kind == JINJA_STRING && self.string->safe)
-PLAIN(is_filter, self.kind == JINJA_STRING && jinja_filter(self.string->data, self.string->bytes))
-PLAIN(is_test, self.kind == JINJA_STRING && jinja_builtin(jinja_tests, self.string->data, self.string->bytes))
+/* Python looks for the value among the names: it must be one that can be a key. */
+static bool is_name(struct jinja *j, struct jinja_value value) {
+    if (!jinja_hashable(value)) {
+        jinja_fail(j, "a %s cannot be a key", jinja_type(value));
+    }
+    return value.kind == JINJA_STRING;
+}
+PLAIN(is_filter, is_name(j, self) && jinja_filter(self.string->data, self.string->bytes))
+PLAIN(is_test, is_name(j, self) && jinja_builtin(jinja_tests, self.string->data, self.string->bytes))
 PLAIN(is_equal, jinja_equal(j, self, a[0]))
 PLAIN(is_unequal, !jinja_equal(j, self, a[0]))
 PLAIN(is_less, jinja_compare(j, JINJA_LESS, self, a[0]))

@@ -169,6 +169,27 @@ struct jinja_string jinja_seen(const struct jinja_text *text) {
     return (struct jinja_string){text->data ? text->data : "", text->bytes, text->marks, NULL, false};
 }
 
+struct jinja_value jinja_taken_safe(struct jinja *j, const struct jinja_text *text, bool safe) {
+    struct jinja_string string = jinja_seen(text);
+    string.safe = safe;
+    return kept(j, string);
+}
+
 struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text) {
-    return kept(j, jinja_seen(text));
+    return jinja_taken_safe(j, text, false);
+}
+
+struct jinja_value jinja_safe_as(struct jinja *j, struct jinja_value made, const struct jinja_string *from) {
+    if (!from->safe || j->status != KVC_OK) {
+        return made;
+    }
+    if (made.kind == JINJA_STRING) {
+        struct jinja_string string = *made.string;
+        string.safe = true;
+        return kept(j, string);
+    }
+    for (size_t i = 0; made.kind == JINJA_LIST && i < made.list->count; i++) {
+        made.list->items[i] = jinja_safe_as(j, made.list->items[i], from);
+    }
+    return made;
 }

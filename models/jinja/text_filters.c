@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #define FILTER(name)                                                                                                   \
     static struct jinja_value name(struct jinja *j, struct jinja_value self, const struct jinja_value *a,              \
@@ -75,36 +76,6 @@ struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *tex
     return jinja_taken(j, &out);
 }
 
-/* Changes the case of text[from..to). */
-static void put_in_case(struct jinja *j, struct jinja_text *out, const struct jinja_string *text, size_t from,
-                        size_t to, enum jinja_case in) {
-    for (size_t at = from; at < to && j->status == KVC_OK;) {
-        uint32_t code;
-        const size_t bytes = jinja_next(text->data + at, text->bytes - at, &code);
-        if (code == KVC_NOT_UTF8) {
-            jinja_put(j, out, text, at, bytes);
-        } else {
-            jinja_put_case(j, out, code, in, jinja_marked(text, at));
-        }
-        at += bytes;
-    }
-    jinja_step(j, (to - from) / 4);
-}
-
-struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to) {
-    struct jinja_text out = {0};
-    put_in_case(j, &out, text, 0, text->bytes, to);
-    return jinja_taken(j, &out);
-}
-
-struct jinja_value jinja_capitalized(struct jinja *j, const struct jinja_string *text) {
-    struct jinja_text out = {0};
-    const size_t first = jinja_offset(text, 1);
-    put_in_case(j, &out, text, 0, first, JINJA_UPPER);
-    put_in_case(j, &out, text, first, text->bytes, JINJA_LOWER);
-    return jinja_taken(j, &out);
-}
-
 static bool ends_line(uint32_t code) {
     return (code >= '\n' && code <= '\r') || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 ||
            code == 0x2029;
@@ -135,19 +106,23 @@ struct jinja_value jinja_lines(struct jinja *j, const struct jinja_string *text,
 FILTER(do_trim) {
     UNUSED;
     const bool chars = a[0].kind != JINJA_UNSET && a[0].kind != JINJA_NONE;
-    return jinja_strip(j, jinja_str(j, self), chars ? jinja_str(j, a[0]) : NULL, JINJA_BOTH);
+    const struct jinja_string *text = jinja_str(j, self);
+    return jinja_safe_as(j, jinja_strip(j, text, chars ? jinja_str(j, a[0]) : NULL, JINJA_BOTH), text);
 }
 FILTER(do_upper) {
     UNUSED;
-    return jinja_in_case(j, jinja_str(j, self), JINJA_UPPER);
+    const struct jinja_string *text = jinja_str(j, self);
+    return jinja_safe_as(j, jinja_in_case(j, text, JINJA_UPPER), text);
 }
 FILTER(do_lower) {
     UNUSED;
-    return jinja_in_case(j, jinja_str(j, self), JINJA_LOWER);
+    const struct jinja_string *text = jinja_str(j, self);
+    return jinja_safe_as(j, jinja_in_case(j, text, JINJA_LOWER), text);
 }
 FILTER(do_capitalize) {
     UNUSED;
-    return jinja_capitalized(j, jinja_str(j, self));
+    const struct jinja_string *text = jinja_str(j, self);
+    return jinja_safe_as(j, jinja_capitalized(j, text), text);
 }
 
 /* Words begin behind blanks and opening brackets. */
@@ -155,13 +130,13 @@ FILTER(do_title) {
     UNUSED;
     const struct jinja_string *text = jinja_str(j, self);
     struct jinja_text out = {0};
-    bool begins = true;
+    bool begins = true, letter = false;
     for (size_t at = 0; at < text->bytes && j->status == KVC_OK;) {
         uint32_t code;
-        const size_t bytes = jinja_next(text->data + at, text->bytes - at, &code);
-        put_in_case(j, &out, text, at, at + bytes, begins ? JINJA_UPPER : JINJA_LOWER);
+        jinja_next(text->data + at, text->bytes - at, &code);
+        jinja_put_case(j, &out, text, &at, begins ? JINJA_UPPER : JINJA_LOWER, &letter);
+        letter = letter && !begins;
         begins = code != KVC_NOT_UTF8 && (jinja_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code)));
-        at += bytes;
     }
     return jinja_taken(j, &out);
 }
@@ -243,7 +218,7 @@ FILTER(do_indent) {
         }
         jinja_put_all(j, &out, line);
     }
-    return jinja_taken(j, &out);
+    return jinja_taken_safe(j, &out, jinja_str(j, self)->safe);
 }
 
 FILTER(do_wordcount) {
@@ -255,7 +230,7 @@ FILTER(do_wordcount) {
     for (size_t at = 0; at < text->bytes;) {
         uint32_t code;
         at += jinja_next(text->data + at, text->bytes - at, &code);
-        const bool word = kvc_is_word(code);
+        const bool word = jinja_alnum(code) || code == '_';
         count += word && !within;
         within = word;
     }
@@ -264,13 +239,34 @@ FILTER(do_wordcount) {
 
 /* ---- numbers ---- */
 
+/* The text without blanks around it, and with the digits of every alphabet as those of ASCII. */
+static struct jinja_string bare(struct jinja *j, const struct jinja_string *text) {
+    struct jinja_text out = {0};
+    const struct jinja_value stripped = jinja_strip(j, text, NULL, JINJA_BOTH);
+    for (size_t at = 0; j->status == KVC_OK && at < stripped.string->bytes;) {
+        uint32_t code, before = 0;
+        const size_t bytes = jinja_next(stripped.string->data + at, stripped.string->bytes - at, &code);
+        if (code >= 0x80 && jinja_decimal(code)) {
+            while (jinja_decimal(code - before - 1)) { /* alphabets have their ten digits in a row */
+                before++;
+            }
+            const char digit = (char)('0' + before % 10);
+            jinja_put_made(j, &out, &digit, 1, false);
+        } else {
+            jinja_put(j, &out, stripped.string, at, bytes);
+        }
+        at += bytes;
+    }
+    return jinja_seen(&out);
+}
+
 /* Digits of a base as Python's int() reads them, blanks around and single underscores between. */
 static bool read_whole(struct jinja *j, const struct jinja_string *text, int64_t base, int64_t *whole) {
-    const struct jinja_value bare = jinja_strip(j, text, NULL, JINJA_BOTH);
+    const struct jinja_string plain = bare(j, text);
     if (j->status != KVC_OK || base < 2 || base > 36) {
         return false;
     }
-    const char *at = bare.string->data, *end = at + bare.string->bytes;
+    const char *at = plain.data, *end = at + plain.bytes;
     const bool negative = at < end && *at == '-';
     at += at < end && (*at == '-' || *at == '+');
     if (end - at > 2 && at[0] == '0' &&
@@ -301,8 +297,24 @@ static bool read_whole(struct jinja *j, const struct jinja_string *text, int64_t
 }
 
 static bool read_real(struct jinja *j, const struct jinja_string *text, double *real) {
-    const struct jinja_value bare = jinja_strip(j, text, NULL, JINJA_BOTH);
-    return j->status == KVC_OK && jinja_read_float(bare.string->data, bare.string->bytes, real);
+    static const char *const names[] = {"inf", "infinity", "nan"};
+    const struct jinja_string plain = bare(j, text);
+    const size_t sign = plain.bytes && (plain.data[0] == '-' || plain.data[0] == '+');
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (plain.bytes - sign == strlen(names[i]) && !strncasecmp(plain.data + sign, names[i], strlen(names[i]))) {
+            *real = copysign(i == 2 ? NAN : INFINITY, plain.data[0] == '-' ? -1 : 1);
+            return true;
+        }
+    }
+    struct jinja_text digits = {0};
+    for (size_t i = 0; i < plain.bytes; i++) { /* single underscores between digits are passed over */
+        const bool between = i && i + 1 < plain.bytes && plain.data[i - 1] >= '0' && plain.data[i - 1] <= '9' &&
+                             plain.data[i + 1] >= '0' && plain.data[i + 1] <= '9';
+        if (plain.data[i] != '_' || !between) {
+            jinja_put(j, &digits, &plain, i, 1);
+        }
+    }
+    return j->status == KVC_OK && jinja_read_float(digits.data, digits.bytes, real);
 }
 
 static struct jinja_value whole_of(struct jinja *j, double real, struct jinja_value standard) {
@@ -332,7 +344,7 @@ FILTER(do_int) {
     if (read_whole(j, self.string, jinja_is_whole(a[1]) ? jinja_whole(a[1]) : 10, &whole)) {
         return jinja_int(whole);
     }
-    return read_real(j, self.string, &real) ? whole_of(j, real, standard) : standard;
+    return read_real(j, self.string, &real) && !isinf(real) ? whole_of(j, real, standard) : standard;
 }
 
 FILTER(do_float) {
@@ -358,32 +370,12 @@ FILTER(do_abs) {
     return jinja_is_whole(self) && jinja_whole(self) >= 0 ? jinja_int(jinja_whole(self)) : jinja_negative(j, self);
 }
 
-/* round(precision=0, method='common') */
-FILTER(do_round) {
-    UNUSED;
-    const int64_t places = jinja_is_whole(a[0]) ? jinja_whole(a[0]) : 0;
-    if (!jinja_is_number(self) || places < 0 || places > 60) {
-        return JINJA_FAIL(j, "round: a number and a precision from 0 to 60 are wanted");
-    }
-    if (jinja_is_text(a[1], "ceil") || jinja_is_text(a[1], "floor")) {
-        const double power = pow(10, (double)places), moved = jinja_real(self) * power;
-        return jinja_float((jinja_is_text(a[1], "ceil") ? ceil(moved) : floor(moved)) / power);
-    }
-    if (a[1].kind != JINJA_UNSET && !jinja_is_text(a[1], "common")) {
-        return JINJA_FAIL(j, "round: the method must be common, ceil or floor");
-    }
-    struct jinja_text digits = {0};
-    double real = 0;
-    if (jinja_is_whole(self)) {
-        return jinja_int(jinja_whole(self));
-    }
-    jinja_put_fixed(j, &digits, self.real, (int)places);
-    return j->status == KVC_OK && jinja_read_float(digits.data, digits.bytes, &real) ? jinja_float(real) : self;
-}
-
 FILTER(do_center) {
     UNUSED;
     const struct jinja_string *text = jinja_str(j, self);
+    if (a[0].kind != JINJA_UNSET && !jinja_is_whole(a[0])) {
+        return JINJA_FAIL(j, "center: a width that is a %s; it must be an int", jinja_type(a[0]));
+    }
     const int64_t width = jinja_is_whole(a[0]) ? jinja_whole(a[0]) : 80, length = (int64_t)jinja_characters(text);
     const int64_t blanks = width > length ? width - length : 0, left = blanks / 2 + (blanks & width & 1);
     struct jinja_text out = {0};
@@ -394,7 +386,7 @@ FILTER(do_center) {
     for (int64_t i = left; i < blanks && j->status == KVC_OK; i++) {
         jinja_puts(j, &out, " ");
     }
-    return jinja_taken(j, &out);
+    return jinja_taken_safe(j, &out, text->safe);
 }
 
 FILTER(do_default) {
@@ -422,7 +414,7 @@ const struct jinja_builtin jinja_text_filters[] = {
     {"lower", "", 0, do_lower},
     {"pprint", "", 0, NULL},
     {"replace", "old new count", 2, do_replace},
-    {"round", "precision method", 0, do_round},
+    {"round", "precision method", 0, jinja_round},
     {"safe", "", 0, do_safe},
     {"string", "", 0, do_string},
     {"striptags", "", 0, NULL},

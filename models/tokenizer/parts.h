@@ -262,8 +262,7 @@ void kvc_templates_clear(struct kvc_tokenizer *tokenizer);
 enum kvc_status kvc_templates_from_json(struct kvc_tokenizer *tokenizer, const struct json_t *value,
                                         struct kvc_error *error);
 /* chat_template.jinja and the folder KVC_MORE_TEMPLATES, which overrule tokenizer_config.json. */
-enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const char *folder,
-                                          struct kvc_error *error);
+enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error);
 /* tokenizer.chat_template and tokenizer.chat_template.NAME. */
 enum kvc_status kvc_templates_from_gguf(struct kvc_tokenizer *tokenizer, const struct kvc_gguf *file,
                                         struct kvc_error *error);
@@ -275,11 +274,6 @@ enum kvc_status kvc_special_names_from_json(struct kvc_tokenizer *tokenizer, con
                                             struct kvc_error *error);
 enum kvc_status kvc_special_names_from_gguf(struct kvc_tokenizer *tokenizer, const struct kvc_gguf *file,
                                             struct kvc_error *error);
-struct kvc_special_key { /* a special token's name in templates, the key of its id in GGUF */
-    const char *name, *key;
-};
-extern const struct kvc_special_key kvc_special_keys[]; /* ends with name NULL; bos and eos have rules of their own */
-
 /* From the tokenizer.json that a GGUF file holds whole under tokenizer.huggingface.json (embedded.c). */
 enum kvc_status kvc_tokenizer_embedded(const struct kvc_gguf *file, const char *path, uint64_t vocab,
                                        struct kvc_tokenizer **tokenizer, struct kvc_error *error);

@@ -47,7 +47,10 @@ enum kvc_status kvc_special_names_from_json(struct kvc_tokenizer *tokenizer, con
     return fits ? KVC_OK : kvc_no_memory(error);
 }
 
-const struct kvc_special_key kvc_special_keys[] = {
+struct special_key { /* a special token's name in templates, the key of its id in GGUF */
+    const char *name, *key;
+};
+static const struct special_key special_keys[] = {
     {"unk_token", "tokenizer.ggml.unknown_token_id"}, {"sep_token", "tokenizer.ggml.seperator_token_id"},
     {"pad_token", "tokenizer.ggml.padding_token_id"}, {"cls_token", "tokenizer.ggml.cls_token_id"},
     {"mask_token", "tokenizer.ggml.mask_token_id"},   {NULL, NULL}};
@@ -55,7 +58,7 @@ const struct kvc_special_key kvc_special_keys[] = {
 enum kvc_status kvc_special_names_from_gguf(struct kvc_tokenizer *tokenizer, const struct kvc_gguf *file,
                                             struct kvc_error *error) {
     bool fits = open_names(tokenizer);
-    for (const struct kvc_special_key *row = kvc_special_keys; row->name && fits; row++) {
+    for (const struct special_key *row = special_keys; row->name && fits; row++) {
         uint64_t id;
         if (!kvc_gguf_uint(file, row->key, &id) || id >= tokenizer->count ||
             tokenizer->pieces[id].kind == KVC_TOKEN_ABSENT)

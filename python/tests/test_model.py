@@ -1,5 +1,7 @@
 """Engines, models, texts and sampling, beside what the program says of the same."""
 import json
+import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -104,6 +106,21 @@ def test_chat(model):
     with pytest.raises(kvcull.UsageError):
         model.chat_text([{"role": "user", "content": "x"}], template="nosuch")
     assert len(model.chat_tokens([{"role": "user", "content": "lantern"}], template="chatml")) > 2
+
+
+def test_chat_of_several_templates(demo, tmp_path):
+    folder = tmp_path / "named"
+    shutil.copytree(demo, folder)
+    templates = {"default": "the {{ messages[0].content }}", "tool_use": "lantern {{ tools[0] }}"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
+    talk = [{"role": "user", "content": "harbor"}]
+    with kvcull.Model(folder, threads=1) as named:
+        assert named.chat_text(talk) == "the harbor"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert named.chat_text(talk, tools=["red"]) == "lantern red"
+        with pytest.warns(UserWarning, match="reads no tools"):
+            assert named.chat_text(talk, tools=["red"], template="default") == "the harbor"
 
 
 def test_estimate(model, demo, program):

@@ -126,6 +126,25 @@ fails 2 'did you mean mxfp4?' convert "$demo" -o "$work/none.gguf" --type mxpf4
 fails 2 'give a prompt with -p' run "$demo" nonsense
 fails 2 'the model is' chat "$demo" "$demo"
 
+# ---- templates of several names, and tools that a template does not read
+cat >"$given/tokenizer_config.json" <<'END'
+{"chat_template": [{"name": "default", "template": "the {{ messages[0].content }}"},
+                   {"name": "tool_use", "template": "lantern {{ (tools or [])|length + 47 }}"}]}
+END
+ok tokenize -m "$given" --template model --json harbor
+that 'the default one' [ "$(json text | tr -d '[]"')" = '<s> the harbor' ]
+ok tokenize -m "$given" --template model --json harbor --tools "$work/tools"
+that 'the one for tools' [ "$(json text | tr -d '[]"')" = '<s> lantern 48' ]
+that 'which reads them' [ ! -s "$work/err" ]
+ok tokenize -m "$given" --template tool_use --json harbor
+that 'one by its name' [ "$(json text | tr -d '[]"')" = '<s> lantern 47' ]
+unread='the chat template reads no tools, so the model does not see those of --tools'
+ok tokenize -m "$given" --template default harbor --tools "$work/tools"
+has "$unread" "$work/err"
+kv run -m "$given" --template default --tools "$work/tools" --documents "$work/tools" -p the -p old -n 1 >"$work/out" 2>"$work/err"
+that 'one warning' [ "$(grep -c "$unread" "$work/err")" = 1 ]
+has 'reads no documents' "$work/err"
+
 # ---- an empty answer says why, with -q too
 for how in '' -q --json; do
     ok run -m "$mute" --raw -p "$question" --temp 0 $how
