@@ -110,12 +110,16 @@ int cli_check_policies(const struct cli_command *command, const struct kvc_engin
     return KVC_OK;
 }
 
-/* Why it fails says less than why the model could not be opened. */
-static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model) {
-    struct kvc_error error;
+/* error: why the model could not be opened; it says more than why its text cannot, unless memory is missing. */
+static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model,
+                      struct kvc_error *error) {
+    struct kvc_error own;
 
-    if (kvc_model_open_text(engine, path, model, &error) != KVC_OK)
+    if (kvc_model_open_text(engine, path, model, &own) != KVC_OK) {
+        if (own.status == KVC_RESOURCE)
+            *error = own;
         return false;
+    }
     if (which == CLI_TEXT_OF_ANY ||
         (kvc_model_info(*model)->weight_bytes == 0 && strcmp(kvc_model_info(*model)->format, "gguf") == 0))
         return true;
@@ -139,7 +143,7 @@ static int open_model(const struct cli_command *command, const struct cli_common
     if (status == KVC_OK)
         status = cli_check_policies(command, *engine, specs);
     if (status == KVC_OK && kvc_model_open(*engine, path, model, &error) != KVC_OK &&
-        !(text && error.status == KVC_INPUT && open_text(*engine, path, *text, model)))
+        !(text && error.status == KVC_INPUT && open_text(*engine, path, *text, model, &error)))
         status = cli_report(command, &error);
     if (status != KVC_OK) {
         kvc_engine_close(*engine);

@@ -44,6 +44,8 @@ faults 200 tokenize -m "$demo" "$words"
 faults 150 tokenize -m "$work/tiny.gguf" --json "$words"
 faults 100 tokenize -m "$work/tiny.gguf" --pieces "$words"
 faults 100 tokenize -m "$work/tiny.gguf" --decode 1,2,3,250
+faults 40 tokenize -m "$source/tests/data/tokenizers/gpt2/vocab.gguf" "$words" # without weights
+faults 40 info "$source/tests/data/tokenizers/gpt2/vocab.gguf"
 echo '[{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]' >"$work/earlier.json"
 faults 100 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earlier.json" \
     --template-vars '{"enable_thinking": false}' "$words"
