@@ -126,7 +126,8 @@ struct cli_common {
     const char *backend;
     int64_t threads, context, chunk;
     const char *math;
-    const char *ranks, *share; /* read before the other options (cli/ranks.c) */
+    const char *ranks, *share; /* read before the other options (cli/ranks.c), as is the next */
+    int64_t rank_timeout;
     enum kvc_type cache_type;
     bool json, quiet;
     bool alone; /* the engine is this process's, whatever --ranks says */
@@ -148,7 +149,10 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
      "bit",                                                                                                            \
      &(c)->ranks, 0, 0, NULL},                                                                                         \
         {CLI_TEXT, 0, "share", "LIST",                                                                                \
-         "how much of the model each of these processes gets, in proportion: 2,1,1 say", &(c)->share, 0, 0, NULL}
+         "how much of the model each of these processes gets, in proportion: 2,1,1 say", &(c)->share, 0, 0, NULL},    \
+        {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
+         "for how long one of these processes may not answer, stopped or cut off, before all end; 0: without end",    \
+         &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \

@@ -64,7 +64,8 @@ void cli_common_defaults(struct cli_common *common) {
     struct kvc_session_options options;
 
     kvc_session_defaults(&options);
-    *common = (struct cli_common){.backend = "cpu", .cache_type = options.cache_type, .chunk = 512};
+    *common = (struct cli_common){
+        .backend = "cpu", .cache_type = options.cache_type, .chunk = 512, .rank_timeout = KVC_RANKS_TIMEOUT};
     if (cli_ranks() && kvc_ranks_tensor(cli_ranks()) > 1)
         common->chunk = 256; /* as the library's own */
 }

@@ -102,6 +102,9 @@ int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     if (kvc_ranks_open(how, share, &program_ranks, &error) != KVC_OK)
         return error.text[0] ? cli_report(command, &error)
                              : KVC_OK; /* a status of theirs could end rank 0 before its line */
+    const char *timeout = given("--rank-timeout", argc, argv);
+    if (timeout) /* that it is a number is found later */
+        kvc_ranks_timeout(program_ranks, strtod(timeout, NULL));
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {
         if (argc < 2 || (strcmp(argv[1], "eval") != 0 && strcmp(argv[1], "perplexity") != 0))

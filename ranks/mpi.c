@@ -1,9 +1,11 @@
 /* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0). MPI's own errors end the program: their
- * message names what was called. KVCULL_RANKS=synchronous, for tests: nothing is sent before the other end receives it,
- * so that an order which needs a buffer somewhere hangs. KVCULL_RANKS=machines, for tests: every other rank is taken to
- * be on a second machine. */
+ * message names what was called. KVCULL_RANKS of rank 0, for tests: with synchronous nothing is sent before the other
+ * end receives it, so that an order which needs a buffer somewhere hangs; with machines every other rank is taken to be
+ * on a second machine. */
 #include <limits.h>
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +15,15 @@
 #include "ranks/direct.h"
 #include "ranks/links.h"
 #include "ranks/mpi_comm.h"
+#include "ranks/watch.h"
 
 enum {
     PIECE = 1 << 30,      /* bytes in one message at most: MPI counts with int */
     SEND_MOST = 64 << 20, /* bytes that may be on their way; larger messages are waited for */
     PATIENCE = 20000,     /* looks at a message before its receiver sleeps between them */
     BLINK = 1000,         /* nanoseconds */
-    NAP = 100000
+    NAP = 100000,
+    ABORT = 10 /* seconds that MPI_Abort may take */
 };
 
 /* A message on its way. */
@@ -33,6 +37,8 @@ struct message {
 struct mpi_link {
     struct kvc_link link;
     MPI_Comm comm;
+    struct mpi_link *whole;  /* of all ranks; itself, where it is no part of one */
+    struct kvc_watch *watch; /* the whole one's; NULL: there is one rank, or other threads may call MPI, too */
     bool synchronous, owned; /* owned: MPI was started here */
     bool crowded;            /* more ranks on this machine than cores: to look again and again would keep others away */
     int *sizes, *offsets;    /* [count] */
@@ -42,13 +48,37 @@ struct mpi_link {
     size_t sending;          /* their bytes */
 };
 
+/* One thread at a time calls MPI. */
+static void hold(const struct mpi_link *mpi) { kvc_watch_hold(mpi->watch); }
+static void release(const struct mpi_link *mpi) { kvc_watch_release(mpi->watch); }
+
+static void leave(int signal) {
+    (void)signal;
+    _exit(KVC_RESOURCE);
+}
+
+/* Whatever hangs from here on, a reader of standard output or MPI itself, does not keep this process. */
+static void set_alarm(void) {
+    const struct sigaction action = {.sa_handler = leave};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    sigaction(SIGALRM, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    alarm(ABORT);
+}
+
 static void end(struct kvc_link *link, const char *text) {
+    const struct mpi_link *mpi = ((struct mpi_link *)link)->whole;
     char line[600];
-    const int bytes = snprintf(line, sizeof line, "kvcull: rank %u: %s\n", link->rank, text);
-    fflush(stdout);
+    const int bytes = snprintf(line, sizeof line, "kvcull: rank %u: %s\n", mpi->link.rank, text);
+    while (!kvc_watch_seize(mpi->watch))
+        pause();
+    set_alarm();
     if (bytes > 0 && write(STDERR_FILENO, line, (size_t)bytes < sizeof line ? (size_t)bytes : sizeof line - 1) < 0)
         _exit(KVC_RESOURCE);
-    MPI_Abort(((struct mpi_link *)link)->comm, KVC_RESOURCE);
+    fflush(stdout);
+    MPI_Abort(mpi->comm, KVC_RESOURCE);
     _exit(KVC_RESOURCE);
 }
 
@@ -57,13 +87,20 @@ static void count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
     link->bytes += bytes * receivers;
 }
 
+static bool has_come(struct mpi_link *mpi, MPI_Request *request) {
+    int come = 0;
+    hold(mpi);
+    MPI_Test(request, &come, MPI_STATUS_IGNORE);
+    release(mpi);
+    return come;
+}
+
 /* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
 static void wait_for(struct mpi_link *mpi, MPI_Request *request, unsigned patience, long sleep) {
     const struct timespec nap = {0, sleep};
     struct timespec from, to;
-    int come = 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    for (unsigned looks = 0; MPI_Test(request, &come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !come; looks++)
+    for (unsigned looks = 0; !has_come(mpi, request); looks++)
         if (looks >= patience)
             nanosleep(&nap, NULL);
     clock_gettime(CLOCK_MONOTONIC, &to);
@@ -74,7 +111,9 @@ static unsigned patience_of(const struct mpi_link *mpi) { return mpi->crowded ? 
 
 static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel,
                        MPI_Request *request) {
+    hold(mpi);
     (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, (int)channel, mpi->comm, request);
+    release(mpi);
 }
 
 /* Returns when the data has left, and where sends are synchronous, when it is received. */
@@ -93,9 +132,7 @@ static void advance(struct kvc_link *link) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     for (struct message **at = &mpi->first; *at;) {
         struct message *message = *at;
-        int gone = 0;
-        MPI_Test(&message->request, &gone, MPI_STATUS_IGNORE);
-        if (!gone) {
+        if (!has_come(mpi, &message->request)) {
             at = &message->next;
             continue;
         }
@@ -138,7 +175,9 @@ static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t fr
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
+        hold(mpi);
         MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, (int)channel, mpi->comm, &request);
+        release(mpi);
         wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
@@ -172,8 +211,10 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
     }
     count(link, sizes[link->rank], link->count - 1);
     MPI_Request request;
+    hold(mpi);
     MPI_Iallgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm,
                     &request);
+    release(mpi);
     /* Not MPI_Allgatherv, which looks without end: where other programs run, it keeps the rank that it waits for away.
      */
     wait_for(mpi, &request, patience_of(mpi), BLINK);
@@ -191,6 +232,7 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
         width += widths[r];
     if (rows > INT_MAX / sizeof *out / (width + 1))
         end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
+    hold(mpi);
     for (uint32_t r = 0; r < link->count; at += widths[r++]) {
         if (r == link->rank)
             place = at;
@@ -205,13 +247,16 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
         (mpi->synchronous ? MPI_Issend : MPI_Isend)(mine, (int)(rows * own), MPI_FLOAT,
                                                     (int)((link->rank + i) % link->count), TAG_ROWS, mpi->comm,
                                                     &mpi->requests[begun++]);
+    release(mpi);
     for (size_t row = 0; row < rows && own; row++)
         memcpy(out + row * width + place, mine + row * own, own * sizeof *out);
     for (int i = 0; i < begun; i++)
         wait_for(mpi, &mpi->requests[i], patience_of(mpi), BLINK);
+    hold(mpi);
     for (uint32_t r = 0; r < link->count; r++)
         if (r != link->rank && widths[r])
             MPI_Type_free(&mpi->places[r]);
+    release(mpi);
 }
 
 static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
@@ -229,7 +274,9 @@ static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t 
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
+        hold(mpi);
         MPI_Ibcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm, &request);
+        release(mpi);
         wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
@@ -243,18 +290,38 @@ static void await(struct kvc_link *link, void *data, size_t bytes) {
     }
     if (link->rank == 0)
         count(link, bytes, link->count - 1);
+    hold(mpi);
     MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, mpi->comm, &request);
+    release(mpi);
     wait_for(mpi, &request, patience_of(mpi), mpi->crowded ? BLINK : NAP);
 }
 
 static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
 
+static void limit(struct kvc_link *link, double seconds) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    if (mpi->watch)
+        kvc_watch_limit(mpi->watch, seconds);
+}
+
+static double silence(const struct kvc_link *link, uint32_t *rank) {
+    return kvc_watch_silence(((const struct mpi_link *)link)->watch, rank);
+}
+
 static void close_link(struct kvc_link *link) {
     struct mpi_link *mpi = (struct mpi_link *)link;
+    const bool watches = mpi->watch && mpi->whole == mpi;
     wait_for_sent(mpi, 0);
+    if (watches)
+        kvc_watch_leave(mpi->watch);
+    hold(mpi);
     MPI_Comm_free(&mpi->comm);
     if (mpi->owned)
         MPI_Finalize();
+    if (watches)
+        kvc_watch_close(mpi->watch);
+    else
+        release(mpi);
     free(mpi->sizes);
     free(mpi->requests);
     free(mpi->places);
@@ -270,11 +337,22 @@ static const struct kvc_link_class class = {.name = "mpi",
                                             .advance = advance,
                                             .receive = receive,
                                             .part = part,
+                                            .limit = limit,
+                                            .silence = silence,
                                             .end = end,
                                             .close = close_link,
                                             .attach = kvc_direct_attach};
 
 MPI_Comm kvc_mpi_comm(const struct kvc_link *link) { return ((const struct mpi_link *)link)->comm; }
+
+void kvc_mpi_hold(const struct kvc_link *link) { hold((const struct mpi_link *)link); }
+
+void kvc_mpi_release(const struct kvc_link *link) { release((const struct mpi_link *)link); }
+
+void kvc_mpi_wait(struct kvc_link *link, MPI_Request *request) {
+    struct mpi_link *mpi = (struct mpi_link *)link;
+    wait_for(mpi, request, patience_of(mpi), BLINK);
+}
 
 /* The link of a communicator, which it then has. NULL: no memory, and it is freed. */
 static struct mpi_link *make(MPI_Comm comm) {
@@ -299,6 +377,7 @@ static struct mpi_link *make(MPI_Comm comm) {
                               .requests = requests,
                               .places = places,
                               .offsets = sizes + ranks};
+    made->whole = made;
     return made;
 }
 
@@ -306,58 +385,87 @@ static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t ste
     const struct mpi_link *of = (const struct mpi_link *)link;
     MPI_Comm comm;
     (void)step, (void)count; /* who gives the same first rank is of it */
+    hold(of);
     MPI_Comm_split(of->comm, (int)first, (int)link->rank, &comm);
     struct mpi_link *made = make(comm);
+    release(of);
     if (!made)
         return NULL;
+    made->whole = of->whole;
+    made->watch = of->watch;
     made->synchronous = of->synchronous;
     made->crowded = of->crowded;
     return &made->link;
 }
 
 /* All ranks, those of one machine one after another, so that those that share layers out are on one as far as they fit.
- * Rank 0 stays rank 0. near: ranks of this machine; before: of them those before this one. */
-static MPI_Comm by_machine(bool pretend, int *near, int *before) {
+ * Rank 0 stays rank 0. near: ranks of this machine; before: of them those before this one; first: the first of them. */
+static MPI_Comm by_machine(bool pretend, int *near, int *before, int *first) {
     MPI_Comm machine, comm;
-    int rank, ranks, first;
+    int rank, ranks;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (pretend)
         MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &machine);
     else
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
-    first = rank;
-    MPI_Bcast(&first, 1, MPI_INT, 0, machine);
+    *first = rank;
+    MPI_Bcast(first, 1, MPI_INT, 0, machine);
     MPI_Comm_size(machine, near);
     MPI_Comm_rank(machine, before);
     MPI_Comm_free(&machine);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, first, &comm); /* errors are fatal there, too; ties go by rank */
+    MPI_Comm_split(MPI_COMM_WORLD, 0, *first, &comm); /* errors are fatal there, too; ties go by rank */
     return comm;
 }
 
+/* KVCULL_RANKS of rank 0, whatever it says on the others. */
+enum mode { PLAIN, SYNCHRONOUS, MACHINES };
+
+static enum mode read_mode(void) {
+    const char *text = getenv("KVCULL_RANKS");
+    int mode = PLAIN;
+    if (text)
+        mode = strcmp(text, "synchronous") == 0 ? SYNCHRONOUS : strcmp(text, "machines") == 0 ? MACHINES : PLAIN;
+    MPI_Bcast(&mode, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return (enum mode)mode;
+}
+
+/* MPI is there. NULL: no memory. */
+static struct mpi_link *open_all(bool started, int level) {
+    const enum mode mode = read_mode();
+    int near, before, first;
+    struct mpi_link *made = make(by_machine(mode == MACHINES, &near, &before, &first));
+    if (!made)
+        return NULL;
+    made->owned = !started;
+    made->link.near = (uint32_t)before;
+    made->link.machine = (uint32_t)first;
+    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
+    made->synchronous = mode == SYNCHRONOUS;
+    /* the program's own calls of MPI know nothing of hold */
+    if (made->link.count > 1 && (made->owned || level == MPI_THREAD_MULTIPLE)) {
+        made->watch = kvc_watch_open(&made->link, made->comm);
+        if (!made->watch)
+            end(&made->link, "no memory for the ranks, or no thread"); /* the others wait */
+    }
+    return made;
+}
+
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
-    const char *mode = getenv("KVCULL_RANKS");
-    int started = 0, level = 0, near = 1, before = 0;
+    int started = 0, level = 0;
     *link = NULL;
     MPI_Initialized(&started);
     if (started)
         MPI_Query_thread(&level);
     else
         MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-    struct mpi_link *made = make(by_machine(mode && strcmp(mode, "machines") == 0, &near, &before));
-    const bool room = made != NULL;
-    if (!room || level < MPI_THREAD_SERIALIZED) {
-        if (room)
-            close_link(&made->link);
-        if (!started)
-            MPI_Finalize();
-        return room ? kvc_fail(error, KVC_RESOURCE, "ranks: this MPI does not go together with threads")
-                    : kvc_fail(error, KVC_RESOURCE, "ranks: no memory");
-    }
-    made->owned = !started;
-    made->link.near = (uint32_t)before;
-    made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
-    made->synchronous = mode && strcmp(mode, "synchronous") == 0;
+    struct mpi_link *made = level >= MPI_THREAD_SERIALIZED ? open_all(started, level) : NULL;
+    if (!made && !started)
+        MPI_Finalize();
+    if (!made)
+        return kvc_fail(error, KVC_RESOURCE,
+                        level >= MPI_THREAD_SERIALIZED ? "ranks: no memory"
+                                                       : "ranks: this MPI does not go together with threads");
     *link = &made->link;
     return KVC_OK;
 }

@@ -1,5 +1,6 @@
 /* mpi_devices.c - rows between devices by an MPI that takes their addresses (CUDA-aware). MPI knows nothing of streams:
- * it is called when the device has done what was queued, and returns when the rows have left or are there. */
+ * it is called when the device has done what was queued, and what was begun is waited for until the rows have left or
+ * are there. Messages are from one rank to another: not each such MPI gathers addresses of devices without blocking. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -12,12 +13,13 @@
 
 enum {
     PIECE = 1 << 30, /* bytes in one message at most */
-    ROWS = 1         /* tag: none of the host's messages has it */
+    ROWS = 3,        /* tags: none of the host's messages has them */
+    GATHERED
 };
 
 struct mpi_devices {
     struct kvc_direct direct;
-    int *sizes, *offsets; /* [count] */
+    MPI_Request *requests; /* [2 count] */
 };
 
 static void wait_for(struct kvc_direct *direct) {
@@ -25,43 +27,65 @@ static void wait_for(struct kvc_direct *direct) {
         kvc_direct_end(direct);
 }
 
+static void begin_send(const struct kvc_link *link, const void *data, size_t bytes, uint32_t to, int tag,
+                       MPI_Request *request) {
+    kvc_mpi_hold(link);
+    MPI_Isend(data, (int)bytes, MPI_BYTE, (int)to, tag, kvc_mpi_comm(link), request);
+    kvc_mpi_release(link);
+}
+
+static void begin_receive(const struct kvc_link *link, void *data, size_t bytes, uint32_t from, int tag,
+                          MPI_Request *request) {
+    kvc_mpi_hold(link);
+    MPI_Irecv(data, (int)bytes, MPI_BYTE, (int)from, tag, kvc_mpi_comm(link), request);
+    kvc_mpi_release(link);
+}
+
+/* A rank's own part is a message to itself: the memory is a device's. */
 static void gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
     const struct mpi_devices *mpi = (const struct mpi_devices *)direct;
     struct kvc_link *link = direct->link;
-    for (uint32_t r = 0; r < link->count; r++) {
-        if (sizes[r] > INT_MAX || offsets[r] > INT_MAX)
-            link->class->end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
-        mpi->sizes[r] = (int)sizes[r];
-        mpi->offsets[r] = (int)offsets[r];
-    }
+    size_t begun = 0;
     link->messages += link->count - 1;
     link->bytes += sizes[link->rank] * (link->count - 1);
     wait_for(direct);
-    MPI_Allgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, kvc_mpi_comm(link));
+    for (uint32_t r = 0; r < link->count; r++) {
+        if (sizes[r] > INT_MAX)
+            link->class->end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
+        if (sizes[r])
+            begin_receive(link, (char *)all + offsets[r], sizes[r], r, GATHERED, &mpi->requests[begun++]);
+    }
+    for (uint32_t i = 0; i < link->count && sizes[link->rank]; i++)
+        begin_send(link, mine, sizes[link->rank], (link->rank + i) % link->count, GATHERED, &mpi->requests[begun++]);
+    for (size_t i = 0; i < begun; i++)
+        kvc_mpi_wait(link, &mpi->requests[i]);
 }
 
 static void send(struct kvc_direct *direct, const void *data, size_t bytes, uint32_t to) {
     struct kvc_link *link = direct->link;
+    MPI_Request request;
     link->messages++;
     link->bytes += bytes;
     wait_for(direct);
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        MPI_Send((const char *)data + at, (int)some, MPI_BYTE, (int)to, ROWS, kvc_mpi_comm(link));
+        begin_send(link, (const char *)data + at, some, to, ROWS, &request);
+        kvc_mpi_wait(link, &request);
     }
 }
 
 static void receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
+    MPI_Request request;
     wait_for(direct); /* what still reads the memory that is written */
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        MPI_Recv((char *)data + at, (int)some, MPI_BYTE, (int)from, ROWS, kvc_mpi_comm(direct->link),
-                 MPI_STATUS_IGNORE);
+        begin_receive(direct->link, (char *)data + at, some, from, ROWS, &request);
+        kvc_mpi_wait(direct->link, &request);
     }
 }
 
 static void close_devices(struct kvc_direct *direct) {
-    free(((struct mpi_devices *)direct)->sizes);
+    free(((struct mpi_devices *)direct)->requests);
     free(direct);
 }
 
@@ -70,11 +94,10 @@ static const struct kvc_direct_class class = {
 
 static struct kvc_direct *open_devices(struct kvc_link *link, struct kvc_device *device) {
     struct mpi_devices *made = calloc(1, sizeof *made);
-    int *sizes = malloc(2 * link->count * sizeof *sizes);
-    if (!made || !sizes)
+    MPI_Request *requests = malloc(2 * link->count * sizeof *requests);
+    if (!made || !requests)
         link->class->end(link, "no memory for messages between devices");
-    *made = (struct mpi_devices){
-        .direct = {.class = &class, .link = link, .device = device}, .sizes = sizes, .offsets = sizes + link->count};
+    *made = (struct mpi_devices){.direct = {.class = &class, .link = link, .device = device}, .requests = requests};
     return &made->direct;
 }
 

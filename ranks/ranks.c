@@ -97,6 +97,16 @@ enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ra
     return KVC_OK;
 }
 
+void kvc_ranks_timeout(struct kvc_ranks *ranks, double seconds) {
+    if (ranks->link->class->limit)
+        ranks->link->class->limit(ranks->link, seconds);
+}
+
+double kvc_ranks_silence(const struct kvc_ranks *ranks, uint32_t *rank) {
+    *rank = 0;
+    return ranks->link->class->silence ? ranks->link->class->silence(ranks->link, rank) : 0;
+}
+
 uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks) { return ranks->link->rank; }
 
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->count; }

@@ -12,7 +12,7 @@ libkvc_la_SOURCES += \
 
 if HAVE_MPI
 noinst_LTLIBRARIES += libkvc_mpi.la
-libkvc_mpi_la_SOURCES = ranks/mpi.c ranks/mpi_devices.c
+libkvc_mpi_la_SOURCES = ranks/mpi.c ranks/mpi_devices.c ranks/watch.c
 libkvc_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CPPFLAGS)
 libkvc_mpi_la_LIBADD = $(MPI_LIBS)
 libkvc_la_LIBADD += libkvc_mpi.la

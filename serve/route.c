@@ -1,8 +1,10 @@
 /* route.c - what is at which path, and how an answer reaches its client: at once, when it is complete, or as it comes.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kvcull/ranks.h"
 #include "serve/http.h"
 
 /* ---- answers that the engine thread makes ---- */
@@ -103,14 +105,21 @@ static enum MHD_Result answer_json(struct serve_exchange *exchange, int status, 
     return serve_respond(exchange, status, "application/json", text, NULL, NULL);
 }
 
+enum { SILENCE = 2 }; /* seconds without a sign of a rank that gives one four times a second */
+
 static enum MHD_Result health(struct serve_exchange *exchange) {
     struct serve *serve = exchange->http->serve;
     struct serve_text text = {0};
+    uint32_t rank = 0;
+    const double silent = cli_ranks() ? kvc_ranks_silence(cli_ranks(), &rank) : 0;
     pthread_mutex_lock(&serve->lock);
     const bool draining = serve->draining;
     pthread_mutex_unlock(&serve->lock);
-    serve_text_print(&text, "{\"status\":\"%s\"}", draining ? "ending" : "ok");
-    return answer_json(exchange, draining ? 503 : 200, &text);
+    if (silent >= SILENCE)
+        serve_text_print(&text, "{\"status\":\"waiting\",\"rank\":%" PRIu32 ",\"silent_seconds\":%.1f}", rank, silent);
+    else
+        serve_text_print(&text, "{\"status\":\"%s\"}", draining ? "ending" : "ok");
+    return answer_json(exchange, draining || silent >= SILENCE ? 503 : 200, &text);
 }
 
 static enum MHD_Result models(struct serve_exchange *exchange) {

@@ -41,6 +41,10 @@ struct kvc_link_class {
     /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
     void (*end)(struct kvc_link *link, const char *text);
     void (*close)(struct kvc_link *link);
+    /* How long another rank may be silent, in seconds, before all end; 0: without end. NULL: nobody watches. */
+    void (*limit)(struct kvc_link *link, double seconds);
+    /* Seconds since the rank that has been silent the longest was heard. Any thread may ask. NULL: nobody watches. */
+    double (*silence)(const struct kvc_link *link, uint32_t *rank);
     /* All ranks, each with a device: adds a way between these to `direct`, where all of them have one; NULL: there is
      * none. The device stays until that way is closed. */
     void (*attach)(struct kvc_link *link, struct kvc_device *device);
@@ -50,6 +54,7 @@ struct kvc_link {
     const struct kvc_link_class *class;
     uint32_t rank, count;
     uint32_t near;             /* how many of the ranks before this one are on its machine */
+    uint32_t machine;          /* a number that the ranks of its machine have in common, of the link of all */
     uint64_t messages, bytes;  /* that this rank has sent, to each of the others counted apart */
     uint64_t waited;           /* nanoseconds in which it has waited for others */
     struct kvc_direct *direct; /* between memories of devices: a list (core/ranks/direct.h) */

@@ -24,6 +24,15 @@ bool kvc_ranks_started(void);
  * no text. Where MPI itself fails, or a rank ends before its time, the processes of all ranks end, with one line and
  * exit status 4. */
 enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ranks **ranks, struct kvc_error *error);
+/* How long another rank's process may be silent before all end with one line, which names it, and status 4: 0 for
+ * without end, at first KVC_RANKS_TIMEOUT seconds. A rank that computes is not silent; one that was stopped (SIGSTOP)
+ * or whose machine cannot be reached is. Nothing is watched where the program has started MPI itself with less than
+ * MPI_THREAD_MULTIPLE. */
+#define KVC_RANKS_TIMEOUT 60
+void kvc_ranks_timeout(struct kvc_ranks *ranks, double seconds);
+/* For how many seconds the rank that has been silent the longest has been so, below one as a rule; rank: which that is.
+ * Rank 0 watches all, they watch rank 0. Any thread may ask. */
+double kvc_ranks_silence(const struct kvc_ranks *ranks, uint32_t *rank);
 uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks);
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks);
 /* How many share out each layer: those of "tensor"; 1 where none do. Rows of a prompt are then computed in smaller

@@ -48,15 +48,24 @@ static void end(const char *why) {
     abort();
 }
 
-static int world_rank(void) {
+static const char *rank_text(void) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    rank = rank ? rank : getenv("PMI_RANK");
-    return rank ? atoi(rank) : 0;
+    return rank ? rank : getenv("PMI_RANK");
+}
+
+static int world_rank(void) { return rank_text() ? atoi(rank_text()) : 0; }
+
+/* What calls MPI here knows nothing of ranks/watch.h, whose thread calls it, too. */
+static void start_mpi(void) {
+    int level = 0;
+    if (rank_text())
+        MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
 }
 
 __attribute__((constructor)) static void set_devices(void) {
     const char *devices = getenv("KVCULL_FAKE_DEVICES");
     const char *lose = getenv("KVCULL_FAKE_LOSE");
+    start_mpi();
     if (devices)
         kvc_fake_cuda.devices = atoi(devices);
     if (lose && world_rank() == 1)
@@ -66,6 +75,9 @@ __attribute__((constructor)) static void set_devices(void) {
 __attribute__((destructor)) static void tell(void) {
     const char *name = getenv("KVCULL_FAKE_TELL");
     char path[300];
+    int started = 0;
+    if (rank_text() && MPI_Initialized(&started) == MPI_SUCCESS && started)
+        MPI_Finalize();
     if (!name)
         return;
     snprintf(path, sizeof path, "%s.%d", name, world_rank());

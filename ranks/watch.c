@@ -1,0 +1,259 @@
+/* watch.c - tells whether the other ranks still answer. Time counts only while this process runs: one that was stopped
+ * itself, with all others say, takes nobody for silent when it goes on. */
+#include "ranks/watch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "kvcull/ranks.h"
+
+enum {
+    PERIOD = 250, /* ms between two bytes to the same rank */
+    GRACE = 1000, /* ms that each further rank waits before it says the same, so that one line is printed */
+    LIMIT = KVC_RANKS_TIMEOUT * 1000
+};
+enum { TAG = 7 };
+enum { HERE = 1, LEAVES };
+
+/* A rank that is watched. */
+struct peer {
+    int rank;
+    unsigned char said, told; /* what comes, and what goes */
+    MPI_Request receive, send;
+    bool said_leave;
+    atomic_bool left;
+    _Atomic(uint32_t) silent; /* ms */
+};
+
+struct kvc_watch {
+    struct kvc_link *link;
+    MPI_Comm comm;
+    pthread_t thread;
+    pthread_mutex_t mpi; /* who has it may call MPI */
+    pthread_mutex_t sleep;
+    pthread_cond_t wake;
+    bool over;              /* with sleep */
+    bool leaving;           /* with mpi */
+    atomic_bool due;        /* bytes are to be sent and looked for */
+    atomic_flag ending;     /* a thread ends the program */
+    _Atomic(uint32_t) most; /* ms; 0: no limit */
+    size_t count;
+    struct peer peers[];
+};
+
+/* ---- what is sent and received; with mpi ---- */
+
+static void listen(struct kvc_watch *watch, struct peer *peer) {
+    MPI_Irecv(&peer->said, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->receive);
+}
+
+static void hear(struct kvc_watch *watch, struct peer *peer) {
+    int come = 1;
+    while (!atomic_load(&peer->left) && come) {
+        MPI_Test(&peer->receive, &come, MPI_STATUS_IGNORE);
+        if (!come)
+            return;
+        atomic_store(&peer->silent, 0);
+        if (peer->said == LEAVES)
+            atomic_store(&peer->left, true);
+        else
+            listen(watch, peer);
+    }
+}
+
+/* A byte that has not left yet is not followed by another one. */
+static void tell(struct kvc_watch *watch, struct peer *peer) {
+    int gone = 0;
+    MPI_Test(&peer->send, &gone, MPI_STATUS_IGNORE); /* MPI_REQUEST_NULL: it has */
+    if (!gone || peer->said_leave)
+        return;
+    peer->said_leave = watch->leaving;
+    peer->told = watch->leaving ? LEAVES : HERE;
+    MPI_Isend(&peer->told, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->send);
+}
+
+static void exchange(struct kvc_watch *watch) {
+    for (size_t i = 0; i < watch->count; i++) {
+        hear(watch, &watch->peers[i]);
+        tell(watch, &watch->peers[i]);
+    }
+    atomic_store(&watch->due, false);
+}
+
+void kvc_watch_hold(struct kvc_watch *watch) {
+    if (watch)
+        pthread_mutex_lock(&watch->mpi);
+}
+
+void kvc_watch_release(struct kvc_watch *watch) {
+    if (!watch)
+        return;
+    if (atomic_load_explicit(&watch->due, memory_order_relaxed))
+        exchange(watch);
+    pthread_mutex_unlock(&watch->mpi);
+}
+
+static void nap(long ms) {
+    const struct timespec time = {0, ms * 1000000};
+    nanosleep(&time, NULL);
+}
+
+bool kvc_watch_seize(struct kvc_watch *watch) {
+    if (!watch)
+        return true;
+    if (atomic_flag_test_and_set(&watch->ending))
+        return false;
+    for (int i = 0; i < 100 && pthread_mutex_trylock(&watch->mpi) != 0; i++)
+        nap(10);
+    return true;
+}
+
+/* ---- the thread ---- */
+
+double kvc_watch_silence(const struct kvc_watch *watch, uint32_t *rank) {
+    uint32_t most = 0;
+    *rank = 0;
+    for (size_t i = 0; watch && i < watch->count; i++) {
+        const uint32_t silent = atomic_load(&watch->peers[i].silent);
+        if (silent > most && !atomic_load(&watch->peers[i].left)) {
+            most = silent;
+            *rank = (uint32_t)watch->peers[i].rank;
+        }
+    }
+    return most / 1e3;
+}
+
+/* Ends the program where a rank is silent for too long, or a call of MPI does not return. */
+static void judge(struct kvc_watch *watch, uint32_t stuck) {
+    const uint32_t most = atomic_load(&watch->most), own = watch->link->rank;
+    const double limit = (most + (double)GRACE * (own ? own - 1 : 0)) / 1e3;
+    uint32_t rank;
+    char text[200];
+    if (!most)
+        return;
+    if (stuck / 1e3 >= limit + GRACE / 1e3)
+        snprintf(text, sizeof text, "MPI has not returned for %g s: another rank is stopped or cannot be reached",
+                 most / 1e3);
+    else if (!stuck && kvc_watch_silence(watch, &rank) >= limit)
+        snprintf(text, sizeof text, "rank %u has not answered for %g s: it is stopped or cannot be reached", rank,
+                 most / 1e3);
+    else
+        return;
+    watch->link->class->end(watch->link, text);
+}
+
+/* Milliseconds since `last`, which becomes now. */
+static uint32_t passed(struct timespec *last) {
+    const struct timespec from = *last;
+    clock_gettime(CLOCK_MONOTONIC, last);
+    const int64_t ms = (int64_t)(last->tv_sec - from.tv_sec) * 1000 + (last->tv_nsec - from.tv_nsec) / 1000000;
+    return ms < 2 * PERIOD ? (uint32_t)ms : 2 * PERIOD; /* this process was stopped itself */
+}
+
+/* false: it is over. */
+static bool sleep_on(struct kvc_watch *watch) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += PERIOD * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&watch->sleep);
+    if (!watch->over)
+        pthread_cond_timedwait(&watch->wake, &watch->sleep, &until);
+    const bool over = watch->over;
+    pthread_mutex_unlock(&watch->sleep);
+    return !over;
+}
+
+static void *run(void *of) {
+    struct kvc_watch *watch = of;
+    struct timespec last;
+    uint32_t stuck = 0; /* ms in which nobody could look */
+    clock_gettime(CLOCK_MONOTONIC, &last);
+    while (sleep_on(watch)) {
+        const uint32_t ms = passed(&last);
+        stuck = atomic_load(&watch->due) ? stuck + ms : 0;
+        for (size_t i = 0; i < watch->count; i++)
+            atomic_fetch_add(&watch->peers[i].silent, ms);
+        atomic_store(&watch->due, true);
+        if (pthread_mutex_trylock(&watch->mpi) == 0)
+            kvc_watch_release(watch); /* which looks */
+        judge(watch, stuck);
+    }
+    return NULL;
+}
+
+/* ---- from beginning to end ---- */
+
+static bool begin(struct kvc_watch *watch) {
+    sigset_t all, before;
+    sigfillset(&all); /* signals are the program's threads' */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool begun = pthread_create(&watch->thread, NULL, run, watch) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return begun;
+}
+
+struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm) {
+    const size_t count = link->rank == 0 ? link->count - 1 : 1; /* rank 0 watches all, they watch it */
+    struct kvc_watch *watch = calloc(1, sizeof *watch + count * sizeof *watch->peers);
+    if (!watch)
+        return NULL;
+    watch->link = link;
+    watch->count = count;
+    watch->most = LIMIT;
+    atomic_flag_clear(&watch->ending);
+    pthread_mutex_init(&watch->mpi, NULL);
+    pthread_mutex_init(&watch->sleep, NULL);
+    pthread_cond_init(&watch->wake, NULL);
+    MPI_Comm_dup(comm, &watch->comm);
+    for (size_t i = 0; i < count; i++) {
+        watch->peers[i].rank = link->rank == 0 ? (int)i + 1 : 0;
+        watch->peers[i].send = MPI_REQUEST_NULL;
+        listen(watch, &watch->peers[i]);
+    }
+    if (begin(watch))
+        return watch;
+    free(watch);
+    return NULL;
+}
+
+void kvc_watch_limit(struct kvc_watch *watch, double seconds) {
+    atomic_store(&watch->most, !(seconds > 0) ? 0 : seconds < 4e6 ? (uint32_t)(seconds * 1e3) : 4000000000u);
+}
+
+void kvc_watch_leave(struct kvc_watch *watch) {
+    bool all = false;
+    while (!all) {
+        kvc_watch_hold(watch);
+        watch->leaving = all = true;
+        exchange(watch);
+        for (size_t i = 0; i < watch->count; i++) {
+            int gone = 0;
+            MPI_Test(&watch->peers[i].send, &gone, MPI_STATUS_IGNORE);
+            all = all && gone && watch->peers[i].said_leave && atomic_load(&watch->peers[i].left);
+        }
+        if (all)
+            MPI_Comm_free(&watch->comm);
+        kvc_watch_release(watch);
+        if (!all)
+            nap(1);
+    }
+}
+
+void kvc_watch_close(struct kvc_watch *watch) {
+    pthread_mutex_lock(&watch->sleep);
+    watch->over = true;
+    pthread_cond_signal(&watch->wake);
+    pthread_mutex_unlock(&watch->sleep);
+    pthread_join(watch->thread, NULL);
+    pthread_mutex_unlock(&watch->mpi);
+    pthread_cond_destroy(&watch->wake);
+    pthread_mutex_destroy(&watch->sleep);
+    pthread_mutex_destroy(&watch->mpi);
+    free(watch);
+}
