@@ -111,6 +111,10 @@ void cli_leave_ranks(void);
 /* --ranks data: every rank runs the command with a share of the work; rank 0 alone prints. NULL, and 0, without. */
 struct kvc_ranks *cli_data_ranks(void);
 uint32_t cli_data_rank(void);
+/* With --ranks data each rank has a model, and bytes of its own that must be all ranks': without, these do nothing. All
+ * ranks come to them, or have ended with a status that is none of success. what: how an error calls the bytes. */
+int cli_same_model(const struct cli_command *command, int status, struct kvc_model *model);
+int cli_same_bytes(const struct cli_command *command, int status, const char *what, const void *bytes, size_t count);
 /* What all ranks have sent so far; false: there is one. */
 struct kvc_ranks_traffic;
 bool cli_traffic(struct kvc_ranks_traffic *traffic);

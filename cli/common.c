@@ -146,7 +146,9 @@ static int open_model(const struct cli_command *command, const struct cli_common
     if (status == KVC_OK && kvc_model_open(*engine, path, model, &error) != KVC_OK &&
         !(text && error.status == KVC_INPUT && open_text(*engine, path, *text, model, &error)))
         status = cli_report(command, &error);
+    status = cli_same_model(command, status, *model);
     if (status != KVC_OK) {
+        kvc_model_close(*model);
         kvc_engine_close(*engine);
         *engine = NULL;
         *model = NULL;

@@ -311,6 +311,8 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
             status = cli_open_model(command, &a.common, a.model, &a.specs, &engine, &model);
         if (status == KVC_OK)
             status = cli_read_file(command, a.file, &text, &bytes);
+        if (model)
+            status = cli_same_bytes(command, status, a.file, text, bytes);
         if (status == KVC_OK && kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, &tokens, &count, &error) != KVC_OK)
             status = cli_report(command, &error);
         if (status == KVC_OK)

@@ -12,6 +12,7 @@
 static struct kvc_ranks *program_ranks; /* of this process, from start to exit */
 static bool program_data;               /* --ranks data */
 static bool program_agreed;             /* cli_agree was called */
+static int program_failed;              /* what it then said on all ranks: none of them asks again */
 
 struct kvc_ranks *cli_ranks(void) {
     return program_data ? NULL : program_ranks;
@@ -58,13 +59,35 @@ static int gather_status(int status, uint32_t *whose) {
 
 int cli_agree(const struct cli_command *command, int status) {
     uint32_t whose;
-    if (!program_data)
-        return status;
-    const int first = gather_status(status, &whose);
+    if (!program_data || program_failed)
+        return program_failed ? program_failed : status;
+    const int first = program_failed = gather_status(status, &whose);
     if (first != KVC_OK && status == KVC_OK && cli_data_rank() == 0)
         return cli_error(command, (enum kvc_status)first, "rank %u has ended with exit status %d: its share is missing",
                          whose, first);
     return first;
+}
+
+int cli_same_model(const struct cli_command *command, int status, struct kvc_model *model) {
+    status = cli_agree(command, status);
+    if (!program_data || status != KVC_OK)
+        return status;
+    program_agreed = false;
+    kvc_ranks_same_model(program_ranks, model);
+    return KVC_OK;
+}
+
+int cli_same_bytes(const struct cli_command *command, int status, const char *what, const void *bytes, size_t count) {
+    uint32_t rank;
+    status = cli_agree(command, status);
+    if (!program_data || status != KVC_OK)
+        return status;
+    program_agreed = false;
+    if (kvc_ranks_same_bytes(program_ranks, bytes, count, &rank))
+        return KVC_OK;
+    if (cli_data_rank() > 0)
+        return KVC_INPUT;
+    return cli_error(command, KVC_INPUT, "%s: is not the same on rank %u as here: all ranks need the same", what, rank);
 }
 
 /* What an option says, before the command's own options are read: every rank has to know. */
@@ -80,6 +103,44 @@ static const char *given(const char *option, int argc, char **argv) {
             value = argv[++i];
     }
     return value;
+}
+
+/* What may differ from rank to rank. */
+static bool is_own(const char *argument) {
+    static const char *const own[] = {"--backend", "--threads", "--out", "--rank-timeout"};
+    const size_t length = strcspn(argument, "=");
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strlen(own[i]) == length && memcmp(argument, own[i], length) == 0)
+            return true;
+    return false;
+}
+
+/* Ranks that each run the command must be given the same. */
+static int same_arguments(const struct cli_command *command, int argc, char **argv) {
+    size_t bytes = 0;
+    uint32_t rank;
+    for (int i = 1; i < argc; i++)
+        bytes += strlen(argv[i]) + 1;
+    char *text = calloc(1, bytes + 1);
+    if (!text)
+        _exit(cli_no_memory(command)); /* which ends the other ranks */
+    bytes = 0;
+    for (int i = 1; i < argc; i++) {
+        if (is_own(argv[i])) {
+            i += !strchr(argv[i], '=');
+            continue;
+        }
+        strcpy(text + bytes, argv[i]);
+        bytes += strlen(argv[i]) + 1;
+    }
+    const bool same = kvc_ranks_same_bytes(program_ranks, text, bytes, &rank);
+    free(text);
+    if (same || cli_data_rank() > 0)
+        return same ? KVC_OK : KVC_USAGE;
+    return cli_error(command, KVC_USAGE,
+                     "rank %u was given other arguments: must be the same but for --backend, "
+                     "--threads, --out and --rank-timeout",
+                     rank);
 }
 
 /* A rank that ends early is waited for where the others agree. */
@@ -107,6 +168,9 @@ int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
         kvc_ranks_timeout(program_ranks, strtod(timeout, NULL));
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {
+        const int status = same_arguments(command, argc, argv);
+        if (status != KVC_OK)
+            return status;
         if (argc < 2 || (strcmp(argv[1], "eval") != 0 && strcmp(argv[1], "perplexity") != 0))
             return cli_refuse_data(command);
         if (cli_data_rank() > 0 && !freopen("/dev/null", "w", stdout))

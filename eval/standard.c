@@ -81,6 +81,8 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
         status = eval_ranks_name(run);
     if (status == KVC_OK)
         status = eval_run_open(run);
+    if (run->model)
+        status = cli_same_bytes(run->command, status, "the data of the tasks", run->data_hash, sizeof run->data_hash);
     if (status == KVC_OK)
         status = eval_run_samples(run);
     status = cli_agree(run->command, status);

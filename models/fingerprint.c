@@ -3,6 +3,7 @@
 #include "models/fingerprint.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/bytes_hash.h"
@@ -19,16 +20,15 @@ static uint64_t add_text(uint64_t hash, const char *text) {
     return text ? kvc_bytes_hash(hash, text, strlen(text) + 1) : hash;
 }
 
-static uint64_t add_metadata(uint64_t hash, const struct kvc_gguf *file) {
+static uint64_t add_key(uint64_t hash, const struct kvc_gguf *file, size_t i) {
     const char *key;
     enum kvc_gguf_type type;
-    for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
-        uint64_t bytes;
-        const unsigned char *value = kvc_gguf_value_data(file, i, &bytes);
-        hash = add_number(add_text(hash, key), (uint64_t)type);
-        hash = kvc_bytes_hash(hash, value, (size_t)bytes);
-    }
-    return hash;
+    uint64_t bytes;
+    if (!kvc_gguf_key(file, i, &key, &type))
+        return hash;
+    const unsigned char *value = kvc_gguf_value_data(file, i, &bytes);
+    hash = add_number(add_text(hash, key), (uint64_t)type);
+    return kvc_bytes_hash(hash, value, (size_t)bytes);
 }
 
 static uint64_t add_rope(uint64_t hash, const struct kvc_rope *rope) {
@@ -97,18 +97,57 @@ static uint64_t add_tensor(uint64_t hash, const struct kvc_file_tensor *tensor) 
     return kvc_bytes_hash(hash, data + (bytes - some), some);
 }
 
+static size_t keys_of(const struct kvc_model *model) {
+    const char *key;
+    enum kvc_gguf_type type;
+    size_t count = 0;
+    while (model->gguf && kvc_gguf_key(model->gguf, count, &key, &type))
+        count++;
+    return count;
+}
+
+size_t kvc_model_tensors(const struct kvc_model *model) {
+    return model->gguf ? kvc_gguf_tensor_count(model->gguf) : kvc_safetensors_count(model->safetensors);
+}
+
+const struct kvc_file_tensor *kvc_model_tensor(const struct kvc_model *model, size_t i) {
+    return model->gguf ? kvc_gguf_tensor_at(model->gguf, i) : kvc_safetensors_at(model->safetensors, i);
+}
+
+/* keys: keys_of the model. */
+static uint64_t add_item(uint64_t hash, const struct kvc_model *model, size_t keys, size_t i) {
+    if (i == 0)
+        return add_network(hash, &model->network);
+    return i <= keys ? add_key(hash, model->gguf, i - 1) : add_tensor(hash, kvc_model_tensor(model, i - 1 - keys));
+}
+
+size_t kvc_fingerprint_items(const struct kvc_model *model) { return 1 + keys_of(model) + kvc_model_tensors(model); }
+
+uint64_t kvc_fingerprint_item(const struct kvc_model *model, size_t i) { return add_item(0, model, keys_of(model), i); }
+
+const struct kvc_file_tensor *kvc_fingerprint_item_name(const struct kvc_model *model, size_t i, char *text,
+                                                        size_t size) {
+    const size_t keys = keys_of(model);
+    const struct kvc_file_tensor *tensor = i > keys ? kvc_model_tensor(model, i - 1 - keys) : NULL;
+    const char *key = "";
+    enum kvc_gguf_type type;
+    if (tensor)
+        snprintf(text, size, "tensor %.100s", tensor->name);
+    else if (i > 0 && kvc_gguf_key(model->gguf, i - 1, &key, &type))
+        snprintf(text, size, "metadata %.100s", key);
+    else
+        snprintf(text, size, "the configuration");
+    return tensor;
+}
+
 uint64_t kvc_model_fingerprint(struct kvc_model *model) {
     uint64_t hash = 0;
     const uint64_t known = atomic_load(&model->fingerprint);
     if (known)
         return known;
-    hash = add_network(hash, &model->network);
-    if (model->gguf)
-        hash = add_metadata(hash, model->gguf);
-    const size_t count = model->gguf ? kvc_gguf_tensor_count(model->gguf) : kvc_safetensors_count(model->safetensors);
-    for (size_t i = 0; i < count; i++)
-        hash = add_tensor(hash,
-                          model->gguf ? kvc_gguf_tensor_at(model->gguf, i) : kvc_safetensors_at(model->safetensors, i));
+    const size_t keys = keys_of(model), items = kvc_fingerprint_items(model);
+    for (size_t i = 0; i < items; i++)
+        hash = add_item(hash, model, keys, i);
     hash += hash == 0;
     atomic_store(&model->fingerprint, hash);
     return hash;

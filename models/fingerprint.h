@@ -10,4 +10,11 @@
  * one that somebody changed in between on purpose has not. */
 uint64_t kvc_model_fingerprint(struct kvc_model *model);
 
+/* What it is made of, one after another: the network's numbers, each key of a GGUF file, each tensor. The hash of one
+ * of them alone; and what it is called: returns the tensor that it is, or NULL. */
+size_t kvc_fingerprint_items(const struct kvc_model *model);
+uint64_t kvc_fingerprint_item(const struct kvc_model *model, size_t i);
+const struct kvc_file_tensor *kvc_fingerprint_item_name(const struct kvc_model *model, size_t i, char *text,
+                                                        size_t size);
+
 #endif

@@ -1,7 +1,6 @@
 /* model.c - opens GGUF files and Hugging Face folders as models. What models do with text lies in text.c. */
 #include "models/model.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,8 +10,8 @@
 #include "core/engine/runner.h"
 #include "core/engine/session.h"
 #include "models/chat/template.h"
-#include "models/fingerprint.h"
 #include "models/network.h"
+#include "models/same_files.h"
 
 /* ---- opening ---- */
 
@@ -93,17 +92,8 @@ static enum kvc_status tell_open(struct kvc_model *model, const char *path, stru
         kvc_packet_put_text(packet, path);
         kvc_call_tell(ranks);
     }
-    const uint64_t mine = kvc_model_fingerprint(model);
-    uint32_t rank;
-    uint64_t other;
-    if (!kvc_ranks_agree(ranks, mine, &rank, &other) &&
-        ranks->link->rank == 0) { /* the others then wait for their end */
-        struct kvc_error differ;
-        (void)kvc_fail(&differ, KVC_INPUT,
-                       "%s: models differ, %016" PRIx64 " here and %016" PRIx64 " on rank %u: all "
-                       "need the same file",
-                       path, mine, other, rank);
-        ranks->link->class->end(ranks->link, differ.text);
+    if (kvc_ranks_several(ranks)) {
+        kvc_model_same(ranks, model, path, false);
     }
     return kvc_call_end(ranks, KVC_OK, error);
 }
@@ -249,5 +239,8 @@ enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_sessi
         kvc_call_tell(ranks);
     }
     (*session)->told = true;
+    if (kvc_ranks_several(ranks)) {
+        kvc_policy_same(ranks, (*session)->policy);
+    }
     return kvc_call_end(ranks, KVC_OK, error);
 }

@@ -22,6 +22,10 @@ struct kvc_model {
     _Atomic(uint64_t) fingerprint; /* once it was asked for, by any thread: models/fingerprint.h; 0: it was not */
 };
 
+/* The tensors of its files (models/fingerprint.c). */
+size_t kvc_model_tensors(const struct kvc_model *model);
+const struct kvc_file_tensor *kvc_model_tensor(const struct kvc_model *model, size_t i);
+
 /* Frees the strings of an info that one of these two filled. */
 void kvc_model_info_free(struct kvc_model_info *info);
 

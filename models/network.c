@@ -69,7 +69,10 @@ enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_te
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
     }
-    const enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* a matrix that is elsewhere */
+    enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* a matrix that is elsewhere */
+    if (!status) {
+        status = kvc_loader_note(in, kvc_tensor_data(tensor), tensor->bytes);
+    }
     if (status) {
         return status;
     }

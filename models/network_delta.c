@@ -68,8 +68,9 @@ static enum kvc_status load_slice(struct kvc_loader *in, uint32_t l, const struc
         return kvc_loader_weight(in, tensor->type, outputs, inputs, data, weight);
     }
     unsigned char *made = take_host(in, (size_t)outputs * row);
-    if (!made) {
-        return kvc_loader_no_memory(in);
+    status = made ? kvc_loader_note(in, kvc_tensor_data(tensor), tensor->bytes) : kvc_loader_no_memory(in);
+    if (status) {
+        return status;
     }
     for (uint64_t p = 0; p < slice->pieces; p++) {
         const uint64_t from = moves ? head_of(in, p) : p;
@@ -104,8 +105,9 @@ static enum kvc_status load_output(struct kvc_loader *in, uint32_t l, struct kvc
     }
     const size_t row = kvc_type_row_bytes(tensor->type, inputs), piece = kvc_type_row_bytes(tensor->type, size);
     unsigned char *made = take_host(in, (size_t)outputs * row);
-    if (!made) {
-        return kvc_loader_no_memory(in);
+    status = made ? kvc_loader_note(in, data, tensor->bytes) : kvc_loader_no_memory(in);
+    if (status) {
+        return status;
     }
     for (uint64_t n = 0; n < outputs; n++) {
         for (uint64_t h = 0; h < heads; h++) {

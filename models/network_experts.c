@@ -47,10 +47,13 @@ static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const str
             break;
         const size_t bytes = (size_t)outputs * kvc_type_row_bytes(tensor->type, inputs);
         *type = tensor->type;
-        if (!in->elsewhere)
+        const struct kvc_range own = kvc_loader_range(in, outputs, false);
+        const size_t row = kvc_type_row_bytes(tensor->type, inputs);
+        if (!in->elsewhere) {
             in->experts[e] =
-                (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0) +
-                (size_t)kvc_loader_range(in, outputs, false).first * kvc_type_row_bytes(tensor->type, inputs);
+                (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0) + (size_t)own.first * row;
+            status = kvc_loader_note(in, in->experts[e], own.count * row);
+        }
         in->loaded.expert_parameters += outputs * inputs;
         in->loaded.expert_bytes += bytes;
     }

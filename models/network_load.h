@@ -32,6 +32,8 @@ enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struc
                                         uint64_t outputs, uint64_t inputs);
 enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint64_t outputs, uint64_t inputs,
                                   struct kvc_weight **weight);
+/* Notes that this rank takes these bytes, where several must have the same (models/same_files.h). */
+enum kvc_status kvc_loader_note(struct kvc_loader *in, const void *data, uint64_t bytes);
 /* This rank's part of so many outputs (heads: of what heads give, a multiple of the KV heads): all, where there is one
  * rank. */
 struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads);

@@ -23,6 +23,29 @@ struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs,
     return (struct kvc_range){part->first_kv_head * each, in->network->kv_heads * each};
 }
 
+enum kvc_status kvc_loader_note(struct kvc_loader *in, const void *data, uint64_t bytes) {
+    struct kvc_network *network = in->network;
+    struct kvc_bytes_read *last = network->read_count ? &network->read[network->read_count - 1] : NULL;
+    if ((!network->part.ranks && !network->part.pipeline) || in->elsewhere) {
+        return KVC_OK;
+    }
+    if (last && last->data + last->bytes == data) {
+        last->bytes += bytes;
+        return KVC_OK;
+    }
+    if (network->read_count == network->read_capacity) {
+        const size_t capacity = 2 * network->read_capacity + 64;
+        struct kvc_bytes_read *grown = realloc(network->read, capacity * sizeof *grown);
+        if (!grown) {
+            return kvc_loader_no_memory(in);
+        }
+        network->read = grown;
+        network->read_capacity = capacity;
+    }
+    network->read[network->read_count++] = (struct kvc_bytes_read){data, bytes};
+    return KVC_OK;
+}
+
 enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
                                 const void *data, struct kvc_weight **weight) {
     if (in->elsewhere) {
@@ -34,6 +57,7 @@ enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struc
     if (!status) {
         in->network->weights[in->network->weight_count++] = *weight;
         in->network->matrix_bytes += rows.count * kvc_type_row_bytes(type, inputs);
+        status = kvc_loader_note(in, first, rows.count * kvc_type_row_bytes(type, inputs));
     }
     return status;
 }

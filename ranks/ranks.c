@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes_hash.h"
 #include "core/ranks/ranks.h"
 #include "ranks/common.h"
 #include "ranks/follow.h"
@@ -177,6 +178,11 @@ void kvc_ranks_gather(struct kvc_ranks *ranks, const void *mine, size_t bytes, v
         link->class->end(link, "no memory for results");
     link->class->gather(link, mine, *all, sizes, offsets);
     free(offsets);
+}
+
+bool kvc_ranks_same_bytes(struct kvc_ranks *ranks, const void *bytes, size_t count, uint32_t *rank) {
+    uint64_t other;
+    return kvc_ranks_agree(ranks, kvc_bytes_hash(count, bytes, count), rank, &other);
 }
 
 void kvc_ranks_close(struct kvc_ranks *ranks) {

@@ -67,6 +67,7 @@ void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {
     for (size_t i = 0; i < network->host_count; i++)
         free(network->host[i]);
     free(network->host);
+    free(network->read);
     free(network->weights);
     free(network->buffers);
     free(network->layer);

@@ -84,6 +84,12 @@ struct kvc_part_of {
     uint32_t first_delta, own_deltas; /* the delta nets below them */
 };
 
+/* What a rank takes of the files: where it lies in memory. */
+struct kvc_bytes_read {
+    const unsigned char *data;
+    uint64_t bytes;
+};
+
 struct kvc_network {
     uint32_t layers; /* with attention: those that have entries, which sessions and policies count */
     uint32_t hidden;
@@ -130,6 +136,8 @@ struct kvc_network {
     size_t buffer_count;
     void **host; /* memory that weights lie in which a file has in another order */
     size_t host_count;
+    struct kvc_bytes_read *read; /* [read_count], of several ranks */
+    size_t read_count, read_capacity;
 };
 
 /* Whether this process computes a layer, holds its entries and has its weights. */

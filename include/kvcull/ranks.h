@@ -43,6 +43,12 @@ void kvc_ranks_follow(struct kvc_ranks *ranks);
 /* Of "data", where all ranks call it: *all = what each gives, one after another in order of ranks, malloc'ed; sizes
  * [count]: bytes of each. Returns when all have come here. */
 void kvc_ranks_gather(struct kvc_ranks *ranks, const void *mine, size_t bytes, void **all, size_t *sizes);
+/* Of "data", where all ranks call them, too. Whether all have these bytes; if not, rank: the first that has others. */
+bool kvc_ranks_same_bytes(struct kvc_ranks *ranks, const void *bytes, size_t count, uint32_t *rank);
+/* Each rank has opened the model: where a tensor, metadata or a small file of a folder is another than rank 0's, the
+ * processes of all ranks end with a line that names it, and status 4. With other ways kvc_model_open does the same for
+ * what a rank takes of the files. */
+void kvc_ranks_same_model(struct kvc_ranks *ranks, struct kvc_model *model);
 /* What this rank has sent, each receiver counted apart, and how long it has waited for others. */
 struct kvc_ranks_traffic {
     uint64_t messages, bytes;

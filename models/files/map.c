@@ -41,11 +41,13 @@ static enum kvc_status map_descriptor(const char *path, int fd, struct kvc_map *
     }
     map->data = data;
     map->bytes = (size_t)about.st_size;
+    map->device = (uint64_t)about.st_dev;
+    map->inode = (uint64_t)about.st_ino;
     return KVC_OK;
 }
 
 enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_error *error) {
-    *map = (struct kvc_map){NULL, 0, NULL};
+    *map = (struct kvc_map){NULL};
     /* O_NONBLOCK: opening a named pipe must not wait for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -61,5 +63,5 @@ void kvc_map_close(struct kvc_map *map) {
         kvc_let_go(map->held);
         munmap((void *)(uintptr_t)map->data, map->bytes);
     }
-    *map = (struct kvc_map){NULL, 0, NULL};
+    *map = (struct kvc_map){NULL};
 }

@@ -7,6 +7,7 @@
 struct kvc_map {
     const unsigned char *data;
     size_t bytes;
+    uint64_t device, inode;     /* which file it is, on this machine */
     struct kvc_held_file *held; /* for handlers of SIGBUS */
 };
 

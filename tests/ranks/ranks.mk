@@ -2,6 +2,7 @@
 RANKS_TESTS = \
 	tests/ranks/test_devices.sh \
 	tests/ranks/test_failures.sh \
+	tests/ranks/test_files.sh \
 	tests/ranks/test_flow.sh \
 	tests/ranks/test_matrix.sh \
 	tests/ranks/test_memory_errors.sh \

@@ -41,7 +41,7 @@ mkdir "$work/at.0" "$work/at.1"
 ok mkmodel --shape tiny --seed 1 -o "$work/at.0/model.gguf" -q
 refused 4 'rank 1: model.gguf' 2 run -m model.gguf -p a
 ok mkmodel --shape tiny --seed 2 -o "$work/at.1/model.gguf" -q
-refused 4 'models differ, [0-9a-f]* here and [0-9a-f]* on rank 1' 2 run -m model.gguf -p a
+refused 4 'model.gguf: tensor [a-z0-9_.]* is not the same on rank 1' 2 run -m model.gguf -p a
 rm -r "$work/at.0" "$work/at.1"
 
 # Within ten seconds; whoever does not wait for its children leaves a zombie.
