@@ -218,7 +218,7 @@ bool kvc_model_family(size_t i, struct kvc_model_family *family); /* the i-th; f
 /* Flags of kvc_tokenize, as bits. */
 enum {
     KVC_TOKENIZE_BOS = 1,    /* add what the model puts in front */
-    KVC_TOKENIZE_SPECIAL = 2 /* "<|eot_id|>" is one token */
+    KVC_TOKENIZE_SPECIAL = 2 /* control tokens are recognised: "<|eot_id|>" is one token */
 };
 
 /* text need not be valid UTF-8. *tokens is malloc'ed, the caller frees it. */
@@ -254,11 +254,14 @@ struct kvc_chat_options {
     const char *date;          /* what strftime_now tells a template, "2025-06-30" or "2025-06-30 14:05:09"; NULL: it is
                                   not defined, so that a prompt does not depend on the day */
     bool answer;               /* end with the opening of the assistant's turn */
+    bool special_content;      /* control tokens that messages, tools, documents and variables write are control tokens,
+                                  too: whoever wrote these can then end a turn and begin another */
 };
 void kvc_chat_defaults(struct kvc_chat_options *options); /* the model's own template, the answer's opening, no more */
 
-/* The text of a conversation. *text is malloc'ed. KVC_USAGE: there is no such template, or it refuses the conversation;
- * KVC_INPUT: the template is broken, goes beyond its bounds, or needs what is not supported (docs/chat_templates.md).
+/* The text of a conversation, to be read; kvc_chat_tokens (kvcull/chat.h) makes tokens of one. *text is malloc'ed.
+ * KVC_USAGE: there is no such template, or it refuses the conversation; KVC_INPUT: the template is broken, goes beyond
+ * its bounds, or needs what is not supported (docs/chat_templates.md).
  */
 enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct kvc_chat_options *options,
                                    const struct kvc_message *messages, size_t count, char **text,

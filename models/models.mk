@@ -61,6 +61,7 @@ libkvc_la_SOURCES += \
 	models/tokenizer/folder_pieces.c \
 	models/tokenizer/gguf.c \
 	models/tokenizer/json.c \
+	models/tokenizer/marks.c \
 	models/tokenizer/match.c \
 	models/tokenizer/named_splits.c \
 	models/tokenizer/protobuf.c \

@@ -239,6 +239,8 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const str
                                           .variables = all,
                                           .date = options->date};
         status = kvc_jinja_render(&job, made, error);
+        if (status == KVC_OK && options->special_content)
+            memset(made->marks, 0, made->bytes);
     }
     json_decref(tokens);
     json_decref(all);

@@ -14,7 +14,8 @@ static const struct kvc_added *token_at(const struct kvc_tokenizer *tokenizer, c
     const size_t bytes = strlen(text);
     size_t start, end;
     at += strspn(text + at, " \n\t");
-    const struct kvc_added *token = kvc_added_find(tokenizer, &tokenizer->added, text, bytes, at, true, &start, &end);
+    const struct kvc_added *token =
+        kvc_added_find(tokenizer, &tokenizer->added, text, NULL, bytes, at, true, &start, &end);
     return token && start <= at ? token : NULL;
 }
 

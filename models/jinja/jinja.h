@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "kvcull.h"
+#include "kvcull/chat.h"
 
 struct kvc_jinja_job {
     const char *where; /* names the template in errors */
@@ -14,12 +14,6 @@ struct kvc_jinja_job {
     const json_t *own;       /* variables of the model's, an object: bos_token, eos_token; NULL: none */
     const json_t *variables; /* the caller's, an object; strings in it need not be valid UTF-8 */
     const char *date;        /* "2025-06-30" or "2025-06-30 14:05:09"; NULL: there is no strftime_now */
-};
-
-/* What a template made, and which of its bytes are the caller's: of these no control token may be made. */
-struct kvc_rendered {
-    char *text, *marks; /* malloc'ed together, freed by freeing text; text ends in a NUL, and no other is in it */
-    size_t bytes;       /* marks[bytes]: 1 where the caller wrote the byte, else 0 */
 };
 
 /* KVC_USAGE where the template refuses what it is given (raise_exception), KVC_INPUT where it is broken, goes too far

@@ -90,21 +90,28 @@ static size_t bound(const struct kvc_tokenizer *tokenizer, const struct kvc_adde
     return low;
 }
 
+bool kvc_added_controls(const struct kvc_tokenizer *tokenizer, const struct kvc_added *token) {
+    return token->special || tokenizer->pieces[token->id].ends_turn;
+}
+
 /* The longest token that begins at text. */
 static const struct kvc_added *longest_at(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
-                                          const char *text, size_t bytes, bool special) {
+                                          const char *text, const char *marks, size_t bytes, bool special) {
     size_t low = 0, high = list->count;
+    bool touched = false; /* a byte before `depth` is marked */
     const struct kvc_added *best = NULL;
     for (size_t depth = 0; low < high; depth++) {
         for (size_t i = low; i < high && list->tokens[i].bytes == depth; i++) { /* equal texts stand together */
-            if (special || !list->tokens[i].special) {
-                best = &list->tokens[i];
+            const struct kvc_added *token = &list->tokens[i];
+            if (touched ? !kvc_added_controls(tokenizer, token) : special || !token->special) {
+                best = token;
                 break;
             }
         }
         if (depth == bytes)
             break;
-        int byte = (unsigned char)text[depth];
+        const int byte = (unsigned char)text[depth];
+        touched |= marks && marks[depth];
         low = bound(tokenizer, list, low, high, depth, byte);
         high = bound(tokenizer, list, low, high, depth, byte + 1);
     }
@@ -159,12 +166,12 @@ static size_t spaces_after(const char *text, size_t bytes, size_t at) {
 }
 
 const struct kvc_added *kvc_added_find(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
-                                       const char *text, size_t bytes, size_t from, bool special, size_t *start,
-                                       size_t *end) {
+                                       const char *text, const char *marks, size_t bytes, size_t from, bool special,
+                                       size_t *start, size_t *end) {
     for (size_t at = from; list->count && at < bytes;) {
         const struct kvc_added *token = NULL;
         if (list->begins[(unsigned char)text[at]])
-            token = longest_at(tokenizer, list, text + at, bytes - at, special);
+            token = longest_at(tokenizer, list, text + at, marks ? marks + at : NULL, bytes - at, special);
         if (!token) {
             at++;
             continue;

@@ -203,6 +203,8 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
         return kvc_fail(error, KVC_INPUT, "tokenizer: a word of %zu bytes; at most %d are taken", bytes, INT32_MAX);
     if (tokenizer->model == KVC_VOCAB_WORDS || tokenizer->ignore_merges) {
         int32_t id = kvc_vocab_find(tokenizer, word, bytes);
+        if (id >= 0 && tokenizer->pieces[id].kind == KVC_TOKEN_CONTROL) /* those are found as added tokens, or not */
+            id = -1;
         if (id < 0 && tokenizer->model == KVC_VOCAB_WORDS) {
             if (tokenizer->unknown < 0)
                 return no_piece(word, bytes, error);

@@ -93,6 +93,12 @@ struct kvc_normalize_step {
 enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t count, const char *text, size_t bytes,
                               struct kvc_text *out, struct kvc_error *error);
 
+/* The same with marks, a byte for each byte of text that is not 0 where the caller wrote it (marks.c). A character made
+ * from several is marked where one of these is. */
+enum kvc_status kvc_normalize_marked(const struct kvc_normalize_step *steps, size_t count, const char *text,
+                                     const char *marks, size_t bytes, struct kvc_text *out, struct kvc_text *out_marks,
+                                     struct kvc_error *error);
+
 /* ---- pre-tokenizing: cutting normalized text into words (split.c) ---- */
 
 enum kvc_behavior { /* what becomes of the matches of a split; names as in tokenizer.json */
@@ -238,11 +244,13 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
 enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
                                  size_t bytes, struct kvc_error *error);
 enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
+/* A token that ends something or begins it: what no text of a caller's may become. */
+bool kvc_added_controls(const struct kvc_tokenizer *tokenizer, const struct kvc_added *token);
 /* The next token in text at or after `from`: *start..*end is what it takes of the text, spaces it strips included.
- * NULL: none. special: control tokens count too. */
+ * NULL: none. special: control tokens count too, but none with a byte in it that is marked. marks: NULL: none is. */
 const struct kvc_added *kvc_added_find(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
-                                       const char *text, size_t bytes, size_t from, bool special, size_t *start,
-                                       size_t *end);
+                                       const char *text, const char *marks, size_t bytes, size_t from, bool special,
+                                       size_t *start, size_t *end);
 
 /* ---- one word to ids (bpe.c) ---- */
 

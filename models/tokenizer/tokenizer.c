@@ -57,7 +57,8 @@ struct work {
     const struct kvc_tokenizer *tokenizer;
     struct kvc_error *error;
     bool special;
-    struct kvc_text normalized;
+    bool marks_matter; /* in normalized text: control tokens are looked for there */
+    struct kvc_text normalized, normalized_marks;
     struct kvc_words words;
     struct kvc_bpe *bpe;
     struct kvc_id_list out;
@@ -76,18 +77,27 @@ static enum kvc_status encode_plain(struct work *work, const char *text, size_t 
     return status;
 }
 
+static enum kvc_status normalize(struct work *work, const char *text, const char *marks, size_t bytes) {
+    const struct kvc_tokenizer *tokenizer = work->tokenizer;
+    work->normalized.bytes = work->normalized_marks.bytes = 0;
+    return marks && work->marks_matter
+               ? kvc_normalize_marked(tokenizer->normalizer, tokenizer->normalizer_count, text, marks, bytes,
+                                      &work->normalized, &work->normalized_marks, work->error)
+               : kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &work->normalized,
+                               work->error);
+}
+
 /* Text without the added tokens that are found before normalizing. */
-static enum kvc_status encode_part(struct work *work, const char *text, size_t bytes, bool first) {
+static enum kvc_status encode_part(struct work *work, const char *text, const char *marks, size_t bytes, bool first) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     if (!bytes)
         return KVC_OK;
-    work->normalized.bytes = 0;
-    enum kvc_status status =
-        kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &work->normalized, work->error);
+    enum kvc_status status = normalize(work, text, marks, bytes);
+    const char *after = work->normalized_marks.bytes ? work->normalized_marks.data : NULL;
     size_t done = 0, start, end;
     const struct kvc_added *token;
     while (status == KVC_OK &&
-           (token = kvc_added_find(tokenizer, &tokenizer->added_normalized, work->normalized.data,
+           (token = kvc_added_find(tokenizer, &tokenizer->added_normalized, work->normalized.data, after,
                                    work->normalized.bytes, done, work->special, &start, &end)) != NULL) {
         status = encode_plain(work, work->normalized.data + done, start - done, first && done == 0);
         if (status == KVC_OK && !kvc_id_list_add(&work->out, token->id))
@@ -99,33 +109,43 @@ static enum kvc_status encode_part(struct work *work, const char *text, size_t b
     return status;
 }
 
-static enum kvc_status encode(struct work *work, const char *text, size_t bytes, bool prefix) {
+static enum kvc_status encode(struct work *work, const char *text, const char *marks, size_t bytes, bool prefix) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     work->bpe = kvc_bpe_open();
     if (!work->bpe)
         return kvc_no_memory(work->error);
+    for (size_t i = 0; marks && i < tokenizer->added_normalized.count && !work->marks_matter; i++)
+        work->marks_matter = kvc_added_controls(tokenizer, &tokenizer->added_normalized.tokens[i]);
     for (size_t i = 0; prefix && i < tokenizer->prefix.count; i++)
         if (!kvc_id_list_add(&work->out, tokenizer->prefix.ids[i]))
             return kvc_no_memory(work->error);
     size_t done = 0, start, end;
     const struct kvc_added *token;
-    while ((token = kvc_added_find(tokenizer, &tokenizer->added, text, bytes, done, work->special, &start, &end)) !=
-           NULL) {
-        enum kvc_status status = encode_part(work, text + done, start - done, done == 0);
+    while ((token = kvc_added_find(tokenizer, &tokenizer->added, text, marks, bytes, done, work->special, &start,
+                                   &end)) != NULL) {
+        enum kvc_status status = encode_part(work, text + done, marks ? marks + done : NULL, start - done, done == 0);
         if (status != KVC_OK)
             return status;
         if (!kvc_id_list_add(&work->out, token->id))
             return kvc_no_memory(work->error);
         done = end;
     }
-    return encode_part(work, text + done, bytes - done, done == 0);
+    return encode_part(work, text + done, marks ? marks + done : NULL, bytes - done, done == 0);
 }
 
 enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
                                      unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error) {
+    return kvc_tokenizer_encode_marked(tokenizer, text, NULL, bytes, flags, tokens, count, error);
+}
+
+enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
+                                            size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
+                                            struct kvc_error *error) {
     struct work work = {.tokenizer = tokenizer, .error = error, .special = (flags & KVC_TOKENIZE_SPECIAL) != 0};
-    enum kvc_status status = encode(&work, text ? text : "", text ? bytes : 0, (flags & KVC_TOKENIZE_BOS) != 0);
+    enum kvc_status status =
+        encode(&work, text ? text : "", text ? marks : NULL, text ? bytes : 0, (flags & KVC_TOKENIZE_BOS) != 0);
     kvc_text_free(&work.normalized);
+    kvc_text_free(&work.normalized_marks);
     kvc_words_free(&work.words);
     kvc_bpe_close(work.bpe);
     if (status == KVC_OK && !work.out.ids) { /* no tokens at all still give something to free */

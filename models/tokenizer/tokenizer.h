@@ -24,6 +24,10 @@ bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer); /* a cha
 /* As kvc_tokenize, kvc_detokenize, kvc_token_bytes of kvcull.h. */
 enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
                                      unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error);
+/* As kvc_tokenize_marked. */
+enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
+                                            size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
+                                            struct kvc_error *error);
 enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
                                      bool special, char **text, size_t *bytes, struct kvc_error *error);
 enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,

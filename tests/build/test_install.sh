@@ -9,7 +9,7 @@ make -C "$top_builddir" install prefix=/opt/kvcull DESTDIR="$work/root" >"$work/
 source=$(cd "$top_srcdir" && pwd)
 cd "$work" || exit 1
 installed=root/opt/kvcull
-for file in include/kvcull.h include/kvcull/policy.h include/kvcull/ranks.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
+for file in include/kvcull.h include/kvcull/chat.h include/kvcull/policy.h include/kvcull/ranks.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
     [ -e "$installed/$file" ] || fail "make install left out $file"
 done
 for page in "$source"/docs/man/*.[17]; do

@@ -14,6 +14,7 @@ check_PROGRAMS += \
 	tests/models/test_hostile \
 	tests/models/test_jinja \
 	tests/models/test_json_check \
+	tests/models/test_marks \
 	tests/models/test_optional_parts \
 	tests/models/test_rope \
 	tests/models/test_safetensors \
