@@ -24,9 +24,9 @@ struct arguments {
     bool show_prompt;
 };
 
-/* One line of standard input without its newline; *line is grown as getline does. false: the end. A line that ends
- * in a backslash continues in the next one. */
-static bool read_line(char **line, size_t *capacity) {
+/* One line of standard input without its newline, of *bytes; *line is grown as getline does. false: the end. A line
+ * that ends in a backslash continues in the next one. */
+static bool read_line(char **line, size_t *capacity, size_t *bytes) {
     char *more = NULL;
     size_t more_capacity = 0, held = 0;
     ssize_t n;
@@ -68,6 +68,7 @@ static bool read_line(char **line, size_t *capacity) {
         break;
     }
     (*line)[held] = '\0';
+    *bytes = held;
     free(more);
     return true;
 }
@@ -85,16 +86,19 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     while (status == KVC_OK) {
         struct cli_answer answer = {0};
         int32_t *tokens = NULL;
-        size_t count = 0;
+        size_t count = 0, bytes;
 
         interrupted = 0;
         if (terminal)
             fputs("> ", stderr);
-        if (!read_line(&line, &capacity)) {
+        if (!read_line(&line, &capacity, &bytes)) {
             if (terminal)
                 fputc('\n', stderr);
             break;
         }
+        status = cli_check_text(command, "standard input", line, &bytes);
+        if (status != KVC_OK)
+            break;
         if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0)
             break;
         if (line[0] == '\0' || interrupted) {

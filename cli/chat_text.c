@@ -9,8 +9,9 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "kvcull/chat.h"
 
-static const char mark[] = "@@last-answer@@";
+enum { MARK = 48 }; /* bytes */
 
 struct cli_chat {
     const struct cli_command *command;
@@ -138,6 +139,7 @@ int cli_chat_open(const struct cli_command *command, struct kvc_model *model, co
     chat->options.template_name = from->name && strcmp(from->name, "model") == 0 ? NULL : from->name;
     chat->options.variables = from->variables;
     chat->options.date = from->date;
+    chat->options.special_content = from->special_content;
     if (from->date && strcmp(from->date, "today") == 0)
         set_today(chat);
     if (chat->options.template_name && from->file)
@@ -229,37 +231,46 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
     return status;
 }
 
-/* Renders with the last answer replaced by the mark and returns what follows it. */
-static int later_text(struct cli_chat *chat, char **text, const char **part) {
+/* A text that the next message has not in it. */
+static void make_mark(const char *user, char mark[MARK]) {
+    unsigned i = 0;
+
+    do
+        snprintf(mark, MARK, "@@last-answer-%u@@", i++);
+    while (strstr(user, mark));
+}
+
+/* Renders with the last answer replaced by a mark; *at is where what follows it begins. */
+static int later_text(struct cli_chat *chat, struct kvc_rendered *made, size_t *at) {
     struct kvc_message *last = &chat->messages[chat->count - 2];
     struct kvc_message answer = *last;
     struct kvc_error error;
     const char *place = NULL;
+    char mark[MARK];
     enum kvc_status status;
 
+    make_mark(chat->messages[chat->count - 1].content, mark);
     last->content = mark;
-    status = kvc_chat_text_with(chat->model, &chat->options, chat->messages, chat->count, text, &error);
+    status = kvc_chat_rendered(chat->model, &chat->options, chat->messages, chat->count, made, &error);
     *last = answer;
     if (status != KVC_OK)
         return cli_report(chat->command, &error);
-    for (const char *at = *text; (at = strstr(at, mark)) != NULL; at++)
-        place = at;
+    for (const char *found = made->text; (found = strstr(found, mark)) != NULL; found++)
+        place = found;
     if (!place) {
-        free(*text);
-        *text = NULL;
+        free(made->text);
         return cli_error(chat->command, KVC_INPUT,
                          "the chat template leaves out earlier answers; name another "
                          "with --template");
     }
-    *part = place + strlen(mark);
+    *at = (size_t)(place - made->text) + strlen(mark);
     return KVC_OK;
 }
 
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count) {
     struct kvc_error error;
-    char *text = NULL;
-    const char *part = NULL;
-    int32_t bos = kvc_model_info(chat->model)->bos;
+    struct kvc_rendered made;
+    size_t at;
     int status = add(chat, "user", user);
 
     *tokens = NULL;
@@ -267,23 +278,16 @@ int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, siz
     if (status != KVC_OK)
         return status;
     if (!chat->begun) {
-        if (kvc_chat_text_with(chat->model, &chat->options, chat->messages, chat->count, &text, &error) != KVC_OK)
+        if (kvc_chat_tokens(chat->model, &chat->options, chat->messages, chat->count, tokens, count, &error) != KVC_OK)
             return cli_report(chat->command, &error);
-        part = text;
     } else {
-        status = later_text(chat, &text, &part);
+        status = later_text(chat, &made, &at);
         if (status != KVC_OK)
             return status;
-    }
-    if (kvc_tokenize(chat->model, part, strlen(part), KVC_TOKENIZE_SPECIAL, tokens, count, &error) != KVC_OK) {
-        status = cli_report(chat->command, &error);
-    } else if (!chat->begun && bos >= 0 && (*count == 0 || (*tokens)[0] != bos)) {
-        /* The template does not write what the model puts in front: the tokenizer does. */
-        free(*tokens);
-        *tokens = NULL;
-        if (kvc_tokenize(chat->model, part, strlen(part), KVC_TOKENIZE_SPECIAL | KVC_TOKENIZE_BOS, tokens, count,
-                         &error) != KVC_OK)
+        if (kvc_tokenize_marked(chat->model, made.text + at, made.marks + at, made.bytes - at, KVC_TOKENIZE_SPECIAL,
+                                tokens, count, &error) != KVC_OK)
             status = cli_report(chat->command, &error);
+        free(made.text);
     }
     if (status == KVC_OK && *count == 0) {
         free(*tokens);
@@ -292,7 +296,6 @@ int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, siz
                            "the chat template makes no tokens of this turn; name another "
                            "with --template");
     }
-    free(text);
     if (status == KVC_OK)
         chat->begun = true;
     return status;

@@ -229,8 +229,11 @@ int cli_data_path(const struct cli_command *command, const char *name, char **pa
 
 /* ---- text in and out ------------------------------------------------------------------------------------------ */
 
-/* A whole file, or standard input where path is "-"; *text is malloc'ed and ends in a NUL not counted. */
+/* A whole file of text, or standard input where path is "-"; *text is malloc'ed and ends in a NUL not counted. It has
+ * passed cli_check_text. */
 int cli_read_file(const struct cli_command *command, const char *path, char **text, size_t *bytes);
+/* Texts are UTF-8: takes a byte order mark off, with a warning; KVC_INPUT for UTF-16 and for a byte 0. */
+int cli_check_text(const struct cli_command *command, const char *name, char *text, size_t *bytes);
 
 /* A name that the library can write a model or tensors to: not empty, not "-". KVC_USAGE, with a message. */
 int cli_check_name(const struct cli_command *command, const char *option, const char *path);
@@ -435,9 +438,12 @@ struct cli_template {
     const char *messages, *tools, *documents; /* files of JSON */
     const char *variables;                    /* JSON */
     const char *date;
+    bool special_content;
 };
 bool cli_template_given(const struct cli_template *from); /* any of them */
 /* clang-format off */
+#define CLI_NO_SPECIAL_OPTION(flag)                                                                                   \
+    {CLI_FLAG, 0, "no-special", NULL, "control tokens in the text, as <|im_end|>, are plain text", flag, 0, 0, NULL}
 #define CLI_TEMPLATE_OPTIONS(t)                                                                                       \
     {CLI_TEXT, 0, "chat-template-file", "FILE", "a chat template in Jinja, instead of --template", &(t)->file, 0, 0,   \
      NULL},                                                                                                           \
@@ -454,7 +460,10 @@ bool cli_template_given(const struct cli_template *from); /* any of them */
         {CLI_TEXT, 0, "date", "DATE",                                                                                 \
          "the date for the template, like 2025-06-30, or today; without one a template that asks whether there is a " \
          "date is told no",                                                                                           \
-         &(t)->date, 0, 0, NULL}
+         &(t)->date, 0, 0, NULL},                                                                                        \
+        {CLI_FLAG, 0, "special-content", NULL,                                                                       \
+         "control tokens in messages, tools and variables are tokens: whoever wrote them can end a turn",             \
+         &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 
 /* The option that uses the model's own chat template: "--template model", or "--template NAME" where it is none that is

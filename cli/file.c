@@ -8,6 +8,28 @@
 
 #include "cli/cli.h"
 
+int cli_check_text(const struct cli_command *command, const char *name, char *text, size_t *bytes) {
+    const unsigned char *begin = (const unsigned char *)text;
+    const char *zero;
+
+    if (*bytes >= 2 && ((begin[0] == 0xff && begin[1] == 0xfe) || (begin[0] == 0xfe && begin[1] == 0xff)))
+        return cli_error(command, KVC_INPUT,
+                         "%s: is UTF-16 (by its byte order mark); must be UTF-8: iconv -f UTF-16 -t UTF-8 converts it",
+                         name);
+    zero = memchr(text, '\0', *bytes);
+    if (zero)
+        return cli_error(
+            command, KVC_INPUT,
+            "%s: byte %zu is 0, which no text may have; iconv -t UTF-8 converts it if it is UTF-16 or UTF-32", name,
+            (size_t)(zero - text));
+    if (*bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        *bytes -= 3;
+        memmove(text, text + 3, *bytes + 1);
+        cli_warn(command, "%s: begins with a byte order mark, which is left out", name);
+    }
+    return KVC_OK;
+}
+
 int cli_read_file(const struct cli_command *command, const char *path, char **text, size_t *bytes) {
     bool standard = strcmp(path, "-") == 0;
     const char *name = standard ? "standard input" : path;
@@ -62,8 +84,13 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
         free(buffer);
     } else {
         buffer[held] = '\0';
-        *text = buffer;
-        *bytes = held;
+        status = cli_check_text(command, name, buffer, &held);
+        if (status == KVC_OK) {
+            *text = buffer;
+            *bytes = held;
+        } else {
+            free(buffer);
+        }
     }
     if (!standard)
         fclose(stream);

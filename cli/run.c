@@ -12,7 +12,7 @@ struct arguments {
     const char *model, *kv, *load, *save;
     bool kv_given, type_given;
     struct cli_template template;
-    bool show_prompt, raw;
+    bool show_prompt, raw, no_special;
     struct cli_texts prompts;
 };
 
@@ -38,12 +38,12 @@ static int read_text(const struct cli_command *command, const struct cli_given *
 }
 
 /* A prompt that is continued as it stands. first: nothing precedes it. */
-static int read_tokens(const struct cli_command *command, const struct kvc_model *model, bool first,
+static int read_tokens(const struct cli_command *command, const struct kvc_model *model, bool special, bool first,
                        struct prompt *prompt) {
+    const unsigned flags = (first ? KVC_TOKENIZE_BOS : 0u) | (special ? KVC_TOKENIZE_SPECIAL : 0u);
     struct kvc_error error;
 
-    if (kvc_tokenize(model, prompt->text, prompt->bytes, first ? KVC_TOKENIZE_BOS : 0, &prompt->tokens, &prompt->count,
-                     &error) != KVC_OK)
+    if (kvc_tokenize(model, prompt->text, prompt->bytes, flags, &prompt->tokens, &prompt->count, &error) != KVC_OK)
         return cli_report(command, &error);
     if (prompt->count == 0 && first && kvc_model_info(model)->bos >= 0) {
         /* A text that nothing precedes begins where all texts do, also where the tokenizer does not put it there. */
@@ -195,7 +195,8 @@ static int answer_prompts(const struct cli_command *command, const struct argume
     if (status == KVC_OK && !*chat)
         generation->unused = cli_own_template(generation->model);
     for (size_t i = 0; i < count && status == KVC_OK && !*chat; i++)
-        status = read_tokens(command, generation->model, i == 0 && !arguments->load, &prompts[i]);
+        status =
+            read_tokens(command, generation->model, !arguments->no_special, i == 0 && !arguments->load, &prompts[i]);
     return status == KVC_OK ? run_turns(command, generation, *chat, prompts, count, turns) : status;
 }
 
@@ -299,6 +300,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
          "continue the prompt as it stands; without --raw the prompt is a user's message where the model has a chat "
          "template",
          &a.raw, 0, 0, NULL},
+        CLI_NO_SPECIAL_OPTION(&a.no_special),
         {CLI_TEXT, 0, "template", "NAME",
          "make each prompt a user's message in this chat template; model: the model's own", &a.template.name, 0, 0,
          NULL},

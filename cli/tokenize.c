@@ -8,7 +8,7 @@ struct arguments {
     struct cli_common common;
     const char *model, *file;
     struct cli_template template;
-    bool decode, pieces, special, bare;
+    bool decode, pieces, special, no_special, bare;
     struct cli_texts prompts;
     struct cli_words words;
 };
@@ -184,7 +184,8 @@ static int encode_chat(const struct cli_command *command, const struct arguments
 
 static int encode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                   const char *text, size_t bytes) {
-    unsigned flags = (a->bare ? 0u : (unsigned)KVC_TOKENIZE_BOS) | (a->special ? (unsigned)KVC_TOKENIZE_SPECIAL : 0u);
+    unsigned flags =
+        (a->bare ? 0u : (unsigned)KVC_TOKENIZE_BOS) | (a->no_special ? 0u : (unsigned)KVC_TOKENIZE_SPECIAL);
     struct kvc_error error;
     int32_t *tokens = NULL;
     size_t count = 0;
@@ -223,8 +224,8 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
         {CLI_FLAG, 'd', "decode", NULL, "token ids in, text out", &a.decode, 0, 0, NULL},
         {CLI_FLAG, 0, "pieces", NULL, "a table of ids and the bytes they stand for; control tokens by name", &a.pieces,
          0, 0, NULL},
-        {CLI_FLAG, 0, "special", NULL, "control tokens written in the text are tokens; --decode writes them",
-         &a.special, 0, 0, NULL},
+        {CLI_FLAG, 0, "special", NULL, "--decode writes control tokens, too", &a.special, 0, 0, NULL},
+        CLI_NO_SPECIAL_OPTION(&a.no_special),
         {CLI_FLAG, 0, "no-bos", NULL, "does not put in front what the model wants there", &a.bare, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "the text is a user's message in this chat template; model: the model's own",
          &a.template.name, 0, 0, NULL},

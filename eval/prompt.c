@@ -1,6 +1,8 @@
 /* prompt.c - samples as tokens: in the model's chat template or plain, as long as was asked for. */
 #include "eval/prompt.h"
 
+#include "kvcull/chat.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,39 +15,40 @@ uint64_t eval_hash(uint64_t before, const void *bytes, size_t count) { return XX
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
 
-/* The message in the template: what stands before the question, and from it on. */
+/* The message in the template: what stands before the question, and from it on. made->text is malloc'ed. */
 static enum kvc_status chat_text(const struct eval_prompter *prompter, const char *context, const char *question,
-                                 char **text, size_t *question_at, struct kvc_error *error) {
+                                 struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     struct eval_text message = {0};
-    char *whole = NULL, *place = NULL;
+    char *place = NULL;
     eval_add(&message, "%s%s%s", context, mark, question);
     char *content = eval_text_take(&message);
-    *text = NULL;
     if (!content)
         return no_memory(error);
     const struct kvc_message messages[] = {{"user", content}};
-    enum kvc_status status = kvc_chat_text_with(prompter->model, &prompter->chat, messages, 1, &whole, error);
+    enum kvc_status status = kvc_chat_rendered(prompter->model, &prompter->chat, messages, 1, made, error);
     free(content);
     if (status != KVC_OK)
         return status;
-    for (char *at = whole; (at = strstr(at, mark)) != NULL; at++)
+    for (char *at = made->text; (at = strstr(at, mark)) != NULL; at++)
         place = at;
     if (!place) {
-        free(whole);
+        free(made->text);
         return kvc_fail(error, KVC_INPUT,
                         "the chat template does not leave messages as they are; --raw asks without one, --template "
                         "NAME with another");
     }
-    memmove(place, place + strlen(mark), strlen(place + strlen(mark)) + 1);
-    *text = whole;
-    *question_at = (size_t)(place - whole);
+    const size_t at = (size_t)(place - made->text), after = at + strlen(mark);
+    memmove(place, made->text + after, made->bytes - after + 1);
+    memmove(made->marks + at, made->marks + after, made->bytes - after);
+    made->bytes -= strlen(mark);
+    *question_at = at;
     return KVC_OK;
 }
 
 enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_error *error) {
     const int32_t bos = kvc_model_info(prompter->model)->bos;
+    struct kvc_rendered chat;
     int32_t *tokens = NULL;
-    char *text = NULL;
     size_t at, count;
     prompter->flags = KVC_TOKENIZE_BOS;
     if (prompter->raw)
@@ -54,63 +57,81 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
         return kvc_fail(error, KVC_USAGE,
                         "the model has no chat template; --raw asks without one, --template NAME uses one that `kvcull "
                         "info templates` lists");
-    enum kvc_status status = chat_text(prompter, "hello", "?", &text, &at, error);
+    enum kvc_status status = chat_text(prompter, "hello", "?", &chat, &at, error);
+    if (status != KVC_OK)
+        return status;
     prompter->flags = KVC_TOKENIZE_SPECIAL;
-    if (status == KVC_OK)
-        status = kvc_tokenize(prompter->model, text, strlen(text), prompter->flags, &tokens, &count, error);
+    status = kvc_tokenize_marked(prompter->model, chat.text, chat.marks, chat.bytes, prompter->flags, &tokens, &count,
+                                 error);
     if (status == KVC_OK && bos >= 0 && (count == 0 || tokens[0] != bos))
         prompter->flags |= KVC_TOKENIZE_BOS; /* the template leaves it to the tokenizer */
     free(tokens);
-    free(text);
+    free(chat.text);
     return status;
+}
+
+/* A conversation from byte `at` on, with the answer's opening behind it, which no sample's text is. */
+static enum kvc_status opened(const struct kvc_rendered *chat, size_t at, const char *opening,
+                              struct kvc_rendered *made, struct kvc_error *error) {
+    const size_t bytes = chat->bytes - at, all = bytes + strlen(opening);
+    char *text = calloc(2, all + 1);
+    if (!text)
+        return no_memory(error);
+    *made = (struct kvc_rendered){text, text + all + 1, all};
+    memcpy(text, chat->text + at, bytes);
+    memcpy(text + bytes, opening, strlen(opening));
+    memcpy(made->marks, chat->marks + at, bytes);
+    return KVC_OK;
+}
+
+static enum kvc_status raw(struct eval_text *text, struct kvc_rendered *made, struct kvc_error *error) {
+    char *taken = eval_text_take(text);
+    *made = (struct kvc_rendered){taken, NULL, taken ? strlen(taken) : 0};
+    return taken ? KVC_OK : no_memory(error);
 }
 
 /* The text of a conversation's prompt, the answer's opening included: what stands before the question, and from it on.
  */
 static enum kvc_status prompt_text(const struct eval_prompter *prompter, const struct eval_sample *sample, size_t which,
-                                   char **text, size_t *question_at, struct kvc_error *error) {
+                                   struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     const struct eval_asked *asked = &sample->asked[which];
     struct eval_text whole = {0};
-    char *chat = NULL;
+    struct kvc_rendered chat;
     if (prompter->raw) {
         *question_at = strlen(sample->context);
         eval_add(&whole, "%s%s%s%s", sample->context, asked->question, asked->opening[0] ? " " : "", asked->opening);
-    } else {
-        const enum kvc_status status = chat_text(prompter, sample->context, asked->question, &chat, question_at, error);
-        if (status != KVC_OK)
-            return status;
-        eval_add(&whole, "%s%s", chat, asked->opening);
-        free(chat);
+        return raw(&whole, made, error);
     }
-    *text = eval_text_take(&whole);
-    return *text ? KVC_OK : no_memory(error);
+    enum kvc_status status = chat_text(prompter, sample->context, asked->question, &chat, question_at, error);
+    if (status == KVC_OK) {
+        status = opened(&chat, 0, asked->opening, made, error);
+        free(chat.text);
+    }
+    return status;
 }
 
 /* The text of a later turn: from the end of the answer before to the opening of its own. */
-static enum kvc_status turn_text(const struct eval_prompter *prompter, const struct eval_asked *asked, char **text,
-                                 struct kvc_error *error) {
+static enum kvc_status turn_text(const struct eval_prompter *prompter, const struct eval_asked *asked,
+                                 struct kvc_rendered *made, struct kvc_error *error) {
     const struct kvc_message messages[] = {{"user", "hello"}, {"assistant", mark}, {"user", asked->question}};
     struct eval_text turn = {0};
-    char *chat = NULL, *place = NULL;
+    struct kvc_rendered chat;
+    const char *place = NULL;
     if (prompter->raw) {
         eval_add(&turn, "\n%s%s%s", asked->question, asked->opening[0] ? " " : "", asked->opening);
-    } else {
-        const enum kvc_status status = kvc_chat_text_with(prompter->model, &prompter->chat, messages, 3, &chat, error);
-        if (status != KVC_OK)
-            return status;
-        for (char *at = chat; (at = strstr(at, mark)) != NULL; at++)
-            place = at;
-        if (place)
-            eval_add(&turn, "%s%s", place + strlen(mark), asked->opening);
-        free(chat);
-        if (!place)
-            return kvc_fail(
-                error, KVC_INPUT,
-                "the chat template leaves out earlier answers; --raw asks without one, --template NAME with "
-                "another");
+        return raw(&turn, made, error);
     }
-    *text = eval_text_take(&turn);
-    return *text ? KVC_OK : no_memory(error);
+    enum kvc_status status = kvc_chat_rendered(prompter->model, &prompter->chat, messages, 3, &chat, error);
+    if (status != KVC_OK)
+        return status;
+    for (const char *at = chat.text; (at = strstr(at, mark)) != NULL; at++)
+        place = at;
+    status = place ? opened(&chat, (size_t)(place - chat.text) + strlen(mark), asked->opening, made, error)
+                   : kvc_fail(error, KVC_INPUT,
+                              "the chat template leaves out earlier answers; --raw asks without one, --template NAME "
+                              "with another");
+    free(chat.text);
+    return status;
 }
 
 static enum kvc_status make_part(const struct eval_prompter *prompter, const struct eval_sample *sample,
@@ -118,14 +139,15 @@ static enum kvc_status make_part(const struct eval_prompter *prompter, const str
                                  struct kvc_error *error) {
     const bool turn = which > 0 && manner == EVAL_TURNS;
     const unsigned flags = turn ? prompter->flags & ~(unsigned)KVC_TOKENIZE_BOS : prompter->flags;
-    char *text = NULL;
+    struct kvc_rendered made = {0};
     size_t at;
     *part = (struct eval_part){0};
-    enum kvc_status status = turn ? turn_text(prompter, &sample->asked[which], &text, error)
-                                  : prompt_text(prompter, sample, which, &text, &at, error);
+    enum kvc_status status = turn ? turn_text(prompter, &sample->asked[which], &made, error)
+                                  : prompt_text(prompter, sample, which, &made, &at, error);
     if (status == KVC_OK)
-        status = kvc_tokenize(prompter->model, text, strlen(text), flags, &part->tokens, &part->count, error);
-    free(text);
+        status = kvc_tokenize_marked(prompter->model, made.text, made.marks, made.bytes, flags, &part->tokens,
+                                     &part->count, error);
+    free(made.text);
     if (status == KVC_OK && part->count == 0)
         status = kvc_fail(error, KVC_INPUT, "the model's tokenizer makes no tokens of a question");
     return status;
@@ -172,18 +194,19 @@ uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count) 
  * has bytes of both belongs to the question. */
 enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,
                                 enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error) {
-    char *text = NULL;
+    struct kvc_rendered made = {0};
     int32_t *tokens = NULL;
     size_t at, count = 0;
-    enum kvc_status status = prompt_text(prompter, sample, 0, &text, &at, error);
+    enum kvc_status status = prompt_text(prompter, sample, 0, &made, &at, error);
     if (status == KVC_OK)
-        status = kvc_tokenize(prompter->model, text, at, prompter->flags, &tokens, &count, error);
+        status =
+            kvc_tokenize_marked(prompter->model, made.text, made.marks, at, prompter->flags, &tokens, &count, error);
     prompt->context = 0;
     while (status == KVC_OK && prompt->context < count && prompt->context + 1 < prompt->count &&
            tokens[prompt->context] == prompt->tokens[prompt->context])
         prompt->context++;
     free(tokens);
-    free(text);
+    free(made.text);
     for (size_t i = 0; manner == EVAL_REQUESTS && i < prompt->later_count; i++) { /* what all prompts begin with */
         const struct eval_part *part = &prompt->later[i];
         size_t same = 0;

@@ -80,6 +80,11 @@ static const struct field fields[] = {
      "add logits_hash to each choice: XXH64 of all logits that its tokens were chosen from"},
     {"chat_template_kwargs", JSON, H, AT(template_values), 0, 0, 0, "none",
      "an object of more variables for the template, as {\"enable_thinking\": false}"},
+    {"special_content", FLAG, H, AT(special_content), 0, 0, 0, "false",
+     "control tokens written in messages and variables are control tokens, too: whoever wrote them can end a turn and "
+     "begin another"},
+    {"special", FLAG, C | T, AT(special), 0, 0, 1, "true",
+     "control tokens written in the text, as <|im_end|>, are tokens; false: plain text"},
     {"content", STRING, T, AT(content), 0, 0, 0, "must be given", "the text"},
     {"add_special", FLAG, T, AT(add_special), 0, 0, 0, "false", "put in front what the model wants there, as its BOS"},
     {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "each token as an object with id and piece"},

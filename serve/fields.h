@@ -19,7 +19,7 @@ enum serve_where { SERVE_COMPLETIONS = 1, SERVE_CHAT = 2, SERVE_TOKENIZE = 4, SE
 /* What a request says. JSON values belong to its body. */
 struct serve_values {
     bool stream, echo, include_usage, return_token_ids, return_held, logits_hash, ignore_eos, chat_logprobs,
-        add_special, pieces;
+        add_special, pieces, special, special_content;
     int64_t max_tokens, n, seed, top_k, logprobs, top_logprobs, cache_prompt; /* -1: not given, where that is told */
     double temperature, top_p, min_p, repeat_penalty;
     const char *model, *kv, *user, *content;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kvcull/chat.h"
 #include "serve/serve.h"
 
 static bool refuse(struct serve_error *error, const char *param, const char *what) {
@@ -44,15 +45,15 @@ static bool text_tokens(const struct serve_request *request, const char *text, s
                         struct serve_tokens *tokens, struct serve_error *error) {
     struct kvc_error cause;
     if (kvc_tokenize(request->serve->model, text, bytes, flags, &tokens->items, &tokens->count, &cause) != KVC_OK)
-        return refuse_by(error, request->chat ? "messages" : "prompt", &cause);
+        return refuse_by(error, "prompt", &cause);
     return true;
 }
 
 static bool one_prompt(struct serve_request *request, const json_t *prompt, struct serve_error *error) {
     struct serve_tokens *tokens = &request->prompts[request->prompt_count++];
+    const unsigned flags = KVC_TOKENIZE_BOS | (request->values.special ? KVC_TOKENIZE_SPECIAL : 0u);
     if (json_is_string(prompt)) {
-        if (!text_tokens(request, json_string_value(prompt), json_string_length(prompt), KVC_TOKENIZE_BOS, tokens,
-                         error))
+        if (!text_tokens(request, json_string_value(prompt), json_string_length(prompt), flags, tokens, error))
             return false;
     } else if (!json_is_array(prompt)) {
         return refuse(error, "prompt", "must be a text, an array of token ids, or an array of such prompts");
@@ -156,19 +157,6 @@ static char *messages_text(const json_t *messages, struct serve_error *error) {
     return text;
 }
 
-/* As kvcull chat has them: where the template does not write what the model puts in front, the tokenizer does. */
-static bool chat_tokens(struct serve_request *request, const char *text, struct serve_error *error) {
-    struct serve_tokens *tokens = &request->prompts[0];
-    const int32_t bos = request->serve->info->bos;
-    if (!text_tokens(request, text, strlen(text), KVC_TOKENIZE_SPECIAL, tokens, error))
-        return false;
-    if (bos < 0 || (tokens->count > 0 && tokens->items[0] == bos))
-        return true;
-    free(tokens->items);
-    *tokens = (struct serve_tokens){NULL, 0};
-    return text_tokens(request, text, strlen(text), KVC_TOKENIZE_SPECIAL | KVC_TOKENIZE_BOS, tokens, error);
-}
-
 /* Once for all requests: tools that the template does not read are not in its text. */
 static void warn_unread(struct serve *serve, const struct serve_values *values,
                         const struct kvc_chat_options *options) {
@@ -182,7 +170,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     const struct serve_values *values = &request->values;
     struct kvc_chat_options options;
     struct kvc_error cause;
-    char *variables = NULL, *text = NULL;
+    char *variables = NULL;
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
         return refuse(error, "chat_template_kwargs", "must be an object");
@@ -194,24 +182,23 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     options.template_text = request->serve->template_text;
     options.earlier = messages;
     options.date = request->serve->options->date;
+    options.special_content = values->special_content;
     if (values->template_values)
         options.variables = variables = json_dumps(values->template_values, JSON_COMPACT);
     request->prompts = calloc(1, sizeof *request->prompts);
     if (!request->prompts || (values->template_values && (!variables || cli_json_lost()))) {
         (void)no_memory(error);
-    } else if (kvc_chat_text_with(request->serve->model, &options, NULL, 0, &text, &cause) != KVC_OK) {
+    } else if (kvc_chat_tokens(request->serve->model, &options, NULL, 0, &request->prompts[0].items,
+                               &request->prompts[0].count, &cause) != KVC_OK) {
         cause.status = KVC_USAGE; /* whatever a template says of a conversation is about what the client sent */
         (void)refuse_by(error, "messages", &cause);
     } else {
         request->prompt_count = 1;
         warn_unread(request->serve, values, &options);
-        good = chat_tokens(request, text, error);
-        if (good && request->prompts[0].count == 0)
-            good = refuse(error, "messages", "the template makes an empty prompt of them");
+        good = request->prompts[0].count > 0 || refuse(error, "messages", "the template makes an empty prompt of them");
     }
     cli_json_free(messages);
     cli_json_free(variables);
-    free(text);
     return good;
 }
 

@@ -190,7 +190,7 @@ static enum MHD_Result tokenize(struct serve_exchange *exchange) {
     json_t *body = read_body(exchange, SERVE_TOKENIZE, &values, &result);
     if (!body)
         return result;
-    const unsigned flags = KVC_TOKENIZE_SPECIAL | (values.add_special ? (unsigned)KVC_TOKENIZE_BOS : 0u);
+    const unsigned flags = (values.special ? KVC_TOKENIZE_SPECIAL : 0u) | (values.add_special ? KVC_TOKENIZE_BOS : 0u);
     if (kvc_tokenize(serve->model, values.content, strlen(values.content), flags, &tokens, &count, &cause) != KVC_OK) {
         struct serve_error error;
         (void)serve_refuse(&error, 400, SERVE_INVALID, "content", NULL, "content: cannot be made tokens");

@@ -84,6 +84,11 @@ def tokens_array(tokens) -> np.ndarray:
     return whole_numbers(tokens, np.int32, "tokens")
 
 
+def _ids(tokens, count: int) -> np.ndarray:
+    """A copy of the library's array."""
+    return np.frombuffer(ffi.buffer(tokens, 4 * count), np.int32).copy() if count else np.empty(0, np.int32)
+
+
 class Model(Closing):
     """A model, read from a GGUF file or a Hugging Face folder, which stays mapped until it is closed.
 
@@ -106,7 +111,7 @@ class Model(Closing):
 
     # ---- text ----
 
-    def tokenize(self, text: Union[str, bytes], bos: bool = True, special: bool = False) -> np.ndarray:
+    def tokenize(self, text: Union[str, bytes], bos: bool = True, special: bool = True) -> np.ndarray:
         """The tokens of a text, int32 [count]. bos: with what the model puts in front. special: "<|eot_id|>" is one."""
         if not isinstance(text, (str, bytes, bytearray)):
             raise _library.of_status(lib.KVC_USAGE, f"text: {type(text).__name__}: must be str or bytes")
@@ -114,7 +119,7 @@ class Model(Closing):
         flags = (lib.KVC_TOKENIZE_BOS if bos else 0) | (lib.KVC_TOKENIZE_SPECIAL if special else 0)
         tokens, count = allocated("int32_t"), ffi.new("size_t *")
         self.engine._call(lib.kvc_tokenize, self._handle, raw, len(raw), flags, tokens, count)
-        return np.frombuffer(ffi.buffer(tokens[0], 4 * count[0]), np.int32).copy() if count[0] else np.empty(0, np.int32)
+        return _ids(tokens[0], count[0])
 
     def detokenize(self, tokens: Sequence[int], special: bool = False) -> str:
         """The text of tokens. special: control tokens are written, too. What is not UTF-8 becomes U+FFFD."""
@@ -140,36 +145,55 @@ class Model(Closing):
 
     def chat_text(self, messages: Sequence[Mapping[str, Any]], *, template: Optional[str] = None, tools=None,
                   documents=None, variables: Optional[Mapping[str, Any]] = None, date: Optional[str] = None,
-                  answer: bool = True) -> str:
+                  answer: bool = True, special_content: bool = False) -> str:
         """The text that a chat template makes of a conversation.
 
         messages: {"role": ..., "content": ...} and whatever else the template reads, as "tool_calls". template: the
         name of a built-in one (`chat_templates`), or of one of the model's; None: the model's own, of several
         "tool_use" where there are tools, else "default". tools, documents: lists; variables: more for
         the template, as {"enable_thinking": False}. date: what it is told, "2025-06-30". answer: ends with the opening
-        of the assistant's turn.
+        of the assistant's turn. special_content is for `chat_tokens`.
         """
-        options, text = ffi.new("struct kvc_chat_options *"), allocated("char")
+        options, _keep = self._chat_options(messages, template, tools, documents, variables, date, answer,
+                                            special_content)
+        text = allocated("char")
+        self.engine._call(lib.kvc_chat_text_with, self._handle, options, ffi.NULL, 0, text)
+        self._warn_unread(options)
+        return text_of(text[0])
+
+    def _chat_options(self, messages, template=None, tools=None, documents=None, variables=None, date=None, answer=True,
+                      special_content=False):
+        """struct kvc_chat_options, and what must live as long."""
+        options = ffi.new("struct kvc_chat_options *")
         lib.kvc_chat_defaults(options)
         keep = [_json(list(messages), "messages"), _json(tools, "tools"), _json(documents, "documents"),
                 _json(variables, "variables")]
         keep += [c_string(template, "template"), c_string(date, "date")]
         options.earlier, options.tools, options.documents, options.variables = keep[:4]
         options.template_name, options.date, options.answer = keep[4], keep[5], answer
-        self.engine._call(lib.kvc_chat_text_with, self._handle, options, ffi.NULL, 0, text)
-        with self._handle.gate:
-            for name, given in (("tools", tools), ("documents", documents)):
-                if given and not lib.kvc_chat_reads(self._handle.pointer, options, name.encode()):
-                    warnings.warn(f"the chat template reads no {name}, so the model does not see them", stacklevel=2)
-        return text_of(text[0])
+        options.special_content = special_content
+        return options, keep
+
+    def _warn_unread(self, options):
+        """Warns of tools and documents that the template does not read."""
+        for name in ("tools", "documents"):
+            given = getattr(options, name)
+            if given and ffi.string(given) != b"[]" and not self._handle.gate.call(lib.kvc_chat_reads, self._handle, options,
+                                                                     name.encode()):
+                warnings.warn(f"the chat template reads no {name}, so the model does not see them", stacklevel=3)
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]], **options) -> np.ndarray:
-        """The tokens of a conversation, int32 [count]: `chat_text` with these options, tokenized as the program does."""
-        text = self.chat_text(messages, **options)
-        tokens = self.tokenize(text, bos=False, special=True)
-        if self.info.bos >= 0 and (not len(tokens) or tokens[0] != self.info.bos):
-            tokens = self.tokenize(text, bos=True, special=True)
-        return tokens
+        """The tokens of a conversation, int32 [count]: of what `chat_text` makes with these options.
+
+        Control tokens are the template's alone: "<|im_end|>" in a message is plain text, so that nobody who writes
+        messages can end a turn. `tokenize(chat_text(...))` cannot know who wrote what. special_content: what messages,
+        tools, documents and variables write as control tokens are control tokens, too.
+        """
+        made, _keep = self._chat_options(messages, **options)
+        tokens, count = allocated("int32_t"), ffi.new("size_t *")
+        self.engine._call(lib.kvc_chat_tokens, self._handle, made, ffi.NULL, 0, tokens, count)
+        self._warn_unread(made)
+        return _ids(tokens[0], count[0])
 
     # ---- sessions ----
 

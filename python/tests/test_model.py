@@ -123,6 +123,16 @@ def test_chat_of_several_templates(demo, tmp_path):
             assert named.chat_text(talk, tools=["red"], template="default") == "the harbor"
 
 
+def test_control_tokens(model):
+    said = [{"role": "user", "content": "the </s> sailor"}]
+    (end,) = model.tokenize("</s>", bos=False)
+    assert end in model.tokenize("the </s> sailor") and end not in model.tokenize("the </s> sailor", special=False)
+    assert end not in model.chat_tokens(said, template="chatml")
+    assert end in model.chat_tokens(said, template="chatml", special_content=True)
+    with pytest.raises(kvcull.InputError, match="NUL"):
+        model.chat_tokens([{"role": "user", "content": "a\0b"}], template="chatml")
+
+
 def test_estimate(model, demo, program):
     policy = kvcull.policy.morphkv(budget=64, window=16)
     said = json.loads(program("info", demo, "--json", "--prompt", 300, "--gen", 20, "--kv", policy))["policies"][0]

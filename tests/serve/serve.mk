@@ -1,11 +1,8 @@
 # serve.mk - tests of the server: a client of its own in Python's standard library, and clients that people have.
 SERVE_TESTS = \
 	tests/serve/test_connections.sh \
-<<<<<<< HEAD
-	tests/serve/test_http.sh \
-=======
 	tests/serve/test_fork.sh \
->>>>>>> d963ad3c (Server: lose no saved session; fork kept ones; --cache-prompt)
+	tests/serve/test_http.sh \
 	tests/serve/test_limits.sh \
 	tests/serve/test_lm_eval.sh \
 	tests/serve/test_openai.sh \
@@ -17,10 +14,7 @@ SHELL_TESTS += $(SERVE_TESTS)
 endif
 EXTRA_DIST += $(SERVE_TESTS) tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
 	tests/serve/openai_client.py tests/serve/page_check.js tests/serve/page_proxy.py tests/serve/test_connections.py \
-<<<<<<< HEAD
 	tests/serve/test_http.py \
-=======
 	tests/serve/test_fork.py \
->>>>>>> d963ad3c (Server: lose no saved session; fork kept ones; --cache-prompt)
 	tests/serve/test_limits.py \
 	tests/serve/test_serve.py tests/serve/test_slots.py

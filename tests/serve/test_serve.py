@@ -45,6 +45,27 @@ def as_run():
 
 
 @case
+def control_tokens():
+    """A prompt's are tokens, a message's are not; the demo takes both for unknown words where they are none."""
+    def logits(path, **request):
+        answer = server.post(path, max_tokens=1, temperature=0, logits_hash=True, **request)
+        return answer['choices'][0]['logits_hash']
+
+    def chat(content, **more):
+        return logits('/v1/chat/completions', messages=[{'role': 'user', 'content': content}], **more)
+
+    text, unknown = 'the old </s> sailor', 'the old nosuchword sailor'
+    hashes = []
+    for special in (True, False):
+        ids = server.post('/tokenize', content=text, add_special=True, special=special)['tokens']
+        hashes.append(logits('/v1/completions', prompt=text, special=special))
+        assert hashes[-1] == logits('/v1/completions', prompt=ids), special
+    assert hashes[0] == logits('/v1/completions', prompt=text) != hashes[1]
+    assert server.post('/tokenize', content=text) == server.post('/tokenize', content=text, special=True)
+    assert chat(text) == chat(unknown) != chat(text, special_content=True)
+
+
+@case
 def policies():
     for kv in ('snapkv:budget=64', 'streaming:budget=64', 'snapkv:budget=64+morphkv:budget=64', 'quest:budget=64'):
         want = alone(LONG, 12, '--ignore-eos', '--temp', '0', kv=kv)
