@@ -270,7 +270,7 @@ static int later_text(struct cli_chat *chat, struct kvc_rendered *made, size_t *
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count) {
     struct kvc_error error;
     struct kvc_rendered made;
-    size_t at;
+    size_t at = 0;
     int status = add(chat, "user", user);
 
     *tokens = NULL;

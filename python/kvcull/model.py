@@ -178,8 +178,9 @@ class Model(Closing):
         """Warns of tools and documents that the template does not read."""
         for name in ("tools", "documents"):
             given = getattr(options, name)
-            if given and ffi.string(given) != b"[]" and not self._handle.gate.call(lib.kvc_chat_reads, self._handle, options,
-                                                                     name.encode()):
+            if not given or ffi.string(given) == b"[]":
+                continue
+            if not self._handle.gate.call(lib.kvc_chat_reads, self._handle, options, name.encode()):
                 warnings.warn(f"the chat template reads no {name}, so the model does not see them", stacklevel=3)
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]], **options) -> np.ndarray:
