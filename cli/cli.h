@@ -350,6 +350,7 @@ struct cli_generation { /* what one turn needs; filled by cli_generation_options
     const struct cli_texts *stops;
     uint64_t limit;   /* tokens to generate at most */
     uint64_t context; /* tokens the session may see; 0: no limit */
+    float frequency_penalty, presence_penalty;
     bool ignore_end;
     bool quiet;
     bool echo;          /* write the answer to stdout as it comes */
@@ -388,7 +389,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                  struct cli_answer *answer);
 
 struct cli_sampling { /* options of run and chat */
-    double temperature, top_p, min_p, repeat_penalty;
+    double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
     int64_t top_k, repeat_last, seed, limit;
     struct cli_texts stops;
     bool ignore_end;
@@ -407,6 +408,11 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
         {CLI_REAL, 0, "repeat-penalty", "R", "makes recent tokens less likely; 1: off", &(s)->repeat_penalty, 0.01,   \
          100, NULL},                                                                                                  \
         {CLI_INT, 0, "repeat-last", "N", "tokens that count as recent", &(s)->repeat_last, 0, 2147483647, NULL},      \
+        {CLI_REAL, 0, "frequency-penalty", "P",                                                                       \
+         "lowers a token's logit by P each time that the answer has it already; 0: off", &(s)->frequency_penalty, -2, \
+         2, NULL},                                                                                                    \
+        {CLI_REAL, 0, "presence-penalty", "P", "lowers a token's logit by P once the answer has it; 0: off",          \
+         &(s)->presence_penalty, -2, 2, NULL},                                                                        \
         {CLI_INT, 0, "seed", "S",                                                                                     \
          "seed of the random numbers: the same seed gives the same answer; -1: draw one", &(s)->seed, -1,             \
          9007199254740992.0, NULL},                                                                                   \

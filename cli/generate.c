@@ -60,6 +60,8 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
                                           .context = (uint64_t)common->context,
                                           .ignore_end = sampling->ignore_end,
                                           .quiet = common->quiet,
+                                          .frequency_penalty = (float)sampling->frequency_penalty,
+                                          .presence_penalty = (float)sampling->presence_penalty,
                                           .pending = -1};
     kvc_sampler_defaults(&sampler);
     sampler.temperature = (float)sampling->temperature;
@@ -301,6 +303,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
     struct kvc_session_stats stats;
     bool first_turn = generation->seen_prompt == 0;
     double start = cli_seconds(), ready;
+    struct kvc_error error;
     uint64_t total;
     int status;
 
@@ -318,6 +321,9 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                          "--ctx or a shorter prompt",
                          (unsigned long long)generation->context, (unsigned long long)total);
     cli_warn_context(generation->command, generation->model, total, &generation->warned);
+    if (kvc_sampler_penalties(generation->sampler, generation->frequency_penalty, generation->presence_penalty,
+                              &error) != KVC_OK)
+        return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
     if (status == KVC_OK && count > 0) /* none: an answer goes on */
         status = prompt(generation, tokens, count);

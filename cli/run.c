@@ -147,6 +147,11 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
     if (!generation->goes_on)
         return cli_error(command, KVC_USAGE, "--load %s: its answer has ended; give -p TEXT or -f FILE",
                          arguments->load);
+    if (generation->frequency_penalty != 0 || generation->presence_penalty != 0)
+        return cli_error(command, KVC_USAGE,
+                         "--load %s: does not say which tokens its answer has; give a prompt, or leave out "
+                         "--frequency-penalty and --presence-penalty",
+                         arguments->load);
     status = cli_generate(generation, NULL, 0, false, &answer);
     if (generation->echo && answer.count > 0)
         putchar('\n');

@@ -418,6 +418,12 @@ struct kvc_bias {
 enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
                                  struct kvc_error *error);
 
+/* Lowers the logit of a token that has been drawn n > 0 times by n * frequency + presence, each from -2 to 2, after the
+ * repeat penalty and before the bias. Tokens that kvc_sampler_accept was given do not count. The call begins the counts
+ * anew, so that an answer begins with it; a saved session does not hold them. 0 and 0: off. KVC_USAGE: out of range. */
+enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequency, float presence,
+                                      struct kvc_error *error);
+
 struct kvc_logprob {
     int32_t token;
     float logprob; /* the natural logarithm of its probability */

@@ -1,5 +1,5 @@
-/* sampler.c - picks the next token: penalty, bias, top-k, temperature, softmax, top-p, min-p, one draw. The same logits
- * and seed give the same token on every machine. */
+/* sampler.c - picks the next token: penalties, bias, top-k, temperature, softmax, top-p, min-p, one draw. The same
+ * logits and seed give the same token on every machine. */
 #include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/base/canon.h"
@@ -26,8 +26,10 @@ struct kvc_sampler {
     uint64_t accepted;
     uint32_t *order;  /* [vocab] candidates, best first */
     union slot *room; /* [vocab] for sorting; then weights, relative to the best candidate's */
-    float *changed;   /* [vocab] logits with penalty and bias, or NULL: there is neither */
+    float *changed;   /* [vocab] logits with penalties and bias, or NULL: there are none */
     float *bias;      /* [vocab], or NULL: none is set */
+    uint32_t *drawn;  /* [vocab] how often each token was drawn; NULL: frequency and presence were never set */
+    float frequency, presence;
 };
 
 void kvc_sampler_defaults(struct kvc_sampler_options *options) {
@@ -79,6 +81,7 @@ void kvc_sampler_close(struct kvc_sampler *sampler) {
     free(sampler->room);
     free(sampler->changed);
     free(sampler->bias);
+    free(sampler->drawn);
     free(sampler);
 }
 
@@ -111,8 +114,27 @@ enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_b
     return KVC_OK;
 }
 
-/* Logits with the penalty where a token is recent, and with their bias: [vocab], the caller's own where there is
- * neither. */
+enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequency, float presence,
+                                      struct kvc_error *error) {
+    if (!(frequency >= -2 && frequency <= 2))
+        return kvc_fail(error, KVC_USAGE, "frequency-penalty %g: must be from -2 to 2 (0: off)", (double)frequency);
+    if (!(presence >= -2 && presence <= 2))
+        return kvc_fail(error, KVC_USAGE, "presence-penalty %g: must be from -2 to 2 (0: off)", (double)presence);
+    const bool off = frequency == 0 && presence == 0;
+    if (!off && !sampler->drawn)
+        sampler->drawn = malloc(sampler->vocab * sizeof *sampler->drawn);
+    if (!off && !sampler->changed)
+        sampler->changed = malloc(sampler->vocab * sizeof *sampler->changed);
+    if (!off && (!sampler->drawn || !sampler->changed))
+        return kvc_fail(error, KVC_RESOURCE, "penalties: no memory for %u tokens", sampler->vocab);
+    if (sampler->drawn)
+        memset(sampler->drawn, 0, sampler->vocab * sizeof *sampler->drawn);
+    sampler->frequency = frequency;
+    sampler->presence = presence;
+    return KVC_OK;
+}
+
+/* Logits with the penalties and with their bias: [vocab], the caller's own where there are none. */
 static const float *change(struct kvc_sampler *sampler, const float *logits) {
     const float penalty = sampler->options.repeat_penalty;
     const uint64_t count = penalty != 1 ? kvc_min_u64(sampler->accepted, sampler->options.repeat_last) : 0;
@@ -125,6 +147,9 @@ static const float *change(struct kvc_sampler *sampler, const float *logits) {
         if (token >= 0 && (uint32_t)token < sampler->vocab)
             changed[token] = logits[token] > 0 ? logits[token] / penalty : logits[token] * penalty;
     }
+    for (uint32_t t = 0; sampler->drawn && t < sampler->vocab; t++)
+        if (sampler->drawn[t] > 0)
+            changed[t] -= (float)sampler->drawn[t] * sampler->frequency + sampler->presence;
     for (uint32_t t = 0; sampler->bias && t < sampler->vocab; t++)
         changed[t] += sampler->bias[t];
     return changed;
@@ -231,6 +256,8 @@ int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
         sampler->options.temperature > 0 ? draw(sampler, changed) : likeliest(changed, sampler->vocab);
     kvc_float_close(environment);
     kvc_sampler_accept(sampler, (int32_t)token);
+    if (sampler->drawn)
+        sampler->drawn[token]++;
     return (int32_t)token;
 }
 

@@ -12,10 +12,12 @@ class Sampler(Closing):
     """Draws tokens from logits; the program's options and defaults, and the same draws for the same seed.
 
     temperature: 0 is the highest logit, the lowest id where equal. top_k: 0 is off. top_p, min_p: 1 and 0 are off.
-    repeat_penalty: 1 is off; repeat_last: tokens it looks back on.
+    repeat_penalty: 1 is off; repeat_last: tokens it looks back on. frequency_penalty, presence_penalty: -2 to 2, 0 is
+    off; they look at all tokens that this sampler has drawn, and not at those it was given.
     """
 
-    OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
+    PENALTIES = ("frequency_penalty", "presence_penalty")
+    OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed", *PENALTIES)
 
     def __init__(self, vocab: int, **options):
         self.vocab = vocab
@@ -25,9 +27,12 @@ class Sampler(Closing):
             if name not in self.OPTIONS:
                 raise _library.of_status(lib.KVC_USAGE, f"Sampler: no option {name!r}; there are "
                                                         f"{', '.join(self.OPTIONS)}")
-            setattr(given, name, value)
+            if name not in self.PENALTIES:
+                setattr(given, name, value)
         self._handle, error = Handle(Gate(), "kvc_sampler"), ffi.new("struct kvc_error *")
         raise_for(self._handle.gate.call(lib.kvc_sampler_open, given, vocab, self._handle.entry, error), error)
+        penalties = [options.get(name, 0) for name in self.PENALTIES]
+        raise_for(self._handle.gate.call(lib.kvc_sampler_penalties, self._handle, *penalties, error), error)
 
     def accept(self, token: int) -> None:
         """Lets the repeat penalty see a token of the prompt."""

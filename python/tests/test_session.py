@@ -81,6 +81,21 @@ def test_generation(model):
     assert session.stats().tokens == held + 1 + len(model.tokenize("question :", bos=False))
 
 
+def test_penalties(model):
+    plain = model.session().generate(TEXT, tokens=40, temperature=0, ignore_end=True)
+    plain.finish()
+    answer = model.session().generate(TEXT, tokens=40, temperature=0, ignore_end=True, frequency_penalty=2,
+                                      presence_penalty=2)
+    counts, tokens = np.zeros(model.info.vocab), []
+    for piece in answer:
+        token = int(np.argmax(piece.logits - counts * 2 - (counts > 0) * 2))
+        counts[token] += 1
+        tokens.append(token)
+    assert answer.tokens == tokens != plain.tokens
+    with pytest.raises(kvcull.UsageError, match="presence-penalty"):
+        kvcull.Sampler(model.info.vocab, presence_penalty=2.5)
+
+
 @pytest.mark.parametrize("stop, text", [("21", " 48 "), ("8 2", " 4"), (["nosuch", "48 21"], " ")])
 def test_stop_text(model, stop, text):
     answer = model.session().generate(TEXT, tokens=8, temperature=0, stop=stop)

@@ -66,6 +66,19 @@ ok run -m "$demo" -n 30 --temp 1.5 --seed 1 -q --ignore-eos --threads 1
 is "$one"
 ok run -m "$demo" -n 30 --temp 1.5 --seed 2 -q --ignore-eos
 that 'another seed, another text' [ "$(cat "$work/out")" != "$one" ]
+# ---- penalties for what the answer has
+for penalty in frequency presence; do
+    ok run -m "$demo" -p 'the red kettle' -n 30 --temp 0 --ignore-eos -q
+    cp "$work/out" "$work/plain"
+    ok run -m "$demo" -p 'the red kettle' -n 30 --temp 0 --ignore-eos -q --$penalty-penalty 2
+    that "--$penalty-penalty changes the answer" test "$(cat "$work/out")" != "$(cat "$work/plain")"
+    ok run -m "$demo" -p 'the red kettle' -n 30 --temp 0 --ignore-eos -q --$penalty-penalty 0
+    that 'and 0 does not' cmp -s "$work/out" "$work/plain"
+    fails 2 "$penalty-penalty 2.5: takes a number from -2 to 2" run -m "$demo" -p a --$penalty-penalty 2.5
+done
+ok run -m "$demo" -p 'the red kettle' -n 3 --ignore-eos --save "$work/saved" -q
+fails 2 'which tokens its answer has' run -m "$demo" --load "$work/saved" -n 3 --presence-penalty 1
+
 ok run -m "$demo" -n 10 --temp 1.5 --top-k 1 --seed 3 -q
 one=$(cat "$work/out")
 ok run -m "$demo" -n 10 --temp 0 -q

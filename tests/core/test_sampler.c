@@ -145,6 +145,67 @@ static void test_ranges(void **state) {
         KVC_USAGE);
 }
 
+/* The likeliest token of OpenAI's formula: mu[j] - c[j] * frequency - (c[j] > 0) * presence. */
+static int32_t penalized_best(const float *logits, const int *counts, int vocab, double frequency, double presence) {
+    int best = 0;
+    double most = -INFINITY;
+    for (int j = 0; j < vocab; j++) {
+        const double mu = (double)logits[j] - counts[j] * frequency - (counts[j] > 0 ? presence : 0);
+        if (mu > most) {
+            most = mu;
+            best = j;
+        }
+    }
+    return best;
+}
+
+static void test_frequency_and_presence(void **state) {
+    (void)state;
+    enum { VOCAB = 7, DRAWN = 200 };
+    static const float pairs[][2] = {{0.5f, 0}, {0, 1.5f}, {0.25f, 0.75f}, {-1, 0.5f}, {0, -2}, {2, 2}};
+    struct kvc_error error;
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        struct kvc_sampler *sampler = open_sampler(plain(0), VOCAB);
+        int counts[VOCAB] = {0}, changes = 0;
+        assert_int_equal(kvc_sampler_penalties(sampler, pairs[p][0], pairs[p][1], &error), KVC_OK);
+        for (int32_t t = 0; t < VOCAB; t++)
+            kvc_sampler_accept(sampler, t); /* a prompt's tokens do not count */
+        for (int i = 0; i < DRAWN; i++) {
+            float logits[VOCAB];
+            for (int j = 0; j < VOCAB; j++) /* eighths: what is added and subtracted is exact */
+                logits[j] = (float)((i * 37 + j * j * 11 + i * j * 5) % 41) / 8;
+            const int32_t plain_best = penalized_best(logits, counts, VOCAB, 0, 0);
+            const int32_t wanted = penalized_best(logits, counts, VOCAB, (double)pairs[p][0], (double)pairs[p][1]);
+            assert_int_equal(kvc_sample(sampler, logits), wanted);
+            counts[wanted]++;
+            changes += wanted != plain_best;
+        }
+        assert_true(changes > 0);
+        const float even[VOCAB] = {1, 0.875f};
+        assert_int_equal(kvc_sampler_penalties(sampler, 1, 1, &error), KVC_OK); /* counts begin anew */
+        assert_int_equal(kvc_sample(sampler, even), 0);
+        assert_int_equal(kvc_sampler_penalties(sampler, 0, 0, &error), KVC_OK);
+        assert_int_equal(kvc_sample(sampler, even), 0);
+        kvc_sampler_close(sampler);
+    }
+}
+
+static void test_penalties_with_bias(void **state) {
+    (void)state;
+    const float logits[] = {1, 2, 3}, bad[][2] = {{2.5f, 0}, {0, -2.5f}, {NAN, 0}, {0, NAN}};
+    const struct kvc_bias bias = {0, 1.25f};
+    struct kvc_error error;
+    struct kvc_sampler *sampler = open_sampler(plain(0), 3);
+    assert_int_equal(kvc_sampler_penalties(sampler, 0, 1.5f, &error), KVC_OK);
+    assert_int_equal(kvc_sampler_bias(sampler, &bias, 1, &error), KVC_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(kvc_sampler_penalties(sampler, bad[i][0], bad[i][1], &error), KVC_USAGE);
+    assert_int_equal(kvc_sample(sampler, logits), 2); /* 2.25, 2, 3 */
+    assert_int_equal(kvc_sample(sampler, logits), 0); /* 2.25, 2, 1.5 */
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* 0.75, 2, 1.5 */
+    kvc_sampler_close(sampler);
+}
+
 static void test_bias(void **state) {
     (void)state;
     const float logits[] = {1, 2, 3, 4};
@@ -299,9 +360,16 @@ static void test_logprobs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),   cmocka_unit_test(test_penalty),    cmocka_unit_test(test_bias),
-        cmocka_unit_test(test_logprobs), cmocka_unit_test(test_shares),     cmocka_unit_test(test_selection),
-        cmocka_unit_test(test_ranges),   cmocka_unit_test(test_as_defined), cmocka_unit_test(test_tail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy),
+                                       cmocka_unit_test(test_penalty),
+                                       cmocka_unit_test(test_bias),
+                                       cmocka_unit_test(test_logprobs),
+                                       cmocka_unit_test(test_shares),
+                                       cmocka_unit_test(test_selection),
+                                       cmocka_unit_test(test_frequency_and_presence),
+                                       cmocka_unit_test(test_penalties_with_bias),
+                                       cmocka_unit_test(test_ranges),
+                                       cmocka_unit_test(test_as_defined),
+                                       cmocka_unit_test(test_tail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
