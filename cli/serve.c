@@ -22,7 +22,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
                               .queue = 128,
                               .wait = 60,
                               .connections = 1024,
-                              .limit = 4096,
+                              .most = -1,
+                              .max_tokens = -1,
                               .kept = 16,
                               .body = 4 << 20};
     struct cli_words words = {NULL, 0};
@@ -35,6 +36,12 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 0, "chat-template-file", "FILE", "a chat template in Jinja, instead of --template", &o.template_file,
          0, 0, NULL},
         {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &o.date, 0, 0, NULL},
+        {CLI_INT, 0, "max-tokens", "N",
+         "tokens of an answer at most, where a request does not say max_tokens; -1: what the context and --mem leave",
+         &o.max_tokens, -1, 2147483647, NULL},
+        {CLI_FLAG, 0, "strict", NULL, "refuse requests with fields that are not known", &o.strict, 0, 0, NULL},
+        {CLI_FLAG, 0, "strict-model", NULL, "refuse requests that name another model than the one served",
+         &o.strict_model, 0, 0, NULL},
         {CLI_GROUP, 0, "Connections", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_TEXT, 0, "host", "ADDRESS", "where to listen", &o.host, 0, 0, NULL},
         {CLI_INT, 0, "port", "N", "the port; 0: one that is free, which the first line says", &o.port, 0, 65535, NULL},
@@ -69,7 +76,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
          "kept sessions are saved there when the server ends, and loaded when it begins; it is made where it is "
          "missing",
          &o.sessions, 0, 0, NULL},
-        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most", &o.limit, 0, 2147483647, NULL},
+        {CLI_INT, 'n', "tokens", "N", "tokens of an answer at most, whatever its request says; -1: no such limit",
+         &o.most, -1, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&o.common),
         CLI_SESSION_OPTIONS(&o.common),
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},

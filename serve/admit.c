@@ -1,5 +1,5 @@
-/* admit.c - who may hold memory: answers by what the forecast says they need at most, kept sessions as long as nobody
- * else needs theirs.
+/* admit.c - who may hold memory: answers by what the forecast says they need at most, or where they have no limit, for
+ * some tokens at a time; kept sessions as long as nobody else needs theirs.
  *
  * A kept session is one whose tokens the next request of the same conversation begins with, or a shared one, of what
  * several prompts begin with (share.c). It is gone on with where the policy evicts nothing, because then no bit depends
@@ -75,16 +75,16 @@ static size_t find_kept(const struct serve_loop *loop, const struct serve_choice
 
 /* ---- admission ---- */
 
-/* What the choice may hold at most. going_on: with a session that an earlier turn left; a policy that evicts may then
- * hold up to what full does, and its state. */
-static enum kvc_status bytes_needed(const struct serve_choice *choice, bool going_on, uint64_t *bytes,
+/* What the choice may hold at most with an answer of so many tokens. going_on: with a session that an earlier turn
+ * left; a policy that evicts may then hold up to what full does, and its state. */
+static enum kvc_status bytes_needed(const struct serve_choice *choice, bool going_on, uint64_t answer, uint64_t *bytes,
                                     struct kvc_error *error) {
     const struct serve_request *request = choice->request;
     const uint64_t prompt = choice->prompt->count;
     uint64_t whole = 0;
-    enum kvc_status status = serve_forecast(request->serve, request->spec, prompt, request->limit, bytes, error);
+    enum kvc_status status = serve_forecast(request->serve, request->spec, prompt, answer, bytes, error);
     if (status == KVC_OK && going_on && request->stages != 0) {
-        status = serve_forecast(request->serve, "full", prompt, request->limit, &whole, error);
+        status = serve_forecast(request->serve, "full", prompt, answer, &whole, error);
         *bytes += whole;
     }
     return status;
@@ -131,9 +131,10 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
     struct kvc_session_options options;
     cli_session_options(&serve->options->common, request->spec, &options);
     options.seed = (uint64_t)request->values.seed + choice->index % (uint64_t)request->values.n;
-    options.expected = request->limit;
+    const bool whole = request->promise == request->limit;
+    options.expected = whole ? request->limit : SERVE_STEP;
     options.context = serve->info->original_context ? choice->prompt->count + request->limit : 0;
-    options.memory_limit = serve_reuses(request) ? serve->memory : bytes; /* one that is kept may grow */
+    options.memory_limit = whole && !serve_reuses(request) ? bytes : serve->memory; /* others may grow */
     return kvc_session_open(serve->model, &options, &choice->session, error);
 }
 
@@ -183,14 +184,15 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
         return false;
     if (!choice->sampler && serve_choice_sampler(choice, error) != KVC_OK)
         return true;
-    if (kept < loop->kept_count && bytes_needed(choice, true, &bytes, error) != KVC_OK)
+    if (kept < loop->kept_count && bytes_needed(choice, true, choice->request->promise, &bytes, error) != KVC_OK)
         return true;
     if (forks(choice->request) && check_fork(loop, choice, kept, bytes + buffer, error) != KVC_OK)
         return true;
     if (kept < loop->kept_count && bytes + buffer <= loop->serve->memory && !go_on(loop, choice, kept, bytes + buffer))
         return false;
+    choice->goes_on = choice->session != NULL;
     if (!choice->session) {
-        if (bytes_needed(choice, false, &bytes, error) != KVC_OK)
+        if (bytes_needed(choice, false, choice->request->promise, &bytes, error) != KVC_OK)
             return true;
         if (!make_room(loop, bytes + buffer, NULL))
             return false;
@@ -198,10 +200,26 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
             return true;
     }
     choice->reserved = bytes;
+    choice->promised = choice->request->promise;
     loop->reserved += bytes;
     count_buffer(choice->request, buffer);
     loop->running++;
     choice->stage = SERVE_PROMPT;
+    return true;
+}
+
+bool serve_promise(struct serve_loop *loop, struct serve_choice *choice) {
+    const uint64_t answer = cli_min(choice->request->limit, choice->promised + SERVE_STEP);
+    struct kvc_error error;
+    uint64_t bytes = 0;
+    if (bytes_needed(choice, choice->goes_on, answer, &bytes, &error) != KVC_OK)
+        return false;
+    const uint64_t more = bytes - cli_min(bytes, choice->reserved);
+    if (more > 0 && !make_room(loop, more, NULL))
+        return false;
+    choice->promised = answer;
+    choice->reserved += more;
+    loop->reserved += more;
     return true;
 }
 

@@ -30,7 +30,10 @@ enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_err
     options.min_p = (float)values->min_p;
     options.repeat_penalty = (float)values->repeat_penalty;
     options.seed = (uint64_t)values->seed + choice->index % (uint64_t)values->n;
-    const enum kvc_status status = kvc_sampler_open(&options, request->serve->info->vocab, &choice->sampler, error);
+    enum kvc_status status = kvc_sampler_open(&options, request->serve->info->vocab, &choice->sampler, error);
+    if (status == KVC_OK)
+        status = kvc_sampler_penalties(choice->sampler, (float)values->frequency_penalty,
+                                       (float)values->presence_penalty, error);
     return status == KVC_OK ? kvc_sampler_bias(choice->sampler, request->biases, request->bias_count, error) : status;
 }
 

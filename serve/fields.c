@@ -6,13 +6,14 @@
 #include "serve/serve.h"
 
 enum kind {
-    FLAG,    /* bool */
-    INTEGER, /* int64_t */
-    NUMBER,  /* double */
-    STRING,  /* const char * */
-    JSON,    /* json_t *, whatever it is: its reader looks further */
-    REUSE,   /* int64_t: an enum serve_reuse */
-    EMPTY    /* known, but not supported: taken only where it asks for nothing */
+    FLAG,     /* bool */
+    INTEGER,  /* int64_t */
+    NUMBER,   /* double */
+    STRING,   /* const char * */
+    JSON,     /* json_t *, whatever it is: its reader looks further */
+    REUSE,    /* int64_t: an enum serve_reuse */
+    ANYTHING, /* taken, of no effect */
+    NOTHING   /* known, but not supported: taken only where it asks for nothing (fallback_text says how) */
 };
 
 #define C SERVE_COMPLETIONS
@@ -39,19 +40,27 @@ static const struct field fields[] = {
     {"messages", JSON, H, AT(messages), 0, 0, 0, "must be given",
      "the conversation: objects with role and content, and name, tool_calls or tool_call_id where the template reads "
      "them; content is a text or an array of {\"type\": \"text\", \"text\": ...}"},
-    {"max_tokens", INTEGER, C | H, AT(max_tokens), 0, 2147483647, -1, "256", "tokens of an answer at most"},
-    {"max_completion_tokens", INTEGER, H, AT(max_tokens), 0, 2147483647, -1, "256", "another name for max_tokens"},
+    {"max_tokens", INTEGER, C | H, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
+     "tokens of an answer at most; it gets as many as the context, --mem and --tokens leave; -1: all of these"},
+    {"max_completion_tokens", INTEGER, C | H, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
+     "another name for max_tokens"},
     {"n", INTEGER, C | H, AT(n), 1, SERVE_CHOICES_MOST, 1, "1",
      "answers to each prompt; answer i is drawn with the seed plus i"},
     {"temperature", NUMBER, C | H, AT(temperature), 0, 100, 1, "1", "0: always the likeliest token"},
     {"top_p", NUMBER, C | H, AT(top_p), 0, 1, 1, "1", "only the likeliest tokens that sum up to it, above 0; 1: off"},
-    {"top_k", INTEGER, C | H, AT(top_k), 0, 2147483647, 0, "0", "only so many likeliest tokens; 0: off"},
+    {"top_k", INTEGER, C | H, AT(top_k), -1, 2147483647, 0, "0", "only so many likeliest tokens; 0, -1: off"},
     {"min_p", NUMBER, C | H, AT(min_p), 0, 1, 0, "0",
      "only tokens at least so many times as likely as the likeliest; 0: off"},
     {"repeat_penalty", NUMBER, C | H, AT(repeat_penalty), 0.01, 100, 1, "1",
      "makes the last 64 tokens less likely; 1: off"},
-    {"seed", INTEGER, C | H, AT(seed), 0, WIDE, 0, "0", "of the random numbers: the same seed, the same answer"},
-    {"stop", JSON, C | H, AT(stop), 0, 0, 0, "none", "a text that ends an answer before it, or an array of up to 16"},
+    {"frequency_penalty", NUMBER, C | H, AT(frequency_penalty), -2, 2, 0, "0",
+     "what a token's logit loses each time that the answer has it already"},
+    {"presence_penalty", NUMBER, C | H, AT(presence_penalty), -2, 2, 0, "0",
+     "what a token's logit loses once the answer has it"},
+    {"seed", INTEGER, C | H, AT(seed), -1, WIDE, 0, "0",
+     "of the random numbers: the same seed, the same answer; -1: the default"},
+    {"stop", JSON, C | H, AT(stop), 0, 0, 0, "none",
+     "a text that ends an answer before it, or an array of up to 16; empty ones end nothing"},
     {"stream", FLAG, C | H, AT(stream), 0, 0, 0, "false", "send the answer as it comes, as server-sent events"},
     {"stream_options", JSON, C | H, AT(stream_options), 0, 0, 0, "none",
      "{\"include_usage\": true}: a last event with the usage"},
@@ -63,7 +72,6 @@ static const struct field fields[] = {
     {"top_logprobs", INTEGER, H, AT(top_logprobs), 0, SERVE_TOP_MOST, 0, "0",
      "with logprobs: those of so many of the likeliest tokens"},
     {"echo", FLAG, C, AT(echo), 0, 0, 0, "false", "put the prompt in front of the answer, with its logprobs"},
-    {"user", STRING, C | H, AT(user), 0, 0, 0, "none", "taken, of no effect: who asks"},
     {"kv", STRING, C | H, AT(kv), 0, 0, 0, "--kv", "the cache's policy, as in --kv of kvcull run, but without files"},
     {"cache_prompt", REUSE, C | H, AT(cache_prompt), 0, 0, SERVE_UNSAID, "true with policies that evict nothing",
      "go on from the session of an earlier request whose tokens this one begins with; \"fork\": from a copy of it, "
@@ -85,17 +93,39 @@ static const struct field fields[] = {
      "begin another"},
     {"special", FLAG, C | T, AT(special), 0, 0, 1, "true",
      "control tokens written in the text, as <|im_end|>, are tokens; false: plain text"},
+    {"reasoning_effort", STRING, H, AT(reasoning_effort), 0, 0, 0, "none", "a variable for the template"},
     {"content", STRING, T, AT(content), 0, 0, 0, "must be given", "the text"},
     {"add_special", FLAG, T, AT(add_special), 0, 0, 0, "false", "put in front what the model wants there, as its BOS"},
     {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "each token as an object with id and piece"},
     {"tokens", JSON, D, AT(tokens), 0, 0, 0, "must be given", "an array of token ids"},
-    {"best_of", EMPTY, C, 0, 1, 1, 0, "1", ""},
-    {"frequency_penalty", EMPTY, C | H, 0, 0, 0, 0, "0", ""},
-    {"presence_penalty", EMPTY, C | H, 0, 0, 0, 0, "0", ""},
-    {"suffix", EMPTY, C, 0, 0, 0, 0, "null", ""},
-    {"tools", EMPTY, H, 0, 0, 0, 0, "[]", ""},
-    {"store", EMPTY, H, 0, 0, 0, 0, "false", ""},
-    {"metadata", EMPTY, H, 0, 0, 0, 0, "{}", ""}};
+    {"metadata", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"parallel_tool_calls", ANYTHING, H, 0, 0, 0, 0, "", ""},
+    {"prompt_cache_key", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"safety_identifier", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"service_tier", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"store", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"user", ANYTHING, C | H | T | D, 0, 0, 0, 0, "", ""},
+    {"best_of", NOTHING, C, 0, 1, 1, 0, "1", ""},
+    {"suffix", NOTHING, C, 0, 0, 0, 0, "", ""},
+    {"tools", NOTHING, H, 0, 0, 0, 0, "", ""},
+    {"tool_choice", NOTHING, H, 0, 0, 0, 0, "none|auto", ""},
+    {"functions", NOTHING, H, 0, 0, 0, 0, "", ""},
+    {"function_call", NOTHING, H, 0, 0, 0, 0, "none|auto", ""},
+    {"response_format", NOTHING, C | H, 0, 0, 0, 0, "text", ""},
+    {"modalities", NOTHING, H, 0, 0, 0, 0, "text", ""},
+    {"audio", NOTHING, H, 0, 0, 0, 0, "", ""},
+    {"prediction", NOTHING, H, 0, 0, 0, 0, "", ""},
+    {"web_search_options", NOTHING, H, 0, 0, 0, 0, "", ""},
+    /* of other servers, which change what an answer may be */
+    {"min_tokens", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
+    {"top_a", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
+    {"grammar", NOTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"json_schema", NOTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"structured_outputs", NOTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"guided_choice", NOTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"guided_grammar", NOTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"guided_json", NOTHING, C | H, 0, 0, 0, 0, "", ""},
+    {"guided_regex", NOTHING, C | H, 0, 0, 0, 0, "", ""}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 static const struct field *find(const char *name, enum serve_where where) {
@@ -124,7 +154,8 @@ static void set_default(const struct field *field, struct serve_values *values) 
     case JSON:
         *(json_t **)target = NULL;
         break;
-    case EMPTY:
+    case ANYTHING:
+    case NOTHING:
         break;
     }
 }
@@ -138,12 +169,29 @@ static bool refuse_range(struct serve_error *error, const struct field *field, c
                         kind, field->minimum, field->maximum);
 }
 
-/* Whether a value that is not supported asks for nothing. */
+/* Whether a value is an empty text, or one of the words that ask for nothing, which have | between them. */
+static bool is_word(const json_t *value, const char *words) {
+    const size_t length = json_string_length(value);
+    for (const char *at = json_is_string(value) ? words : NULL; at && length > 0; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (strcspn(at, "|") == length && memcmp(at, json_string_value(value), length) == 0)
+            return true;
+    }
+    return json_is_string(value) && length == 0;
+}
+
+/* Whether a value that is not supported asks for nothing: one of the field's words, an array of them, or an object
+ * whose type is one. */
 static bool asks_nothing(const struct field *field, const json_t *value) {
+    const char *words = field->fallback_text;
+    bool nothing = json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        nothing = nothing && is_word(json_array_get(value, i), words);
     if (json_is_number(value))
-        return json_number_value(value) == field->minimum && field->minimum == field->maximum;
-    return json_is_null(value) || json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
+        return json_number_value(value) == field->minimum;
+    return nothing || json_is_false(value) || is_word(value, words) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_object_size(value) == 1 && is_word(json_object_get(value, "type"), words));
 }
 
 static bool read_integer(const struct field *field, json_t *value, int64_t *target, struct serve_error *error) {
@@ -185,44 +233,84 @@ static bool read_value(const struct field *field, json_t *value, struct serve_va
     case JSON:
         *(json_t **)target = value;
         return true;
-    case EMPTY:
+    case NOTHING:
+        return asks_nothing(field, value) ||
+               serve_refuse(error, 400, SERVE_INVALID, field->name, "unsupported_parameter",
+                            "%s: not supported here; leave it out", field->name);
+    case ANYTHING:
         break;
     }
     return true;
 }
 
-/* What a mistyped name may have meant, for the error. */
-static bool refuse_name(const char *name, enum serve_where where, struct serve_error *error) {
+/* ---- names ---- */
+
+/* A name without what people write differently: maxTokens, max-tokens. */
+static void squeeze(const char *name, char squeezed[40]) {
+    size_t n = 0;
+    for (; *name && n < 39; name++)
+        if (*name != '_' && *name != '-')
+            squeezed[n++] = (char)(*name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
+    squeezed[n] = '\0';
+}
+
+const char *serve_meant(const char *name, const char *const *names) {
+    char word[40], other[40];
+    const char *meant = NULL;
+    squeeze(name, word);
+    const size_t length = strlen(word);
+    struct kvc_nearest nearest = kvc_nearest(word, length);
+    nearest.edits = length < 6 ? 2 : 3;
+    for (; strlen(name) < sizeof word && *names; names++) {
+        squeeze(*names, other);
+        const size_t bytes = strlen(other), edits = nearest.edits;
+        if (bytes > length + 2 || length > bytes + 2 || bytes < 2) /* the beginning of a name is another one */
+            continue;
+        kvc_nearest_try(&nearest, other, bytes);
+        if (nearest.edits < edits)
+            meant = *names;
+    }
+    return meant;
+}
+
+/* A name that the table does not have is ignored, and noted for the log, unless it is a slip. */
+static bool ignore(const char *name, enum serve_where where, const struct serve_options *options, char ignored[200],
+                   struct serve_error *error) {
     const char *names[FIELDS + 1];
     char clean[60];
     size_t count = 0;
     for (size_t i = 0; i < FIELDS; i++)
-        if ((fields[i].where & where) && fields[i].kind != EMPTY)
+        if (fields[i].where & where)
             names[count++] = fields[i].name;
     names[count] = NULL;
     kvc_printable(name, strlen(name), clean, sizeof clean);
-    const char *near = cli_nearest(clean, names);
-    return serve_refuse(error, 400, SERVE_INVALID, clean, "unsupported_parameter", "%s: not supported here%s%s", clean,
-                        near ? "; did you mean " : "", near ? near : "");
+    const char *meant = serve_meant(name, names);
+    if (meant || options->strict)
+        return serve_refuse(error, 400, SERVE_INVALID, clean, "unsupported_parameter", "%s: not supported here%s%s",
+                            clean, meant ? "; did you mean " : "", meant ? meant : "");
+    const size_t used = strlen(ignored);
+    if (used + strlen(clean) + 3 < 200)
+        snprintf(ignored + used, 200 - used, "%s%s", used ? ", " : "", clean);
+    return true;
 }
 
-bool serve_fields_read(json_t *body, enum serve_where where, struct serve_values *values, struct serve_error *error) {
+/* Members that are null are as if they were not there, but for a message's content, which templates look at, and in
+ * what a template or a tool is given. */
+static void drop_nulls(json_t *value) {
     const char *name;
-    json_t *value;
-    memset(values, 0, sizeof *values);
-    for (size_t i = 0; i < FIELDS; i++)
-        if (fields[i].where & where)
-            set_default(&fields[i], values);
-    json_object_foreach(body, name, value) {
-        const struct field *field = find(name, where);
-        if (!field)
-            return refuse_name(name, where, error);
-        if (field->kind == EMPTY && !asks_nothing(field, value))
-            return serve_refuse(error, 400, SERVE_INVALID, name, "unsupported_parameter",
-                                "%s: not supported here; leave it out", name);
-        if (field->kind != EMPTY && !json_is_null(value) && !read_value(field, value, values, error))
-            return false;
+    json_t *member;
+    void *next;
+    size_t i;
+    json_object_foreach_safe(value, next, name, member) {
+        if (json_is_null(member) && strcmp(name, "content") != 0)
+            (void)json_object_del(value, name);
+        else if (strcmp(name, "arguments") != 0 && strcmp(name, "chat_template_kwargs") != 0)
+            drop_nulls(member);
     }
+    json_array_foreach(value, i, member) drop_nulls(member);
+}
+
+static bool check_given(enum serve_where where, const struct serve_values *values, struct serve_error *error) {
     for (size_t i = 0; i < FIELDS; i++) {
         const struct field *field = &fields[i];
         const void *target = (const char *)values + field->target;
@@ -234,36 +322,75 @@ bool serve_fields_read(json_t *body, enum serve_where where, struct serve_values
     return true;
 }
 
+bool serve_fields_read(json_t *body, enum serve_where where, const struct serve_options *options,
+                       struct serve_values *values, struct serve_error *error) {
+    char ignored[200] = "";
+    const char *name;
+    json_t *value;
+    drop_nulls(body);
+    memset(values, 0, sizeof *values);
+    for (size_t i = 0; i < FIELDS; i++)
+        if (fields[i].where & where)
+            set_default(&fields[i], values);
+    json_object_foreach(body, name, value) {
+        const struct field *field = find(name, where);
+        if (!(field ? read_value(field, value, values, error) : ignore(name, where, options, ignored, error)))
+            return false;
+    }
+    if (!check_given(where, values, error))
+        return false;
+    if (ignored[0] && !options->common.quiet)
+        fprintf(stderr, "kvcull serve: fields of a request that are not known and were ignored: %s\n", ignored);
+    return true;
+}
+
 /* ---- the table for the documentation ---- */
 
 static const char *kind_name(enum kind kind) {
-    static const char *const names[] = {
-        "true or false", "whole number", "number", "text", "JSON", "true, false or \"fork\"", ""};
+    static const char *const names[] = {"true or false", "whole number", "number",
+                                        "text",          "JSON",         "true, false or \"fork\""};
     return names[kind];
 }
 
-void serve_fields_print(FILE *stream) {
+static void print_field(FILE *stream, const struct field *field) {
     static const char *const places[] = {"completions", "chat", "tokenize", "detokenize"};
-    fprintf(stream, "| field | where | is | default | what it does |\n|---|---|---|---|---|\n");
+    const char *comma = "";
+    fprintf(stream, "| `%s` | ", field->name);
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++)
+        if (field->where & (1u << p)) {
+            fprintf(stream, "%s%s", comma, places[p]);
+            comma = ", ";
+        }
+    fprintf(stream, " | %s", kind_name(field->kind));
+    if (field->kind == INTEGER || field->kind == NUMBER)
+        fprintf(stream, ", %.16g to %.16g", field->minimum, field->maximum);
+    fprintf(stream, " | %s | %s |\n", field->fallback_text, field->help);
+}
+
+/* The names of one kind, with the words that ask for nothing. */
+static void print_names(FILE *stream, enum kind kind, const char *title) {
+    const char *before = "";
+    fprintf(stream, "\n%s:", title);
     for (size_t i = 0; i < FIELDS; i++) {
-        const struct field *field = &fields[i];
-        const char *comma = "";
-        if (field->kind == EMPTY)
+        if (fields[i].kind != kind)
             continue;
-        fprintf(stream, "| `%s` | ", field->name);
-        for (size_t p = 0; p < sizeof places / sizeof *places; p++)
-            if (field->where & (1u << p)) {
-                fprintf(stream, "%s%s", comma, places[p]);
-                comma = ", ";
-            }
-        fprintf(stream, " | %s", kind_name(field->kind));
-        if (field->kind == INTEGER || field->kind == NUMBER)
-            fprintf(stream, ", %.16g to %.16g", field->minimum, field->maximum);
-        fprintf(stream, " | %s | %s |\n", field->fallback_text, field->help);
+        fprintf(stream, "%s `%s`", before, fields[i].name);
+        before = ",";
+        if (fields[i].fallback_text[0] == '\0')
+            continue;
+        const char *bar = strchr(fields[i].fallback_text, '|');
+        fprintf(stream, " (%.*s", (int)strcspn(fields[i].fallback_text, "|"), fields[i].fallback_text);
+        fprintf(stream, "%s%s)", bar ? ", " : "", bar ? bar + 1 : "");
     }
-    fprintf(stream, "\nTaken only where they ask for nothing:");
-    for (size_t i = 0, n = 0; i < FIELDS; i++)
-        if (fields[i].kind == EMPTY)
-            fprintf(stream, "%s `%s` (%s)", n++ ? "," : "", fields[i].name, fields[i].fallback_text);
     fprintf(stream, ".\n");
+}
+
+void serve_fields_print(FILE *stream) {
+    fprintf(stream, "| field | where | is | default | what it does |\n|---|---|---|---|---|\n");
+    for (size_t i = 0; i < FIELDS; i++)
+        if (fields[i].kind != ANYTHING && fields[i].kind != NOTHING)
+            print_field(stream, &fields[i]);
+    print_names(stream, ANYTHING, "Taken, of no effect");
+    print_names(stream, NOTHING,
+                "Refused unless they are null, false, empty, or say what is given here in parentheses");
 }

@@ -192,17 +192,37 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     }
 }
 
-/* ---- decode steps ---- */
-
-static size_t gather(struct serve_loop *loop) {
-    size_t count = 0;
+/* The choice whose prompt has waited longest for its turn; NULL: none has one to compute. */
+static struct serve_choice *next_prompt(const struct serve_loop *loop) {
+    struct serve_choice *best = NULL;
     for (struct serve_request *request = loop->first; request; request = request->next)
         for (size_t i = 0; i < request->choice_count && !request->abandoned; i++)
-            if (request->choices[i].stage == SERVE_DECODES) {
-                loop->members[count] = &request->choices[i];
-                loop->sessions[count] = request->choices[i].session;
-                loop->tokens[count++] = request->choices[i].pending;
+            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn) &&
+                !serve_share_waits(loop, &request->choices[i]))
+                best = &request->choices[i];
+    return best;
+}
+
+/* ---- decode steps ---- */
+
+/* Answers without a limit that have no memory to go on wait for what others give back. */
+static size_t gather(struct serve_loop *loop) {
+    size_t count = 0;
+    loop->starved = NULL;
+    for (struct serve_request *request = loop->first; request; request = request->next)
+        for (size_t i = 0; i < request->choice_count && !request->abandoned; i++) {
+            struct serve_choice *choice = &request->choices[i];
+            if (choice->stage != SERVE_DECODES)
+                continue;
+            if (choice->answer.count >= choice->promised && !serve_promise(loop, choice)) {
+                if (!loop->starved || choice->answer.count > loop->starved->answer.count)
+                    loop->starved = choice;
+                continue;
             }
+            loop->members[count] = choice;
+            loop->sessions[count] = choice->session;
+            loop->tokens[count++] = choice->pending;
+        }
     return count;
 }
 
@@ -210,6 +230,8 @@ static void step(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
     const size_t vocab = serve->info->vocab, count = gather(loop);
     struct kvc_error error = {KVC_OK, ""};
+    if (count == 0 && loop->starved && !loop->prompting && !next_prompt(loop))
+        finish(loop, loop->starved, "length"); /* nobody will give anything back: the longest ends */
     if (count == 0)
         return;
     const double start = cli_seconds();
@@ -312,17 +334,6 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
         serve_kept_add(loop, choice);
 }
 
-/* The choice whose prompt has waited longest for its turn; NULL: none has one to compute. */
-static struct serve_choice *next_prompt(const struct serve_loop *loop) {
-    struct serve_choice *best = NULL;
-    for (struct serve_request *request = loop->first; request; request = request->next)
-        for (size_t i = 0; i < request->choice_count && !request->abandoned; i++)
-            if (request->choices[i].stage == SERVE_PROMPT && (!best || request->choices[i].turn < best->turn) &&
-                !serve_share_waits(loop, &request->choices[i]))
-                best = &request->choices[i];
-    return best;
-}
-
 /* ---- the queue ---- */
 
 static void take_queue(struct serve_loop *loop) { /* lock held */
@@ -364,6 +375,8 @@ static void expire(struct serve_loop *loop) {
 
 /* In the order of arrival, as far as memory and the batch allow: nobody is overtaken. */
 static void admit(struct serve_loop *loop) {
+    if (loop->starved)
+        return;
     for (struct serve_request *request = loop->first; request; request = request->next)
         for (size_t i = 0; i < request->choice_count && !request->abandoned; i++) {
             struct kvc_error error;

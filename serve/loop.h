@@ -19,6 +19,7 @@ struct serve_loop {
     size_t running;                 /* choices with a session */
     uint64_t reserved;              /* bytes promised to them */
     struct serve_choice *prompting; /* whose prompt is being computed */
+    struct serve_choice *starved;   /* the longest answer that waits for memory to go on; NULL: none does */
     uint64_t turns;
     bool idle; /* the last round computed nothing */
     double step_end, step_seconds;
@@ -40,6 +41,8 @@ struct serve_loop {
 /* admit.c: memory. Opens the choice's session, or goes on with a kept one. False: it must wait. *error.status tells
  * whether it failed. */
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error);
+/* Promises memory for some more tokens of an answer. False: there is no room for them now. */
+bool serve_promise(struct serve_loop *loop, struct serve_choice *choice);
 /* Counts bytes for what the request's client has not taken. False: there is no room for them. */
 bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64_t bytes);
 /* Takes the session from the choice: keeps it where that is worth something and good says that it is whole. */

@@ -9,12 +9,13 @@
 struct serve_options {
     struct cli_common common;
     const char *model, *kv, *host, *name, *template_name, *template_file, *date, *key_file, *sessions;
-    struct cli_texts allowed;                                                     /* names of the server */
-    struct cli_texts origins;                                                     /* of pages that may ask it */
-    bool log;                                                                     /* a line for each request */
-    int64_t port, batch, queue, wait, connections, connections_each, limit, kept; /* connections_each: 0: all */
+    struct cli_texts allowed;                                              /* names of the server */
+    struct cli_texts origins;                                              /* of pages that may ask it */
+    bool log;                                                              /* a line for each request */
+    int64_t port, batch, queue, wait, connections, connections_each, kept; /* connections_each: 0: all */
+    int64_t most, max_tokens; /* tokens of any answer, and of one whose request says none; -1: no limit */
     uint64_t memory, body;
-    bool cache_prompt;
+    bool cache_prompt, strict, strict_model;
 };
 
 /* Serves until a signal ends it; there where configure found libmicrohttpd. */

@@ -98,8 +98,9 @@ static json_t *content_text(const json_t *content) {
         return json_deep_copy(content);
     json_array_foreach(content, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
-        const json_t *said = json_object_get(part, "text");
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(said) || json_object_size(part) != 2) {
+        const bool good = type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0);
+        const json_t *said = good ? json_object_get(part, type) : NULL; /* the text is the member of that name */
+        if (!json_is_string(said)) {
             serve_text_free(&text);
             return NULL;
         }
@@ -111,11 +112,48 @@ static json_t *content_text(const json_t *content) {
     return value;
 }
 
+/* Templates may read any member of a message, so that names are refused only where they look like slips. */
+static bool check_member(const struct serve_request *request, const char *name, struct serve_error *error) {
+    static const char *const known[] = {
+        "role",        "content", "name",          "tool_calls", "tool_call_id",      "refusal",
+        "annotations", "audio",   "function_call", "reasoning",  "reasoning_content", NULL};
+    for (size_t i = 0; known[i]; i++)
+        if (strcmp(name, known[i]) == 0)
+            return true;
+    const char *meant = serve_meant(name, known);
+    char clean[60];
+    kvc_printable(name, strlen(name), clean, sizeof clean);
+    return (!meant && !request->serve->options->strict) ||
+           serve_refuse(error, 400, SERVE_INVALID, "messages", NULL, "messages: %s: no member of a message%s%s", clean,
+                        meant ? "; did you mean " : "", meant ? meant : "");
+}
+
+/* A message with its content as one text; new reference. NULL: refused. */
+static json_t *clean_message(const struct serve_request *request, json_t *message, struct serve_error *error) {
+    json_t *content = json_object_get(message, "content"), *text = NULL, *value;
+    const char *name;
+    if (!json_is_string(json_object_get(message, "role"))) {
+        (void)refuse(error, "messages", "each must be an object with a role");
+        return NULL;
+    }
+    json_object_foreach(message, name, value) if (!check_member(request, name, error)) return NULL;
+    if (content && !(text = content_text(content))) {
+        (void)refuse(error, "messages", "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}");
+        return NULL;
+    }
+    json_t *copy = json_copy(message);
+    if (!copy || (text && json_object_set_new(copy, "content", text) != 0)) {
+        json_decref(copy);
+        (void)no_memory(error);
+        return NULL;
+    }
+    return copy;
+}
+
 /* The messages as the template is given them, as a text of JSON to be freed. NULL: refused. */
-static char *messages_text(const json_t *messages, struct serve_error *error) {
-    static const char *const known[] = {"role", "content", "name", "tool_calls", "tool_call_id"};
-    json_t *clean = json_array(), *message, *value;
-    char *text = NULL;
+static char *messages_text(const struct serve_request *request, struct serve_error *error) {
+    const json_t *messages = request->values.messages;
+    json_t *clean = json_array(), *message;
     size_t i;
     if (!json_is_array(messages) || json_array_size(messages) == 0) {
         (void)refuse(error, "messages", "must be an array of at least one message");
@@ -123,31 +161,15 @@ static char *messages_text(const json_t *messages, struct serve_error *error) {
         return NULL;
     }
     json_array_foreach(messages, i, message) {
-        json_t *content = content_text(json_object_get(message, "content")), *copy = json_copy(message);
-        const char *name, *wrong = NULL;
-        if (!json_is_string(json_object_get(message, "role")))
-            wrong = "each must be an object with a role";
-        else if (!content && json_object_get(message, "content"))
-            wrong = "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}";
-        json_object_foreach(message, name, value) {
-            bool taken = false;
-            for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-                taken = taken || strcmp(name, known[k]) == 0;
-            if (!taken)
-                wrong = "a message may have role, content, name, tool_calls and tool_call_id";
-        }
-        if (wrong || json_object_set_new(copy, "content", content ? content : json_null()) != 0 ||
-            json_array_append_new(clean, copy) != 0) {
-            (void)(wrong ? refuse(error, "messages", wrong) : no_memory(error));
-            if (wrong) {
-                json_decref(content);
-                json_decref(copy);
-            }
+        json_t *copy = clean_message(request, message, error);
+        if (!copy || json_array_append_new(clean, copy) != 0) {
+            if (copy)
+                (void)no_memory(error);
             json_decref(clean);
             return NULL;
         }
     }
-    text = json_dumps(clean, JSON_COMPACT);
+    char *text = json_dumps(clean, JSON_COMPACT);
     json_decref(clean);
     if (!text || cli_json_lost()) {
         (void)no_memory(error);
@@ -155,6 +177,14 @@ static char *messages_text(const json_t *messages, struct serve_error *error) {
         return NULL;
     }
     return text;
+}
+
+/* More variables for the template: what chat_template_kwargs has, and reasoning_effort where that does not have it. */
+static json_t *template_variables(const struct serve_values *values) {
+    json_t *variables = values->template_values ? json_copy(values->template_values) : json_object();
+    if (values->reasoning_effort && !json_object_get(variables, "reasoning_effort"))
+        (void)json_object_set_new(variables, "reasoning_effort", json_string(values->reasoning_effort));
+    return variables;
 }
 
 /* Once for all requests: tools that the template does not read are not in its text. */
@@ -174,19 +204,20 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
         return refuse(error, "chat_template_kwargs", "must be an object");
-    char *messages = messages_text(values->messages, error);
+    char *messages = messages_text(request, error);
     if (!messages)
         return false;
+    json_t *more = template_variables(values);
     kvc_chat_defaults(&options);
     options.template_name = request->serve->options->template_name;
     options.template_text = request->serve->template_text;
     options.earlier = messages;
     options.date = request->serve->options->date;
     options.special_content = values->special_content;
-    if (values->template_values)
-        options.variables = variables = json_dumps(values->template_values, JSON_COMPACT);
+    options.variables = variables = json_dumps(more, JSON_COMPACT);
+    json_decref(more);
     request->prompts = calloc(1, sizeof *request->prompts);
-    if (!request->prompts || (values->template_values && (!variables || cli_json_lost()))) {
+    if (!request->prompts || !variables || cli_json_lost()) {
         (void)no_memory(error);
     } else if (kvc_chat_tokens(request->serve->model, &options, NULL, 0, &request->prompts[0].items,
                                &request->prompts[0].count, &cause) != KVC_OK) {
@@ -261,67 +292,108 @@ static size_t longest(const struct serve_request *request) {
     return most;
 }
 
+/* Tokens of an answer at most, as far as memory is not looked at. */
+static bool limit_length(struct serve_request *request, uint64_t prompt, struct serve_error *error) {
+    const struct serve *serve = request->serve;
+    const struct serve_options *options = serve->options;
+    const int64_t wanted = request->values.max_tokens;
+    const uint64_t original = serve->info->original_context;
+    if (serve->context && (prompt > serve->context || (prompt == serve->context && wanted != 0)))
+        return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "context_length_exceeded",
+                            "the prompt has %llu tokens; with the answer's at most %llu fit",
+                            (unsigned long long)prompt, (unsigned long long)serve->context);
+    request->limit = serve->context ? serve->context - prompt : INT32_MAX;
+    if (wanted >= 0)
+        request->limit = cli_min(request->limit, (uint64_t)wanted);
+    else if (prompt + SERVE_STEP <= original) /* longrope: as far as its short factors go */
+        request->limit = cli_min(request->limit, original - prompt);
+    if (options->most >= 0)
+        request->limit = cli_min(request->limit, (uint64_t)options->most);
+    return true;
+}
+
+/* How long an answer may get, and how much of it is promised memory when it begins: all of it where the request says
+ * how much it wants and that can fit, otherwise a part (serve_promise). */
 static bool check_length(struct serve_request *request, struct serve_error *error) {
     const struct serve *serve = request->serve;
-    const uint64_t prompt = longest(request), most = (uint64_t)serve->options->limit,
-                   wanted = (uint64_t)request->values.max_tokens;
+    const uint64_t prompt = longest(request), buffer = request->values.stream ? SERVE_OUT_LEAST : 0;
     struct kvc_error cause;
     uint64_t bytes = 0;
-    request->limit = cli_min(most, request->values.max_tokens < 0 ? (uint64_t)256 : wanted);
-    if (request->values.max_tokens >= 0 && wanted > most)
-        return serve_refuse(error, 400, SERVE_INVALID, "max_tokens", NULL, "max_tokens: at most %llu here",
-                            (unsigned long long)most);
-    if (serve->context && prompt <= serve->context && request->values.max_tokens < 0)
-        request->limit = cli_min(request->limit, serve->context - prompt);
-    if (serve->context && prompt + request->limit > serve->context)
-        return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "context_length_exceeded",
-                            "the prompt has %llu tokens and the answer may have %llu; together at most %llu fit",
-                            (unsigned long long)prompt, (unsigned long long)request->limit,
-                            (unsigned long long)serve->context);
-    if (serve_forecast(serve, request->spec, prompt, request->limit, &bytes, &cause) != KVC_OK)
-        return refuse_by(error, "kv", &cause);
-    bytes += request->values.stream ? SERVE_OUT_LEAST : 0;
-    if (bytes > serve->memory)
-        return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "too_large",
-                            "its cache would need %llu bytes; the server has %llu. Send a shorter prompt, ask for a "
-                            "shorter answer, or take a policy with a smaller budget",
-                            (unsigned long long)bytes, (unsigned long long)serve->memory);
-    return true;
+    if (!limit_length(request, prompt, error))
+        return false;
+    const uint64_t part = cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* to the end of a block */
+    request->promise = request->values.max_tokens < 0 ? part : request->limit;
+    for (;;) {
+        if (serve_forecast(serve, request->spec, prompt, request->promise, &bytes, &cause) != KVC_OK)
+            return refuse_by(error, "kv", &cause);
+        if (bytes + buffer <= serve->memory)
+            return true;
+        if (request->promise == part)
+            return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "too_large",
+                                "its cache would need %llu bytes; the server has %llu. Send a shorter prompt, or take "
+                                "a policy with a smaller budget",
+                                (unsigned long long)(bytes + buffer), (unsigned long long)serve->memory);
+        request->promise = part;
+    }
 }
 
 /* ---- choices ---- */
 
-static bool check_values(const struct serve_request *request, struct serve_error *error) {
-    const struct serve_values *values = &request->values;
-    const json_t *options = values->stream_options, *stop = values->stop, *bias = values->logit_bias;
-    const char *name;
-    json_t *value;
-    if (values->model && strcmp(values->model, request->serve->name) != 0)
-        return serve_refuse(error, 404, SERVE_INVALID, "model", "model_not_found",
-                            "model: there is no such model here; this server has %s", request->serve->name);
-    if (!(values->top_p > 0))
-        return refuse(error, "top_p", "must be above 0, and at most 1");
-    if (options && (!values->stream || !json_is_object(options)))
-        return refuse(error, "stream_options", "must be an object, with stream true");
-    json_object_foreach(
-        (json_t *)options, name,
-        value) if (strcmp(name, "include_usage") != 0 ||
-                   !json_is_boolean(value)) return refuse(error, "stream_options",
-                                                          "may have include_usage, true or false, alone");
-    if (request->chat && values->top_logprobs > 0 && !values->chat_logprobs)
-        return refuse(error, "top_logprobs", "wants logprobs true");
+/* The texts that end an answer: empty ones end none. */
+static bool check_stop(json_t *stop, struct serve_error *error) {
     if (stop && !json_is_string(stop) && !json_is_array(stop))
         return refuse(error, "stop", "must be a text or an array of texts");
+    for (size_t i = json_array_size(stop); i-- > 0;)
+        if (json_is_string(json_array_get(stop, i)) && json_string_length(json_array_get(stop, i)) == 0)
+            (void)json_array_remove(stop, i);
     if (json_array_size(stop) > SERVE_STOPS_MOST)
         return refuse(error, "stop", "has too many texts; at most 16");
     for (size_t i = 0; i < (json_is_string(stop) ? 1 : json_array_size(stop)); i++) {
         const json_t *text = json_is_string(stop) ? stop : json_array_get(stop, i);
-        if (!json_is_string(text) || json_string_length(text) == 0 || json_string_length(text) > 1000)
-            return refuse(error, "stop", "each must be a text of 1 to 1000 bytes");
+        if (!json_is_string(text) || json_string_length(text) > 1000)
+            return refuse(error, "stop", "each must be a text of at most 1000 bytes");
     }
+    return true;
+}
+
+static bool check_stream_options(const struct serve_request *request, json_t *options, struct serve_error *error) {
+    static const char *const known[] = {"include_usage", NULL};
+    const char *name;
+    json_t *value;
+    if (options && !json_is_object(options))
+        return refuse(error, "stream_options", "must be an object");
+    json_object_foreach(options, name, value) {
+        const bool usage = strcmp(name, known[0]) == 0;
+        if (usage ? !json_is_boolean(value) : request->serve->options->strict || serve_meant(name, known))
+            return refuse(error, "stream_options", "may have include_usage, true or false");
+    }
+    return true;
+}
+
+static bool check_values(const struct serve_request *request, struct serve_error *error) {
+    const struct serve_values *values = &request->values;
+    const json_t *bias = values->logit_bias;
+    if (values->model && request->serve->options->strict_model && strcmp(values->model, request->serve->name) != 0)
+        return serve_refuse(error, 404, SERVE_INVALID, "model", "model_not_found",
+                            "model: there is no such model here; this server has %s", request->serve->name);
+    if (!(values->top_p > 0))
+        return refuse(error, "top_p", "must be above 0, and at most 1");
+    if (request->chat && values->top_logprobs > 0 && !values->chat_logprobs)
+        return refuse(error, "top_logprobs", "wants logprobs true");
     if (bias && (!json_is_object(bias) || json_object_size(bias) > SERVE_BIASES_MOST))
         return refuse(error, "logit_bias", "must be an object of at most 1024 tokens");
-    return true;
+    return check_stream_options(request, values->stream_options, error) && check_stop(values->stop, error);
+}
+
+/* What is as if it had not been said. */
+static void set_unsaid(struct serve_request *request) {
+    struct serve_values *values = &request->values;
+    if (values->max_tokens == SERVE_LENGTH_UNSAID)
+        values->max_tokens = request->serve->options->max_tokens;
+    values->seed = values->seed < 0 ? 0 : values->seed;
+    values->top_k = values->top_k < 0 ? 0 : values->top_k;
+    if (json_is_string(values->stop) && json_string_length(values->stop) == 0)
+        values->stop = NULL;
 }
 
 /* logit_bias as the sampler takes it. */
@@ -377,9 +449,11 @@ static bool make_choices(struct serve_request *request, struct serve_error *erro
 
 static bool prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
     struct serve_values *values = &request->values;
-    if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, values, error) ||
+    if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, request->serve->options, values,
+                           error) ||
         !check_values(request, error) || !read_policy(request, error))
         return false;
+    set_unsaid(request);
     values->include_usage = json_is_true(json_object_get(values->stream_options, "include_usage"));
     request->logprobs = request->chat ? values->chat_logprobs : values->logprobs >= 0;
     request->top = !request->logprobs ? 0 : (size_t)(request->chat ? values->top_logprobs : values->logprobs);
@@ -391,7 +465,7 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
     struct serve_values *values = &request->values;
     const bool good = prepare(request, body, error);
     values->stop = good ? json_incref(values->stop) : NULL;
-    values->model = values->kv = values->user = values->content = NULL;
+    values->model = values->kv = values->content = values->reasoning_effort = NULL;
     values->prompt = values->messages = values->logit_bias = values->stream_options = NULL;
     values->template_values = values->tokens = NULL;
     return good;

@@ -158,7 +158,7 @@ static json_t *read_body(struct serve_exchange *exchange, enum serve_where where
                          enum MHD_Result *result) {
     struct serve_error error;
     json_t *body = serve_body(exchange->body.data ? exchange->body.data : "", exchange->body.bytes, &error);
-    if (body && !serve_fields_read(body, where, values, &error)) {
+    if (body && !serve_fields_read(body, where, exchange->http->serve->options, values, &error)) {
         json_decref(body);
         body = NULL;
     }

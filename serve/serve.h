@@ -24,6 +24,7 @@ enum {
     SERVE_STOPS_MOST = 16,       /* stop texts of a request */
     SERVE_BIASES_MOST = 1024,    /* tokens in a logit_bias */
     SERVE_TOP_MOST = 20,         /* top_logprobs */
+    SERVE_STEP = 256,            /* tokens that an answer without a limit is promised memory for, again and again */
     SERVE_UPLOAD_SECONDS = 60,   /* within which a body must have come */
     SERVE_BODIES_MOST = 16,      /* bodies of the largest size, of all clients together */
     SERVE_OUT_LEAST = 64 << 10,  /* bytes promised to a stream for what its client has not taken */
@@ -57,6 +58,8 @@ struct serve_choice { /* one answer; the engine thread's alone until its request
     struct kvc_sampler *sampler; /* while it has a session; it is as large as the vocabulary */
     struct kvc_hash *hash;       /* of all logits that tokens were chosen from; NULL: not asked for */
     uint64_t reserved;           /* bytes promised to it */
+    uint64_t promised;           /* tokens of its answer that these are for */
+    bool goes_on;                /* with a session that an earlier turn left */
     size_t seen, cached;         /* prompt tokens that the session has; that it had when the answer began */
     size_t share_at;             /* prompt tokens after which a copy is kept for others; 0: none */
     bool looked;                 /* for what others have of its prompt */
@@ -107,7 +110,8 @@ struct serve_request {
     size_t prompt_count;
     struct serve_choice *choices;
     size_t choice_count;
-    uint64_t limit; /* tokens of an answer */
+    uint64_t limit;   /* tokens of an answer */
+    uint64_t promise; /* of them, those that an answer has memory for when it begins */
     bool logprobs;
     size_t top;     /* alternatives at each token */
     bool abandoned; /* the engine thread's alone: it has failed or its client has gone */

@@ -51,17 +51,39 @@ def at_once():
 
 
 @case
+def conversations():
+    """A message that the server wrote is part of the next request, as an object of the package and as a dictionary."""
+    messages = list(MESSAGES)
+    for dump in (lambda message: message, lambda message: message.model_dump(), lambda message: message.to_dict()):
+        answer = client.chat.completions.create(model='gpt-4o', messages=messages, max_completion_tokens=4)
+        messages += [dump(answer.choices[0].message), {'role': 'user', 'content': 'and then'}]
+    assert answer.usage.prompt_tokens > 10
+
+
+@case
+def fields_of_no_effect():
+    fields = dict(model='demo', messages=MESSAGES, temperature=0, max_tokens=5)
+    plain = client.chat.completions.create(**fields).choices[0].message.content
+    more = client.chat.completions.create(
+        **fields, response_format={'type': 'text'}, tool_choice='none', parallel_tool_calls=False, service_tier='auto',
+        modalities=['text'], metadata={'a': 'b'}, store=False, prompt_cache_key='a', safety_identifier='b',
+        reasoning_effort='low', user='c', seed=-1, stop='', frequency_penalty=0, presence_penalty=0, logit_bias={},
+        extra_body={'top_k': -1, 'nobody_knows': 1})
+    assert more.choices[0].message.content == plain
+
+
+@case
 def errors():
     try:
-        client.completions.create(model='demo', prompt='a', frequency_penalty=1)
+        client.completions.create(model='demo', prompt='a', frequency_penalty=3)
         raise AssertionError('it was not refused')
     except openai.BadRequestError as error:
         assert error.param == 'frequency_penalty' and error.type == 'invalid_request_error'
     try:
-        client.completions.create(model='other', prompt='a')
+        client.chat.completions.create(model='demo', messages=MESSAGES, response_format={'type': 'json_object'})
         raise AssertionError('it was not refused')
-    except openai.NotFoundError as error:
-        assert error.code == 'model_not_found'
+    except openai.BadRequestError as error:
+        assert error.param == 'response_format' and error.code == 'unsupported_parameter'
 
 
 run()

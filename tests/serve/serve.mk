@@ -1,6 +1,8 @@
 # serve.mk - tests of the server: a client of its own in Python's standard library, and clients that people have.
 SERVE_TESTS = \
+	tests/serve/test_clients.sh \
 	tests/serve/test_connections.sh \
+	tests/serve/test_fields.sh \
 	tests/serve/test_fork.sh \
 	tests/serve/test_http.sh \
 	tests/serve/test_limits.sh \
@@ -13,8 +15,10 @@ if HAVE_SERVER
 SHELL_TESTS += $(SERVE_TESTS)
 endif
 EXTRA_DIST += $(SERVE_TESTS) tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
+	tests/serve/more_clients.py \
 	tests/serve/openai_client.py tests/serve/page_check.js tests/serve/page_proxy.py tests/serve/test_connections.py \
-	tests/serve/test_http.py \
+	tests/serve/test_fields.py \
 	tests/serve/test_fork.py \
+	tests/serve/test_http.py \
 	tests/serve/test_limits.py \
 	tests/serve/test_serve.py tests/serve/test_slots.py

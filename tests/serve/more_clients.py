@@ -1,0 +1,55 @@
+"""more_clients.py URL PACKAGE - conversations, streams and defaults as the package's users have them."""
+import os
+import sys
+
+from client import case, run
+
+URL, QUESTIONS = sys.argv[1] + '/v1', ('the red kettle', 'and then', 'the old sailor')
+
+
+def litellm():
+    os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # asks nobody but the server
+    import litellm
+    fields = dict(model='openai/demo', api_base=URL, api_key='none', temperature=0)
+    messages = []
+    for question in QUESTIONS:
+        messages.append({'role': 'user', 'content': question})
+        answer = litellm.completion(messages=messages, max_tokens=5, **fields)
+        messages.append(answer.choices[0].message)
+    parts = litellm.completion(messages=messages[:-1], max_tokens=5, stream=True, **fields)
+    text = ''.join(part.choices[0].delta.content or '' for part in parts)
+    assert text == messages[-1].content, (text, messages[-1].content)
+    answer = litellm.completion(messages=messages[:1], **fields)
+    assert answer.choices[0].finish_reason in ('stop', 'length') and answer.usage.completion_tokens > 0
+
+
+def langchain_openai():
+    from langchain_core.messages import HumanMessage
+    from langchain_openai import ChatOpenAI
+    chat = ChatOpenAI(model='gpt-4o', base_url=URL, api_key='none', temperature=0, max_tokens=5)
+    messages = []
+    for question in QUESTIONS:
+        messages.append(HumanMessage(question))
+        messages.append(chat.invoke(messages))
+    text = ''.join(part.content for part in chat.stream(messages[:-1]))
+    assert text == messages[-1].content
+    assert len(chat.batch([[message] for message in messages[::2]])) == 3
+    free = ChatOpenAI(model='demo', base_url=URL, api_key='none', temperature=0)
+    assert free.invoke(messages[:1]).response_metadata['finish_reason'] in ('stop', 'length')
+
+
+def llm():
+    from llm.default_plugins.openai_models import Chat
+    model = Chat('demo', key='none', model_name='demo', api_base=URL)
+    conversation = model.conversation()
+    for question in QUESTIONS:
+        answer = conversation.prompt(question, temperature=0, max_tokens=5, stream=False)
+        assert answer.text() is not None
+    assert len(conversation.responses) == 3
+    text = ''.join(model.prompt(QUESTIONS[0], temperature=0, max_tokens=5))
+    assert text == conversation.responses[0].text()
+    model.prompt(QUESTIONS[0], temperature=0).text()
+
+
+case(globals()[sys.argv[2]])
+run()

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Other clients that people have, as far as Python has them: litellm, langchain-openai and llm.
+. "${top_srcdir:-.}/tests/serve/lib.sh"
+serve plain -m "$demo" --template chatml --name demo -q
+found=
+for package in litellm langchain_openai llm; do
+    if HOME=$work "$python" -c "import $package" 2>/dev/null; then
+        found=1
+        HOME=$work client more_clients.py "$url" $package
+    else
+        echo "skipped: no $package for Python; KVCULL_PYTHON names one that has it"
+    fi
+done
+[ -n "$found" ] || exit 77
+that 'nothing was ignored that they send' [ ! -s "$work/plain.err" ]
+finish

@@ -1,0 +1,62 @@
+#!/bin/sh
+# What clients send beside what is needed: fields of no effect, unknown ones, null, their own answers, lengths.
+. "${top_srcdir:-.}/tests/serve/lib.sh"
+
+serve lenient -m "$demo" --template chatml --name demo --mem 64M
+client test_fields.py "$url" lenient
+that 'the log names ignored fields' grep -q 'ignored: frobnicate, chat_id$' "$work/lenient.err"
+that 'and nothing else' [ "$(wc -l <"$work/lenient.err")" = 1 ]
+serve strict -m "$demo" --template chatml --name demo --mem 64M --strict --strict-model -q
+client test_fields.py "$url" strict
+
+# ---- lengths of answers
+serve lengths -m "$demo" --name demo --mem 256M --max-tokens 7 --tokens 300 -q
+client test_fields.py "$url" lengths
+
+# ---- answers without a limit, of which some fit at once and together do not
+serve memory -m "$demo" --name demo --ctx 800 --mem 2M --keep 2 -q
+client test_fields.py "$url" memory
+
+# ---- what templates are given
+cp -r "$demo" "$work/templated"
+chmod -R u+w "$work/templated"
+"$python" - "$work/templated" <<'END' || bad 'no tokenizer of bytes'
+import json, sys
+shown = [b for b in range(256) if 33 <= b < 127 or 161 <= b < 173 or b > 173]
+names = {b: chr(b) for b in shown}
+names.update({b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in shown)})
+vocab = {names[b]: b for b in range(256)}
+special = [{'id': 256 + i, 'content': text, 'special': True} for i, text in enumerate(('<s>', '</s>', '<pad>'))]
+vocab.update({token['content']: token['id'] for token in special})
+blanks = {'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False, 'use_regex': True}
+json.dump({'version': '1.0', 'added_tokens': special, 'pre_tokenizer': blanks, 'decoder': blanks,
+           'model': {'type': 'BPE', 'vocab': vocab, 'merges': []}}, open(sys.argv[1] + '/tokenizer.json', 'w'))
+config = json.load(open(sys.argv[1] + '/config.json'))
+config.update(bos_token_id=256, eos_token_id=257, pad_token_id=258)
+json.dump(config, open(sys.argv[1] + '/config.json', 'w'))
+END
+cat >"$work/templated/chat_template.jinja" <<'END'
+{%- for m in messages %}<{{ m.role }}
+{%- if m.content is defined %} {{ 'none' if m.content is none else m.content }}{% else %} undefined{% endif %}
+{%- for key in ['refusal', 'audio', 'annotations', 'reasoning_content', 'function_call', 'mood'] %}
+{%- if m[key] is defined %} {{ key }}={{ m[key] }}{% endif %}{% endfor %}
+{%- for call in m.tool_calls or [] %} {{ call.function.name }}{{ call.function.arguments | tojson }}
+{%- if call.index is defined %} index{% endif %}{% endfor %}>{% endfor %}
+{%- if reasoning_effort is defined %} effort={{ reasoning_effort }}{% endif %}
+{%- if quiet is defined and quiet is none %} quiet{% endif %}
+END
+serve templated -m "$work/templated" -q
+client test_fields.py "$url" templated
+
+# ---- templates of real models, beside jinja2
+if [ -d "$KVCULL_SHARED/templates" ] && "$python" -c 'import jinja2' 2>/dev/null; then
+    for template in "$KVCULL_SHARED"/templates/*.jinja; do
+        cp "$template" "$work/templated/chat_template.jinja"
+        serve "$(basename "$template")" -m "$work/templated" --date 2025-06-30 -q
+        client test_fields.py "$url" beside_jinja2 "$template"
+        kill -TERM $pid
+    done
+else
+    echo 'skipped: no $KVCULL_SHARED/templates or no jinja2 for Python: templates beside jinja2'
+fi
+finish
