@@ -23,9 +23,12 @@ def read(folder):
 
 
 def declarations(text):
-    """What the headers declare: types, functions and enumerators, without comments, directives and inline functions."""
+    """What the headers declare: types, functions and enumerators, without comments, directives and inline functions, and
+    with the numbers of macros that stand for lengths of arrays."""
+    numbers = macros(text)
     for pattern in (_COMMENT, _CPLUSPLUS, _DIRECTIVE, _ATTRIBUTE, _INLINE):
         text = pattern.sub("\n" if pattern is _DIRECTIVE else " ", text)
+    text = re.sub(r"\[(KVC_\w+)\]", lambda match: f"[{numbers.get(match[1], match[1])}]", text)
     return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 
