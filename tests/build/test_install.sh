@@ -16,7 +16,7 @@ for page in "$source"/docs/man/*.[17]; do
     section=${page##*.}
     [ -e "$installed/share/man/man$section/${page##*/}" ] || fail "make install left out ${page##*/}"
 done
-[ "$(find root -name '*.h' | wc -l)" = 5 ] || fail 'other headers were installed than kvcull.h and those of include/kvcull'
+[ "$(find root -name '*.h' | wc -l)" = 6 ] || fail 'other headers were installed than kvcull.h and those of include/kvcull'
 cat >use.c <<'END'
 #include <kvcull/check.h>
 #include <kvcull/policy.h>
