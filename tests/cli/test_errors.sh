@@ -21,9 +21,10 @@ fails 2 'takes no value' run --json=yes
 fails 2 'no model; give -m MODEL' run
 fails 2 'no model' chat
 fails 2 'not an option' run -m "$demo" hello
-fails 2 'nothing else is taken here' chat -m "$demo" hello
-for value in x '' 1.5 -1 1e3 99999999999999999999; do
-    fails 2 'kvcull run: -n.*takes a whole number from 0' run -m "$demo" -n "$value"
+fails 2 'hello: not an option; the model is' chat -m "$demo" hello
+fails 2 'nothing else is taken here' bench -m "$demo" hello
+for value in x '' 1.5 -2 1e3 99999999999999999999; do
+    fails 2 'kvcull run: -n.*takes a whole number from -1' run -m "$demo" -n "$value"
 done
 for value in x '' -1 nan inf; do fails 2 'takes a number from 0 to 1' run -m "$demo" --top-p "$value"; done
 fails 2 'takes a whole number from 0 to 1024' run -m "$demo" --threads 5000
