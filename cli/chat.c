@@ -124,7 +124,7 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
         else if (status == KVC_OK)
             cli_say_ending(generation, &answer);
         if (status == KVC_OK)
-            status = cli_chat_answer(chat, answer.text);
+            status = cli_chat_answer(chat, &answer);
         if (status == KVC_OK && arguments->session)
             status = cli_generation_save(generation, arguments->session, chat);
         cli_answer_free(&answer);

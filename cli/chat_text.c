@@ -62,7 +62,7 @@ const char *cli_own_template(const struct kvc_model *model) {
 
 bool cli_template_given(const struct cli_template *from) {
     return from->name || from->file || from->system || from->messages || from->tools || from->documents ||
-           from->variables || from->date;
+           from->variables || from->date || from->special_content;
 }
 
 static void set_today(struct cli_chat *chat) {
@@ -177,16 +177,35 @@ void cli_chat_close(struct cli_chat *chat) {
     free(chat);
 }
 
-int cli_chat_answer(struct cli_chat *chat, const char *text) { return add(chat, "assistant", text); }
+/* Adds text [bytes] to `to`, which has room for three times as many bytes. A byte 0, which messages cannot have,
+ * becomes U+FFFD. */
+static void put_text(char *to, const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i]) {
+            *to++ = text[i];
+        } else {
+            memcpy(to, CLI_REPLACEMENT, 3);
+            to += 3;
+        }
+    }
+    *to = '\0';
+}
 
-int cli_chat_extend(struct cli_chat *chat, const char *text) {
+int cli_chat_answer(struct cli_chat *chat, const struct cli_answer *answer) {
+    const int status = add(chat, "assistant", "");
+
+    return status == KVC_OK ? cli_chat_extend(chat, answer) : status;
+}
+
+int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer) {
     struct kvc_message *last = &chat->messages[chat->count - 1];
-    char *longer = malloc(strlen(last->content) + strlen(text) + 1);
+    const size_t held = strlen(last->content);
+    char *longer = malloc(held + 3 * answer->bytes + 1);
 
     if (!longer)
         return cli_no_memory(chat->command);
-    strcpy(longer, last->content);
-    strcat(longer, text);
+    memcpy(longer, last->content, held);
+    put_text(longer + held, answer->text, answer->bytes);
     free((char *)(uintptr_t)last->content);
     last->content = longer;
     return KVC_OK;

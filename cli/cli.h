@@ -482,9 +482,9 @@ int cli_chat_open(const struct cli_command *command, struct kvc_model *model, co
 void cli_chat_close(struct cli_chat *chat);
 /* The tokens of the next turn; the caller frees them. */
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
-int cli_chat_answer(struct cli_chat *chat, const char *text);
-/* The last answer goes on with the text. */
-int cli_chat_extend(struct cli_chat *chat, const char *text);
+int cli_chat_answer(struct cli_chat *chat, const struct cli_answer *answer);
+/* The last answer goes on with this one. */
+int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
 /* Its messages, and the same put back into one that has begun with none. path: where they are from. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);

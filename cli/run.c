@@ -78,7 +78,7 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
 }
 
 /* Whether prompts are messages of a chat. The options of a template say so; without them the model's own template does,
- * unless --raw is given, there is no prompt, or a prompt holds control tokens. */
+ * unless --raw is given, there is no prompt, or a prompt holds control tokens (which --no-special makes plain text). */
 static int choose(const struct cli_command *command, const struct arguments *arguments, const struct kvc_model *model,
                   const struct prompt *prompts, bool *chat) {
     bool control = false;
@@ -87,7 +87,7 @@ static int choose(const struct cli_command *command, const struct arguments *arg
     *chat = cli_template_given(&arguments->template);
     if (*chat || arguments->raw || arguments->prompts.count == 0 || !kvc_model_info(model)->has_chat_template)
         return KVC_OK;
-    for (size_t i = 0; i < arguments->prompts.count && status == KVC_OK && !control; i++)
+    for (size_t i = 0; i < arguments->prompts.count && status == KVC_OK && !control && !arguments->no_special; i++)
         status = find_control(command, model, &prompts[i], &control);
     if (status == KVC_OK && control && !arguments->common.quiet)
         fprintf(stderr, "(the prompt holds control tokens and is continued as it stands; --template model makes it a "
@@ -130,7 +130,7 @@ static int run_turns(const struct cli_command *command, struct cli_generation *g
         if (status == KVC_OK)
             cli_say_ending(generation, &answer);
         if (status == KVC_OK && chat)
-            status = cli_chat_answer(chat, answer.text);
+            status = cli_chat_answer(chat, &answer);
         if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
             status = cli_no_memory(command);
         cli_answer_free(&answer);
@@ -158,7 +158,7 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
     if (status == KVC_OK)
         cli_say_ending(generation, &answer);
     if (status == KVC_OK && chat)
-        status = cli_chat_extend(chat, answer.text);
+        status = cli_chat_extend(chat, &answer);
     if (status == KVC_OK && turns && json_array_append_new(turns, answer_json(&answer)) != 0)
         status = cli_no_memory(command);
     cli_answer_free(&answer);

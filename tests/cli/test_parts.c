@@ -416,27 +416,34 @@ static char *text_of(const struct kvc_model *model, const int32_t *tokens, size_
     return text;
 }
 
+static struct kvc_model *open_tiny(struct kvc_engine **engine) {
+    const struct kvc_engine_options options = {.backend = "ref"};
+    char path[] = "/tmp/kvcull-test-XXXXXX";
+    int descriptor = mkstemp(path);
+    struct kvc_model *model;
+    struct kvc_error error;
+
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    assert_int_equal(kvc_make_model("tiny", KVC_F32, 1, path, &error), KVC_OK);
+    assert_int_equal(kvc_engine_open(&options, engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open(*engine, path, &model, &error), KVC_OK);
+    unlink(path);
+    return model;
+}
+
 /* What two turns and the answer between them put into a session is the template's text of the whole conversation. */
 static void turns_are_the_conversation(void **state) {
     const struct kvc_message messages[] = {{"system", "Be brief."},
                                            {"user", "How are you?"},
                                            {"assistant", "Fine, thank you."},
                                            {"user", "What did I ask?"}};
-    struct kvc_engine_options options = {.backend = "ref"};
     struct kvc_engine *engine;
-    struct kvc_model *model;
+    struct kvc_model *model = open_tiny(&engine);
     struct kvc_error error;
-    char path[] = "/tmp/kvcull-test-XXXXXX";
     const char *name, *summary;
-    int descriptor = mkstemp(path);
 
     (void)state;
-    assert_true(descriptor >= 0);
-    close(descriptor);
-    assert_int_equal(kvc_make_model("tiny", KVC_F32, 1, path, &error), KVC_OK);
-    assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
-    assert_int_equal(kvc_model_open(engine, path, &model, &error), KVC_OK);
-    unlink(path);
     for (size_t i = 0; kvc_chat_template(i, &name, &summary); i++) {
         struct cli_chat *chat;
         int32_t *tokens;
@@ -444,6 +451,7 @@ static void turns_are_the_conversation(void **state) {
         char *whole, *one, *two;
 
         const struct cli_template from = {.name = name, .system = messages[0].content};
+        struct cli_answer answer = {.text = (char *)(uintptr_t)messages[2].content};
 
         assert_int_equal(cli_chat_open(&command, model, &from, &chat), KVC_OK);
         if (kvc_chat_text(model, name, messages, 4, true, &whole, &error) != KVC_OK)
@@ -451,7 +459,8 @@ static void turns_are_the_conversation(void **state) {
         assert_int_equal(cli_chat_turn(chat, messages[1].content, &tokens, &count), KVC_OK);
         one = text_of(model, tokens, count);
         free(tokens);
-        assert_int_equal(cli_chat_answer(chat, messages[2].content), KVC_OK);
+        answer.bytes = strlen(answer.text);
+        assert_int_equal(cli_chat_answer(chat, &answer), KVC_OK);
         assert_int_equal(cli_chat_turn(chat, messages[3].content, &tokens, &count), KVC_OK);
         two = text_of(model, tokens, count);
         free(tokens);
@@ -470,15 +479,38 @@ static void turns_are_the_conversation(void **state) {
     kvc_engine_close(engine);
 }
 
+/* An answer with a byte 0 is kept whole, as its text is shown; one that goes on stays one message. */
+static void answers_are_kept_whole(void **state) {
+    char first[] = "a\0b", second[] = "\0";
+    const struct cli_answer begun = {.text = first, .bytes = 3}, ended = {.text = second, .bytes = 1};
+    const struct cli_template from = {.name = "chatml"};
+    struct kvc_engine *engine;
+    struct kvc_model *model = open_tiny(&engine);
+    struct cli_chat *chat;
+
+    (void)state;
+    assert_int_equal(cli_chat_open(&command, model, &from, &chat), KVC_OK);
+    assert_int_equal(cli_chat_answer(chat, &begun), KVC_OK);
+    assert_int_equal(cli_chat_extend(chat, &ended), KVC_OK);
+    json_t *messages = cli_chat_messages(chat);
+    assert_int_equal(json_array_size(messages), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")),
+                        "a" CLI_REPLACEMENT "b" CLI_REPLACEMENT);
+    json_decref(messages);
+    cli_chat_close(chat);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_read),          cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(near_names_are_found),      cmocka_unit_test(numbers_are_readable),
-        cmocka_unit_test(tables_stay_narrow),        cmocka_unit_test(any_bytes_are_json),
-        cmocka_unit_test(token_lists_are_read),      cmocka_unit_test(files_appear_when_complete),
-        cmocka_unit_test(characters_are_whole),      cmocka_unit_test(progress_ends),
-        cmocka_unit_test(progress_estimates),        cmocka_unit_test(differences_are_found),
-        cmocka_unit_test(turns_are_the_conversation)};
+        cmocka_unit_test(options_are_read),      cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(near_names_are_found),  cmocka_unit_test(numbers_are_readable),
+        cmocka_unit_test(tables_stay_narrow),    cmocka_unit_test(any_bytes_are_json),
+        cmocka_unit_test(token_lists_are_read),  cmocka_unit_test(files_appear_when_complete),
+        cmocka_unit_test(characters_are_whole),  cmocka_unit_test(progress_ends),
+        cmocka_unit_test(progress_estimates),    cmocka_unit_test(answers_are_kept_whole),
+        cmocka_unit_test(differences_are_found), cmocka_unit_test(turns_are_the_conversation)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
