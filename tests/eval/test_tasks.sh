@@ -208,13 +208,13 @@ kv eval qa_1 -m "$model" --raw --kv full >"$work/out" 2>"$work/err"
 that 'a task without its file, and no other' [ $? = 2 ]
 has 'it needs --squad' "$work/err"
 fails 3 'none' eval qa_1 -m "$model" --raw --kv full --squad "$work/none"
-fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
+fails 3 'is UTF-16' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
 fails 3 'is no array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
 : >"$work/empty"
 printf 'caf\351 au lait' >"$work/latin1"
 fails 3 'byte 3: is no UTF-8' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/latin1"
 printf '\377\376{\000}\000' >"$work/utf16"
-fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/utf16"
+fails 3 'is UTF-16' eval qa_1 -m "$model" --raw --kv full --squad "$work/utf16"
 fails 3 'is empty' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/empty"
 fails 2 'has 1 questions' eval qa_1 -m "$model" --raw --kv full --squad "$work/squad.json" --samples 2
 # a length that one of several tasks is too long for is told before anything is computed

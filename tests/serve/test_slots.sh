@@ -82,9 +82,9 @@ serve gap -m "$demo" --sessions "$work/two" -q
 client test_slots.py "$url" holds_two "$work/talks"
 ends
 serve narrow -m "$demo" --sessions "$work/two" --mem $((bytes * 3 / 4)) -q
+ends # sessions have been loaded by then
 that 'the older one has no room' grep -q 'slot-0.kv: there is no room' "$work/narrow.err"
 that 'that alone' [ "$(grep -c 'no room' "$work/narrow.err")" = 1 ]
-ends
 serve few -m "$demo" --sessions "$work/few" --keep 1 -q
 client test_slots.py "$url" the_last_goes_on "$work/talks"
 ends
