@@ -39,6 +39,7 @@ static void make_images(void) {
     check(kvc_engine_open(&with, &engine, &error) == KVC_OK);
     check(kvc_make_model("tiny", KVC_F32, 3, path, &error) == KVC_OK);
     check(kvc_model_open(engine, path, &model, &error) == KVC_OK);
+    check(remove(path) == 0); /* a session does not replace a file that is none */
     for (size_t i = 0; i < POLICIES; i++) {
         struct kvc_session_options options;
         struct kvc_session *session;
