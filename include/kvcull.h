@@ -96,7 +96,7 @@ enum kvc_type {
     KVC_ALL_TYPES
 };
 const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
-bool kvc_type_from_name(const char *name, enum kvc_type *type); /* false: none of files */
+bool kvc_type_from_name(const char *name, enum kvc_type *type); /* in any case, "F16"; false: none of files */
 
 /* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
  * of small integers with activations of eight bits, other weights as FLOAT does (the program's default). FAST leaves
