@@ -17,7 +17,7 @@ each=$program
 on() { # RANKS ARGUMENTS...: the program as so many processes; what hangs ends after two minutes, with status 124
     count=$1
     shift
-    timeout 120 $start -n "$count" "$each" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 300 $start -n "$count" "$each" "$@" >"$work/out" 2>"$work/err" </dev/null
 }
 same() { # WHAT RANKS ARGUMENTS...: it succeeds
     what=$1
