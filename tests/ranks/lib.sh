@@ -14,7 +14,7 @@ start=$MPIRUN
 
 # The program itself, in place of the script that libtool makes of it: each process would run that.
 each=$program
-on() { # RANKS ARGUMENTS...: the program as so many processes; what hangs ends after two minutes, with status 124
+on() { # RANKS ARGUMENTS...: the program as so many processes; what hangs ends after five minutes, with status 124
     count=$1
     shift
     timeout 300 $start -n "$count" "$each" "$@" >"$work/out" 2>"$work/err" </dev/null

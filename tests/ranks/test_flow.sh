@@ -3,11 +3,11 @@
 # them, and a value in the middle of a prompt that is not finite.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
-# on RANKS ARGUMENTS...: what hangs ends after two minutes
+# on RANKS ARGUMENTS...: what hangs ends after five minutes
 on() {
     count=$1
     shift
-    timeout 120 $start -n "$count" "$each" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
+    timeout 300 $start -n "$count" "$each" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
 

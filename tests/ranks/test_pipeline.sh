@@ -2,11 +2,11 @@
 # --ranks pipeline: ranks with a run of layers each have the results of one process; and what is refused.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
-# on RANKS ARGUMENTS...: what hangs ends after two minutes
+# on RANKS ARGUMENTS...: what hangs ends after five minutes
 on() {
     count=$1
     shift
-    timeout 120 $start -n "$count" "$each" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
+    timeout 300 $start -n "$count" "$each" "$@" --ranks pipeline >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
 
@@ -50,7 +50,7 @@ chunk=
 flow() { # RANKS MODEL...
     count=$1
     shift
-    timeout 120 $start -n "$count" "$build/tests/ranks/flow" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 300 $start -n "$count" "$build/tests/ranks/flow" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
 "$build/tests/ranks/flow" "$demo" >"$work/one" 2>"$work/err" || bad 'one process'

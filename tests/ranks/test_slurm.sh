@@ -17,7 +17,7 @@ export KVCULL SLURM_CPUS_PER_TASK SLURM_JOB_NUM_NODES SLURM_NTASKS_PER_NODE
 job() { # SCRIPT ARGUMENTS...
     script=$1
     shift
-    timeout 120 sh "$scripts/$script.sh" "$@" >"$work/out" 2>"$work/err"
+    timeout 300 sh "$scripts/$script.sh" "$@" >"$work/out" 2>"$work/err"
     status=$?
     that "$script: exit $status" [ $status = 0 ]
 }

@@ -36,7 +36,7 @@ begin() {
     rm -f "$work"/pid.*
     : >"$work/out" >"$work/err"
     # shellcheck disable=SC2086
-    timeout 120 $start -n "$count" "$each" "$@" --threads 1 --rank-timeout "$limit" >"$work/out" 2>"$work/err" </dev/null &
+    timeout 300 $start -n "$count" "$each" "$@" --threads 1 --rank-timeout "$limit" >"$work/out" 2>"$work/err" </dev/null &
     starter=$!
     until_true all_open || bad "not all of $count ranks have opened the model"
 }
