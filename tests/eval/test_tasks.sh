@@ -208,7 +208,7 @@ kv eval qa_1 -m "$model" --raw --kv full >"$work/out" 2>"$work/err"
 that 'a task without its file, and no other' [ $? = 2 ]
 has 'it needs --squad' "$work/err"
 fails 3 'none' eval qa_1 -m "$model" --raw --kv full --squad "$work/none"
-fails 3 'is UTF-16' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
+fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
 fails 3 'is no array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
 : >"$work/empty"
 printf 'caf\351 au lait' >"$work/latin1"
