@@ -155,7 +155,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
         {CLI_TEXT, 0, "share", "LIST",                                                                                \
          "how much of the model each of these processes gets, in proportion: 2,1,1 say", &(c)->share, 0, 0, NULL},    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
-         "for how long one of these processes may not answer, stopped or cut off, before all end; 0: without end",    \
+         "end all processes when one of them has not answered for so long, because it is stopped or cut off; 0: never", \
          &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \

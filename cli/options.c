@@ -278,7 +278,7 @@ static int add_word(const struct cli_command *command, struct cli_words *words, 
 static int long_option(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
                        int *at) {
     const char *argument = argv[*at], *name = argument + 2;
-    size_t length = strcspn(name, "=");
+    size_t length = strcspn(name, "="), own_length = length;
     const struct cli_option *option;
     char word[48];
 
@@ -299,13 +299,7 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         printf("kvcull %s (arithmetic %d)\n", KVC_VERSION, KVC_ARITHMETIC_VERSION);
         return cli_flush(command);
     }
-    option = find(options, name, length, 0);
-    if (!option) {
-        size_t bytes = length;
-        const char *own = own_name(name, &bytes);
-
-        option = find(options, own, bytes, 0);
-    }
+    option = find(options, own_name(name, &own_length), own_length, 0);
     if (!option)
         return unknown(command, options, argument, word);
     spell(option, false, word);

@@ -107,7 +107,7 @@ static const char *given(const char *option, int argc, char **argv) {
 
 /* What may differ from rank to rank. */
 static bool is_own(const char *argument) {
-    static const char *const own[] = {"--backend", "--threads", "--out", "--rank-timeout"};
+    static const char *const own[] = {"--backend", "--threads", "-t", "--out", "--rank-timeout"};
     const size_t length = strcspn(argument, "=");
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strlen(own[i]) == length && memcmp(argument, own[i], length) == 0)

@@ -20,37 +20,36 @@ void eval_csv_text(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
-int eval_write_check(const struct cli_command *command, const char *folder, const char *name) {
+/* Makes the folder where it is missing and opens NAME.json and NAME.csv in it. files NULL: checks that they could be
+ * opened. */
+static int open_files(const struct cli_command *command, const char *folder, const char *name, struct kvc_output **made,
+                      struct cli_file *files) {
     const size_t capacity = strlen(folder) + strlen(name) + 8;
     char *path = malloc(capacity);
-    struct kvc_output *made = NULL;
     struct kvc_error error;
     int status = path ? KVC_OK : cli_no_memory(command);
-    if (status == KVC_OK && kvc_output_folder(folder, &made, &error) != KVC_OK)
+    if (status == KVC_OK && kvc_output_folder(folder, made, &error) != KVC_OK)
         status = cli_error(command, KVC_RESOURCE, "--out %s", error.text);
     for (int kind = 0; kind < 2 && status == KVC_OK; kind++) {
         snprintf(path, capacity, "%s/%s.%s", folder, name, kind ? "csv" : "json");
-        status = cli_check_output(command, path);
+        status = files ? cli_file_open(command, path, &files[kind]) : cli_check_output(command, path);
     }
-    kvc_output_abandon(made);
     free(path);
+    return status;
+}
+
+int eval_write_check(const struct cli_command *command, const char *folder, const char *name) {
+    struct kvc_output *made = NULL;
+    const int status = open_files(command, folder, name, &made, NULL);
+    kvc_output_abandon(made);
     return status;
 }
 
 int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
                void (*csv)(const void *task, FILE *stream), const void *task) {
-    const size_t capacity = strlen(folder) + strlen(name) + 8;
-    char *path = malloc(capacity);
     struct cli_file files[2] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}};
     struct kvc_output *made = NULL;
-    struct kvc_error error;
-    int status = path ? KVC_OK : cli_no_memory(command);
-    if (status == KVC_OK && kvc_output_folder(folder, &made, &error) != KVC_OK)
-        status = cli_error(command, KVC_RESOURCE, "--out %s", error.text);
-    for (int kind = 0; kind < 2 && status == KVC_OK; kind++) {
-        snprintf(path, capacity, "%s/%s.%s", folder, name, kind ? "csv" : "json");
-        status = cli_file_open(command, path, &files[kind]);
-    }
+    int status = open_files(command, folder, name, &made, files);
     if (status == KVC_OK)
         status = cli_json_print(command, json_incref(json), files[0].stream);
     if (status == KVC_OK)
@@ -66,6 +65,5 @@ int eval_write(const struct cli_command *command, const char *folder, const char
     else
         kvc_output_abandon(made);
     json_decref(json);
-    free(path);
     return status;
 }
