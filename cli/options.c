@@ -279,6 +279,7 @@ static int long_option(const struct cli_command *command, const struct cli_optio
                        int *at) {
     const char *argument = argv[*at], *name = argument + 2;
     size_t length = strcspn(name, "="), own_length = length;
+    const char *own = own_name(name, &own_length);
     const struct cli_option *option;
     char word[48];
 
@@ -299,7 +300,7 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         printf("kvcull %s (arithmetic %d)\n", KVC_VERSION, KVC_ARITHMETIC_VERSION);
         return cli_flush(command);
     }
-    option = find(options, own_name(name, &own_length), own_length, 0);
+    option = find(options, own, own_length, 0);
     if (!option)
         return unknown(command, options, argument, word);
     spell(option, false, word);
