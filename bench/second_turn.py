@@ -6,6 +6,7 @@ evicts, with cache_prompt false and true, in turns against one server.
 """
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import time
@@ -35,13 +36,13 @@ def main():
     parser.add_argument('program')
     parser.add_argument('model')
     parser.add_argument('--kv', default='snapkv:budget=512')
-    parser.add_argument('--words', type=int, default=2800, help='of the first message')
+    parser.add_argument('--words', type=int, default=1700, help='words of the first message, of about two tokens each')
     parser.add_argument('--rounds', type=int, default=3)
     args = parser.parse_args()
     server = subprocess.Popen([args.program, 'serve', '-m', args.model, '--kv', args.kv, '--port', '0', '-q'],
                               stdout=subprocess.PIPE, text=True)
     try:
-        url = server.stdout.readline().split()[-1].rstrip('/')
+        url = re.search(r'http://[\w.:\[\]]+', server.stdout.readline()).group()
         times = {False: [], True: []}
         for number in range(args.rounds):
             for keep in times:
