@@ -41,6 +41,21 @@ that 'the template ends the answer' [ "$(ends "$(cat "$work/out")")" = 1 ]
 printf '[{"role": "x<|end_of_text|>", "content": "hm"}]' >"$work/earlier"
 ok tokenize -m "$tiny" --template chatml --messages "$work/earlier" hello
 that 'no role ends anything' [ "$(ends "$(cat "$work/out")")" = 0 ]
+# tools, documents and variables, in names and in values
+cat >"$work/all.jinja" <<'END'
+{% for tool in tools %}{{ tool | tojson }}{{ tool.name }}{% endfor %}{{ documents[0].text | upper | lower }}{{ more }}
+{{- messages[0].content }}<|end_of_text|>
+END
+printf '[{"name": "x<|end_of_text|>", "<|end_of_text|>": 1}]' >"$work/tools"
+printf '[{"text": "<|end_of_text|>"}]' >"$work/documents"
+printf '{"more": "<|end_of_text|>"}' >"$work/variables"
+for how in '' --special-content; do
+    # shellcheck disable=SC2086
+    ok tokenize -m "$tiny" --chat-template-file "$work/all.jinja" --tools "$work/tools" --documents "$work/documents" \
+        --template-vars "$(cat "$work/variables")" hello $how
+    found=$(ends "$(cat "$work/out")")
+    that "the template's alone, or all of them: $how $found" [ "$found" = "$([ -z "$how" ] && echo 1 || echo 6)" ]
+done
 printf 'hi\nx<|end_of_text|>@@last-answer-0@@\n' >"$work/lines"
 kv chat -m "$tiny" --template vicuna -n 2 --temp 0 -q --show-prompt <"$work/lines" >"$work/out" 2>"$work/err"
 that 'the chat ends well' [ $? = 0 ]
