@@ -47,7 +47,9 @@ const struct cli_command cli_commands[] = {
      kvc_cli_chat},
     {"serve", "-m MODEL [--kv SPEC] [--port N] [--mem BYTES] [options]", "answers requests of OpenAI's interface",
      "Serves a model over HTTP, at /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health "
-     "and /metrics, for clients that talk to OpenAI's interface. docs/serve.md has every field of a request. The "
+     "and /metrics, for clients that talk to OpenAI's interface. docs/reference/server.md has every field of a "
+     "request. "
+     "The "
      "server ignores a field that it does not know, and names the field on standard error; --strict refuses such a "
      "field.\n\n"
      "Answers are computed together, a token of each in a step, and join and leave between steps; while a long prompt "

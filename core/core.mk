@@ -1,4 +1,4 @@
-# core.mk - core/: sources, folder by folder; docs/design.md says what is where. Headers are found by Makefile.am.
+# core.mk - core/: sources, folder by folder; docs/explanation/design.md says what is where. Headers are found by Makefile.am.
 
 # What every backend may include.
 libkvc_la_SOURCES += \

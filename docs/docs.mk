@@ -1,6 +1,6 @@
-# docs.mk - manual pages, the methods' pages, the README's tables and that of docs/adding-a-family.md, made from the program's own tables by
-# tools/manual.sh and committed; the manual pages are installed, all that are there: a new command or method brings its
-# own. A test tells when a page is old, missing or of nothing; `make manual` writes them again.
+# docs.mk - manual pages, the methods' pages, and the tables of families, weight types and request fields. tools/manual.sh
+# makes all of them from the program's own tables, and they are committed. `make manual` writes them again; a test fails
+# when one is old or missing. Every manual page in docs/man is installed.
 manual_pages = $(patsubst $(srcdir)/%,%,$(sort $(wildcard $(srcdir)/docs/man/*.$(1))))
 dist_man1_MANS = $(call manual_pages,1)
 dist_man7_MANS = $(call manual_pages,7)

@@ -7,7 +7,7 @@
 struct eval_answer {
     char *text; /* malloc'ed */
     uint64_t tokens, entries, held_bytes, peak_bytes, read_bytes, steps;
-    double prompt_seconds, answer_seconds; /* its share of what the group took (docs/eval.md) */
+    double prompt_seconds, answer_seconds; /* its share of what the group took (docs/how-to/evaluate.md) */
 };
 struct eval_group {
     struct kvc_model *model;

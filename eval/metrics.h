@@ -1,7 +1,7 @@
 /* metrics.h - scores of an answer as the benchmarks' own scripts compute them. All are 0 to 1, and negative where
  * memory ran out. `answer` is what the model wrote, `truth` (or each of `truths`) what was wanted; bytes that are no
- * UTF-8 count as U+FFFD. docs/eval.md says which benchmark takes which, and tests/data/metrics.json has the numbers of
- * the official scripts. */
+ * UTF-8 count as U+FFFD. docs/how-to/benchmark-files.md says which benchmark takes which, and tests/data/metrics.json
+ * has the numbers of the official scripts. */
 #ifndef KVC_EVAL_METRICS_H
 #define KVC_EVAL_METRICS_H
 

@@ -107,7 +107,7 @@ double eval_score_countdown(const struct eval_asked *asked, const char *answer);
 
 /* clang-format off */
 #define EVAL_FOLDER_OPTIONS(f) \
-    {CLI_GROUP, 0, "Folders of benchmarks (docs/benchmarks.md)", NULL, NULL, NULL, 0, 0, NULL}, \
+    {CLI_GROUP, 0, "Folders of benchmarks (docs/how-to/benchmark-files.md)", NULL, NULL, NULL, 0, 0, NULL}, \
         {CLI_TEXT, 0, "longbench", "FOLDER", "LongBench: data/SET.jsonl and config", &(f)[EVAL_LONGBENCH], 0, 0, \
          NULL}, \
         {CLI_TEXT, 0, "longbench2", "FOLDER", "LongBench v2: data.json and prompts", &(f)[EVAL_LONGBENCH2], 0, 0, \

@@ -261,7 +261,7 @@ void kvc_chat_defaults(struct kvc_chat_options *options); /* the model's own tem
 
 /* The text of a conversation, to be read; kvc_chat_tokens (kvcull/chat.h) makes tokens of one. *text is malloc'ed.
  * KVC_USAGE: there is no such template, or it refuses the conversation; KVC_INPUT: the template is broken, goes beyond
- * its bounds, or needs what is not supported (docs/chat_templates.md).
+ * its bounds, or needs what is not supported (docs/reference/chat-templates.md).
  */
 enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct kvc_chat_options *options,
                                    const struct kvc_message *messages, size_t count, char **text,

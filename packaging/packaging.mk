@@ -1,4 +1,4 @@
-# packaging.mk - what package managers and build systems of others need (docs/packages.md), the stored interface of the
+# packaging.mk - what package managers and build systems of others need (docs/how-to/packages.md), the stored interface of the
 # library, and `make release`.
 cmakedir = $(libdir)/cmake/kvcull
 dist_cmake_DATA = packaging/cmake/kvcull-config.cmake

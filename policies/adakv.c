@@ -1,4 +1,4 @@
-/* adakv.c - snapkv whose heads share out a layer's budget by their scores (docs/methods/adakv.md). */
+/* adakv.c - snapkv whose heads share out a layer's budget by their scores (docs/reference/methods/adakv.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

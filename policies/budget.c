@@ -1,5 +1,5 @@
 /* budget.c - options that many methods have: budgets as tokens or as a share of the prompt, the part of them that
- * recent entries take, pooling (rules 6 and 7 of docs/methods.md). */
+ * recent entries take, pooling (rules 6 and 7 of docs/reference/methods.md). */
 #include "policies/policies.h"
 
 #include <stdlib.h>

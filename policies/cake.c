@@ -1,4 +1,5 @@
-/* cake.c - a layer's share of the cache goes by how widely and how restlessly it attends (docs/methods/cake.md). */
+/* cake.c - a layer's share of the cache goes by how widely and how restlessly it attends
+ * (docs/reference/methods/cake.md). */
 #include "policies/policies.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* chunkkv.c - neighbours stay or go together, by another method's scores (docs/methods/chunkkv.md). */
+/* chunkkv.c - neighbours stay or go together, by another method's scores (docs/reference/methods/chunkkv.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

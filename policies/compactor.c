@@ -1,5 +1,5 @@
 /* compactor.c - keys that stand out, and what a text's own queries look at, before and after them
- * (docs/methods/compactor.md). */
+ * (docs/reference/methods/compactor.md). */
 #include "policies/policies.h"
 
 enum { COLUMN = 0, NEIGHBOURS = 3 };

@@ -1,5 +1,5 @@
 /* criticalkv.c - half of the budget by another method's scores, half by them times what the value makes of the layer's
- * output (docs/methods/criticalkv.md). */
+ * output (docs/reference/methods/criticalkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* dapq.c - pseudo tokens after the prompt look where the answer will (docs/methods/dapq.md). */
+/* dapq.c - pseudo tokens after the prompt look where the answer will (docs/reference/methods/dapq.md). */
 #include "policies/policies.h"
 
 #include <stdlib.h>

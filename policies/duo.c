@@ -1,4 +1,5 @@
-/* duo.c - some heads keep everything, the others their first and newest entries, as a file says (docs/methods/duo.md).
+/* duo.c - some heads keep everything, the others their first and newest entries, as a file says
+ * (docs/reference/methods/duo.md).
  */
 #include "policies/policies.h"
 

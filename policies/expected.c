@@ -1,4 +1,5 @@
-/* expected.c - what queries yet to come will attend to, from those of the prompt (docs/methods/expected.md). */
+/* expected.c - what queries yet to come will attend to, from those of the prompt (docs/reference/methods/expected.md).
+ */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed (docs/methods/fastkv.md). */
+/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed
+ * (docs/reference/methods/fastkv.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

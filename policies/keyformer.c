@@ -1,5 +1,5 @@
 /* keyformer.c - accumulated attention with noise and a temperature that rises while decoding
- * (docs/methods/keyformer.md). */
+ * (docs/reference/methods/keyformer.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

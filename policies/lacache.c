@@ -1,4 +1,4 @@
-/* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/methods/lacache.md). */
+/* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/reference/methods/lacache.md). */
 #include "policies/policies.h"
 
 #include <math.h>

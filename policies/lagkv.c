@@ -1,4 +1,4 @@
-/* lagkv.c - keys and values that stand out against those of the tokens after them (docs/methods/lagkv.md). */
+/* lagkv.c - keys and values that stand out against those of the tokens after them (docs/reference/methods/lagkv.md). */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/methods/morphkv.md). */
+/* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/reference/methods/morphkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>

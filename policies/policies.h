@@ -10,7 +10,7 @@
 /* The largest budget a policy string may name: positions are 31 bits. */
 #define KVC_BUDGET_MOST 2147483647.0
 
-/* rule 7 of docs/methods.md: budget must be above what `part` takes of it. */
+/* rule 7 of docs/reference/methods.md: budget must be above what `part` takes of it. */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
 /* A check_model: `dims` channels of keys must be there. */
@@ -20,7 +20,7 @@ enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc
 /* The budget for what a head held when the turn's prompt was in; a share is at least part + 1. */
 uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t part);
 
-/* An odd `kernel`; and `pooling` as the stage functions want it (rule 6 of docs/methods.md). */
+/* An odd `kernel`; and `pooling` as the stage functions want it (rule 6 of docs/reference/methods.md). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 

@@ -1,4 +1,5 @@
-/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones (docs/methods/pyramidkv.md).
+/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones
+ * (docs/reference/methods/pyramidkv.md).
  */
 #include "policies/policies.h"
 

@@ -1,4 +1,4 @@
-/* quest.c - the pages of entries whose keys may score highest (docs/methods/quest.md). */
+/* quest.c - the pages of entries whose keys may score highest (docs/reference/methods/quest.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* rkv.c - every so many decode steps, what the last queries attended to and what no other key repeats
- * (docs/methods/rkv.md). */
+ * (docs/reference/methods/rkv.md). */
 #include "policies/policies.h"
 
 #include <string.h>

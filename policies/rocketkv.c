@@ -1,5 +1,5 @@
 /* rocketkv.c - snapkv in the prompt, then hsa in decode, from one budget: rocketkv, and rocketkv-mt for several turns
- * (docs/methods/rocketkv.md). */
+ * (docs/reference/methods/rocketkv.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* scissorhands.c - entries that recent queries often passed over go (docs/methods/scissorhands.md). */
+/* scissorhands.c - entries that recent queries often passed over go (docs/reference/methods/scissorhands.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

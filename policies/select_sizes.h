@@ -1,5 +1,5 @@
-/* select_sizes.h - the sizes that hsa and rocketkv work out from a compression (docs/methods/hsa.md,
- * docs/methods/rocketkv.md). */
+/* select_sizes.h - the sizes that hsa and rocketkv work out from a compression (docs/reference/methods/hsa.md,
+ * docs/reference/methods/rocketkv.md). */
 #ifndef KVC_POLICIES_SELECT_SIZES_H
 #define KVC_POLICIES_SELECT_SIZES_H
 

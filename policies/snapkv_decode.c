@@ -1,4 +1,4 @@
-/* snapkv_decode.c - snapkv's choice made anew every so many decode steps (docs/methods/snapkv-decode.md). */
+/* snapkv_decode.c - snapkv's choice made anew every so many decode steps (docs/reference/methods/snapkv-decode.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

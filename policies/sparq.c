@@ -1,4 +1,5 @@
-/* sparq.c - approximate scores from the query's strongest channels, and a mean for the rest (docs/methods/sparq.md). */
+/* sparq.c - approximate scores from the query's strongest channels, and a mean for the rest
+ * (docs/reference/methods/sparq.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* take.c - a prompt read chunk by chunk into a bounded cache, with the question beside every chunk
- * (docs/methods/take.md).
+ * (docs/reference/methods/take.md).
  */
 #include "policies/policies.h"
 

@@ -1,4 +1,4 @@
-/* tova.c - what the newest query attends to (TOVA). The method docs/adding-a-method.md walks through. */
+/* tova.c - what the newest query attends to (TOVA). The method docs/how-to/add-a-method.md walks through. */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

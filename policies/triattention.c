@@ -1,5 +1,5 @@
 /* triattention.c - every so many decode steps, what queries of known statistics will attend to from positions to come
- * (docs/methods/triattention.md). */
+ * (docs/reference/methods/triattention.md). */
 #include "policies/query_stats.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 DIR holds clones under the names of the table below (those that are missing are skipped). Needs torch, transformers,
 numpy and safetensors. Every case is one dump of random queries, keys and values: the authors' code chooses from it in
 float32, `kvcull replay` does the same, and kept or read positions are compared as sets, head by head. A difference is
-reported with how many entries differ; where the authors' code and docs/methods.md say different things the case is set
+reported with how many entries differ; where the authors' code and docs/reference/methods.md say different things the case is set
 up so that both agree, and what was set aside is printed with the result.
 """
 import argparse
@@ -273,7 +273,7 @@ def sparq(folder, kvcull, seed, result):
         local = sparse.causal_index(logmask)
         chosen = scores.masked_fill((0 <= local) & (local < 1), torch.finfo(scores.dtype).max)
         approximate = scores.softmax(-1)
-        # theirs sums the scores of a group before top-k; docs/methods.md sums their softmax: the same where G is 1
+        # theirs sums the scores of a group before top-k; docs/reference/methods.md sums their softmax: the same where G is 1
         order = chosen.sum(2, keepdim=True) if case.group == 1 else approximate.masked_fill(
             (0 <= local) & (local < 1), 1e9).sum(2, keepdim=True)
         index = order.topk(top, -1).indices

@@ -2,7 +2,7 @@
 """ranks_plan.py plan (--shape NAME | --geometry L,h,H,G,d,f,V | --model MODEL --program KVCULL) [OPTIONS]
 ranks_plan.py check KVCULL MODEL [--most N]
 
-What processes that share a model (docs/ranks.md) send each other, and how long a decoded token and a prompt take by a
+What processes that share a model (docs/explanation/parallel-runs.md) send each other, and how long a decoded token and a prompt take by a
 model of latency and bandwidth. `plan` prints it for --ranks tensor, pipeline and both, from 1 rank to 64, and says
 where it stops paying. `check` runs `kvcull bench` on 2 to 8 ranks: bytes and messages must be those counted here, else
 it exits with 1; then it fits the latency and prints times measured beside times predicted.

@@ -251,7 +251,7 @@ and is asked cheaply: it shows what a method lets go of, as plainly as a unit te
 2,000 tokens of real text with the full cache. What they cannot tell: whether the orders of 7B and 8B models, whose
 heads look for facts in a few layers and hold them in many entries, are the same at 8,000 to 128,000 tokens; the
 papers' LongBench, RULER and HELMET averages mix tasks that are beyond models of this size. `kvcull eval` runs those
-tasks (docs/benchmarks.md) on any model that fits; to settle a difference of 0.05 between two methods, some 500 paired
+tasks (docs/how-to/benchmark-files.md) on any model that fits; to settle a difference of 0.05 between two methods, some 500 paired
 samples of a task are needed where a third of the answers differ, and for one of 0.02 some 3,200."""]
 ABLE = """The full cache, before anything is compressed; tasks below 0.3 are not asked of methods."""
 TABLES = """Bytes are means: `held` after the prompt, or the most while a long answer grows; `peak` from the first

@@ -1,4 +1,5 @@
-/* markdown.c - the methods as Markdown, docs/methods.md and docs/methods/NAME.md, from the methods' own tables. */
+/* markdown.c - the methods as Markdown, docs/reference/methods.md and docs/reference/methods/NAME.md, from the methods'
+ * own tables. */
 #include <ctype.h>
 
 #include "cli/info/info.h"

@@ -1,5 +1,6 @@
 /* rules.c - what holds for every method: words, stages and numbered rules, for the manual page and
- * docs/methods.md. Comments in the source that name a rule of docs/methods.md mean the rule of that number here. */
+ * docs/reference/methods.md. Comments in the source that name a rule of docs/reference/methods.md mean the rule of that
+ * number here. */
 #include "cli/info/info.h"
 
 #define TEXT(member) offsetof(struct kvc_policy_class, member)

@@ -1,4 +1,4 @@
-/* weight_types.h - the lists of weight types; docs/adding-a-type.md says how one is added. Macros only: C, OpenCL C
+/* weight_types.h - the lists of weight types; docs/how-to/add-a-type.md says how one is added. Macros only: C, OpenCL C
  * and CUDA C read it.
  *
  * KVC_WEIGHT_TYPES(row, a) is row(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) for every type, in

@@ -1,8 +1,8 @@
-/* cache_positions.c - keys at their cache positions instead of their positions in the text (rule 2 of docs/methods.md,
- * positions=cache). In a layer where such a method acts, the entry of rank r holds the key of a token at position r,
- * and a query stands at the rank of its own entry. State columns keep the keys before their rotation; when an eviction
- * has changed the ranks, all keys of the layer are rotated anew. Until the first eviction ranks are positions, and
- * nothing differs. */
+/* cache_positions.c - keys at their cache positions instead of their positions in the text (rule 2 of
+ * docs/reference/methods.md, positions=cache). In a layer where such a method acts, the entry of rank r holds the key
+ * of a token at position r, and a query stands at the rank of its own entry. State columns keep the keys before their
+ * rotation; when an eviction has changed the ranks, all keys of the layer are rotated anew. Until the first eviction
+ * ranks are positions, and nothing differs. */
 #include "core/engine/cache_positions.h"
 
 #include "core/base/integers.h"

@@ -57,7 +57,7 @@ void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *
 static inline uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l) {
     return e->windows ? e->windows[l] : 0;
 }
-/* What rows to come can see of a list of `held`, and N of docs/methods.md for a layer's formulas. */
+/* What rows to come can see of a list of `held`, and N of docs/reference/methods.md for a layer's formulas. */
 static inline uint64_t kvc_estimator_seen(const struct kvc_estimator *e, uint32_t l, uint64_t held) {
     const uint32_t window = kvc_estimator_window(e, l);
     return window ? kvc_min_u64(held, window - 1) : held;

@@ -1,5 +1,5 @@
 /* chat.h - conversations as tokens: control tokens are the template's, not those of who writes messages. Installed as
- * kvcull/chat.h; docs/chat_templates.md. */
+ * kvcull/chat.h; docs/reference/chat-templates.md. */
 #ifndef KVCULL_CHAT_H
 #define KVCULL_CHAT_H
 
@@ -27,7 +27,7 @@ enum kvc_status kvc_chat_tokens(const struct kvc_model *model, const struct kvc_
                                 struct kvc_error *error);
 /* The tokens of a text that several wrote, as kvc_tokenize makes them, but no control token is recognised that has a
  * byte in it whose mark is not 0. marks [bytes]; NULL: none is marked. Tokens that the model's files add without
- * calling them special are recognised everywhere, but for those that end a turn (docs/chat_templates.md). */
+ * calling them special are recognised everywhere, but for those that end a turn (docs/reference/chat-templates.md). */
 enum kvc_status kvc_tokenize_marked(const struct kvc_model *model, const char *text, const char *marks, size_t bytes,
                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error);
 

@@ -1,6 +1,6 @@
 /* policy.h - for those who write a method: its options, what its stage functions may call, and the class that tells the
- * library of it. Installed as kvcull/policy.h. docs/adding-a-method.md walks through one; docs/methods.md defines the
- * words and the numbered rules that comments here name.
+ * library of it. Installed as kvcull/policy.h. docs/how-to/add-a-method.md walks through one; docs/reference/methods.md
+ * defines the words and the numbered rules that comments here name.
  */
 #ifndef KVCULL_POLICY_H
 #define KVCULL_POLICY_H
@@ -61,18 +61,18 @@ struct kvc_stage_info {
     uint32_t acting, actings; /* this layer's number among those the method acts on, and how many these are */
     uint64_t turn;            /* rows of this turn's prompt that reached this layer */
     uint64_t turn_tokens;     /* tokens of this turn's prompt: those rows, and those that token pruning dropped */
-    uint64_t held;     /* N of docs/methods.md: what the fullest head held when the turn's prompt was in, counted as if
-                          token pruning had dropped no rows of this layer */
-    uint64_t after;    /* entries of the fullest head after the prompt stage; 0 before it */
-    uint64_t now;      /* tokens the session has seen, those of this step or chunk included */
-    uint64_t step;     /* decode steps since the last prompt, this one included; 0 in the prompt stage */
+    uint64_t held;  /* N of docs/reference/methods.md: what the fullest head held when the turn's prompt was in, counted
+                       as if  token pruning had dropped no rows of this layer */
+    uint64_t after; /* entries of the fullest head after the prompt stage; 0 before it */
+    uint64_t now;   /* tokens the session has seen, those of this step or chunk included */
+    uint64_t step;  /* decode steps since the last prompt, this one included; 0 in the prompt stage */
     uint64_t entries;  /* entries of the fullest head now; once a decode stage has evicted: the most it can hold. In
                           stages that evict, without those that a sliding window hides from every row to come: they go
                           when scores are asked for, or the first rule, rank or position to keep is given */
     uint64_t expected; /* tokens the caller means to ask for after the prompt; 0: unknown */
     uint64_t seed;
-    /* Where ranks share out the heads (docs/ranks.md): how many lists and query heads the layer has on all of them, and
-     * the numbers among these of this rank's first. Elsewhere: kv_heads, heads, 0 and 0. */
+    /* Where ranks share out the heads (docs/explanation/parallel-runs.md): how many lists and query heads the layer has
+     * on all of them, and the numbers among these of this rank's first. Elsewhere: kv_heads, heads, 0 and 0. */
     uint32_t model_lists, model_heads, first_list, first_head;
     bool last_chunk;               /* in the chunk stage: this chunk is the prompt's last */
     bool owns_prompt, owns_decode; /* whether this method, and no other of the policy, holds that stage */
@@ -95,8 +95,8 @@ struct kvc_keep;
 /* Buffers for scores of every list of entries, and of every query head. */
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
-/* The window mass (docs/methods.md) of the last `window` prompt queries, of which there are at most as many as the
- * class's `queries` asked for. Where the scores are per query head, each head has its own. */
+/* The window mass (docs/reference/methods.md) of the last `window` prompt queries, of which there are at most as many
+ * as the class's `queries` asked for. Where the scores are per query head, each head has its own. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
 /* The same of the rows that the class's `pseudo` added; and the most that any of them, in any of the group's heads,
@@ -109,7 +109,7 @@ enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error);
 /* cake's scores (per query head): mean + gamma * variance of the probabilities that the last `window` queries gave, for
- * ranks below entries - tail. The total dispersion and variance (docs/methods/cake.md) go to the host. */
+ * ranks below entries - tail. The total dispersion and variance (docs/reference/methods/cake.md) go to the host. */
 enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
                                   struct kvc_scores *scores, float *dispersion, float *variance,
                                   struct kvc_error *error);
@@ -119,7 +119,8 @@ enum kvc_pooling {
     KVC_POOL_CHUNKS /* not by neighbours: each rank gets the mean of the `kernel` ranks of its chunk, which are counted
                        from rank 0; the last chunk may have fewer. The kernel may be even */
 };
-/* 1-D pooling over each head's ranks below (its entries - tail); kernel is odd (rule 6 of docs/methods.md). */
+/* 1-D pooling over each head's ranks below (its entries - tail); kernel is odd (rule 6 of docs/reference/methods.md).
+ */
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error);
 /* From scores per query head to scores per list: the sum over each group, divided by divisor. */
@@ -135,20 +136,20 @@ enum kvc_entry_kind {
 };
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error);
-/* lagkv's (docs/methods/lagkv.md): how much a key and a value spread within the range of those in the next partition of
- * `lag` entries, as the rank within its own partition, or (across) as the number itself. Ranks below `first` and those
- * of the last partition and after it have `lag`, which is more than any other. */
+/* lagkv's (docs/reference/methods/lagkv.md): how much a key and a value spread within the range of those in the next
+ * partition of `lag` entries, as the rank within its own partition, or (across) as the number itself. Ranks below
+ * `first` and those of the last partition and after it have `lag`, which is more than any other. */
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
                                      struct kvc_scores *scores, struct kvc_error *error);
 
-/* rkv's (docs/methods/rkv.md): scores become share * scores / divisor - (1 - share) * how much a list's key repeats the
- * others, a softmax over all of its entries. Keys whose cosine is above `threshold` repeat each other. */
+/* rkv's (docs/reference/methods/rkv.md): scores become share * scores / divisor - (1 - share) * how much a list's key
+ * repeats the others, a softmax over all of its entries. Keys whose cosine is above `threshold` repeat each other. */
 enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshold, float share, float divisor,
                                          struct kvc_scores *scores, struct kvc_error *error);
 
-/* criticalkv's (docs/methods/criticalkv.md). norms, per query head: the sum over the outputs of the layer's output
- * projection of how much, either way, the head's part of it makes of an entry's value; in a replay of the value's
- * channels themselves. */
+/* criticalkv's (docs/reference/methods/criticalkv.md). norms, per query head: the sum over the outputs of the layer's
+ * output projection of how much, either way, the head's part of it makes of an entry's value; in a replay of the
+ * value's channels themselves. */
 enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_scores *norms, struct kvc_error *error);
 /* scores, per list, become (scores + epsilon) * factor; of entries that `rule` keeps, whose scores may be these, more
  * than any other. */
@@ -159,7 +160,7 @@ enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *
  * covariance of the prompt's queries before their rotation. */
 enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, struct kvc_error *error);
 /* In the prompt stage: the attention that queries of this mean and covariance give on average from the next `future`
- * positions (docs/methods/expected.md), over ranks from `first` on; scores are per list. */
+ * positions (docs/reference/methods/expected.md), over ranks from `first` on; scores are per list. */
 struct kvc_expectation {
     uint64_t first;
     uint32_t future;
@@ -187,14 +188,14 @@ struct kvc_series {
 };
 enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct kvc_series *series,
                                          struct kvc_error *error);
-/* Of that step's decode stage, with the same series: triattention's scores (docs/methods/triattention.md), of a group's
- * heads the highest or (average) their mean; scores are per list. */
+/* Of that step's decode stage, with the same series: triattention's scores (docs/reference/methods/triattention.md), of
+ * a group's heads the highest or (average) their mean; scores are per list. */
 enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
                                         struct kvc_scores *scores, struct kvc_error *error);
-/* compactor's (docs/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first` and of
- * the last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of the
- * chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the value.
- * What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
+/* compactor's (docs/reference/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first`
+ * and of the last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of
+ * the chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the
+ * value. What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
 enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
                                      uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
 /* The statistical leverage of each key among those of its list, before their rotation. */
@@ -265,7 +266,7 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
 /* ---- what stays ------------------------------------------------------------------------------------------------- */
 
 /* A rule of what a head keeps: ranks below `first`, the last `tail` ranks, entries at positions >= recent, and of the
- * others the `top` with the highest scores (rule 4 of docs/methods.md). */
+ * others the `top` with the highest scores (rule 4 of docs/reference/methods.md). */
 struct kvc_keep {
     uint64_t first, tail, top;
     uint64_t fill;                   /* 0, or how many entries to keep in all: top grows until there are so many */
@@ -408,10 +409,10 @@ struct kvc_policy_class {
     const char *idea; /* one paragraph */
     const char *formula;
     const char *memory, *traffic, *differences; /* differences: from the paper */
-    const char *second_turn;                    /* what a later turn does, beside rule 15 of docs/methods.md */
-    void *user;                                 /* the writer's own, for kvc_stage_user */
-    unsigned stages;                            /* bits of enum kvc_stage_kind */
-    const struct kvc_option *options;           /* ended by a row with name NULL */
+    const char *second_turn;          /* what a later turn does, beside rule 15 of docs/reference/methods.md */
+    void *user;                       /* the writer's own, for kvc_stage_user */
+    unsigned stages;                  /* bits of enum kvc_stage_kind */
+    const struct kvc_option *options; /* ended by a row with name NULL */
     const char *trial; /* options beside a budget that suit a model of a few layers and a prompt of a few hundred
                           tokens, as "span=2,sinks=4", for checks of every method; NULL: the defaults do */
 

@@ -1,4 +1,4 @@
-/* kvcull/ranks.h - several processes as one engine, started by mpirun or srun; docs/ranks.md.
+/* kvcull/ranks.h - several processes as one engine, started by mpirun or srun; docs/explanation/parallel-runs.md.
  *
  * Rank 0 runs the program and calls the library as ever. The others call kvc_ranks_follow, which does what rank 0's
  * calls ask for and returns when rank 0 closes. Results have the same bits for any number of ranks. */

@@ -1,5 +1,5 @@
 /* jinja.h - evaluates chat templates: the part of Jinja2 that released templates use, as transformers compiles it,
- * bounded in steps, depth and memory. docs/chat_templates.md says what is there. */
+ * bounded in steps, depth and memory. docs/reference/chat-templates.md says what is there. */
 #ifndef KVC_MODELS_JINJA_JINJA_H
 #define KVC_MODELS_JINJA_JINJA_H
 

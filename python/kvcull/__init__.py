@@ -9,7 +9,7 @@
     print(session.stats().cache_bytes, "of", session.stats().full_bytes, "bytes")
 
 `policy` has a function for every method; `compress` says what a method keeps of another library's tensors; `HostMethod`
-is a method written in Python. docs/python.md shows all of it.
+is a method written in Python. docs/how-to/python.md shows all of it.
 """
 from . import policy
 from ._library import ARITHMETIC_VERSION, VERSION

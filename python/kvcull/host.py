@@ -1,6 +1,6 @@
 """Methods written in Python, for trying ideas: they see scores and positions as arrays, and say what stays.
 
-Scores go to the host and back, which is slow on devices; docs/adding-a-method.md shows the same in C.
+Scores go to the host and back, which is slow on devices; docs/how-to/add-a-method.md shows the same in C.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's Python and that of docs/python.md runs as it stands there, and the example makes its table."""
+"""The README's Python and that of docs/how-to/python.md runs as it stands there, and the example makes its table."""
 import contextlib
 import io
 import os
@@ -10,7 +10,7 @@ import pytest
 from conftest import SOURCE
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/how-to/python.md"])
 def test_code_of_documents_runs(document, monkeypatch):
     """Blocks of one document share their names; a comment "# TEXT" behind print(...) is what is printed."""
     monkeypatch.chdir(SOURCE)

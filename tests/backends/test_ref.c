@@ -262,7 +262,7 @@ static void pools(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Whether a score goes before another: docs/methods.md rule 4. */
+/* Whether a score goes before another: docs/reference/methods.md rule 4. */
 static bool above(float a, float b) { return isnan(a) != isnan(b) ? isnan(b) : !isnan(a) && a > b; }
 
 static bool before(float a, float tie_a, uint32_t rank_a, float b, float tie_b, uint32_t rank_b) {

@@ -105,8 +105,8 @@ grep -noE '`[a-z_0-9]+` \(`[a-z_0-9/]+\.[a-z]+`\)' $(cat "$work/documents") /dev
 done >>"$work/wrong"
 
 # ---- members of a class, in the first column of a table
-sed -n 's/^| *\(`[a-z_`, ]*`\) *|.*/\1/p' docs/adding-a-method.md | grep -oE '[a-z_]+' | while read -r member; do
-    grep -qrw "$member" include || printf '%s: %s\n' docs/adding-a-method.md "$member is in no public header"
+sed -n 's/^| *\(`[a-z_`, ]*`\) *|.*/\1/p' docs/how-to/add-a-method.md | grep -oE '[a-z_]+' | while read -r member; do
+    grep -qrw "$member" include || printf '%s: %s\n' docs/how-to/add-a-method.md "$member is in no public header"
 done >>"$work/wrong"
 
 sort -u "$work/wrong"

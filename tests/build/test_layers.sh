@@ -1,5 +1,5 @@
 #!/bin/sh
-# Who may include whom (docs/design.md, Layers). And names stay where they belong: core names no model family, a backend
+# Who may include whom (docs/explanation/design.md, Layers). And names stay where they belong: core names no model family, a backend
 # no policy; the project has no tab and no long line.
 cd "$top_srcdir" || exit 1
 bad=0

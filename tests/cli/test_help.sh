@@ -26,15 +26,15 @@ narrow
 
 # The pages in docs/ are what the program makes now; `make manual` writes them again.
 sh "$source/tools/manual.sh" "$program" "$source" "$work"
-for page in README.md docs/adding-a-family.md; do
+for page in docs/reference/models.md docs/reference/server.md; do
     that "a table of $page is old: make manual" cmp -s "$work/$page" "$source/$page"
 done
-for page in "$work"/docs/man/* "$work"/docs/methods/* "$work/docs/methods.md" "$work"/docs/completions/*/*; do
+for page in "$work"/docs/man/* "$work"/docs/reference/methods/* "$work/docs/reference/methods.md" "$work"/docs/completions/*/*; do
     name=${page#"$work"/docs/}
     that "docs/$name is old: make manual" cmp -s "$page" "$source/docs/$name"
     case $name in *.[17]) [ -z "${MANDOC-}" ] || that "mandoc about $name" "$MANDOC" -T lint -W warning "$page" ;; esac
 done
-for page in "$source"/docs/man/* "$source"/docs/methods/*; do
+for page in "$source"/docs/man/* "$source"/docs/reference/methods/*; do
     name=${page#"$source"/docs/}
     that "docs/$name is of nothing: make manual" [ -e "$work/docs/$name" ]
 done

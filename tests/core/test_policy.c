@@ -1,5 +1,5 @@
 /* test_policy.c - the grammar of policy strings: what is accepted, what is refused and in which words, and who holds
- * which stage (rules 7 and 8 of docs/methods.md, the table of stages). */
+ * which stage (rules 7 and 8 of docs/reference/methods.md, the table of stages). */
 #include "core/stage/policy.h"
 #include "tests/method_spec.h"
 
@@ -289,7 +289,7 @@ static void test_stages(void **state) {
     REFUSED("snapkv:budget=64,stages=both2", "stages=both2");
 }
 
-/* ---- every pair of methods, against a table written from docs/methods.md, "Stages and composition" ---- */
+/* ---- every pair of methods, against a table written from docs/reference/methods.md, "Stages and composition" ---- */
 
 enum pair_kind { NONE, PROMPT, BOTH, PROPAGATE, CHUNK, SELECT, ROCKET, DECODE, KINDS };
 static const unsigned kind_stages[KINDS] = {[PROMPT] = KVC_STAGE_PROMPT,

@@ -53,7 +53,7 @@ uint32_t rows_share(uint32_t held, uint32_t share); /* percent of what is held, 
  * scores. */
 void rows_add_probabilities(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
                             uint32_t counted, float *score);
-/* Average or maximum over neighbours within n, the way rule 6 of docs/methods.md says. */
+/* Average or maximum over neighbours within n, the way rule 6 of docs/reference/methods.md says. */
 void rows_pool(float *score, uint32_t n, uint32_t kernel, bool average);
 void rows_keep_top(struct head *head, const float *score, uint32_t most);
 

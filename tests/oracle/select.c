@@ -1,4 +1,4 @@
-/* select.c - what select methods read, written from the pages of docs/methods. */
+/* select.c - what select methods read, written from the pages of docs/reference/methods. */
 #include "tests/oracle/select.h"
 #include "core/base/canon.h"
 #include "tests/oracle/scores.h"

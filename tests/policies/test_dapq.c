@@ -1,6 +1,6 @@
 /* test_dapq.c - dapq and take in a whole network: the pseudo rows after a prompt change no bit of it and leave no
- * entry; they and probes are the tokens, and stand at the positions, that docs/methods/dapq.md and docs/methods/take.md
- * say.
+ * entry; they and probes are the tokens, and stand at the positions, that docs/reference/methods/dapq.md and
+ * docs/reference/methods/take.md say.
  */
 #include "kvcull/policy.h"
 #include "tests/oracle/oracle.h"
