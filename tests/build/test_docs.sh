@@ -1,6 +1,8 @@
 #!/bin/sh
-# What documents and comments name is there: files, folders, functions, tests. A name is looked for in the code, not in
-# other comments. "`function` (`file`)" in a document says that the file has the function.
+# Checks the pages and the comments of the tree. Each page begins with its title; its links resolve; docs/README.md
+# links every page under docs/; the commands shown exist, with their options and methods. Files, folders, functions and
+# tests that pages and comments name exist. The test looks for a name in the code, not in other comments. "`function`
+# (`file`)" in a page says that the file has the function.
 cd "$top_srcdir" || exit 1
 LC_ALL=C
 export LC_ALL
@@ -8,7 +10,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/test_docs-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 folders='core|backends|models|policies|cli|eval|serve|bench|examples|include|tests|tools|docs|data|m4|python|packaging'
 endings='c|h|inc|cc|cu|sh|mk|md|py|awk|txt|tsv|def|ac|am|in|json|safetensors|gguf|1|7'
-find README.md CONTRIBUTING.md CHANGELOG.md docs -name '*.md' | sort >"$work/documents"
+find README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md python/README.md docs -name '*.md' | sort >"$work/documents"
 find core backends models policies cli eval serve bench examples include tests -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' |
     sort >"$work/sources"
 find core backends models policies cli eval serve bench examples include tests tools \( -name '*.sh' -o -name '*.mk' \) |
@@ -24,6 +26,94 @@ awk -v only=k -f tests/build/comments.awk $(cat "$work/sources") | cut -d' ' -f3
 # Lines "FILE:LINE: NAME" whose name is not there become complaints.
 wrong() { sed "s|\$| $1|" >>"$work/wrong"; }
 : >"$work/wrong"
+
+# ---- titles: the first line, or the second one under "<!-- Made by ..."
+while read -r page; do
+    awk -v page="$page" 'NR == 1 && /^<!-- Made by .*-->$/ { next }
+        { if ($0 !~ /^# [^ ]/) print page ":" NR ": the page does not begin with its title"; exit }' "$page"
+done <"$work/documents" >>"$work/wrong"
+
+# ---- links to files of the tree, and to headings in them
+# shellcheck disable=SC2046
+awk '
+    FNR == 1 { fence = 0 }
+    /^ *```/ { fence = !fence }
+    fence || /^    / { next }
+    /^#+ / {
+        anchor = tolower($0)
+        sub(/^#+ */, "", anchor)
+        gsub(/[^a-z0-9 _-]/, "", anchor)
+        gsub(/ /, "-", anchor)
+        print "heading", FILENAME "#" anchor
+    }
+    {
+        rest = $0
+        gsub(/`[^`]*`/, "", rest)
+        while (match(rest, /\]\([^() ]*\)/)) {
+            print "link", FILENAME ":" FNR, substr(rest, RSTART + 2, RLENGTH - 3)
+            rest = substr(rest, RSTART + RLENGTH)
+        }
+    }' $(cat "$work/documents") >"$work/marks"
+sed -n 's/^heading //p' "$work/marks" >"$work/headings"
+sed -n 's/^link //p' "$work/marks" | grep -vE ' (https?|mailto):' | while read -r where link; do
+    page=${where%:*} file=${link%%#*}
+    case $file in
+    '') path=$page ;;
+    *) path=$(dirname "$page")/$file ;;
+    esac
+    path=$(printf '%s\n' "$path" | sed -e 's|^\./||' -e ':again' -e 's|[^/.][^/]*/\.\./||' -e 't again')
+    if [ ! -e "$path" ]; then
+        printf '%s: the link to %s leads nowhere\n' "$where" "$link"
+    else
+        printf '%s %s\n' "$page" "$path" >>"$work/linked"
+        case $link in *#*) grep -qxF "$path#${link#*#}" "$work/headings" ||
+            printf '%s: %s has no heading #%s\n' "$where" "$path" "${link#*#}" ;; esac
+    fi
+done >>"$work/wrong"
+
+# ---- the index: it links every page, and docs/reference/methods.md links each page of a method
+while read -r page; do
+    case $page in
+    docs/README.md) continue ;;
+    docs/reference/methods/*) index=docs/reference/methods.md ;;
+    docs/*) index=docs/README.md ;;
+    *) continue ;;
+    esac
+    grep -qxF "$index $page" "$work/linked" || printf '%s: %s does not link it\n' "$page" "$index"
+done <"$work/documents" >>"$work/wrong"
+
+# ---- commands, against the manual pages, the pages of the methods, and the scripts
+{
+    for page in docs/man/kvcull-*.1; do
+        command=${page#docs/man/kvcull-} command=${command%.1}
+        echo "command $command"
+        sed -n 's/^\.It Fl //p' "$page" | awk -v command="$command" '{
+            count = split($0, part, " , Fl ")
+            takes = /Ar "/ ? "ARGUMENT" : ""
+            for (i = 1; i <= count; i++) { sub(/ .*/, "", part[i]); print "option", command, "-" part[i], takes }
+        }'
+    done
+    sed -n 's/^\.Fl -\([a-z-]*\).*/any --\1/p' docs/man/kvcull.1 # other names of options
+    for page in docs/reference/methods/*.md; do
+        method=${page##*/} method=${method%.md}
+        echo "method $method"
+        sed -n "s/^| \`\([a-z_]*\)\` |.*/setting $method \1/p" "$page"
+    done
+    sed -n 's/^| `\([a-z_]*\)` |.*/setting all \1/p' docs/reference/methods.md
+    for file in tools/* bench/*; do
+        [ -f "$file" ] || continue
+        echo "script ${file%.c}"
+        grep -ohE '(^|[^A-Za-z0-9-])--[a-z][a-z-]*' "${file%%.*}"* | sed "s|^[^-]*|script ${file%.c} |"
+    done
+    for job in tests/jobs/*.sh; do job=${job##*/} && echo "job --${job%.sh}"; done
+    echo 'job --all'
+    sed -n 's/^\([^#|]*\)|.*/model \1/p' tests/real/models.txt
+    grep -ohE 'AC_ARG_(WITH|ENABLE)\(\[[a-z-]*' configure.ac m4/*.m4 | sed 's/.*\[//' | while read -r option; do
+        printf 'configure --%s\n' "with-$option" "without-$option" "enable-$option" "disable-$option"
+    done
+} >"$work/known_commands"
+# shellcheck disable=SC2046
+awk -f tests/build/commands.awk "$work/known_commands" $(cat "$work/documents") >>"$work/wrong"
 
 # ---- paths: those of a folder of the tree; "tests/core/test_step" is the program of test_step.c
 {
