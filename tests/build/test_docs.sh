@@ -3,7 +3,7 @@
 # links every page under docs/; the commands shown exist, with their options and methods. Files, folders, functions and
 # tests that pages and comments name exist. The test looks for a name in the code, not in other comments. "`function`
 # (`file`)" in a page says that the file has the function.
-cd "$top_srcdir" || exit 1
+cd "${top_srcdir:-.}" || exit 1
 LC_ALL=C
 export LC_ALL
 work=$(mktemp -d "${TMPDIR:-/tmp}/test_docs-XXXXXX") || exit 1
