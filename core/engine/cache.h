@@ -1,5 +1,5 @@
 /* cache.h - one session's entries: per layer and KV head a list of slots in blocks of an arena, taken and given back
- * as heads grow and shrink (docs/explanation/design.md). */
+ * as heads grow and shrink (docs/explanation/cache.md). */
 #ifndef KVC_CORE_ENGINE_CACHE_H
 #define KVC_CORE_ENGINE_CACHE_H
 
