@@ -1,5 +1,5 @@
 #!/bin/sh
-# measure.sh - runs the benches behind one page of docs/measured on a quiet machine and writes that page.
+# measure.sh - runs the benchmarks of one page of docs/measured on an idle machine and writes that page.
 #
 #     tools/measure.sh linear|attention|decode|methods|select|opencl|hashes [BUILD_FOLDER] > docs/measured/PAGE.md
 #
@@ -54,7 +54,7 @@ head_of_page() { # TITLE
     printf 'Written by `tools/measure.sh %s` on %s: %s, %s cores, %s, %s.\n' "$page" "$(date -u +%Y-%m-%d)" \
         "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
         "$($kvcull info backends | sed -n 's/^cpu *yes *[^ ]* *\([a-z0-9]*\).*/\1/p')" "$($kvcull --version | head -n 1)"
-    printf 'Ratios compare what was measured in the same run.\n\n'
+    printf 'Ratios compare measurements of the same run.\n\n'
 }
 
 # One line a hash: what ref computes alone, and which backends computed the same alone. NEON and riscv64 from the hashes
@@ -68,9 +68,9 @@ hashes() {
             exit 1
         }
     done
-    printf 'Every operation over its random shapes (one hash of all results), and every method in a whole run of the bundled model\n'
-    printf '(200 tokens of prompt, 64 steps, F16 entries; the hash of all logits). `kvcull verify --against stored` ran each backend\n'
-    printf 'alone; the entries kept and read had the stored hashes, too.\n\n'
+    printf 'Every operation has one hash of all results over its random shapes. Every method has the hash of all logits of a whole run\n'
+    printf 'of the bundled model (200 prompt tokens, 64 steps, F16 entries). `kvcull verify --against stored` ran each backend\n'
+    printf 'separately. The kept and read entries also had the stored hashes.\n\n'
     cat "$work/ref" "$work/all" | awk '
         /"backend":/ { backend = $2 } /"kind":/ { kind = $2 } /"name":/ { name = $2 } /"against":/ { against = $2 }
         /"hash":/ {
@@ -94,9 +94,9 @@ hashes() {
     for machine in aarch64:'NEON (aarch64)' riscv64:'Plain C (riscv64)'; do
         here=$build/cross/native.hashes there=$build/cross/${machine%%:*}.hashes
         if [ -s "$there" ] && cmp -s "$here" "$there"; then
-            printf '%s, emulated by qemu: the %s lines of `tests/cross/main.c` (operations with fewer cases, files, generations) are those\n' \
+            printf '%s, emulated by qemu: the %s lines of `tests/cross/main.c` (operations with fewer cases, files, generations) equal\n' \
                 "${machine##*:}" "$(wc -l <"$here")"
-            printf 'of this machine; hash of them all `%s`.\n' "$(cksum <"$there" | cut -d' ' -f1)"
+            printf 'those of this machine; hash of them all `%s`.\n\n' "$(cksum <"$there" | cut -d' ' -f1)"
         else
             printf '%s, emulated by qemu: not run for this page (`./dev check --cross` does, and compares).\n' "${machine##*:}"
         fi
@@ -111,7 +111,7 @@ linear)
     run 'Linear layers against OpenBLAS and the read bandwidth' "$build/bench/linear"
     ;;
 attention)
-    head_of_page 'Attention and what policies ask for'
+    head_of_page 'Attention kernels'
     run 'One thread' "$build/bench/attention" 1
     run 'Two threads' "$build/bench/attention" 2
     for path in avx512 avx2; do
@@ -130,13 +130,13 @@ decode)
     done
     ;;
 methods)
-    head_of_page 'What the methods cost'
+    head_of_page 'Cost of each method'
     duo=duo:file=every-other,sinks=128,recent=896
-    run 'Decode methods beside streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
+    run 'Decode methods compared with streaming at the same budget' "$kvcull" bench --shape 100m --kv streaming:budget=1024 \
         --kv window:budget=1024 --kv morphkv:budget=1024 --kv morphkv:budget=1024,every=8 --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --kv scissorhands:budget=1024 --kv lacache:budget=1024,span=6 --kv tova:budget=1024 \
         --prompt 1200 --gen 240 --repeat 1
-    run 'The same beside full' "$kvcull" bench --shape 100m --kv full --kv streaming:budget=1024 --kv window:budget=1024 \
+    run 'Decode methods compared with full' "$kvcull" bench --shape 100m --kv full --kv streaming:budget=1024 --kv window:budget=1024 \
         --kv morphkv:budget=1024 --kv h2o:budget=1024 --kv keyformer:budget=1024 --kv scissorhands:budget=1024 \
         --kv lacache:budget=1024,span=6 --kv tova:budget=1024 --kv "$duo" --prompt 1200 --gen 200 --repeat 1
     run 'Budgets that are not reached' "$kvcull" bench --shape 100m --kv streaming:budget=4096 --kv morphkv:budget=4096 \
@@ -177,18 +177,18 @@ methods)
         --gen 0 --repeat 1
     ;;
 select)
-    head_of_page 'Decode attention of select methods beside that of full'
+    head_of_page 'Decode attention of select methods compared with full'
     run '32 query heads, 8 KV heads, d 128, F16' "$build/bench/select" 2 32768 0
     run '12 query heads, 4 KV heads, d 64, F16' "$build/bench/select" 2 32768 1
     run '8 query heads, 8 KV heads (no groups), d 128, F16' "$build/bench/select" 2 32768 2
     run '32 query heads, 8 KV heads, d 128, Q8_0' "$build/bench/select" 2 32768 3
     ;;
 opencl)
-    head_of_page 'OpenCL beside the reference and the CPU backend'
-    printf '"Slower" allows 10 %% for scatter and the time of two empty calls for each call that an operation queues; "!"\n'
-    printf 'marks what took longer. What is not twice as fast at once is measured five times, alternating with ref; the median\n'
-    printf 'ratio counts. "Of limit" is above 1 where what a call reads lies in a cache.\n\n'
-    run 'Every operation beside the limits of the device, and beside ref' "$kvcull" bench --ops --backend opencl \
+    head_of_page 'OpenCL compared with the reference and the CPU backend'
+    printf 'An operation counts as slower than ref only beyond a margin of 10 %% plus the time of two empty calls for each call that\n'
+    printf 'it queues; "!" marks these. An operation that is not twice as fast at once is measured five times, alternating with ref,\n'
+    printf 'and the median ratio counts. "Of limit" is above 1 if the data of a call is in a cache.\n\n'
+    run 'Every operation compared with the limits of the device, and with ref' "$kvcull" bench --ops --backend opencl \
         --beside ref
     printf 'Two more runs of the whole table end with:\n\n'
     for again in 2 3; do
@@ -205,7 +205,7 @@ hashes)
     hashes
     ;;
 *)
-    printf 'measure.sh: what is to be measured: linear, attention, decode, methods, select, opencl or hashes\n' >&2
+    printf 'measure.sh: give a page to measure: linear, attention, decode, methods, select, opencl or hashes\n' >&2
     exit 2
     ;;
 esac
