@@ -9,12 +9,12 @@
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
-#include "bench/ceiling.h"
+#include "bench/roofline.h"
 #include "core/base/backends.h"
 
 #define SETS_MOST 64
 
-static void must(enum kvc_status status, const struct kvc_error *error) {
+static void attention_must(enum kvc_status status, const struct kvc_error *error) {
     if (status != KVC_OK) {
         fprintf(stderr, "%s\n", error->text);
         exit((int)status);
@@ -28,15 +28,15 @@ struct bench {
     uint64_t seed;
 };
 
-static struct kvc_span make(struct bench *b, size_t bytes) {
+static struct kvc_span attention_make(struct bench *b, size_t bytes) {
     struct kvc_span span = {NULL, 0};
     struct kvc_error error;
-    must(b->device->ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
+    attention_must(b->device->ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
     return span;
 }
 
 static struct kvc_span make_random(struct bench *b, size_t n) {
-    struct kvc_span span = make(b, n * sizeof(float));
+    struct kvc_span span = attention_make(b, n * sizeof(float));
     float *x = span.buffer->data;
     for (size_t i = 0; i < n; i++) {
         b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
@@ -45,7 +45,9 @@ static struct kvc_span make_random(struct bench *b, size_t n) {
     return span;
 }
 
-static void release(struct bench *b, struct kvc_span span) { b->device->ops->buffer_free(b->device, span.buffer); }
+static void attention_release(struct bench *b, struct kvc_span span) {
+    b->device->ops->buffer_free(b->device, span.buffer);
+}
 
 struct shape {
     uint32_t heads, kv_heads, d, entries, capacity, columns;
@@ -67,20 +69,20 @@ static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
     lists.host_base = calloc(shape->kv_heads + 1, sizeof *lists.host_base);
     for (uint32_t h = 0; h < shape->kv_heads; h++)
         lists.host_base[h + 1] = lists.host_base[h] + each;
-    lists.base = make(b, (shape->kv_heads + 1) * 4).buffer;
+    lists.base = attention_make(b, (shape->kv_heads + 1) * 4).buffer;
     memcpy(lists.base->data, lists.host_base, (shape->kv_heads + 1) * 4);
-    lists.count = make(b, shape->kv_heads * 4).buffer;
-    lists.blocks = make(b, kvc_first_block(slots, shape->kv_heads) * 4).buffer;
+    lists.count = attention_make(b, shape->kv_heads * 4).buffer;
+    lists.blocks = attention_make(b, kvc_first_block(slots, shape->kv_heads) * 4).buffer;
     if (shape->columns)
-        lists.state = make(b, (size_t)shape->columns * slots * 4).buffer;
-    must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
+        lists.state = attention_make(b, (size_t)shape->columns * slots * 4).buffer;
+    attention_must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
     for (uint32_t h = 0; h < shape->kv_heads; h++)
-        must(ops->arena_take(b->device, lists.arena, each / KVC_TILE,
-                             (uint32_t *)lists.blocks->data + kvc_first_block(lists.host_base[h], h), &error),
-             &error);
+        attention_must(ops->arena_take(b->device, lists.arena, each / KVC_TILE,
+                                       (uint32_t *)lists.blocks->data + kvc_first_block(lists.host_base[h], h), &error),
+                       &error);
     if (shape->permuted) {
-        lists.order = make(b, slots * 4).buffer;
-        lists.position = make(b, slots * 4).buffer;
+        lists.order = attention_make(b, slots * 4).buffer;
+        lists.position = attention_make(b, slots * 4).buffer;
         for (uint32_t h = 0; h < shape->kv_heads; h++) {
             uint32_t *order = (uint32_t *)lists.order->data + lists.host_base[h];
             for (uint32_t i = 0; i < each; i++)
@@ -94,7 +96,7 @@ static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
         }
     }
     const uint32_t rows = 64;
-    struct kvc_span x = make_random(b, (size_t)rows * shape->kv_heads * d), positions = make(b, rows * 4);
+    struct kvc_span x = make_random(b, (size_t)rows * shape->kv_heads * d), positions = attention_make(b, rows * 4);
     for (uint32_t at = 0; at < shape->entries;) {
         const uint32_t some = shape->entries - at < rows ? shape->entries - at : rows;
         const struct kvc_segment segment = {&lists, NULL, 0, some, some, NULL};
@@ -104,9 +106,9 @@ static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
                                    .segments = &segment, .segment_count = 1, .k = x, .v = x, .positions = positions});
         at += some;
     }
-    release(b, x);
-    release(b, positions);
-    must(ops->sync(b->device, &error), &error);
+    attention_release(b, x);
+    attention_release(b, positions);
+    attention_must(ops->sync(b->device, &error), &error);
     return lists;
 }
 
@@ -129,11 +131,11 @@ struct call {
 
 static struct call make_call(struct bench *b, const struct shape *shape, uint32_t rows, bool causal) {
     struct call call = {make_random(b, (size_t)rows * shape->heads * shape->d),
-                        make(b, (size_t)rows * shape->heads * shape->d * 4),
-                        make(b, (size_t)rows * shape->heads * 4),
-                        make(b, (size_t)rows * shape->heads * 4),
-                        make(b, rows * 4),
-                        make(b, rows * 4)};
+                        attention_make(b, (size_t)rows * shape->heads * shape->d * 4),
+                        attention_make(b, (size_t)rows * shape->heads * 4),
+                        attention_make(b, (size_t)rows * shape->heads * 4),
+                        attention_make(b, rows * 4),
+                        attention_make(b, rows * 4)};
     for (uint32_t i = 0; i < rows; i++) {
         ((int32_t *)call.positions.buffer->data)[i] = (int32_t)(shape->entries - rows + i);
         ((uint32_t *)call.causal_offset.buffer->data)[i] = causal ? rows - 1 - i : 0;
@@ -142,16 +144,16 @@ static struct call make_call(struct bench *b, const struct shape *shape, uint32_
 }
 
 static void free_call(struct bench *b, struct call *call) {
-    release(b, call->q);
-    release(b, call->out);
-    release(b, call->maximum);
-    release(b, call->sum);
-    release(b, call->positions);
-    release(b, call->causal_offset);
+    attention_release(b, call->q);
+    attention_release(b, call->out);
+    attention_release(b, call->maximum);
+    attention_release(b, call->sum);
+    attention_release(b, call->positions);
+    attention_release(b, call->causal_offset);
 }
 
-static void attend(struct bench *b, const struct shape *shape, const struct call *call, struct kvc_lists *lists,
-                   uint32_t rows) {
+static void attention_attend(struct bench *b, const struct shape *shape, const struct call *call,
+                             struct kvc_lists *lists, uint32_t rows) {
     const struct kvc_segment segment = {lists, NULL, 0, rows, rows, NULL};
     const struct kvc_attention attention = {.segments = &segment,
                                             .segment_count = 1,
@@ -184,7 +186,7 @@ static void bench_decode(struct bench *b, const struct shape *shape) {
     for (int round = 0; round < 8; round++) {
         const double start = seconds_now();
         for (unsigned i = 0; i < sets; i++)
-            attend(b, shape, &call, &lists[i], 1);
+            attention_attend(b, shape, &call, &lists[i], 1);
         const double took = (seconds_now() - start) / sets;
         best = took < best ? took : best;
     }
@@ -203,7 +205,7 @@ static void bench_prefill(struct bench *b, const struct shape *shape, uint32_t r
     double best = 1e9;
     for (int round = 0; round < 8; round++) {
         const double start = seconds_now();
-        attend(b, shape, &call, &lists, rows);
+        attention_attend(b, shape, &call, &lists, rows);
         const double took = seconds_now() - start;
         best = took < best ? took : best;
     }
@@ -231,9 +233,9 @@ static struct kvc_probabilities rows_of(const struct shape *shape, const struct 
 static void bench_window_mass(struct bench *b, const struct shape *shape) {
     struct kvc_lists lists = make_lists(b, shape);
     struct call all = make_call(b, shape, 256, true), call = make_call(b, shape, 32, true);
-    struct kvc_span scores = make(b, (size_t)shape->kv_heads * shape->capacity * 4);
+    struct kvc_span scores = attention_make(b, (size_t)shape->kv_heads * shape->capacity * 4);
     double mass = 1e9, attention = 1e9;
-    attend(b, shape, &call, &lists, 32);
+    attention_attend(b, shape, &call, &lists, 32);
     for (int round = 0; round < 6; round++) {
         const struct kvc_probabilities rows = rows_of(shape, &call, &lists, 32);
         double start = seconds_now();
@@ -242,13 +244,13 @@ static void bench_window_mass(struct bench *b, const struct shape *shape) {
                            .probabilities = &rows, .scores = scores, .stride = shape->capacity, .by_head = false});
         mass = seconds_now() - start < mass ? seconds_now() - start : mass;
         start = seconds_now();
-        attend(b, shape, &all, &lists, 256);
+        attention_attend(b, shape, &all, &lists, 256);
         attention = seconds_now() - start < attention ? seconds_now() - start : attention;
     }
     printf(
         "window_mass, 32 queries over %u entries, H %u, H_kv %u, d %u: %.2f ms; attention of 256 rows there: %.2f ms\n",
         shape->entries, shape->heads, shape->kv_heads, shape->d, mass * 1e3, attention * 1e3);
-    release(b, scores);
+    attention_release(b, scores);
     free_lists(b, &lists);
     free_call(b, &call);
     free_call(b, &all);
@@ -262,11 +264,11 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
     struct kvc_lists lists[SETS_MOST];
     struct call call = make_call(b, shape, 1, false);
     const uint32_t stride = shape->capacity, ring = 32;
-    struct kvc_span scores = make(b, (size_t)shape->kv_heads * stride * 4),
+    struct kvc_span scores = attention_make(b, (size_t)shape->kv_heads * stride * 4),
                     k = make_random(b, shape->kv_heads * shape->d);
-    struct kvc_read_list kept = {make(b, shape->kv_heads * 4).buffer,
-                                 make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
-    struct ceiling_job job = {.data = weights};
+    struct kvc_read_list kept = {attention_make(b, shape->kv_heads * 4).buffer,
+                                 attention_make(b, (size_t)shape->kv_heads * stride * 4).buffer, stride};
+    struct roofline_job job = {.data = weights};
     const size_t tasks = 8;
     double spent[6] = {0}, least[6];
     uint32_t now = shape->entries + 100;
@@ -290,7 +292,7 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
                         &(struct kvc_append){
                             .segments = &segment, .segment_count = 1, .k = k, .v = k, .positions = call.positions});
             t[1] = seconds_now();
-            attend(b, shape, &call, &lists[l], 1);
+            attention_attend(b, shape, &call, &lists[l], 1);
             t[2] = seconds_now();
             ops->ring_write(b->device,
                             &(struct kvc_ring_write){
@@ -333,10 +335,10 @@ static void bench_ring(struct bench *b, const struct shape *shape, unsigned laye
            extra * 1e6, (double)weight_bytes * 1e-6, base * 1e6, 100.0 * extra / base);
     for (unsigned l = 0; l < layers; l++)
         free_lists(b, &lists[l]);
-    release(b, scores);
-    release(b, k);
+    attention_release(b, scores);
+    attention_release(b, k);
     ops->buffer_free(b->device, kept.count);
-    ops->buffer_free(b->device, kept.rank);
+    ops->buffer_free(b->device, kept.index);
     free_call(b, &call);
 }
 
@@ -402,7 +404,7 @@ int main(int argc, char **argv) {
         return KVC_RESOURCE;
     }
     memset(data, 1, bytes);
-    must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
+    attention_must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
     b.threads = ((struct kvc_cpu *)b.device)->threads;
     b.bandwidth = measured_bandwidth(b.threads, data, bytes);
     b.flops = measured_flops(b.threads);
@@ -414,7 +416,7 @@ int main(int argc, char **argv) {
         prefill_table(&b);
     if (!part || strcmp(part, "policies") == 0)
         policies_part(&b, data);
-    must(b.device->ops->sync(b.device, &error), &error);
+    attention_must(b.device->ops->sync(b.device, &error), &error);
     b.device->ops->close(b.device);
     free(data);
     return 0;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
-#include "bench/ceiling.h"
+#include "bench/roofline.h"
 #include "core/base/backends.h"
 #include "core/base/integers.h"
 
@@ -26,7 +26,7 @@ struct layer {
     struct kvc_int8_rows quantized;
 };
 
-static void must(enum kvc_status status, const struct kvc_error *error) {
+static void int8_must(enum kvc_status status, const struct kvc_error *error) {
     if (status == KVC_OK)
         return;
     fprintf(stderr, "bench/int8: %s\n", error->text);
@@ -36,7 +36,7 @@ static void must(enum kvc_status status, const struct kvc_error *error) {
 static struct kvc_span buffer(const struct layer *l, size_t bytes) {
     struct kvc_span span = {NULL, 0};
     struct kvc_error error;
-    must(l->ops->buffer_create(l->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
+    int8_must(l->ops->buffer_create(l->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
     return span;
 }
 
@@ -50,7 +50,7 @@ static void layer_open(struct layer *l, enum kvc_type type, size_t N, size_t row
     l->size = N * kvc_type_row_bytes(type, INPUTS);
     l->bytes = aligned_alloc(256, (l->size + 255) / 256 * 256);
     if (!l->bytes)
-        must(kvc_fail(&error, KVC_RESOURCE, "no memory for %zu bytes", l->size), &error);
+        int8_must(kvc_fail(&error, KVC_RESOURCE, "no memory for %zu bytes", l->size), &error);
     for (size_t i = 0; i < l->size; i++) {
         state = state * 1664525u + 1013904223u;
         l->bytes[i] = (unsigned char)(state >> 24);
@@ -58,7 +58,7 @@ static void layer_open(struct layer *l, enum kvc_type type, size_t N, size_t row
     for (size_t i = 0; i < l->size; i += of.bytes)
         for (uint32_t s = 0; s < of.scales; s++)
             l->bytes[i + of.scale + (s + 1) * of.wide - 1] = of.wide == 1 ? 120 : 0x2c;
-    must(l->ops->weight_create(l->device, type, N, INPUTS, l->bytes, &l->w, &error), &error);
+    int8_must(l->ops->weight_create(l->device, type, N, INPUTS, l->bytes, &l->w, &error), &error);
     l->x = buffer(l, rows * INPUTS * 4);
     l->y = buffer(l, rows * N * 4);
     l->quantized = (struct kvc_int8_rows){buffer(l, rows * INPUTS), buffer(l, rows * INPUTS / 32 * 4),
@@ -92,20 +92,20 @@ static double float_seconds(struct layer *l) {
 
 static double read_seconds(struct layer *l) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(l->threads);
-    struct ceiling_job job = {.data = l->bytes, .bytes = l->size / tasks / 256 * 256};
+    struct roofline_job job = {.data = l->bytes, .bytes = l->size / tasks / 256 * 256};
     const double start = seconds_now();
     kvc_threads_run(l->threads, tasks, read_task, &job);
     return seconds_now() - start;
 }
 
-static int ascending(const void *a, const void *b) {
+static int int8_ascending(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* The quantile of n numbers, which are put in order. */
 static double quantile(double *number, size_t n, double share) {
-    qsort(number, n, sizeof *number, ascending);
+    qsort(number, n, sizeof *number, int8_ascending);
     return number[(size_t)(share * (double)(n - 1) + 0.5)];
 }
 
@@ -125,7 +125,7 @@ static void print_row(struct layer *l, enum kvc_type type, size_t rounds) {
     fflush(stdout);
 }
 
-static size_t number(int count, char **arguments, int i, size_t otherwise, size_t most) {
+static size_t int8_number(int count, char **arguments, int i, size_t otherwise, size_t most) {
     char *end;
     const unsigned long n = i < count ? strtoul(arguments[i], &end, 10) : otherwise;
     if (i < count && (*end || n < 1 || n > most)) {
@@ -136,12 +136,14 @@ static size_t number(int count, char **arguments, int i, size_t otherwise, size_
 }
 
 int main(int count, char **arguments) {
-    const size_t threads = number(count, arguments, 1, 1, 256), rows = number(count, arguments, 2, 512, 65536);
-    const size_t rounds = number(count, arguments, 3, 9, ROUNDS_MOST), mib = number(count, arguments, 4, 64, 4096);
+    const size_t threads = int8_number(count, arguments, 1, 1, 256),
+                 rows = int8_number(count, arguments, 2, 512, 65536);
+    const size_t rounds = int8_number(count, arguments, 3, 9, ROUNDS_MOST),
+                 mib = int8_number(count, arguments, 4, 64, 4096);
     struct layer l = {.device = NULL};
     struct kvc_error error;
-    must(kvc_backend_cpu.open(NULL, 0, (int)threads, KVC_MATH_FLOAT, &l.device, &error), &error);
-    must(kvc_threads_open((int)threads, &l.threads, &error), &error);
+    int8_must(kvc_backend_cpu.open(NULL, 0, (int)threads, KVC_MATH_FLOAT, &l.device, &error), &error);
+    int8_must(kvc_threads_open((int)threads, &l.threads, &error), &error);
     l.ops = l.device->ops;
     if (threads == 1)
         bench_clock = CLOCK_PROCESS_CPUTIME_ID;

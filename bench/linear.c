@@ -46,7 +46,7 @@ static double now(const struct bench *b) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void fail(const char *text) {
+static void linear_fail(const char *text) {
     fprintf(stderr, "bench/linear: %s\n", text);
     exit(KVC_RESOURCE);
 }
@@ -56,14 +56,14 @@ static void *memory(size_t bytes) {
     const size_t page = (size_t)2 << 20;
     void *p = aligned_alloc(page, (bytes + page - 1) / page * page);
     if (!p)
-        fail("no memory; --quick needs less");
+        linear_fail("no memory; --quick needs less");
 #if defined(MADV_HUGEPAGE)
     (void)madvise(p, (bytes + page - 1) / page * page, MADV_HUGEPAGE);
 #endif
     return p;
 }
 
-static void fill(float *x, size_t n) {
+static void linear_fill(float *x, size_t n) {
     uint32_t state = 12345;
     for (size_t i = 0; i < n; i++) {
         state = state * 1664525u + 1013904223u;
@@ -77,7 +77,7 @@ static unsigned char *make_weights(enum kvc_type type, size_t N, size_t K) {
     size_t row = kvc_type_row_bytes(type, K);
     unsigned char *w = memory(N * row);
     float *values = memory(K * sizeof(float));
-    fill(values, K);
+    linear_fill(values, K);
     for (size_t n = 0; n < N; n++) {
         if (n >= DIFFERENT) {
             memcpy(w + n * row, w + n % DIFFERENT * row, row);
@@ -85,7 +85,7 @@ static unsigned char *make_weights(enum kvc_type type, size_t N, size_t K) {
         }
         values[n] = 0.5f;
         if (!kvc_quantize_row(type, values, K, w + n * row))
-            fail("a row of weights cannot be quantized");
+            linear_fail("a row of weights cannot be quantized");
     }
     free(values);
     return w;
@@ -106,8 +106,8 @@ static struct layer layer_open(struct bench *b, enum kvc_type type, size_t N, si
     if (ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, rows * K * sizeof(float), &l.x.buffer, &error) != KVC_OK ||
         ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, rows * N * sizeof(float), &l.y.buffer, &error) != KVC_OK ||
         ops->weight_create(b->device, type, N, K, l.w, &l.weight, &error) != KVC_OK)
-        fail(error.text);
-    fill(kvc_span_data(l.x), rows * K);
+        linear_fail(error.text);
+    linear_fill(kvc_span_data(l.x), rows * K);
     memset(kvc_span_data(l.y), 0, rows * N * sizeof(float));
     return l;
 }
@@ -119,7 +119,7 @@ static double layer_run(struct bench *b, const struct layer *l) {
         &(struct kvc_linear){
             .y = l->y, .x = l->x, .w = l->weight, .bias = (struct kvc_span){NULL, 0}, .rows = (uint32_t)l->rows});
     if (b->device->ops->sync(b->device, &error) != KVC_OK)
-        fail(error.text);
+        linear_fail(error.text);
     return now(b) - start;
 }
 static void layer_close(struct bench *b, struct layer *l) {
@@ -129,7 +129,7 @@ static void layer_close(struct bench *b, struct layer *l) {
     free(l->w);
 }
 
-static double best(double a, double b) { return a < b ? a : b; }
+static double linear_best(double a, double b) { return a < b ? a : b; }
 
 /* ---- OpenBLAS ------------------------------------------------------------------------------------------------ */
 
@@ -149,7 +149,7 @@ static void probe(struct bench *b) {
     double seconds = 1e9;
     openblas_set_num_threads((int)b->count);
     for (unsigned i = 0; i < 5; i++)
-        seconds = best(seconds, sgemm_run(b, &l));
+        seconds = linear_best(seconds, sgemm_run(b, &l));
     printf("%s %.1f\n", openblas_get_corename(), 2e-9 * 512.0 * 2048 * 2048 / seconds);
     layer_close(b, &l);
 }
@@ -168,7 +168,7 @@ static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) 
         return;
     self[length] = '\0';
     setenv(TIMEOUT, "20", 1);
-    snprintf(number, sizeof number, "%u", threads);
+    snprintf(linear_number, sizeof number, "%u", threads);
     if (!given)
         printf("sgemm, GFLOP/s by OPENBLAS_CORETYPE (512 x 2048 x 2048):");
     for (size_t i = 0; !given && i < sizeof types / sizeof types[0]; i++) {
@@ -186,7 +186,8 @@ static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) 
                 setenv("OPENBLAS_CORETYPE", types[i], 1);
             else
                 unsetenv("OPENBLAS_CORETYPE");
-            execl(self, self, "--threads", number, "--probe", cpu_time ? "--cpu-time" : (char *)NULL, (char *)NULL);
+            execl(self, self, "--threads", linear_number, "--probe", cpu_time ? "--cpu-time" : (char *)NULL,
+                  (char *)NULL);
             _exit(127);
         }
         close(in_out[1]);
@@ -210,7 +211,7 @@ static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) 
     }
     fflush(stdout);
     execv(self, arguments);
-    fail(strerror(errno));
+    linear_fail(strerror(errno));
 }
 #endif
 
@@ -219,7 +220,7 @@ static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) 
 #define SHORTEST 0.012 /* seconds of a measurement */
 #define PAIRS_MOST 1000
 
-static int ascending(const void *a, const void *b) {
+static int linear_ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -270,18 +271,18 @@ static void table_gemm(struct bench *b) {
                 ratio[i] = theirs[i] / ours[i];
                 nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* its threads go to sleep */
             }
-            qsort(theirs, pairs, sizeof *theirs, ascending);
-            qsort(ratio, pairs, sizeof *ratio, ascending);
+            qsort(theirs, pairs, sizeof *theirs, linear_ascending);
+            qsort(ratio, pairs, sizeof *ratio, linear_ascending);
 #else
             for (size_t i = 0; i < pairs; i++)
                 ours[i] = measured(b, &l, layer_run);
 #endif
-            qsort(ours, pairs, sizeof *ours, ascending);
+            qsort(ours, pairs, sizeof *ours, linear_ascending);
             printf("%6zu %6zu %14.1f", sizes[k], sizes[n], flops / quantile(ours, pairs, 0.5));
 #if defined(KVC_OPENBLAS)
             printf(" %14.1f %8.3f %9.3f to %5.3f %7zu", flops / quantile(theirs, pairs, 0.5),
                    quantile(ratio, pairs, 0.5), quantile(ratio, pairs, 0.25), quantile(ratio, pairs, 0.75), pairs);
-            lowest = best(lowest, quantile(ratio, pairs, 0.5));
+            lowest = linear_best(lowest, quantile(ratio, pairs, 0.5));
 #endif
             printf("\n");
             fflush(stdout);
@@ -299,7 +300,7 @@ static void table_types(struct bench *b) {
         struct layer l = layer_open(b, (enum kvc_type)type, 4096, 4096, b->rows);
         double ours = 1e9;
         for (unsigned i = 0; i < b->rounds; i++)
-            ours = best(ours, layer_run(b, &l));
+            ours = linear_best(ours, layer_run(b, &l));
         printf("%8s %14.1f\n", kvc_type_name((enum kvc_type)type), 2e-9 * (double)b->rows * 4096 * 4096 / ours);
         fflush(stdout);
         layer_close(b, &l);
@@ -319,7 +320,7 @@ static void table_few(struct bench *b) {
             struct layer l = layer_open(b, types[t], 4096, 4096, rows[r]);
             double ours = 1e9;
             for (unsigned i = 0; i < 2 * b->rounds; i++)
-                ours = best(ours, layer_run(b, &l));
+                ours = linear_best(ours, layer_run(b, &l));
             printf(" %10.1f", 2e-9 * rows[r] * 4096.0 * 4096 / ours);
             fflush(stdout);
             layer_close(b, &l);
@@ -388,7 +389,7 @@ static double cached_rate(struct bench *b, enum kvc_type type, size_t K) {
     struct layer l = layer_open(b, type, N, K, 1);
     double ours = 1e9;
     for (unsigned i = 0; i < 200 * b->rounds; i++)
-        ours = best(ours, layer_run(b, &l));
+        ours = linear_best(ours, layer_run(b, &l));
     layer_close(b, &l);
     return (double)(N * row) / ours;
 }
@@ -411,8 +412,9 @@ static void table_decode(struct bench *b) {
                            : type == KVC_Q4_0 || type == KVC_Q4_K                 ? "0.6"
                                                                                   : "";
         for (unsigned i = 0; i < 2 * b->rounds; i++) {
-            ours = best(ours, layer_run(b, &l));
-            reads = best(reads, best(read_run(b, &r, read_one_stream), read_run(b, &r, read_four_streams)));
+            ours = linear_best(ours, layer_run(b, &l));
+            reads =
+                linear_best(reads, linear_best(read_run(b, &r, read_one_stream), read_run(b, &r, read_four_streams)));
         }
         printf("%8s %12.1f %12.1f %8.2f %8s", kvc_type_name((enum kvc_type)type), 1e-9 * (double)(N * row) / ours,
                1e-9 * (double)r.bytes / reads, reads / ours, goal);
@@ -424,7 +426,7 @@ static void table_decode(struct bench *b) {
     }
 }
 
-static unsigned number(const char *text, unsigned most) {
+static unsigned linear_number(const char *text, unsigned most) {
     char *end;
     unsigned long n = text ? strtoul(text, &end, 10) : 0;
     if (!text || *end || n < 1 || n > most) {
@@ -441,11 +443,11 @@ int main(int count, char **arguments) {
     for (int i = 1; i < count; i++) {
         const char *a = arguments[i];
         if (strcmp(a, "--threads") == 0)
-            b.count = number(arguments[++i], 256);
+            b.count = linear_number(arguments[++i], 256);
         else if (strcmp(a, "--rounds") == 0)
-            b.rounds = number(arguments[++i], 1000);
+            b.rounds = linear_number(arguments[++i], 1000);
         else if (strcmp(a, "--rows") == 0)
-            b.rows = number(arguments[++i], 1u << 20);
+            b.rows = linear_number(arguments[++i], 1u << 20);
         else if (strcmp(a, "--quick") == 0)
             b.quick = true;
         else if (strcmp(a, "--cpu-time") == 0)
@@ -473,7 +475,7 @@ int main(int count, char **arguments) {
         gemm = types = few = decode = true;
     if (kvc_backend_cpu.open(NULL, 0, (int)b.count, KVC_MATH_EXACT, &b.device, &error) != KVC_OK ||
         kvc_threads_open((int)b.count, &b.threads, &error) != KVC_OK)
-        fail(error.text);
+        linear_fail(error.text);
     if (probing) {
 #if defined(KVC_OPENBLAS)
         probe(&b);

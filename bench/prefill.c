@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu.h"
-#include "bench/ceiling.h"
+#include "bench/roofline.h"
 #include "core/base/ops.h"
 #include "core/engine/engine.h"
 
@@ -52,14 +52,14 @@ static void time_operations(struct kvc_device *device, struct timed_table *table
     device->ops = &table->ops;
 }
 
-static void must(enum kvc_status status, const struct kvc_error *error) {
+static void prefill_must(enum kvc_status status, const struct kvc_error *error) {
     if (status != KVC_OK) {
         fprintf(stderr, "%s\n", error->text);
         exit((int)status);
     }
 }
 
-static void refuse(const char *what, const char *given) {
+static void prefill_refuse(const char *what, const char *given) {
     fprintf(stderr, "%s: %s\n", given, what);
     exit(KVC_USAGE);
 }
@@ -68,7 +68,7 @@ static enum kvc_type type_of(const char *name) {
     for (int type = 0; type < KVC_TYPES; type++)
         if (strcmp(kvc_type_name((enum kvc_type)type), name) == 0)
             return (enum kvc_type)type;
-    refuse("is no type of weights; try f16, q8_0 or q4_0", name);
+    prefill_refuse("is no type of weights; try f16, q8_0 or q4_0", name);
     return KVC_F32;
 }
 
@@ -81,13 +81,13 @@ static struct kvc_model *make_shape(struct kvc_engine *engine, const char *shape
     const int length = snprintf(path, sizeof path, "%s/kvcull-prefill-XXXXXX", folder ? folder : "/tmp");
     const int file = length > 0 && (size_t)length < sizeof path ? mkstemp(path) : -1;
     if (file < 0)
-        refuse("no file can be made there", folder ? folder : "/tmp");
+        prefill_refuse("no file can be made there", folder ? folder : "/tmp");
     close(file);
     enum kvc_status status = kvc_make_model(shape, type, 1, path, &error);
     if (status == KVC_OK)
         status = kvc_model_open(engine, path, &model, &error);
     unlink(path);
-    must(status, &error);
+    prefill_must(status, &error);
     return model;
 }
 
@@ -111,9 +111,9 @@ static double prefill(struct kvc_model *model, const int32_t *tokens, size_t cou
     struct kvc_session *session;
     struct kvc_error error;
     kvc_session_defaults(&options);
-    must(kvc_session_open(model, &options, &session, &error), &error);
+    prefill_must(kvc_session_open(model, &options, &session, &error), &error);
     const double start = seconds_now();
-    must(kvc_session_prompt(session, tokens, count, NULL, NULL, &error), &error);
+    prefill_must(kvc_session_prompt(session, tokens, count, NULL, NULL, &error), &error);
     const double took = seconds_now() - start;
     kvc_session_close(session);
     return took;
@@ -142,12 +142,12 @@ int main(int argc, char **argv) {
     if (strcmp(math, "int8") == 0)
         options.math = KVC_MATH_INT8;
     else if (strcmp(math, "float") != 0)
-        refuse("must be float or int8", math);
+        prefill_refuse("must be float or int8", math);
     if (count < 1 || count > 1 << 20)
-        refuse("tokens must be 1 to 1048576", argv[5]);
+        prefill_refuse("tokens must be 1 to 1048576", argv[5]);
     if (options.threads == 1)
         bench_clock = CLOCK_PROCESS_CPUTIME_ID;
-    must(kvc_engine_open(&options, &engine, &error), &error);
+    prefill_must(kvc_engine_open(&options, &engine, &error), &error);
     struct kvc_model *model = make_shape(engine, shape, type);
     const struct kvc_model_info *info = kvc_model_info(model);
     int32_t *tokens = random_tokens((size_t)count, info->vocab);

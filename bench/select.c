@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
-#include "bench/ceiling.h"
+#include "bench/roofline.h"
 #include "core/base/backends.h"
 #include "core/base/fused.h"
 #include "policies/select_sizes.h"
@@ -19,7 +19,7 @@
 #define COMPRESSIONS 5
 #define FLUSH_BYTES ((size_t)192 << 20)
 
-static void must(enum kvc_status status, const struct kvc_error *error) {
+static void select_must(enum kvc_status status, const struct kvc_error *error) {
     if (status != KVC_OK) {
         fprintf(stderr, "%s\n", error->text);
         exit((int)status);
@@ -41,14 +41,14 @@ struct bench {
     struct kvc_read_list reads;
 };
 
-static struct kvc_span make(struct bench *b, size_t bytes) {
+static struct kvc_span select_make(struct bench *b, size_t bytes) {
     struct kvc_span span = {NULL, 0};
     struct kvc_error error;
-    must(b->device->ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
+    select_must(b->device->ops->buffer_create(b->device, KVC_MEMORY_SCRATCH, bytes, &span.buffer, &error), &error);
     return span;
 }
 
-static void fill(struct bench *b, struct kvc_span span, size_t n) {
+static void select_fill(struct bench *b, struct kvc_span span, size_t n) {
     float *x = span.buffer->data;
     for (size_t i = 0; i < n; i++) {
         b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
@@ -69,32 +69,32 @@ static struct kvc_lists make_lists(struct bench *b) {
     lists.host_base = calloc(heads + 1, sizeof *lists.host_base);
     for (uint32_t h = 0; lists.host_base && h < heads; h++)
         lists.host_base[h + 1] = lists.host_base[h] + each;
-    lists.base = make(b, (heads + 1) * 4).buffer;
+    lists.base = select_make(b, (heads + 1) * 4).buffer;
     memcpy(lists.base->data, lists.host_base, (heads + 1) * 4);
-    lists.count = make(b, heads * 4).buffer;
-    lists.blocks = make(b, kvc_first_block(slots, heads) * 4).buffer;
-    must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
+    lists.count = select_make(b, heads * 4).buffer;
+    lists.blocks = select_make(b, kvc_first_block(slots, heads) * 4).buffer;
+    select_must(ops->arena_create(b->device, &lists.format, &lists.arena, &error), &error);
     for (uint32_t h = 0; h < heads; h++)
-        must(ops->arena_take(b->device, lists.arena, each / KVC_TILE,
-                             (uint32_t *)lists.blocks->data + kvc_first_block(lists.host_base[h], h), &error),
-             &error);
-    struct kvc_span x = make(b, (size_t)rows * heads * d * 4), positions = make(b, rows * 4);
+        select_must(ops->arena_take(b->device, lists.arena, each / KVC_TILE,
+                                    (uint32_t *)lists.blocks->data + kvc_first_block(lists.host_base[h], h), &error),
+                    &error);
+    struct kvc_span x = select_make(b, (size_t)rows * heads * d * 4), positions = select_make(b, rows * 4);
     for (uint32_t at = 0; at < b->entries; at += rows) {
         const uint32_t some = b->entries - at < rows ? b->entries - at : rows;
         const struct kvc_segment segment = {&lists, NULL, 0, some, some, NULL};
-        fill(b, x, (size_t)rows * heads * d);
+        select_fill(b, x, (size_t)rows * heads * d);
         for (uint32_t i = 0; i < some; i++)
             ((int32_t *)positions.buffer->data)[i] = (int32_t)(at + i);
         ops->append(b->device, &(struct kvc_append){
                                    .segments = &segment, .segment_count = 1, .k = x, .v = x, .positions = positions});
     }
-    must(ops->sync(b->device, &error), &error);
+    select_must(ops->sync(b->device, &error), &error);
     ops->buffer_free(b->device, x.buffer);
     ops->buffer_free(b->device, positions.buffer);
     return lists;
 }
 
-static void attend(struct bench *b, struct kvc_lists *lists, const struct kvc_read_list *reads) {
+static void select_attend(struct bench *b, struct kvc_lists *lists, const struct kvc_read_list *reads) {
     const struct kvc_segment segment = {lists, reads, 0, 1, 1, &b->bytes};
     const struct kvc_attention attention = {.segments = &segment,
                                             .segment_count = 1,
@@ -122,14 +122,14 @@ static void touch_task(void *argument, size_t h, unsigned thread) {
     const struct kvc_lists *lists = job->lists;
     const struct kvc_buffer *counts = job->reads ? job->reads->count : lists->count;
     const uint32_t count = ((const uint32_t *)counts->data)[h];
-    const uint32_t *rank = job->reads ? (const uint32_t *)job->reads->rank->data + h * job->reads->stride : NULL;
+    const uint32_t *index = job->reads ? (const uint32_t *)job->reads->index->data + h * job->reads->stride : NULL;
     const size_t row = lists->format.row_bytes;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < count + TOUCH_AHEAD; i++) {
         for (unsigned value = 0; value < 2; value++) {
             const uint32_t next = i < count ? i : count - 1, at = i < TOUCH_AHEAD ? 0 : i - TOUCH_AHEAD;
-            const unsigned char *far = kvc_list_key(lists, (uint32_t)h, rank ? rank[next] : next);
-            const unsigned char *near = kvc_list_key(lists, (uint32_t)h, rank ? rank[at] : at);
+            const unsigned char *far = kvc_list_key(lists, (uint32_t)h, index ? index[next] : next);
+            const unsigned char *near = kvc_list_key(lists, (uint32_t)h, index ? index[at] : at);
             for (size_t b = value * KVC_TILE * row; b < (value * KVC_TILE + 1) * row; b += 64) {
                 __builtin_prefetch(far + b, 0, 2);
                 sum += near[b];
@@ -149,7 +149,7 @@ static double touch(struct bench *b, const struct kvc_lists *lists, const struct
 
 /* By the device's own threads: in a decode step they are awake when attention begins. */
 static void flush(const struct bench *b) {
-    struct ceiling_job job = {.data = b->flush, .bytes = FLUSH_BYTES / 8};
+    struct roofline_job job = {.data = b->flush, .bytes = FLUSH_BYTES / 8};
     kvc_threads_run(((const struct kvc_cpu *)b->device)->threads, 8, read_task, &job);
 }
 
@@ -166,7 +166,7 @@ struct method {
 };
 
 /* Scores, reads, attention; with sums of values the mean as well. */
-static void step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[2]) {
+static void select_step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[2]) {
     const struct kvc_ops *ops = b->device->ops;
     const bool by_page = m->kind >= KVC_SCORE_PAGE_CHANNELS;
     const struct kvc_select_scores scores = {.lists = lists,
@@ -194,7 +194,7 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
     const double start = seconds_now();
     kvc_run_select(b->device, &(struct kvc_select_scores_reads){.scores = &scores, .reads = &reads});
     const double chosen = seconds_now();
-    attend(b, lists, &b->reads);
+    select_attend(b, lists, &b->reads);
     if (m->mean)
         ops->mix_mean(b->device, &(struct kvc_mix_mean){.lists = lists,
                                                         .view = NULL,
@@ -208,7 +208,7 @@ static void step(struct bench *b, struct kvc_lists *lists, const struct method *
     times[1] = seconds_now() - chosen;
 }
 
-static int compare(const void *a, const void *b) {
+static int select_compare(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
@@ -216,7 +216,7 @@ static int compare(const void *a, const void *b) {
 static double median(const double *values) {
     double sorted[ROUNDS];
     memcpy(sorted, values, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof *sorted, compare);
+    qsort(sorted, ROUNDS, sizeof *sorted, select_compare);
     return sorted[ROUNDS / 2];
 }
 
@@ -224,7 +224,8 @@ static void make_pages(struct bench *b, struct kvc_lists *lists, struct kvc_page
     const enum kvc_type type = b->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
     const uint32_t stride = (b->entries / page + 64) / 64 * 64 + 64;
     const size_t bytes = (size_t)b->shape.kv_heads * stride * b->shape.d * (type == KVC_F16 ? 2 : 4);
-    *pages = (struct kvc_pages){page, stride, type, low ? make(b, bytes).buffer : NULL, make(b, bytes).buffer};
+    *pages =
+        (struct kvc_pages){page, stride, type, low ? select_make(b, bytes).buffer : NULL, select_make(b, bytes).buffer};
     b->device->ops->pages_update(
         b->device, &(struct kvc_pages_update){.lists = lists, .view = NULL, .pages = pages, .rows = UINT32_MAX});
 }
@@ -245,18 +246,18 @@ static void print_method(const struct bench *b, const struct method *m, double f
 /* One query over n entries: what attention and the methods read and write, made for the shape. */
 static void open_shape(struct bench *b, const struct kvc_lists *lists) {
     const uint32_t H = b->shape.heads, kv_heads = b->shape.kv_heads, d = b->shape.d, n = b->entries, stride = n + 64;
-    b->q = make(b, H * d * 4);
-    fill(b, b->q, H * d);
-    b->out = make(b, H * d * 4);
-    b->positions = make(b, 4);
+    b->q = select_make(b, H * d * 4);
+    select_fill(b, b->q, H * d);
+    b->out = select_make(b, H * d * 4);
+    b->positions = select_make(b, 4);
     *(int32_t *)b->positions.buffer->data = (int32_t)n - 1;
-    b->causal_offset = make(b, 4);
-    b->scores = make(b, (size_t)kv_heads * stride * 4);
-    b->probabilities = make(b, (size_t)H * stride * 4);
-    b->alpha = make(b, H * 4);
-    b->sums = make(b, (size_t)kv_heads * d * 4);
-    b->reads =
-        (struct kvc_read_list){make(b, kv_heads * 4).buffer, make(b, (size_t)kv_heads * stride * 4).buffer, stride};
+    b->causal_offset = select_make(b, 4);
+    b->scores = select_make(b, (size_t)kv_heads * stride * 4);
+    b->probabilities = select_make(b, (size_t)H * stride * 4);
+    b->alpha = select_make(b, H * 4);
+    b->sums = select_make(b, (size_t)kv_heads * d * 4);
+    b->reads = (struct kvc_read_list){select_make(b, kv_heads * 4).buffer,
+                                      select_make(b, (size_t)kv_heads * stride * 4).buffer, stride};
     b->device->ops->value_sums(
         b->device, &(struct kvc_value_sums){.lists = lists, .view = NULL, .sums = b->sums, .rows = UINT32_MAX});
 }
@@ -265,7 +266,7 @@ static void close_shape(struct bench *b, struct kvc_lists *lists) {
     struct kvc_buffer *buffers[] = {
         b->q.buffer,      b->out.buffer,           b->positions.buffer, b->causal_offset.buffer,
         b->scores.buffer, b->probabilities.buffer, b->alpha.buffer,     b->sums.buffer,
-        b->reads.count,   b->reads.rank,           lists->base,         lists->count,
+        b->reads.count,   b->reads.index,          lists->base,         lists->count,
         lists->blocks};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         b->device->ops->buffer_free(b->device, buffers[i]);
@@ -324,7 +325,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
         flush(b);
         b->bytes = 0;
         const double start = seconds_now();
-        attend(b, &lists, NULL);
+        select_attend(b, &lists, NULL);
         const double took = seconds_now() - start;
         full_bytes = (double)b->bytes;
         full[round < 0 ? 0 : round] = took;
@@ -334,7 +335,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
             double times[3];
             flush(b);
             b->bytes = 0;
-            step(b, &lists, &methods[i], times);
+            select_step(b, &lists, &methods[i], times);
             methods[i].bytes = b->bytes;
             flush(b);
             times[2] = touch(b, &lists, &b->reads);
@@ -371,7 +372,7 @@ int main(int argc, char **argv) {
         return KVC_RESOURCE;
     }
     memset(b.flush, 1, FLUSH_BYTES);
-    must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
+    select_must(kvc_backend_cpu.open(NULL, 0, threads, KVC_MATH_EXACT, &b.device, &error), &error);
     printf("%s, %u entries\n\n", b.device->name, b.entries);
     printf(
         "| cache |  H | Hk |   d | method     |   c | page | dims |   top |  fewer | faster | ratio |   full |    all "

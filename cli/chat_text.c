@@ -24,7 +24,7 @@ struct cli_chat {
     bool begun; /* the first turn is in the session */
 };
 
-static int add(struct cli_chat *chat, const char *role, const char *content) {
+static int chat_text_add(struct cli_chat *chat, const char *role, const char *content) {
     char *copy = strdup(content);
 
     if (chat->count == chat->capacity) {
@@ -155,7 +155,7 @@ int cli_chat_open(const struct cli_command *command, struct kvc_model *model, co
     if (status == KVC_OK)
         warn_unread(chat);
     if (status == KVC_OK && from->system)
-        status = add(chat, "system", from->system);
+        status = chat_text_add(chat, "system", from->system);
     if (status != KVC_OK) {
         cli_chat_close(chat);
         return status;
@@ -192,7 +192,7 @@ static void put_text(char *to, const char *text, size_t bytes) {
 }
 
 int cli_chat_answer(struct cli_chat *chat, const struct cli_answer *answer) {
-    const int status = add(chat, "assistant", "");
+    const int status = chat_text_add(chat, "assistant", "");
 
     return status == KVC_OK ? cli_chat_extend(chat, answer) : status;
 }
@@ -241,7 +241,7 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
                 role = roles[r];
         if (!role || !json_is_string(content))
             return cli_error(chat->command, KVC_INPUT, "%s: message %zu is none", path, i);
-        status = add(chat, role, json_string_value(content));
+        status = chat_text_add(chat, role, json_string_value(content));
         chat->begun = true;
     }
     if (status == KVC_OK && !chat->begun)
@@ -290,7 +290,7 @@ int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, siz
     struct kvc_error error;
     struct kvc_rendered made;
     size_t at = 0;
-    int status = add(chat, "user", user);
+    int status = chat_text_add(chat, "user", user);
 
     *tokens = NULL;
     *count = 0;

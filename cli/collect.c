@@ -43,7 +43,7 @@ static bool open_collector(const struct kvc_model_info *info, size_t capacity, s
     return c->queries && c->rows && c->rotary && c->sum && c->length;
 }
 
-static void add(struct collector *c, uint32_t layer, const float *query, uint32_t head) {
+static void collect_add(struct collector *c, uint32_t layer, const float *query, uint32_t head) {
     const uint32_t d = c->head_size, pairs = c->rotary[layer] / 2;
     double *sum = c->sum + ((size_t)layer * c->heads + head) * d;
     double *length = c->length + ((size_t)layer * c->heads + head) * (d / 2);
@@ -57,7 +57,8 @@ static void add(struct collector *c, uint32_t layer, const float *query, uint32_
     }
 }
 
-static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status collect_attended(struct kvc_stage *stage, const struct kvc_values *values,
+                                        struct kvc_error *error) {
     struct collector *c = kvc_stage_user(stage);
     const uint32_t layer = kvc_stage_info(stage)->layer;
     size_t rows = 0;
@@ -71,7 +72,7 @@ static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values
         return kvc_fail(error, KVC_USAGE, "%zu rows at once; room is for %zu", rows, c->capacity);
     for (size_t row = 0; row < rows; row++)
         for (uint32_t h = 0; h < c->heads; h++)
-            add(c, layer, c->queries + (row * c->heads + h) * c->head_size, h);
+            collect_add(c, layer, c->queries + (row * c->heads + h) * c->head_size, h);
     c->rows[layer] += rows;
     return KVC_OK;
 }
@@ -128,8 +129,8 @@ static int write_stats(const struct cli_command *command, const char *path, cons
     return cli_file_commit(command, &file);
 }
 
-static int print(const struct cli_command *command, const struct arguments *a, const struct collector *c,
-                 const struct concentration *all) {
+static int collect_print(const struct cli_command *command, const struct arguments *a, const struct collector *c,
+                         const struct concentration *all) {
     const double mean = all->pairs ? all->sum / (double)all->pairs : 0;
     const double high = all->pairs ? (double)all->high / (double)all->pairs : 0;
 
@@ -181,8 +182,8 @@ static int read_tokens(const struct cli_command *command, const struct arguments
 
 #define LOOKS "collect" /* the policy's name */
 
-static int collect(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
-                   struct collector *c) {
+static int collect_statistics(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                              struct collector *c) {
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
     struct cli_progress progress;
@@ -210,7 +211,7 @@ static int collect(const struct cli_command *command, const struct arguments *a,
     if (status == KVC_OK)
         status = write_stats(command, a->out, kvc_model_info(model), c, &all);
     if (status == KVC_OK)
-        status = print(command, a, c, &all);
+        status = collect_print(command, a, c, &all);
     kvc_session_close(session);
     free(tokens);
     return status;
@@ -236,7 +237,7 @@ int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
                                            .user = &c,
                                            .stages = KVC_STAGE_PROMPT,
                                            .options = none,
-                                           .attended = attended,
+                                           .attended = collect_attended,
                                            .prompt = keep_all};
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;
@@ -259,7 +260,7 @@ int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
     if (status == KVC_OK && kvc_engine_register(engine, &class, &error) != KVC_OK)
         status = cli_report(command, &error);
     if (status == KVC_OK)
-        status = collect(command, &a, model, &c);
+        status = collect_statistics(command, &a, model, &c);
     close_collector(&c);
     kvc_model_close(model);
     kvc_engine_close(engine);

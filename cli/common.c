@@ -187,7 +187,7 @@ void cli_warn_context(const struct cli_command *command, const struct kvc_model 
 
 /* ---- bundled data ------------------------------------------------------------------------------------------------ */
 
-static char *join(const char *folder, const char *name) {
+static char *common_join(const char *folder, const char *name) {
     size_t bytes = strlen(folder) + strlen(name) + 2;
     char *path = malloc(bytes);
 
@@ -222,7 +222,7 @@ int cli_data_path(const struct cli_command *command, const char *name, char **pa
         places[count++] = KVC_SOURCE_DATA;
     }
     for (size_t i = 0; i < count; i++) {
-        char *try = join(places[i], name);
+        char *try = common_join(places[i], name);
 
         if (!try)
             return cli_no_memory(command);

@@ -25,7 +25,7 @@ bool distance_keep(struct distance *distance, const float *logits) {
     return fwrite(logits, sizeof *logits, distance->vocab, distance->rows) == distance->vocab;
 }
 
-static uint32_t likeliest(const float *logits, uint32_t vocab) {
+static uint32_t distance_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
 
     for (uint32_t i = 1; i < vocab; i++)
@@ -72,7 +72,7 @@ bool distance_compare(struct distance *distance, uint64_t row, const float *exac
     }
     if (difference > 0 && sqrt(difference / length) > distance->relative)
         distance->relative = sqrt(difference / length);
-    distance->same += likeliest(distance->row, distance->vocab) == likeliest(exact, distance->vocab);
+    distance->same += distance_likeliest(distance->row, distance->vocab) == distance_likeliest(exact, distance->vocab);
     distance->divergence += divergence(exact, distance->row, distance->vocab);
     distance->count++;
     return true;

@@ -70,7 +70,7 @@ uint64_t cli_random(uint64_t *state) {
     return x ^ (x >> 31);
 }
 
-static int ascending(const void *a, const void *b) {
+static int format_ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
@@ -79,6 +79,6 @@ static int ascending(const void *a, const void *b) {
 double cli_median(double *values, size_t count) {
     if (count == 0)
         return 0;
-    qsort(values, count, sizeof *values, ascending);
+    qsort(values, count, sizeof *values, format_ascending);
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }

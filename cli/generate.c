@@ -103,7 +103,7 @@ void cli_generation_close(struct cli_generation *generation) {
 /* ---- the answer's text ---------------------------------------------------------------------------------------------
  */
 
-static bool grow(struct cli_answer *answer, size_t *capacity, size_t more) {
+static bool generate_grow(struct cli_answer *answer, size_t *capacity, size_t more) {
     size_t wanted = answer->bytes + more + 1;
     char *text;
 
@@ -159,7 +159,7 @@ struct writer {
     bool first;
 };
 
-static int show(struct writer *writer, size_t until) {
+static int generate_show(struct writer *writer, size_t until) {
     struct cli_answer *answer = writer->answer;
 
     if (!writer->generation->echo || until <= writer->shown)
@@ -179,7 +179,7 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
 
     if (kvc_token_bytes(model, token, writer->first, NULL, 0, &bytes, &error) != KVC_OK)
         return cli_report(writer->generation->command, &error);
-    if (!grow(answer, &writer->capacity, bytes))
+    if (!generate_grow(answer, &writer->capacity, bytes))
         return cli_no_memory(writer->generation->command);
     if (kvc_token_bytes(model, token, writer->first, answer->text + before, writer->capacity - before, &bytes,
                         &error) != KVC_OK)
@@ -198,13 +198,13 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
         answer->bytes = at;
         answer->text[at] = '\0';
     }
-    return show(writer, *stopped ? answer->bytes : answer->bytes - waiting(answer, stops));
+    return generate_show(writer, *stopped ? answer->bytes : answer->bytes - waiting(answer, stops));
 }
 
 /* ---- the turn
  * --------------------------------------------------------------------------------------------------------- */
 
-static int prompt(struct cli_generation *generation, const int32_t *tokens, size_t count) {
+static int generate_prompt(struct cli_generation *generation, const int32_t *tokens, size_t count) {
     bool has_pending = generation->pending >= 0;
     int32_t *all = malloc((count + 1) * sizeof *all);
     struct cli_progress progress;
@@ -326,7 +326,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
         return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
     if (status == KVC_OK && count > 0) /* none: an answer goes on */
-        status = prompt(generation, tokens, count);
+        status = generate_prompt(generation, tokens, count);
     if (status != KVC_OK)
         return status;
     ready = cli_seconds();
@@ -337,7 +337,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
     status = answer_tokens(generation, &writer);
     generation->ended = status == KVC_OK && answer->stop == CLI_STOP_END;
     if (status == KVC_OK)
-        status = show(&writer, answer->bytes);
+        status = generate_show(&writer, answer->bytes);
     generation->seen_answer += answer->count;
     generation->answer_seconds += cli_seconds() - ready;
     return status;

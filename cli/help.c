@@ -41,7 +41,7 @@ static bool defaults(const struct cli_option *option, char text[64]) {
     return text[0] != '\0';
 }
 
-static size_t columns(const char *text, size_t bytes) {
+static size_t help_columns(const char *text, size_t bytes) {
     size_t n = 0;
 
     for (size_t i = 0; i < bytes; i++)
@@ -50,7 +50,7 @@ static size_t columns(const char *text, size_t bytes) {
 }
 
 /* Words of one paragraph from column `at` on, further lines indented. */
-static void fill(FILE *stream, const char *text, size_t bytes, size_t at, unsigned indent) {
+static void help_fill(FILE *stream, const char *text, size_t bytes, size_t at, unsigned indent) {
     size_t column = at;
     bool first = true;
 
@@ -63,7 +63,7 @@ static void fill(FILE *stream, const char *text, size_t bytes, size_t at, unsign
             n++;
         if (n == 0)
             break;
-        width = columns(text + i, n);
+        width = help_columns(text + i, n);
         if (!first && column + 1 + width > WIDTH) {
             fprintf(stream, "\n%*s", (int)indent, "");
             column = indent;
@@ -85,7 +85,7 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent) {
         size_t bytes = end ? (size_t)(end - text) : strlen(text);
 
         fprintf(stream, "%*s", (int)indent, "");
-        fill(stream, text, bytes, indent, indent);
+        help_fill(stream, text, bytes, indent, indent);
         text += bytes;
         if (end) {
             fputc('\n', stream);
@@ -99,7 +99,7 @@ static const char *const common_help[] = {"print this help", "print the version"
 
 void cli_help(const struct cli_command *command, const struct cli_option *options) {
     printf("Usage: kvcull %s ", command->name);
-    fill(stdout, command->synopsis, strlen(command->synopsis), 15 + strlen(command->name), 11);
+    help_fill(stdout, command->synopsis, strlen(command->synopsis), 15 + strlen(command->name), 11);
     printf("\n");
     cli_wrap(stdout, command->description, 0);
     if (options->kind != CLI_GROUP)
@@ -130,7 +130,7 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
             printf("%s\n%*s", left, HELP_COLUMN, "");
         else
             printf("%-*s", HELP_COLUMN, left);
-        fill(stdout, help, strlen(help), HELP_COLUMN, HELP_COLUMN);
+        help_fill(stdout, help, strlen(help), HELP_COLUMN, HELP_COLUMN);
     }
     printf("\n");
     for (size_t i = 0; i < 2; i++)

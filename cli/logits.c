@@ -103,8 +103,9 @@ static int compute(const struct cli_command *command, const struct arguments *a,
 }
 
 /* The same tokens once more with float arithmetic, compared with the rows that were kept. */
-static int compare(const struct cli_command *command, const struct arguments *a,
-                   const struct kvc_session_options *options, const int32_t *tokens, size_t count, struct sink *sink) {
+static int logits_compare(const struct cli_command *command, const struct arguments *a,
+                          const struct kvc_session_options *options, const int32_t *tokens, size_t count,
+                          struct sink *sink) {
     struct cli_common common = a->common;
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;
@@ -124,8 +125,8 @@ static int compare(const struct cli_command *command, const struct arguments *a,
     return status;
 }
 
-static int print(const struct cli_command *command, const struct arguments *a, const struct kvc_session *session,
-                 const struct sink *sink, size_t count) {
+static int logits_print(const struct cli_command *command, const struct arguments *a, const struct kvc_session *session,
+                        const struct sink *sink, size_t count) {
     struct kvc_session_stats stats;
     const enum kvc_math math = sink->math;
     char hash[24], held[32], int8[24];
@@ -196,14 +197,14 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
     if (status == KVC_OK)
         status = compute(command, a, session, tokens, count, write_row, &sink);
     if (status == KVC_OK && sink.distance)
-        status = compare(command, a, &options, tokens, count, &sink);
+        status = logits_compare(command, a, &options, tokens, count, &sink);
     if (status == KVC_OK && sink.writer) {
         if (kvc_tensor_writer_commit(sink.writer, &error) != KVC_OK)
             status = cli_report(command, &error);
         sink.writer = NULL;
     }
     if (status == KVC_OK)
-        status = print(command, a, session, &sink, count);
+        status = logits_print(command, a, session, &sink, count);
     kvc_tensor_writer_abandon(sink.writer);
     distance_close(&distance);
     kvc_session_close(session);

@@ -61,7 +61,8 @@ static const char *own_name(const char *name, size_t *length) {
 
 static bool is_value(const struct cli_option *option) { return option->kind != CLI_FLAG && option->kind != CLI_GROUP; }
 
-static const struct cli_option *find(const struct cli_option *options, const char *name, size_t length, char letter) {
+static const struct cli_option *options_find(const struct cli_option *options, const char *name, size_t length,
+                                             char letter) {
     for (; options->kind != CLI_END; options++) {
         if (options->kind == CLI_GROUP)
             continue;
@@ -239,8 +240,8 @@ static int set(const struct cli_command *command, const struct cli_option *optio
     }
 }
 
-static int unknown(const struct cli_command *command, const struct cli_option *options, const char *argument,
-                   const char *name) {
+static int options_unknown(const struct cli_command *command, const struct cli_option *options, const char *argument,
+                           const char *name) {
     const char *names[MOST_NAMES], *near = NULL;
     size_t count = 0;
 
@@ -300,9 +301,9 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         printf("kvcull %s (arithmetic %d)\n", KVC_VERSION, KVC_ARITHMETIC_VERSION);
         return cli_flush(command);
     }
-    option = find(options, own, own_length, 0);
+    option = options_find(options, own, own_length, 0);
     if (!option)
-        return unknown(command, options, argument, word);
+        return options_unknown(command, options, argument, word);
     spell(option, false, word);
     if (!is_value(option)) {
         if (name[length] == '=')
@@ -320,7 +321,7 @@ static int long_option(const struct cli_command *command, const struct cli_optio
 static int brief_options(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
                          int *at) {
     for (const char *letter = argv[*at] + 1; *letter; letter++) {
-        const struct cli_option *option = find(options, NULL, 0, *letter);
+        const struct cli_option *option = options_find(options, NULL, 0, *letter);
         char word[48];
         int status;
 
@@ -329,7 +330,7 @@ static int brief_options(const struct cli_command *command, const struct cli_opt
             return cli_flush(command);
         }
         if (!option)
-            return unknown(command, options, argv[*at], NULL);
+            return options_unknown(command, options, argv[*at], NULL);
         spell(option, true, word);
         if (is_value(option)) {
             if (letter[1])

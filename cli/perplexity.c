@@ -109,8 +109,8 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
 }
 
-static int print(const struct cli_command *command, const struct arguments *a, const struct score *scores,
-                 const struct plan *plan, size_t count) {
+static int perplexity_print(const struct cli_command *command, const struct arguments *a, const struct score *scores,
+                            const struct plan *plan, size_t count) {
     struct cli_table *table;
     json_t *root = NULL, *list = NULL;
     int status;
@@ -223,8 +223,8 @@ static void gather_windows(const struct cli_command *command, struct kvc_ranks *
     free(sizes);
 }
 
-static int measure(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
-                   const int32_t *tokens, size_t count) {
+static int perplexity_measure(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                              const int32_t *tokens, size_t count) {
     struct plan plan = {.math = kvc_model_info(model)->math,
                         .length = a->common.context ? (size_t)a->common.context : count,
                         .at_once = a->specs.count == 1 && strcmp(a->specs.items[0].text, "full") == 0};
@@ -266,7 +266,7 @@ static int measure(const struct cli_command *command, const struct arguments *a,
     for (size_t i = 0; i < plan.windows * a->specs.count && status == KVC_OK; i++)
         add_window(&scores[i % a->specs.count], &windows[i]);
     if (status == KVC_OK && cli_data_rank() == 0)
-        status = print(command, a, scores, &plan, count);
+        status = perplexity_print(command, a, scores, &plan, count);
     free(windows);
     free(scores);
     return status;
@@ -316,7 +316,7 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
         if (status == KVC_OK && kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, &tokens, &count, &error) != KVC_OK)
             status = cli_report(command, &error);
         if (status == KVC_OK)
-            status = measure(command, &a, model, tokens, count);
+            status = perplexity_measure(command, &a, model, tokens, count);
         free(tokens);
         free(text);
         kvc_model_close(model);

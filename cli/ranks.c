@@ -91,7 +91,7 @@ int cli_same_bytes(const struct cli_command *command, int status, const char *wh
 }
 
 /* What an option says, before the command's own options are read: every rank has to know. */
-static const char *given(const char *option, int argc, char **argv) {
+static const char *ranks_given(const char *option, int argc, char **argv) {
     const size_t length = strlen(option);
     const char *value = NULL;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -157,13 +157,14 @@ void cli_leave_ranks(void) {
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     struct kvc_error error;
     const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* whose --ranks is a question */
-    const char *how = plans ? NULL : given("--ranks", argc, argv), *share = plans ? NULL : given("--share", argc, argv);
+    const char *how = plans ? NULL : ranks_given("--ranks", argc, argv),
+               *share = plans ? NULL : ranks_given("--share", argc, argv);
     if (!how && !share && !kvc_ranks_started())
         return CLI_GO;
     if (kvc_ranks_open(how, share, &program_ranks, &error) != KVC_OK)
         return error.text[0] ? cli_report(command, &error)
                              : KVC_OK; /* a status of theirs could end rank 0 before its line */
-    const char *timeout = given("--rank-timeout", argc, argv);
+    const char *timeout = ranks_given("--rank-timeout", argc, argv);
     if (timeout) /* that it is a number is found later */
         kvc_ranks_timeout(program_ranks, strtod(timeout, NULL));
     program_data = how && strcmp(how, "data") == 0;

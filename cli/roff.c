@@ -19,7 +19,7 @@ static void word(const char *text, size_t bytes, bool line_start) {
     }
 }
 
-static void fill(const char *text, bool capital, bool stop) {
+static void roff_fill(const char *text, bool capital, bool stop) {
     size_t column = 0;
 
     while (*text) {
@@ -60,9 +60,9 @@ static void fill(const char *text, bool capital, bool stop) {
         fputs(stop && text[-1] != '.' ? ".\n" : "\n", stdout);
 }
 
-void cli_roff(const char *text) { fill(text, false, false); }
+void cli_roff(const char *text) { roff_fill(text, false, false); }
 
-void cli_roff_sentence(const char *text) { fill(text, true, true); }
+void cli_roff_sentence(const char *text) { roff_fill(text, true, true); }
 
 void cli_roff_lines(const char *text) {
     while (*text) {

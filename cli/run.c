@@ -79,8 +79,8 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
 
 /* Whether prompts are messages of a chat. The options of a template say so; without them the model's own template does,
  * unless --raw is given, there is no prompt, or a prompt holds control tokens (which --no-special makes plain text). */
-static int choose(const struct cli_command *command, const struct arguments *arguments, const struct kvc_model *model,
-                  const struct prompt *prompts, bool *chat) {
+static int run_choose(const struct cli_command *command, const struct arguments *arguments,
+                      const struct kvc_model *model, const struct prompt *prompts, bool *chat) {
     bool control = false;
     int status = KVC_OK;
 
@@ -166,8 +166,8 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
 }
 
 /* A saved session in the place of the new one. Without options of a template it is a chat where it was saved as one. */
-static int load(const struct cli_command *command, const struct arguments *arguments, struct cli_generation *generation,
-                struct cli_chat **chat) {
+static int run_load(const struct cli_command *command, const struct arguments *arguments,
+                    struct cli_generation *generation, struct cli_chat **chat) {
     const struct cli_template *template = &arguments->template;
     json_t *messages = NULL;
     int status = KVC_OK;
@@ -194,7 +194,7 @@ static int answer_prompts(const struct cli_command *command, const struct argume
     int status = KVC_OK;
 
     if (!arguments->load)
-        status = choose(command, arguments, generation->model, prompts, &wanted);
+        status = run_choose(command, arguments, generation->model, prompts, &wanted);
     if (status == KVC_OK && wanted && !*chat)
         status = cli_chat_open(command, generation->model, &arguments->template, chat);
     if (status == KVC_OK && !*chat)
@@ -215,7 +215,7 @@ static int read_and_run(const struct cli_command *command, const struct argument
     int status;
 
     if (arguments->load) {
-        status = load(command, arguments, generation, chat);
+        status = run_load(command, arguments, generation, chat);
         if (status != KVC_OK || arguments->prompts.count == 0)
             return status == KVC_OK ? go_on(command, arguments, generation, *chat, turns) : status;
     }
@@ -233,7 +233,8 @@ static int read_and_run(const struct cli_command *command, const struct argument
     return status;
 }
 
-static int run(const struct cli_command *command, const struct arguments *arguments, struct kvc_model *model) {
+static int run_with_model(const struct cli_command *command, const struct arguments *arguments,
+                          struct kvc_model *model) {
     struct cli_generation generation;
     struct cli_chat *chat = NULL;
     json_t *root = NULL, *turns = NULL;
@@ -343,7 +344,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
         specs = (struct cli_texts){&kv, 1};
         status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
         if (status == KVC_OK)
-            status = run(command, &a, model);
+            status = run_with_model(command, &a, model);
         kvc_model_close(model);
         kvc_engine_close(engine);
     }

@@ -68,7 +68,7 @@ static bool read_note(struct cli_generation *generation, const struct kvc_sessio
 }
 
 /* The session and what was saved beside it take the place of what the generation has. */
-static int take(struct cli_generation *generation, struct kvc_session *session, struct kvc_saved *saved) {
+static int saved_take(struct cli_generation *generation, struct kvc_session *session, struct kvc_saved *saved) {
     kvc_session_close(generation->session);
     generation->session = session;
     free(generation->policy);
@@ -114,7 +114,7 @@ int cli_generation_load(struct cli_generation *generation, const char *path, boo
     if (status == KVC_OK)
         *messages = json_incref(json_object_get(note, "messages"));
     if (status == KVC_OK)
-        status = take(generation, session, &saved);
+        status = saved_take(generation, session, &saved);
     else
         kvc_session_close(session);
     json_decref(note);

@@ -40,7 +40,7 @@ struct cli_table *cli_table_open(const char *headings) {
     return table;
 }
 
-static void add(struct cli_table *table, char *text) {
+static void table_add(struct cli_table *table, char *text) {
     if (table->cells == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 64;
         char **more = realloc(table->cell, capacity * sizeof *more);
@@ -71,12 +71,12 @@ void cli_cell(struct cli_table *table, const char *format, ...) {
         return;
     }
     kvc_printable(text, strlen(text), text, strlen(text) + 1); /* names come from files */
-    add(table, text);
+    table_add(table, text);
 }
 
 void cli_table_rule(struct cli_table *table) {
     for (size_t i = 0; table && !table->failed && i < table->columns; i++)
-        add(table, NULL);
+        table_add(table, NULL);
 }
 
 static size_t width_of(const char *text) {

@@ -142,8 +142,8 @@ static int print_json(const struct cli_command *command, const struct kvc_model 
     return status;
 }
 
-static int decode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
-                  const char *text, size_t bytes) {
+static int tokenize_decode(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
+                           const char *text, size_t bytes) {
     struct kvc_error error;
     int32_t *tokens = NULL;
     size_t count = 0, n = 0;
@@ -247,7 +247,8 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
         if (status == KVC_OK)
             status = cli_open_model_or_text(command, &a.common, a.model, NULL, CLI_TEXT_OF_ANY, &engine, &model);
         if (status == KVC_OK)
-            status = a.decode ? decode(command, &a, model, text, bytes) : encode(command, &a, model, text, bytes);
+            status =
+                a.decode ? tokenize_decode(command, &a, model, text, bytes) : encode(command, &a, model, text, bytes);
         kvc_model_close(model);
         kvc_engine_close(engine);
         free(text);

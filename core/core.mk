@@ -36,8 +36,8 @@ libkvc_la_SOURCES += \
 	core/engine/network.c \
 	core/engine/runner.c \
 	core/engine/sampler.c \
-	core/engine/shared.c \
-	core/engine/spares.c
+	core/engine/sharded.c \
+	core/engine/extra_slots.c
 
 # Sessions: what they hold, prompts (prompt.c, pass.c), decode steps (decode.c, step.c), evictions (evict.c).
 libkvc_la_SOURCES += \
@@ -57,10 +57,10 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
-	core/engine/session_told.c \
+	core/engine/session_broadcast.c \
 	core/engine/state.c \
 	core/engine/step.c \
-	core/engine/unseen.c
+	core/engine/expired.c
 
 # Policy strings, and what a stage function may call.
 libkvc_la_SOURCES += \

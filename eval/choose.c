@@ -18,7 +18,7 @@ static bool is_group(const struct eval_task *task, const char *name) {
 }
 
 /* The task or group nearest to a mistyped name, or none. */
-static int unknown(const struct eval_run *run, const char *name) {
+static int choose_unknown(const struct eval_run *run, const char *name) {
     const char **names = calloc(2 * count_tasks() + 1, sizeof *names);
     size_t count = 0;
     if (!names)
@@ -71,7 +71,7 @@ int eval_choose_tasks(struct eval_run *run, const struct cli_words *names) {
             }
         }
         if (!known)
-            return unknown(run, names->items[i]);
+            return choose_unknown(run, names->items[i]);
     }
     if (run->task_count == 0)
         return cli_error(run->command, KVC_USAGE, "no task is left that has the file it needs");

@@ -217,12 +217,12 @@ size_t eval_codes_find_ascii(struct eval_codes text, const char *part, size_t fr
 /* ---- words ---- */
 
 /* Room for as many words as a text can have. */
-static struct eval_words room(struct eval_pool *pool, struct eval_codes text) {
+static struct eval_words codes_room(struct eval_pool *pool, struct eval_codes text) {
     return (struct eval_words){eval_pool_take(pool, text.count + 1, sizeof(struct eval_codes)), 0};
 }
 
 struct eval_words eval_words_split(struct eval_pool *pool, struct eval_codes text) {
-    struct eval_words words = room(pool, text);
+    struct eval_words words = codes_room(pool, text);
     for (size_t i = 0, start = 0; words.items && i <= text.count; i++) {
         if (i < text.count && !eval_is_blank(text.items[i]))
             continue;
@@ -234,7 +234,7 @@ struct eval_words eval_words_split(struct eval_pool *pool, struct eval_codes tex
 }
 
 struct eval_words eval_words_cut(struct eval_pool *pool, struct eval_codes text, int32_t at) {
-    struct eval_words words = room(pool, text);
+    struct eval_words words = codes_room(pool, text);
     for (size_t i = 0, start = 0; words.items && i <= text.count; i++) {
         if (i < text.count && text.items[i] != at)
             continue;
@@ -245,7 +245,7 @@ struct eval_words eval_words_cut(struct eval_pool *pool, struct eval_codes text,
 }
 
 struct eval_words eval_words_numbers(struct eval_pool *pool, struct eval_codes text) {
-    struct eval_words words = room(pool, text);
+    struct eval_words words = codes_room(pool, text);
     for (size_t i = 0, n; words.items && i < text.count; i += n) {
         for (n = 0; i + n < text.count && eval_is_digit(text.items[i + n]);)
             n++;

@@ -70,7 +70,7 @@ static enum kvc_status generate(struct dialogue *d, struct eval_reply *answer, s
 }
 
 /* A prompt of these tokens, what the last answer ended with in front. */
-static enum kvc_status give(struct dialogue *d, const int32_t *tokens, size_t count, struct kvc_error *error) {
+static enum kvc_status converse_give(struct dialogue *d, const int32_t *tokens, size_t count, struct kvc_error *error) {
     int32_t *all = malloc((count + 1) * sizeof *all);
     size_t before = 0;
     if (!all)
@@ -87,10 +87,10 @@ static enum kvc_status give(struct dialogue *d, const int32_t *tokens, size_t co
 }
 
 /* One question and its answer; start: when its prompt began to be read. */
-static enum kvc_status ask(struct dialogue *d, double start, const int32_t *tokens, size_t count,
-                           struct eval_reply *answer, struct kvc_error *error) {
+static enum kvc_status converse_ask(struct dialogue *d, double start, const int32_t *tokens, size_t count,
+                                    struct eval_reply *answer, struct kvc_error *error) {
     struct kvc_session_stats stats;
-    enum kvc_status status = count ? give(d, tokens, count, error) : KVC_OK;
+    enum kvc_status status = count ? converse_give(d, tokens, count, error) : KVC_OK;
     if (status != KVC_OK)
         return status;
     const double ready = cli_seconds();
@@ -120,7 +120,7 @@ static enum kvc_status read_text(struct dialogue *d, const struct kvc_session_op
     if (!text) {
         status = kvc_session_open(d->model, options, &d->session, error);
         if (status == KVC_OK && prompt->context > 0)
-            status = give(d, prompt->tokens, prompt->context, error);
+            status = converse_give(d, prompt->tokens, prompt->context, error);
         return status == KVC_OK && more && kvc_session_fork(d->session, &d->text, error) != KVC_OK &&
                        error->status != KVC_RESOURCE
                    ? error->status
@@ -148,15 +148,15 @@ static enum kvc_status ask_whole(struct dialogue *d, const struct kvc_session_op
     memcpy(whole + prompt->context, rest->tokens, rest->count * sizeof *whole);
     enum kvc_status status = kvc_session_open(d->model, options, &d->session, error);
     if (status == KVC_OK)
-        status = ask(d, start, whole, prompt->context + rest->count, answer, error);
+        status = converse_ask(d, start, whole, prompt->context + rest->count, answer, error);
     free(whole);
     return status;
 }
 
 /* A conversation begins, or a request that is the only one: question `which` after the text. */
-static enum kvc_status begin(struct dialogue *d, const struct kvc_session_options *options,
-                             const struct eval_prompt *prompt, size_t which, bool seen, struct eval_reply *answer,
-                             struct kvc_error *error) {
+static enum kvc_status converse_begin(struct dialogue *d, const struct kvc_session_options *options,
+                                      const struct eval_prompt *prompt, size_t which, bool seen,
+                                      struct eval_reply *answer, struct kvc_error *error) {
     const struct eval_part rest =
         which ? prompt->later[which - 1]
               : (struct eval_part){prompt->tokens + prompt->context, prompt->count - prompt->context, prompt->hash};
@@ -169,7 +169,7 @@ static enum kvc_status begin(struct dialogue *d, const struct kvc_session_option
     if (seen)
         return ask_whole(d, options, prompt, &rest, answer, error);
     const enum kvc_status status = read_text(d, options, prompt, more, error);
-    return status == KVC_OK ? ask(d, start, rest.tokens, rest.count, answer, error) : status;
+    return status == KVC_OK ? converse_ask(d, start, rest.tokens, rest.count, answer, error) : status;
 }
 
 enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_options *options,
@@ -185,10 +185,10 @@ enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_
         return kvc_fail(error, KVC_RESOURCE, "no memory left");
     for (size_t q = 0; q <= prompt->later_count && status == KVC_OK; q++) {
         if (q == 0 || task->manner == EVAL_REQUESTS) {
-            status = begin(&d, options, prompt, q, seen, &replies[q], error);
+            status = converse_begin(&d, options, prompt, q, seen, &replies[q], error);
         } else {
             const struct eval_part *next = &prompt->later[q - 1];
-            status = ask(&d, cli_seconds(), next->tokens, next->count, &replies[q], error);
+            status = converse_ask(&d, cli_seconds(), next->tokens, next->count, &replies[q], error);
         }
     }
     kvc_session_close(d.session);

@@ -21,7 +21,7 @@ struct task {
 
 /* ---- results ---- */
 
-static int print(const struct task *task) {
+static int fidelity_print(const struct task *task) {
     struct cli_table *table = cli_table_open("<policy|recall|worst|output|KL|top-1|entries|peak|held|end|read/token");
     for (size_t s = 0; s < task->specs.count; s++) {
         const struct fidelity_score *score = &task->scores[s];
@@ -166,7 +166,7 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
     if (status == KVC_OK)
         status = run_policies(task);
     if (status == KVC_OK)
-        status = task->common.json ? cli_json_print(task->command, results_json(task), stdout) : print(task);
+        status = task->common.json ? cli_json_print(task->command, results_json(task), stdout) : fidelity_print(task);
     if (status == KVC_OK && task->out) /* last: without memory for what is printed, nothing is left there */
         status = eval_write(task->command, task->out, "fidelity", results_json(task), write_csv, task);
     return status;

@@ -13,7 +13,7 @@ struct fidelity_score {             /* of one policy */
     uint64_t read_bytes, select_bytes;          /* a step */
 };
 
-struct fidelity_rank {
+struct fidelity_entry {
     float mass;
     int32_t position;
 };
@@ -28,12 +28,12 @@ struct fidelity { /* of one text */
     uint32_t layers, kv_heads, vocab;
     size_t width; /* H * d */
     /* of the full run: */
-    int32_t *answer;            /* [steps + 1] */
-    float *logits;              /* [steps + 1, vocab] */
-    float *outputs;             /* [steps, layers, H * d] */
-    float *mass;                /* [layers, H_kv, count]: what the answer's queries gave every prompt entry */
-    struct fidelity_rank *gold; /* the same, with most mass first */
-    size_t step;                /* under way */
+    int32_t *answer;             /* [steps + 1] */
+    float *logits;               /* [steps + 1, vocab] */
+    float *outputs;              /* [steps, layers, H * d] */
+    float *mass;                 /* [layers, H_kv, count]: what the answer's queries gave every prompt entry */
+    struct fidelity_entry *gold; /* the same, with most mass first */
+    size_t step;                 /* under way */
     struct fidelity_score *now;
 };
 

@@ -82,14 +82,14 @@ static enum kvc_status run_full(struct fidelity *task, struct kvc_error *error) 
 /* ---- a policy's run ---- */
 
 static int by_mass(const void *a, const void *b) {
-    const struct fidelity_rank *x = a, *y = b;
+    const struct fidelity_entry *x = a, *y = b;
     if (x->mass != y->mass)
         return x->mass > y->mass ? -1 : 1;
     return x->position < y->position ? -1 : 1;
 }
 
 /* The share of the `count` prompt entries of most mass that are among positions [held] (ascending); 1 of none. */
-static double recall_of(const struct fidelity *task, const struct fidelity_rank *gold, const int32_t *positions,
+static double recall_of(const struct fidelity *task, const struct fidelity_entry *gold, const int32_t *positions,
                         size_t held) {
     size_t count = 0, found = 0;
     while (count < held && (size_t)positions[count] < task->count)
@@ -274,7 +274,7 @@ enum kvc_status fidelity_open(struct fidelity *task, struct kvc_error *error) {
     const enum kvc_status status = run_full(task, error);
     for (size_t h = 0; h < heads && status == KVC_OK; h++) {
         for (size_t i = 0; i < task->count; i++)
-            task->gold[h * task->count + i] = (struct fidelity_rank){task->mass[h * task->count + i], (int32_t)i};
+            task->gold[h * task->count + i] = (struct fidelity_entry){task->mass[h * task->count + i], (int32_t)i};
         qsort(task->gold + h * task->count, task->count, sizeof *task->gold, by_mass);
     }
     return status;

@@ -87,7 +87,8 @@ size_t eval_texts_count(const json_t *texts) { return json_is_array(texts) ? jso
 
 /* ---- templates ---- */
 
-static const struct eval_field *find(const struct eval_field *fields, size_t count, const char *name, size_t bytes) {
+static const struct eval_field *fields_find(const struct eval_field *fields, size_t count, const char *name,
+                                            size_t bytes) {
     for (size_t i = 0; i < count; i++) {
         if (strlen(fields[i].name) == bytes && memcmp(fields[i].name, name, bytes) == 0)
             return &fields[i];
@@ -104,7 +105,7 @@ static size_t field_at(const char *text, bool dollars, const struct eval_field *
     const size_t bytes = strcspn(text + 1, dollars ? "$" : "{}");
     if (text[1 + bytes] != (dollars ? '$' : '}'))
         return dollars ? 0 : 1;
-    *field = find(fields, count, text + 1, bytes);
+    *field = fields_find(fields, count, text + 1, bytes);
     return *field || !dollars ? bytes + 2 : 0;
 }
 

@@ -52,7 +52,7 @@ static char *group_text(const json_t *record) {
     return eval_text_take(&text);
 }
 
-static bool grow(struct places *places) {
+static bool grids_grow(struct places *places) {
     if (places->count < places->capacity)
         return true;
     const size_t capacity = cli_max(64, 2 * places->capacity);
@@ -64,14 +64,15 @@ static bool grow(struct places *places) {
     return true;
 }
 
-static void add(struct places *places, const json_t *record, enum grid grid, double x, const char *name, double value) {
+static void grids_add(struct places *places, const json_t *record, enum grid grid, double x, const char *name,
+                      double value) {
     char *group = group_text(record);
     struct eval_text whole = {0};
     eval_add(&whole, "%s%d\n%s\n%s\n%s\n%lld\n%.9g", group ? group : "", (int)grid, text_of(record, "task"),
              text_of(record, "kv"), text_of(record, "question"),
              (long long)json_integer_value(json_object_get(record, "length")), x);
     char *text = eval_text_take(&whole);
-    places->lost = places->lost || !group || !text || !grow(places);
+    places->lost = places->lost || !group || !text || !grids_grow(places);
     if (!places->lost) {
         const size_t groups = number_for(places, "group", group, places->groups);
         const size_t policies = number_for(places, "kv", text_of(record, "kv"), places->policies);
@@ -102,15 +103,15 @@ static void add_record(struct places *places, json_t *record) {
     const char *name;
     size_t i = 0;
     if (depth)
-        add(places, record, BY_DEPTH, json_number_value(depth), NULL, score);
+        grids_add(places, record, BY_DEPTH, json_number_value(depth), NULL, score);
     if (turn)
-        add(places, record, BY_TURN, json_number_value(turn), NULL, score);
+        grids_add(places, record, BY_TURN, json_number_value(turn), NULL, score);
     json_object_foreach(values, name, value) {
-        add(places, record, BY_VALUE, (double)i++, name, json_number_value(value));
+        grids_add(places, record, BY_VALUE, (double)i++, name, json_number_value(value));
     }
     json_array_foreach(memory, i, value) {
-        add(places, record, BY_TOKENS, json_number_value(json_array_get(value, 0)), NULL,
-            json_number_value(json_array_get(value, 1)));
+        grids_add(places, record, BY_TOKENS, json_number_value(json_array_get(value, 0)), NULL,
+                  json_number_value(json_array_get(value, 1)));
     }
 }
 
@@ -148,7 +149,7 @@ static bool same_table(const struct place *x, const struct place *y) {
                 : x->length == y->length);
 }
 
-static bool collect(const struct eval_results *results, struct places *places) {
+static bool grids_collect(const struct eval_results *results, struct places *places) {
     json_t *record;
     size_t i;
     *places = (struct places){.numbers = json_object()};
@@ -170,7 +171,7 @@ static double column_of(const struct place *place) {
     return place->grid == BY_DEPTH ? (double)place->length : place->x;
 }
 
-static int ascending(const void *a, const void *b) { return ORDER(*(const double *)a, *(const double *)b); }
+static int grids_ascending(const void *a, const void *b) { return ORDER(*(const double *)a, *(const double *)b); }
 
 /* The different columns of places [count], ascending, as many as a table takes; malloc'ed. */
 static double *columns_of(const struct place *places, size_t count, size_t *columns) {
@@ -179,7 +180,7 @@ static double *columns_of(const struct place *places, size_t count, size_t *colu
     for (size_t i = 0; all && i < count; i++)
         all[i] = column_of(&places[i]);
     if (all && count > 0)
-        qsort(all, count, sizeof *all, ascending);
+        qsort(all, count, sizeof *all, grids_ascending);
     for (size_t i = 0; all && i < count; i++) {
         if (different == 0 || all[different - 1] != all[i])
             all[different++] = all[i];
@@ -271,7 +272,7 @@ static int print_table(const struct eval_results *results, const struct place *p
 
 int eval_grids_print(const struct eval_results *results) {
     struct places places;
-    int status = collect(results, &places) ? KVC_OK : cli_no_memory(results->command);
+    int status = grids_collect(results, &places) ? KVC_OK : cli_no_memory(results->command);
     for (size_t i = 0, end; i < places.count && status == KVC_OK; i = end) {
         for (end = i; end < places.count && same_table(&places.items[i], &places.items[end]);)
             end++;
@@ -310,7 +311,7 @@ static json_t *place_json(const struct place *place) {
 
 void eval_grids_json(const struct eval_results *results, json_t *root) {
     struct places places;
-    const bool fine = collect(results, &places);
+    const bool fine = grids_collect(results, &places);
     for (int grid = 0; grid < GRIDS; grid++) {
         json_t *list = fine ? json_array() : NULL;
         for (size_t i = 0; list && i < places.count; i++) {

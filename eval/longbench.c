@@ -52,14 +52,14 @@ static struct eval_list truths_of(const struct eval_asked *asked) {
     return (struct eval_list){(const char *const *)asked->answers, asked->answer_count};
 }
 
-static double best(eval_metric metric, const struct eval_asked *asked, const char *answer) {
+static double longbench_best(eval_metric metric, const struct eval_asked *asked, const char *answer) {
     return eval_best_of(metric, answer, truths_of(asked));
 }
 
 /* By the answer's first line alone. */
 static double best_of_line(eval_metric metric, const struct eval_asked *asked, const char *answer) {
     char *line = eval_first_line(answer);
-    const double score = line ? best(metric, asked, line) : -1;
+    const double score = line ? longbench_best(metric, asked, line) : -1;
     free(line);
     return score;
 }
@@ -82,31 +82,35 @@ double eval_score_class(const struct eval_asked *asked, const char *answer) {
 }
 
 double eval_score_word_f1(const struct eval_asked *asked, const char *answer) {
-    return best(eval_word_f1, asked, answer);
+    return longbench_best(eval_word_f1, asked, answer);
 }
 double eval_score_line_f1(const struct eval_asked *asked, const char *answer) {
     return best_of_line(eval_word_f1, asked, answer);
 }
 double eval_score_chinese_f1(const struct eval_asked *asked, const char *answer) {
-    return best(eval_chinese_f1, asked, answer);
+    return longbench_best(eval_chinese_f1, asked, answer);
 }
-double eval_score_rouge(const struct eval_asked *asked, const char *answer) { return best(eval_rouge, asked, answer); }
+double eval_score_rouge(const struct eval_asked *asked, const char *answer) {
+    return longbench_best(eval_rouge, asked, answer);
+}
 double eval_score_line_rouge(const struct eval_asked *asked, const char *answer) {
     return best_of_line(eval_rouge, asked, answer);
 }
 double eval_score_chinese_rouge(const struct eval_asked *asked, const char *answer) {
-    return best(eval_chinese_rouge, asked, answer);
+    return longbench_best(eval_chinese_rouge, asked, answer);
 }
 double eval_score_retrieval(const struct eval_asked *asked, const char *answer) {
-    return best(eval_retrieval, asked, answer);
+    return longbench_best(eval_retrieval, asked, answer);
 }
 double eval_score_chinese_retrieval(const struct eval_asked *asked, const char *answer) {
-    return best(eval_chinese_retrieval, asked, answer);
+    return longbench_best(eval_chinese_retrieval, asked, answer);
 }
-double eval_score_count(const struct eval_asked *asked, const char *answer) { return best(eval_count, asked, answer); }
+double eval_score_count(const struct eval_asked *asked, const char *answer) {
+    return longbench_best(eval_count, asked, answer);
+}
 double eval_score_code(const struct eval_asked *asked, const char *answer) {
-    return best(eval_code_similarity, asked, answer);
+    return longbench_best(eval_code_similarity, asked, answer);
 }
 double eval_score_choice(const struct eval_asked *asked, const char *answer) {
-    return best(eval_choice, asked, answer);
+    return longbench_best(eval_choice, asked, answer);
 }

@@ -65,8 +65,8 @@ struct block {
 
 /* The longest block that both have; of equal ones that which begins first in a, then in b. lengths and next: [b + 1],
  * how long a block ends at each place of b, for this character of a and the one before; zero, and left so. */
-static struct block longest(struct eval_codes a, struct eval_codes b, const struct places *places, struct range in,
-                            size_t *lengths, size_t *next) {
+static struct block metrics_code_longest(struct eval_codes a, struct eval_codes b, const struct places *places,
+                                         struct range in, size_t *lengths, size_t *next) {
     struct block best = {in.a, in.b, 0};
     for (size_t i = in.a; i < in.a_end; i++) {
         const int32_t code = a.items[i];
@@ -115,7 +115,7 @@ double eval_similarity(struct eval_pool *pool, struct eval_codes a, struct eval_
     left[0] = (struct range){0, a.count, 0, b.count};
     while (count > 0) {
         const struct range in = left[--count];
-        const struct block block = longest(a, b, &places, in, lengths, next);
+        const struct block block = metrics_code_longest(a, b, &places, in, lengths, next);
         if (block.count == 0)
             continue;
         matched += block.count;

@@ -56,8 +56,8 @@ static struct eval_codes parsed(struct eval_codes text, const char *prefix) {
     return line;
 }
 
-static double best(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths,
-                   bool whole) {
+static double metrics_helmet_best(enum eval_helmet metric, const char *answer, const char *prefix,
+                                  struct eval_list truths, bool whole) {
     struct eval_pool pool = {0};
     const struct eval_codes text = eval_codes_read(&pool, answer), line = parsed(text, prefix);
     double score = 0;
@@ -71,11 +71,11 @@ static double best(enum eval_helmet metric, const char *answer, const char *pref
 }
 
 double eval_helmet(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths) {
-    return best(metric, answer, prefix, truths, true);
+    return metrics_helmet_best(metric, answer, prefix, truths, true);
 }
 
 double eval_helmet_parsed(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths) {
-    return best(metric, answer, prefix, truths, false);
+    return metrics_helmet_best(metric, answer, prefix, truths, false);
 }
 
 double eval_recall(const char *answer, struct eval_list truths) {

@@ -22,7 +22,7 @@ static struct eval_codes front(struct eval_codes word, size_t less) {
 }
 
 /* How often a vowel is followed by a consonant. */
-static size_t measure(struct eval_codes word) {
+static size_t metrics_stem_measure(struct eval_codes word) {
     size_t count = 0;
     for (size_t i = 1; i < word.count; i++)
         count += !is_consonant(word, i - 1) && is_consonant(word, i);
@@ -54,7 +54,7 @@ static bool ends_cvc(struct eval_codes word) {
 
 /* Puts another end in place of the last `less` letters, which is no longer than they, or one longer than them in
  * place. */
-static void replace(struct eval_codes *word, size_t less, const char *end) {
+static void metrics_stem_replace(struct eval_codes *word, size_t less, const char *end) {
     word->count -= less;
     for (; *end; end++)
         word->items[word->count++] = (unsigned char)*end;
@@ -70,32 +70,32 @@ static void apply(struct eval_codes *word, const struct rule *rules, size_t abov
         const size_t bytes = strlen(rules->suffix);
         if (!ends(*word, rules->suffix))
             continue;
-        if (measure(front(*word, bytes)) > above)
-            replace(word, bytes, rules->end);
+        if (metrics_stem_measure(front(*word, bytes)) > above)
+            metrics_stem_replace(word, bytes, rules->end);
         return;
     }
 }
 
 static void plurals(struct eval_codes *word) {
     if (ends(*word, "ies") && word->count == 4)
-        replace(word, 3, "ie");
+        metrics_stem_replace(word, 3, "ie");
     else if (ends(*word, "sses"))
-        replace(word, 4, "ss");
+        metrics_stem_replace(word, 4, "ss");
     else if (ends(*word, "ies"))
-        replace(word, 3, "i");
+        metrics_stem_replace(word, 3, "i");
     else if (ends(*word, "s") && !ends(*word, "ss"))
-        replace(word, 1, "");
+        metrics_stem_replace(word, 1, "");
 }
 
 static void past_and_participle(struct eval_codes *word) {
     size_t less = 0;
     if (ends(*word, "ied")) {
-        replace(word, 3, word->count == 4 ? "ie" : "i");
+        metrics_stem_replace(word, 3, word->count == 4 ? "ie" : "i");
         return;
     }
     if (ends(*word, "eed")) {
-        if (measure(front(*word, 3)) > 0)
-            replace(word, 3, "ee");
+        if (metrics_stem_measure(front(*word, 3)) > 0)
+            metrics_stem_replace(word, 3, "ee");
         return;
     }
     if (ends(*word, "ed") && has_vowel(front(*word, 2)))
@@ -108,16 +108,16 @@ static void past_and_participle(struct eval_codes *word) {
     const size_t n = word->count;
     const int32_t last = word->items[n - 1];
     if (ends(*word, "at") || ends(*word, "bl") || ends(*word, "iz"))
-        replace(word, 0, "e");
+        metrics_stem_replace(word, 0, "e");
     else if (n >= 2 && word->items[n - 2] == last && is_consonant(*word, n - 1))
-        replace(word, last != 'l' && last != 's' && last != 'z', "");
-    else if (measure(*word) == 1 && ends_cvc(*word))
-        replace(word, 0, "e");
+        metrics_stem_replace(word, last != 'l' && last != 's' && last != 'z', "");
+    else if (metrics_stem_measure(*word) == 1 && ends_cvc(*word))
+        metrics_stem_replace(word, 0, "e");
 }
 
 static void last_y(struct eval_codes *word) {
     if (ends(*word, "y") && word->count > 2 && is_consonant(*word, word->count - 2))
-        replace(word, 1, "i");
+        metrics_stem_replace(word, 1, "i");
 }
 
 static void double_suffixes(struct eval_codes *word) {
@@ -127,11 +127,11 @@ static void double_suffixes(struct eval_codes *word) {
                                         {"ator", "ate"},    {"alism", "al"},    {"iveness", "ive"}, {"fulness", "ful"},
                                         {"ousness", "ous"}, {"aliti", "al"},    {"iviti", "ive"},   {"biliti", "ble"},
                                         {"fulli", "ful"},   {NULL, NULL}};
-    while (ends(*word, "alli") && measure(front(*word, 4)) > 0)
-        replace(word, 4, "al");
+    while (ends(*word, "alli") && metrics_stem_measure(front(*word, 4)) > 0)
+        metrics_stem_replace(word, 4, "al");
     if (ends(*word, "logi")) { /* its l counts for the measure, too */
-        if (measure(front(*word, 3)) > 0)
-            replace(word, 4, "log");
+        if (metrics_stem_measure(front(*word, 3)) > 0)
+            metrics_stem_replace(word, 4, "log");
         return;
     }
     apply(word, rules, 0);
@@ -153,19 +153,19 @@ static void long_words(struct eval_codes *word) {
         return;
     }
     const struct eval_codes stem = front(*word, 3);
-    if (measure(stem) > 1 && (ends(stem, "s") || ends(stem, "t")))
-        replace(word, 3, "");
+    if (metrics_stem_measure(stem) > 1 && (ends(stem, "s") || ends(stem, "t")))
+        metrics_stem_replace(word, 3, "");
 }
 
 static void last_letters(struct eval_codes *word) {
     if (ends(*word, "e")) {
         const struct eval_codes stem = front(*word, 1);
-        const size_t m = measure(stem);
+        const size_t m = metrics_stem_measure(stem);
         if (m > 1 || (m == 1 && !ends_cvc(stem)))
-            replace(word, 1, "");
+            metrics_stem_replace(word, 1, "");
     }
-    if (ends(*word, "ll") && measure(front(*word, 1)) > 1)
-        replace(word, 1, "");
+    if (ends(*word, "ll") && metrics_stem_measure(front(*word, 1)) > 1)
+        metrics_stem_replace(word, 1, "");
 }
 
 void eval_stem(struct eval_codes *word) {
@@ -179,7 +179,7 @@ void eval_stem(struct eval_codes *word) {
         return;
     for (const struct rule *rule = known; rule->suffix; rule++) {
         if (eval_codes_is(*word, rule->suffix)) {
-            replace(word, word->count, rule->end);
+            metrics_stem_replace(word, word->count, rule->end);
             return;
         }
     }

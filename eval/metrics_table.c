@@ -130,7 +130,7 @@ static bool same_row(struct eval_words a, struct eval_words b) {
 }
 
 /* The share of a's rows that b has. */
-static double share(const struct table *a, const struct table *b) {
+static double metrics_table_share(const struct table *a, const struct table *b) {
     size_t found = 0;
     for (size_t i = 0; i < a->count; i++) {
         bool there = false;
@@ -166,7 +166,7 @@ double eval_table(const char *answer, const char *truth) {
     double score = 0;
     if (read_table(&pool, inside_fence(&pool, answer), &a) && read_table(&pool, truth, &t) &&
         a.rows[0].count == t.rows[0].count) {
-        const double precision = share(&a, &t), recall = share(&t, &a);
+        const double precision = metrics_table_share(&a, &t), recall = metrics_table_share(&t, &a);
         score = precision + recall > 0 ? 2 * recall * precision / (recall + precision) : 0;
     }
     return eval_pool_score(&pool, score);

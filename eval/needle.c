@@ -262,7 +262,8 @@ static void add_answers(struct cli_table *table, const struct needle_fact *fact,
 }
 
 /* All policies over one text; fact `shown` with every answer where it is to be shown. */
-static int ask(struct needle_task *task, size_t length, const struct needle_text *text, size_t shown, bool show) {
+static int needle_ask(struct needle_task *task, size_t length, const struct needle_text *text, size_t shown,
+                      bool show) {
     const bool both = task->mode == NEEDLE_BOTH;
     struct questions questions = {{NULL}, {0}, 0};
     struct kvc_error error;
@@ -309,7 +310,7 @@ static int run_texts(struct needle_task *task) {
             if (status != KVC_OK)
                 break;
             const size_t shown = (size_t)(i % task->depth_count); /* another depth for each text shown */
-            status = ask(task, length, &text, shown, length == 0 && i < task->show && !task->common.json);
+            status = needle_ask(task, length, &text, shown, length == 0 && i < task->show && !task->common.json);
             needle_text_free(&text);
         }
     }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* One question, with its fact where it stands in the text. */
-static bool ask(const struct needle_fact *fact, const char *text, struct eval_sample *sample) {
+static bool needle_demo_ask(const struct needle_fact *fact, const char *text, struct eval_sample *sample) {
     struct eval_text question = {0}, opening = {0}, sentence = {0}, answer = {0};
     struct eval_asked *asked = eval_sample_ask(sample);
     eval_add(&question, " question : the magic number for %s", fact->key);
@@ -39,7 +39,7 @@ enum kvc_status eval_make_needle_demo(struct eval_maker *maker, struct eval_samp
     bool fine = true;
     eval_add(&context, "%s", made.text);
     for (uint32_t q = 0; q < questions && fine; q++)
-        fine = ask(&made.facts[q], made.text, sample);
+        fine = needle_demo_ask(&made.facts[q], made.text, sample);
     needle_text_free(&made);
     return eval_sample_end(sample, &context, fine, error);
 }

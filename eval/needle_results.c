@@ -26,7 +26,7 @@ static void split_budget(const char *spec, char *method, char *budget, size_t ca
     snprintf(method, capacity, "%.*s%s", (int)start, spec, spec + end);
 }
 
-static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
+static double needle_results_share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
 
 static void totals(const struct needle_task *task, const struct needle_cell *cell, uint64_t *asked, uint64_t *right,
                    uint64_t *unseen) {
@@ -56,12 +56,12 @@ int needle_print_length(const struct needle_task *task, size_t length) {
         cli_cell(table, "%s", method);
         cli_cell(table, "%s", budget);
         for (int64_t f = 0; f < task->depth_count; f++)
-            cli_cell(table, "%.2f", share(cell->right[f], cell->asked[f]));
+            cli_cell(table, "%.2f", needle_results_share(cell->right[f], cell->asked[f]));
         totals(task, cell, &asked, &right, &unseen);
-        cli_cell(table, "%.2f", share(right, asked));
+        cli_cell(table, "%.2f", needle_results_share(right, asked));
         if (both)
-            cli_cell(table, "%.2f", share(unseen, asked));
-        cli_cell(table, "%.0f", share(cell->entries, cell->prompts));
+            cli_cell(table, "%.2f", needle_results_share(unseen, asked));
+        cli_cell(table, "%.0f", needle_results_share(cell->entries, cell->prompts));
         cli_cell(table, "%s", cli_bytes(cell->prompts ? cell->held_bytes / cell->prompts : 0, held));
         cli_cell(table, "%s", cli_bytes(cell->steps ? cell->read_bytes / cell->steps : 0, read));
     }
@@ -96,14 +96,14 @@ static json_t *cell_json(const struct needle_task *task, size_t length, size_t s
     cli_json_set(object, "method", cli_json_text(method, strlen(method)));
     cli_json_set(object, "budget", cli_json_text(budget, strlen(budget)));
     cli_json_set(object, "tokens", json_integer((json_int_t)task->lengths.items[length]));
-    cli_json_set(object, "accuracy", json_real(share(right, asked)));
+    cli_json_set(object, "accuracy", json_real(needle_results_share(right, asked)));
     if (task->mode == NEEDLE_BOTH)
-        cli_json_set(object, "accuracy_unseen", json_real(share(unseen, asked)));
+        cli_json_set(object, "accuracy_unseen", json_real(needle_results_share(unseen, asked)));
     cli_json_set(object, "depths", depths);
-    cli_json_set(object, "entries", json_real(share(cell->entries, cell->prompts)));
-    cli_json_set(object, "held_bytes", json_real(share(cell->held_bytes, cell->prompts)));
+    cli_json_set(object, "entries", json_real(needle_results_share(cell->entries, cell->prompts)));
+    cli_json_set(object, "held_bytes", json_real(needle_results_share(cell->held_bytes, cell->prompts)));
     cli_json_set(object, "peak_bytes", json_integer((json_int_t)cell->peak_bytes));
-    cli_json_set(object, "read_bytes_per_token", json_real(share(cell->read_bytes, cell->steps)));
+    cli_json_set(object, "read_bytes_per_token", json_real(needle_results_share(cell->read_bytes, cell->steps)));
     cli_json_set(object, "seconds", json_real(cell->seconds));
     return object;
 }
@@ -138,8 +138,9 @@ void needle_csv(const void *user, FILE *stream) {
                 fprintf(stream, ",%llu,%g,%llu,%llu,%.1f,%.1f,%llu,%.1f,%s\n",
                         (unsigned long long)task->lengths.items[length], task->depths[f],
                         (unsigned long long)cell->asked[f], (unsigned long long)cell->right[f],
-                        share(cell->entries, cell->prompts), share(cell->held_bytes, cell->prompts),
-                        (unsigned long long)cell->peak_bytes, share(cell->read_bytes, cell->steps), unseen);
+                        needle_results_share(cell->entries, cell->prompts),
+                        needle_results_share(cell->held_bytes, cell->prompts), (unsigned long long)cell->peak_bytes,
+                        needle_results_share(cell->read_bytes, cell->steps), unseen);
             }
         }
     }

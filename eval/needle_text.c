@@ -118,7 +118,7 @@ static bool push(struct sentences *sentences, char *sentence) {
 }
 
 /* Words joined by blanks; the list ends in NULL. */
-static char *join(const char *const *words, size_t count) {
+static char *needle_text_join(const char *const *words, size_t count) {
     size_t bytes = 1;
     for (size_t i = 0; i < count; i++)
         bytes += strlen(words[i]) + 1;
@@ -158,17 +158,17 @@ static char *filler(const struct needle_words *w, uint64_t *random) {
         words[n++] = pick(&w->nouns, random);
     }
     words[n++] = ".";
-    return join(words, n);
+    return needle_text_join(words, n);
 }
 
 static char *fact_sentence(const struct needle_fact *fact) {
     const char *const words[] = {"the", "magic", "number", "for", fact->key, fact->number[0], fact->number[1], "."};
-    return join(words, sizeof words / sizeof *words);
+    return needle_text_join(words, sizeof words / sizeof *words);
 }
 
 char *needle_question(const struct needle_fact *fact) {
     const char *const words[] = {"question", ":", "the", "magic", "number", "for", fact->key};
-    return join(words, sizeof words / sizeof *words);
+    return needle_text_join(words, sizeof words / sizeof *words);
 }
 
 static int count_tokens(const struct cli_command *command, const struct kvc_model *model, const char *text,
@@ -220,7 +220,7 @@ static char *interleave(const struct sentences *fillers, const struct needle_tex
         if (fine && i < fillers->count)
             fine = push(&all, strdup(fillers->items[i]));
     }
-    char *whole = fine ? join((const char *const *)all.items, all.count) : NULL;
+    char *whole = fine ? needle_text_join((const char *const *)all.items, all.count) : NULL;
     for (size_t i = 0; i < all.count; i++)
         free(all.items[i]);
     free(all.items);

@@ -39,7 +39,7 @@ static void add_pairs(uint32_t count, struct pair *pairs, uint32_t asked, uint64
     eval_add(text, "}\n");
 }
 
-static bool ask(const struct pair *pair, struct eval_sample *sample) {
+static bool pairs_ask(const struct pair *pair, struct eval_sample *sample) {
     struct eval_text question = {0}, opening = {0};
     struct eval_asked *asked = eval_sample_ask(sample);
     eval_add(&question, "\nWhich value has the key %s in the JSON object above?", pair->key);
@@ -60,7 +60,7 @@ enum kvc_status eval_make_pairs(struct eval_maker *maker, struct eval_sample *sa
     if (fine)
         add_pairs(count, pairs, asked, random, &context);
     for (uint32_t p = 0; p < asked && fine; p++)
-        fine = ask(&pairs[p], sample);
+        fine = pairs_ask(&pairs[p], sample);
     free(pairs);
     free(places);
     return eval_sample_end(sample, &context, fine, error);

@@ -15,7 +15,7 @@ static enum kvc_status no_memory(struct reader *reader) {
     return kvc_fail(reader->error, KVC_RESOURCE, "no memory left");
 }
 
-static enum kvc_status wrong(struct reader *reader, const char *where, const char *what) {
+static enum kvc_status questions_wrong(struct reader *reader, const char *where, const char *what) {
     return kvc_fail(reader->error, KVC_INPUT, "--%s %s: %s: %s", reader->option, reader->path, where, what);
 }
 
@@ -73,7 +73,7 @@ static struct eval_question *add_question(struct reader *reader, const char *tex
     return question->answers && question->documents ? question : NULL;
 }
 
-static enum kvc_status parse(struct reader *reader, const char *text, size_t bytes) {
+static enum kvc_status questions_parse(struct reader *reader, const char *text, size_t bytes) {
     json_error_t where;
     *reader->into = (struct eval_questions){0};
     reader->into->document = json_loadb(text, bytes, 0, &where);
@@ -98,16 +98,16 @@ static enum kvc_status squad_question(struct reader *reader, const char *where, 
     struct eval_question *question;
     size_t i;
     if (json_is_true(json_object_get(asked, "is_impossible")) || json_array_size(answers) == 0)
-        return json_is_string(text) ? KVC_OK : wrong(reader, where, "a question without a text \"question\"");
+        return json_is_string(text) ? KVC_OK : questions_wrong(reader, where, "a question without a text \"question\"");
     if (!json_is_string(text))
-        return wrong(reader, where, "a question without a text \"question\"");
+        return questions_wrong(reader, where, "a question without a text \"question\"");
     question = add_question(reader, json_string_value(text), json_array_size(answers), json_array_size(paragraphs));
     if (!question)
         return no_memory(reader);
     json_array_foreach(answers, i, answer) {
         const json_t *words = json_object_get(answer, "text");
         if (!json_is_string(words) || json_string_length(words) == 0)
-            return wrong(reader, where, "an answer without a text \"text\"");
+            return questions_wrong(reader, where, "an answer without a text \"text\"");
         question->answers[question->answer_count++] = json_string_value(words);
     }
     const uint32_t mine =
@@ -129,12 +129,12 @@ static enum kvc_status squad_documents(struct reader *reader, json_t *articles) 
         json_t *paragraphs = json_object_get(article, "paragraphs");
         snprintf(where, sizeof where, "data[%zu]", a);
         if (!json_is_array(paragraphs))
-            return wrong(reader, where, "has no array \"paragraphs\"");
+            return questions_wrong(reader, where, "has no array \"paragraphs\"");
         json_array_foreach(paragraphs, p, paragraph) {
             json_t *context = json_object_get(paragraph, "context");
             snprintf(where, sizeof where, "data[%zu].paragraphs[%zu]", a, p);
             if (!json_is_string(context) || !json_is_array(json_object_get(paragraph, "qas")))
-                return wrong(reader, where, "has no text \"context\" and array \"qas\"");
+                return questions_wrong(reader, where, "has no text \"context\" and array \"qas\"");
             if (!add_document(reader, json_string_value(context)))
                 return no_memory(reader);
         }
@@ -149,12 +149,12 @@ enum kvc_status eval_squad_read(const char *path, const char *text, size_t bytes
     json_t *article, *paragraph, *asked;
     size_t a, p, q;
     char where[128];
-    enum kvc_status status = parse(&reader, text, bytes);
+    enum kvc_status status = questions_parse(&reader, text, bytes);
     if (status != KVC_OK)
         return status;
     json_t *articles = json_object_get(questions->document, "data");
     if (!json_is_array(articles))
-        return wrong(&reader, "the file", "has no array \"data\", as SQuAD's JSON has");
+        return questions_wrong(&reader, "the file", "has no array \"data\", as SQuAD's JSON has");
     status = squad_documents(&reader, articles);
     if (status != KVC_OK)
         return status;
@@ -193,7 +193,7 @@ static enum kvc_status hotpotqa_document(struct reader *reader, const char *wher
         return KVC_OK;
     free(*out);
     *out = NULL;
-    return fine ? no_memory(reader) : wrong(reader, where, "is no title with an array of sentences");
+    return fine ? no_memory(reader) : questions_wrong(reader, where, "is no title with an array of sentences");
 }
 
 /* Makes the documents' texts, in the order of the file. */
@@ -207,7 +207,7 @@ static enum kvc_status hotpotqa_documents(struct reader *reader, json_t *items) 
         snprintf(where, sizeof where, "[%zu]", i);
         if (!json_is_string(json_object_get(item, "question")) || !json_is_string(json_object_get(item, "answer")) ||
             json_array_size(context) == 0)
-            return wrong(reader, where, "has no texts \"question\" and \"answer\" and array \"context\"");
+            return questions_wrong(reader, where, "has no texts \"question\" and \"answer\" and array \"context\"");
         count += json_array_size(context);
     }
     into->made = calloc(count + 1, sizeof *into->made);
@@ -233,11 +233,11 @@ enum kvc_status eval_hotpotqa_read(const char *path, const char *text, size_t by
     size_t i, made = 0;
     json_t *item;
     char where[128];
-    enum kvc_status status = parse(&reader, text, bytes);
+    enum kvc_status status = questions_parse(&reader, text, bytes);
     if (status != KVC_OK)
         return status;
     if (!json_is_array(questions->document))
-        return wrong(&reader, "the file", "is no array, as HotpotQA's JSON is");
+        return questions_wrong(&reader, "the file", "is no array, as HotpotQA's JSON is");
     status = hotpotqa_documents(&reader, questions->document);
     if (status != KVC_OK)
         return status;
@@ -246,7 +246,7 @@ enum kvc_status eval_hotpotqa_read(const char *path, const char *text, size_t by
         const json_t *answer = json_object_get(item, "answer");
         snprintf(where, sizeof where, "[%zu]", i);
         if (json_string_length(answer) == 0)
-            return wrong(&reader, where, "has an empty answer");
+            return questions_wrong(&reader, where, "has an empty answer");
         struct eval_question *question =
             add_question(&reader, json_string_value(json_object_get(item, "question")), 1, count);
         if (!question)

@@ -46,7 +46,7 @@ struct place { /* of a record */
     size_t at;
 };
 
-static int compare(const void *a, const void *b) {
+static int ranks_compare(const void *a, const void *b) {
     const struct place *x = a, *y = b;
     if (x->number != y->number)
         return x->number < y->number ? -1 : 1;
@@ -63,7 +63,7 @@ static int put_in_order(const struct eval_run *run, json_t **list) {
         places[i] = (struct place){eval_unit_number(run, record), record, i};
     }
     if (places)
-        qsort(places, count, sizeof *places, compare);
+        qsort(places, count, sizeof *places, ranks_compare);
     for (size_t i = 0; places && i < count; i++)
         json_array_append(ordered, places[i].record);
     free(places);
@@ -77,7 +77,7 @@ static int put_in_order(const struct eval_run *run, json_t **list) {
 }
 
 /* What the other ranks' `lines` say is added to rank 0's. */
-static int take(struct eval_run *run, const char *lines, const size_t *sizes) {
+static int ranks_take(struct eval_run *run, const char *lines, const size_t *sizes) {
     int status = KVC_OK;
     for (uint32_t r = 0; r < run->shards && status == KVC_OK; lines += sizes[r++]) {
         char name[32];
@@ -100,7 +100,7 @@ int eval_ranks_gather(struct eval_run *run) {
     if (!sizes || !mine)
         _exit(cli_no_memory(run->command)); /* which ends the other ranks, that wait */
     kvc_ranks_gather(ranks, mine, bytes, &all, sizes);
-    const int status = cli_data_rank() == 0 ? take(run, all, sizes) : KVC_OK;
+    const int status = cli_data_rank() == 0 ? ranks_take(run, all, sizes) : KVC_OK;
     kvc_ranks_gather(ranks, &run->computed, sizeof run->computed, &counted, sizes);
     for (uint32_t r = 0; r < run->shards; r++) {
         const struct eval_computed *other = (const struct eval_computed *)counted + r;

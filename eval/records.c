@@ -7,8 +7,8 @@
 
 #include "eval/prompt.h"
 
-static enum kvc_status wrong(const struct eval_records *records, uint64_t line, struct kvc_error *error,
-                             const char *what) {
+static enum kvc_status records_wrong(const struct eval_records *records, uint64_t line, struct kvc_error *error,
+                                     const char *what) {
     return kvc_fail(error, KVC_INPUT, "--%s: %s: line %llu: %s", records->option, records->path,
                     (unsigned long long)line, what);
 }
@@ -34,7 +34,7 @@ struct finder { /* goes through the bytes once */
 static enum kvc_status begin_record(struct finder *finder, struct kvc_error *error) {
     struct eval_records *into = finder->into;
     if (into->count == EVAL_RECORDS_MOST)
-        return wrong(into, finder->line, error, "has too many records; a million are read at most");
+        return records_wrong(into, finder->line, error, "has too many records; a million are read at most");
     if (into->count == finder->capacity) {
         const size_t capacity = cli_max(256, 2 * finder->capacity);
         struct eval_record_place *items = realloc(into->items, capacity * sizeof *items);
@@ -74,12 +74,13 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
         } else if (finder->array && c == ']' && !finder->ended) {
             finder->ended = true;
         } else if (finder->ended) {
-            status = wrong(into, finder->line, error, "something follows the array's end");
+            status = records_wrong(into, finder->line, error, "something follows the array's end");
         } else if (c == '{') {
             status = begin_record(finder, error);
         } else if (!finder->array || c != ',') {
-            status = wrong(into, finder->line, error,
-                           "begins with no object; the file takes a JSON object on each line, or an array of them");
+            status =
+                records_wrong(into, finder->line, error,
+                              "begins with no object; the file takes a JSON object on each line, or an array of them");
         }
     }
     if (finder->inside && status == KVC_OK) {
@@ -90,7 +91,7 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
             finder->inside = false;
         record->bytes = (size_t)(finder->at + 1 - record->start);
         if (record->bytes > EVAL_RECORD_BYTES)
-            status = wrong(into, record->line, error, "is a record of more than 64 MiB");
+            status = records_wrong(into, record->line, error, "is a record of more than 64 MiB");
     }
     finder->line += c == '\n';
     finder->at++;
@@ -106,7 +107,7 @@ static enum kvc_status check_utf8(const struct eval_records *records, const char
         if (n == 0 && !last && count - at < 4)
             break;
         if (n == 0 || bytes[at] == '\0')
-            return wrong(records, line, error, "has bytes that are no UTF-8; the file takes UTF-8");
+            return records_wrong(records, line, error, "has bytes that are no UTF-8; the file takes UTF-8");
         line += bytes[at] == '\n';
         at += n;
     }
@@ -152,7 +153,7 @@ enum kvc_status eval_records_open(const char *option, const char *path, struct e
     if (status != KVC_OK)
         return status;
     if (finder.array && !finder.ended)
-        return wrong(records, finder.line, error, "the file ends within its array");
+        return records_wrong(records, finder.line, error, "the file ends within its array");
     if (records->count == 0)
         return kvc_fail(error, KVC_INPUT, "--%s: %s: has no record; it takes a JSON object on each line, or an array",
                         option, path);

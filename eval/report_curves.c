@@ -183,7 +183,7 @@ static void name_full(struct chart *chart) {
 
 /* ---- */
 
-static void draw(struct chart *chart, const char *what, const char *side) {
+static void report_curves_draw(struct chart *chart, const char *what, const char *side) {
     FILE *out = chart->report->out;
     fprintf(out,
             "<figure><figcaption>Score and %s, question %s</figcaption><svg class=\"curve\" viewBox=\"0 0 %d %d\" "
@@ -204,7 +204,7 @@ static void draw(struct chart *chart, const char *what, const char *side) {
     fputs("</svg></figure>\n", out);
 }
 
-static bool place(struct chart *chart, const struct report_setting *setting, size_t side, bool read) {
+static bool report_curves_place(struct chart *chart, const struct report_setting *setting, size_t side, bool read) {
     chart->count = chart->taken_count = 0;
     chart->full = NAN;
     double least = HUGE_VAL, most = 0;
@@ -244,10 +244,10 @@ void report_curves(const struct report *report, const struct report_setting *set
     chart->report = report;
     fputs("<h3>Quality and bytes</h3>\n<div class=\"charts curves\">\n", report->out);
     for (size_t side = 0; side < 2; side++) {
-        if (place(chart, setting, side, false))
-            draw(chart, "bytes held", sides[side]);
-        if (place(chart, setting, side, true))
-            draw(chart, "bytes read per token", sides[side]);
+        if (report_curves_place(chart, setting, side, false))
+            report_curves_draw(chart, "bytes held", sides[side]);
+        if (report_curves_place(chart, setting, side, true))
+            report_curves_draw(chart, "bytes read per token", sides[side]);
     }
     fputs("</div>\n", report->out);
     fputs("<ul class=\"key\">", report->out);

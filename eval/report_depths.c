@@ -44,7 +44,7 @@ static bool belongs(const json_t *record, const json_t *like, bool any_policy) {
 }
 
 /* All lengths and depths of the task, so that the maps of all policies have the same axes; then this one's sums. */
-static void fill(const struct report *report, const json_t *like, struct heat *heat) {
+static void report_depths_fill(const struct report *report, const json_t *like, struct heat *heat) {
     const json_t *record;
     size_t i;
     memset(heat, 0, sizeof *heat);
@@ -65,7 +65,7 @@ static void fill(const struct report *report, const json_t *like, struct heat *h
     }
 }
 
-static void draw(const struct report *report, const json_t *like, const struct heat *heat) {
+static void report_depths_draw(const struct report *report, const json_t *like, const struct heat *heat) {
     FILE *out = report->out;
     const double left = 38, wide = 230.0 / (double)heat->length_count, high = heat->depth_count <= 12 ? 16 : 9;
     const double height = 8 + high * (double)heat->depth_count + 34;
@@ -120,7 +120,7 @@ void report_depths(const struct report *report) {
         }
         if (!first)
             continue;
-        fill(report, record, heat);
+        report_depths_fill(report, record, heat);
         if (!task || strcmp(task, eval_member(record, "task"))) {
             if (task)
                 fputs("</div></section>\n", report->out);
@@ -131,7 +131,7 @@ void report_depths(const struct report *report) {
             report_scale(report->out, "0", "1");
             fputs("<div class=\"charts\">\n", report->out);
         }
-        draw(report, record, heat);
+        report_depths_draw(report, record, heat);
     }
     if (task)
         fputs("</div></section>\n", report->out);

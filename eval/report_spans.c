@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
+static double report_spans_share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
 
 /* The three moments at which most was lost. */
 static void write_moments(FILE *out, const json_t *trace, const json_t *span, double entries) {
@@ -46,8 +46,9 @@ static void table_row(const struct report *report, const json_t *record, const j
             "</td><td data-l=\"question\">%s</td><td data-l=\"all, after the prompt\">%.2f</td><td data-l=\"any, after "
             "the prompt\">%.2f</td><td data-l=\"all, at the end\">%.2f</td><td data-l=\"any, at the end\">%.2f</td><td "
             "data-l=\"lost at\">",
-            eval_member(record, "question"), share(sums.prompt_all, sums.lists), share(sums.prompt_any, sums.lists),
-            share(sums.end_all, sums.lists), share(sums.end_any, sums.lists));
+            eval_member(record, "question"), report_spans_share(sums.prompt_all, sums.lists),
+            report_spans_share(sums.prompt_any, sums.lists), report_spans_share(sums.end_all, sums.lists),
+            report_spans_share(sums.end_any, sums.lists));
     write_moments(out, trace, span, (double)sums.entries);
     fputs("</td>", out);
     write_layers(out, "best layers", sums.best, sums.best_count);

@@ -146,7 +146,7 @@ void eval_results_close(struct eval_results *results) {
 }
 
 /* Keeps a record unless it is there already. */
-static int keep(struct eval_results *results, json_t *record, const char *path, size_t line) {
+static int results_keep(struct eval_results *results, json_t *record, const char *path, size_t line) {
     const struct cli_command *command = results->command;
     const bool trace = json_object_get(record, "trace") != NULL;
     json_t *list = trace ? results->traces : results->records;
@@ -183,7 +183,7 @@ static int read_line(struct eval_results *results, const char *path, size_t line
             cli_error(results->command, KVC_INPUT,
                       "%s: line %zu: is no result of `kvcull eval --out`: no %s, or a wrong one", path, line, wrong);
     else
-        status = keep(results, record, path, line);
+        status = results_keep(results, record, path, line);
     json_decref(record);
     return status;
 }
@@ -319,7 +319,7 @@ int eval_results_add(struct eval_results *results, json_t *record) {
                                strerror(errno));
     }
     if (status == KVC_OK)
-        status = keep(results, record, results->path, json_array_size(results->records) + 1);
+        status = results_keep(results, record, results->path, json_array_size(results->records) + 1);
     free(line);
     cli_json_free(text);
     json_decref(record);

@@ -153,8 +153,8 @@ static bool add_essay(const struct eval_niah *form, struct needles *needles, con
 }
 
 /* The question for `form->queries` keys, queries[...] among the needles. */
-static bool ask(const struct eval_niah *form, const struct needles *needles, const uint32_t *queries,
-                struct eval_sample *sample) {
+static bool ruler_niah_ask(const struct eval_niah *form, const struct needles *needles, const uint32_t *queries,
+                           struct eval_sample *sample) {
     const bool several = form->queries * form->values > 1;
     struct eval_asked *asked = eval_sample_ask(sample);
     struct eval_text question = {0}, opening = {0}, wanted = {0};
@@ -198,7 +198,7 @@ enum kvc_status eval_make_niah(struct eval_maker *maker, struct eval_sample *sam
     bool fine = queries && (essay ? add_essay(form, &needles, essays, maker->size, depth, random, &context)
                                   : add_lines(form, &needles, (uint32_t)maker->size, depth, random, &context));
     for (uint32_t q = 0; q < questions && fine; q++)
-        fine = ask(form, &needles, queries + (size_t)q * form->queries, sample);
+        fine = ruler_niah_ask(form, &needles, queries + (size_t)q * form->queries, sample);
     free(queries);
     return eval_sample_end(sample, &context, fine, error);
 }

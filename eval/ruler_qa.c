@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* `count` documents, malloc'ed: those of the question, then near ones, then any others. */
-static uint32_t *choose(const struct eval_questions *from, const struct eval_question *question, uint32_t count,
-                        uint64_t *random) {
+static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct eval_question *question,
+                                 uint32_t count, uint64_t *random) {
     const uint32_t own = (uint32_t)question->document_count, near = (uint32_t)question->near_count;
     const uint32_t all = (uint32_t)from->document_count;
     uint32_t *chosen = malloc(((size_t)count + 1) * sizeof *chosen), held = 0;
@@ -79,7 +79,7 @@ enum kvc_status eval_make_qa(struct eval_maker *maker, struct eval_sample *sampl
                         eval_file_options[file], from->count, maker->task->name);
     const struct eval_question *question = &from->questions[maker->index];
     const uint32_t count = (uint32_t)cli_max(maker->size, question->document_count);
-    uint32_t *documents = choose(from, question, count, &maker->random);
+    uint32_t *documents = ruler_qa_choose(from, question, count, &maker->random);
     bool fine = documents != NULL;
     eval_add(&context, "%s\n\nThese are the documents.\n\n", instruction);
     if (documents && maker->task->depths)
@@ -110,7 +110,7 @@ static bool has_document(const struct eval_question *question, uint32_t document
 }
 
 /* One question with the documents of questions [count]; documents is malloc'ed, NULL: no memory. */
-static struct eval_question join(const struct eval_question *questions, size_t count) {
+static struct eval_question ruler_qa_join(const struct eval_question *questions, size_t count) {
     struct eval_question all = {0};
     size_t most = 1;
     for (size_t q = 0; q < count; q++)
@@ -132,8 +132,8 @@ static struct eval_question join(const struct eval_question *questions, size_t c
     return all;
 }
 
-static bool ask(const struct eval_questions *from, const struct eval_question *question, const uint32_t *documents,
-                const size_t *starts, uint32_t count, struct eval_sample *sample) {
+static bool ruler_qa_ask(const struct eval_questions *from, const struct eval_question *question,
+                         const uint32_t *documents, const size_t *starts, uint32_t count, struct eval_sample *sample) {
     struct eval_text text = {0}, opening = {0};
     struct eval_asked *asked = eval_sample_ask(sample);
     eval_add(&text, "\n%s\n\nQuestion: %s", instruction, question->text);
@@ -157,9 +157,9 @@ enum kvc_status eval_make_shared_qa(struct eval_maker *maker, struct eval_sample
         return kvc_fail(error, KVC_USAGE, "--%s: has %zu questions, %u for each sample of %s; --samples takes no more",
                         eval_file_options[file], from->count, (unsigned)asked, maker->task->name);
     const struct eval_question *questions = &from->questions[maker->index * asked];
-    struct eval_question all = join(questions, asked);
+    struct eval_question all = ruler_qa_join(questions, asked);
     const uint32_t count = (uint32_t)cli_max(maker->size, all.document_count);
-    uint32_t *documents = all.documents ? choose(from, &all, count, &maker->random) : NULL;
+    uint32_t *documents = all.documents ? ruler_qa_choose(from, &all, count, &maker->random) : NULL;
     size_t *starts = malloc(count * sizeof *starts + 1);
     bool fine = documents && starts;
     eval_add(&context, "Read these documents: you will be asked about them.\n\n");
@@ -169,7 +169,7 @@ enum kvc_status eval_make_shared_qa(struct eval_maker *maker, struct eval_sample
         eval_add(&context, "%s\n\n", from->documents[documents[i]]);
     }
     for (uint32_t q = 0; q < asked && fine; q++)
-        fine = ask(from, &questions[q], documents, starts, count, sample);
+        fine = ruler_qa_ask(from, &questions[q], documents, starts, count, sample);
     free(all.documents);
     free(documents);
     free(starts);

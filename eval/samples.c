@@ -135,7 +135,7 @@ static int ask_group(struct eval_run *run, struct asking *asking, size_t first, 
 
 /* The same; a group that fails, for want of memory or because one of it cannot do it, is asked one by one, so that the
  * others' answers are not lost. */
-static int ask(struct eval_run *run, struct asking *asking, size_t first, size_t count) {
+static int samples_ask(struct eval_run *run, struct asking *asking, size_t first, size_t count) {
     struct kvc_error error;
     bool answered;
     int status = ask_group(run, asking, first, count, &answered, &error);
@@ -145,7 +145,7 @@ static int ask(struct eval_run *run, struct asking *asking, size_t first, size_t
         return cli_error(run->command, error.status, "%s of %llu tokens, --kv %s: %s", asking->unit->task->name,
                          (unsigned long long)asking->unit->length, asking->specs[first], error.text);
     for (size_t i = 0; i < count && status == KVC_OK; i++)
-        status = ask(run, asking, first + i, 1);
+        status = samples_ask(run, asking, first + i, 1);
     return status;
 }
 
@@ -172,7 +172,7 @@ static size_t fitting(const struct eval_run *run, const struct asking *asking, s
 }
 
 /* How many answers of a unit there are still to be had. */
-static uint64_t missing(const struct eval_run *run, const struct unit *unit) {
+static uint64_t samples_missing(const struct eval_run *run, const struct unit *unit) {
     if (eval_is_singly(unit->task))
         return eval_singly_missing(run, unit->task, unit->length, unit->sample);
     uint64_t count = 0;
@@ -193,7 +193,7 @@ struct work { /* in tokens that are read */
 };
 
 /* The sample, its answers and the text: what a person wants to see of the first ones. */
-static void show(const struct unit *unit, const struct eval_sample *sample, const struct eval_prompt *prompt) {
+static void samples_show(const struct unit *unit, const struct eval_sample *sample, const struct eval_prompt *prompt) {
     fprintf(stderr, "---- %s, sample %llu of %llu tokens: %zu of the text, %zu of the question\n", unit->task->name,
             (unsigned long long)unit->sample, (unsigned long long)unit->length, prompt->context,
             prompt->count - prompt->context);
@@ -235,7 +235,7 @@ static int ask_side(struct eval_run *run, struct asking *asking, struct work *wo
     }
     for (size_t first = 0, count; first < asking->count && status == KVC_OK; first += count) {
         count = fitting(run, asking, first);
-        status = ask(run, asking, first, count);
+        status = samples_ask(run, asking, first, count);
         work->done += count * asking->unit->length;
         cli_progress(&work->progress, work->done, work->total);
     }
@@ -251,7 +251,7 @@ static int run_unit(struct eval_run *run, const struct unit *unit, struct work *
     struct eval_prompt prompt;
     struct kvc_error error;
     struct asking asking = {.unit = unit, .sample = &sample, .prompt = &prompt};
-    if (missing(run, unit) == 0)
+    if (samples_missing(run, unit) == 0)
         return cli_json_lost() ? cli_no_memory(run->command) : KVC_OK;
     if (eval_is_singly(unit->task))
         return eval_singly_run(run, unit->task, unit->length, unit->sample, &work->progress, &work->done, work->total);
@@ -261,7 +261,7 @@ static int run_unit(struct eval_run *run, const struct unit *unit, struct work *
     if (status == KVC_OK && (!asking.specs || !asking.records))
         status = cli_no_memory(run->command);
     if (status == KVC_OK && unit->sample < (uint64_t)run->show)
-        show(unit, &sample, &prompt);
+        samples_show(unit, &sample, &prompt);
     for (; asking.side < 2 && status == KVC_OK; asking.side++) {
         if (run->sides[asking.side])
             status = ask_side(run, &asking, work);
@@ -325,7 +325,7 @@ static int count_unit(struct eval_run *run, const struct unit *unit, struct work
     const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,
                                          unit->sample, unit->length, (uint64_t)run->depths};
     struct kvc_error error;
-    const uint64_t count = missing(run, unit);
+    const uint64_t count = samples_missing(run, unit);
     work->total += count * unit->length;
     if (cli_json_lost())
         return cli_no_memory(run->command);
@@ -357,5 +357,5 @@ int eval_run_samples(struct eval_run *run) {
 void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,
                const struct eval_prompt *prompt) {
     const struct unit unit = {task, length, index};
-    show(&unit, sample, prompt);
+    samples_show(&unit, sample, prompt);
 }

@@ -50,8 +50,8 @@ bool eval_set_there(const struct eval_task *task, const char *folder, uint64_t l
 }
 
 /* The path, or an error that names all places. */
-static enum kvc_status find(const char *option, const char *folder, const char *files, char **path,
-                            struct kvc_error *error) {
+static enum kvc_status sets_find(const char *option, const char *folder, const char *files, char **path,
+                                 struct kvc_error *error) {
     char places[200];
     size_t n = 0;
     if (access(folder, F_OK) != 0)
@@ -130,7 +130,7 @@ static enum kvc_status read_prompts(const char *option, const char *folder, stru
     json_error_t where;
     char *path = NULL, *text = NULL;
     size_t bytes;
-    enum kvc_status status = find(option, folder, form->prompts, &path, error);
+    enum kvc_status status = sets_find(option, folder, form->prompts, &path, error);
     if (status == KVC_OK)
         status = read_small(option, path, &text, &bytes, error);
     if (status == KVC_OK)
@@ -186,13 +186,13 @@ enum kvc_status eval_set_open(const struct eval_task *task, const char *folder, 
     uint64_t hash = 0;
     *set = (struct eval_set){.task = task, .length = form->sizes ? length : 0, .folder = folder};
     put_size(form, length, files);
-    enum kvc_status status = find(option, folder, files, &path, error);
+    enum kvc_status status = sets_find(option, folder, files, &path, error);
     if (status == KVC_OK && form->prompts)
         status = read_prompts(option, folder, set, &hash, error);
     if (status == KVC_OK)
         status = eval_records_open(option, path, &set->records, error);
     if (status == KVC_OK && form->demos)
-        status = find(option, folder, form->demos, &demos, error);
+        status = sets_find(option, folder, form->demos, &demos, error);
     if (status == KVC_OK && form->demos)
         status = eval_records_open(option, demos, &set->demos, error);
     free(path);

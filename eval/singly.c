@@ -86,8 +86,8 @@ uint64_t eval_singly_missing(const struct eval_run *run, const struct eval_task 
 /* ---- questions ---- */
 
 /* Those of a conversation that was broken off are there already. */
-static int keep(const struct one *one, const struct eval_sample *sample, const struct eval_prompt *prompt,
-                const char *spec, size_t side, const struct eval_reply *replies) {
+static int singly_keep(const struct one *one, const struct eval_sample *sample, const struct eval_prompt *prompt,
+                       const char *spec, size_t side, const struct eval_reply *replies) {
     uint64_t tokens = prompt->count;
     int status = KVC_OK;
     for (uint32_t q = 0; q <= prompt->later_count && status == KVC_OK; q++) {
@@ -119,8 +119,8 @@ static void session_options(const struct one *one, const char *spec, uint64_t ex
     options->expected = expected;
 }
 
-static int ask(const struct one *one, const struct eval_sample *sample, const struct eval_prompt *prompt,
-               const char *spec, size_t side) {
+static int singly_ask(const struct one *one, const struct eval_sample *sample, const struct eval_prompt *prompt,
+                      const char *spec, size_t side) {
     const uint32_t most = eval_task_answer(one->task, one->length);
     struct kvc_session_options options;
     struct eval_reply *replies = calloc(prompt->later_count + 1, sizeof *replies);
@@ -131,7 +131,7 @@ static int ask(const struct one *one, const struct eval_sample *sample, const st
     session_options(one, spec, most, &options);
     if (eval_converse(one->run->model, &options, one->task, prompt, side == 0, most, one->run->logits, replies,
                       &one->run->computed, &error) == KVC_OK)
-        status = keep(one, sample, prompt, spec, side, replies);
+        status = singly_keep(one, sample, prompt, spec, side, replies);
     else
         status = failed(one, spec, &error);
     for (size_t q = 0; q <= prompt->later_count; q++)
@@ -142,7 +142,7 @@ static int ask(const struct one *one, const struct eval_sample *sample, const st
 
 /* ---- windows ---- */
 
-static int measure(const struct one *one, struct eval_window *window, const char *spec) {
+static int singly_measure(const struct one *one, struct eval_window *window, const char *spec) {
     struct kvc_error error;
     const double start = cli_seconds();
     session_options(one, spec, window->count, &window->options);
@@ -184,7 +184,7 @@ int eval_singly_run(struct eval_run *run, const struct eval_task *task, uint64_t
         const char *spec = run->specs.items[s / 2].text;
         if (!is_wanted(&one, s % 2) || has_all(&one, spec, s % 2))
             continue;
-        status = task->measure ? measure(&one, &window, spec) : ask(&one, &sample, &prompt, spec, s % 2);
+        status = task->measure ? singly_measure(&one, &window, spec) : singly_ask(&one, &sample, &prompt, spec, s % 2);
         *done += length;
         cli_progress(progress, *done, total);
     }

@@ -13,7 +13,7 @@ void eval_layers_text(const size_t *layers, size_t count, char text[48]) {
         snprintf(text, 48, "-");
 }
 
-static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
+static double span_table_share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
 
 static void add_row(struct cli_table *table, const json_t *record, const json_t *span) {
     struct eval_span_sums sums;
@@ -23,12 +23,12 @@ static void add_row(struct cli_table *table, const json_t *record, const json_t 
     eval_layers_text(sums.best, sums.best_count, best);
     cli_cell(table, "%s", eval_member(record, "kv"));
     cli_cell(table, "%s", eval_member(record, "question"));
-    cli_cell(table, "%.2f", share(sums.prompt_all, sums.lists));
-    cli_cell(table, "%.2f", share(sums.prompt_any, sums.lists));
-    cli_cell(table, "%.2f", share(sums.end_all, sums.lists));
-    cli_cell(table, "%.2f", share(sums.end_any, sums.lists));
+    cli_cell(table, "%.2f", span_table_share(sums.prompt_all, sums.lists));
+    cli_cell(table, "%.2f", span_table_share(sums.prompt_any, sums.lists));
+    cli_cell(table, "%.2f", span_table_share(sums.end_all, sums.lists));
+    cli_cell(table, "%.2f", span_table_share(sums.end_any, sums.lists));
     if (sums.moment)
-        cli_cell(table, "%s (%.0f %%)", sums.moment, 100 * share(sums.moment_lost, sums.entries));
+        cli_cell(table, "%s (%.0f %%)", sums.moment, 100 * span_table_share(sums.moment_lost, sums.entries));
     else
         cli_cell(table, "-");
     cli_cell(table, "%s", best);

@@ -59,7 +59,7 @@ json_t *eval_prompt_text_json(const struct eval_prompt_text *text) {
 }
 
 /* Where `what` next is from `at` on; the text's length: nowhere. */
-static size_t find(const struct eval_prompt_text *text, const char *what, size_t bytes, size_t at) {
+static size_t spans_find(const struct eval_prompt_text *text, const char *what, size_t bytes, size_t at) {
     for (; at + bytes <= text->count; at++) {
         if (memcmp(text->bytes + at, what, bytes) == 0)
             return at;
@@ -70,9 +70,9 @@ static size_t find(const struct eval_prompt_text *text, const char *what, size_t
 enum kvc_status eval_spans_add(struct eval_spans *spans, const struct eval_prompt_text *text, const char *what,
                                size_t skip, bool *there, struct kvc_error *error) {
     const size_t bytes = strlen(what);
-    size_t at = bytes ? find(text, what, bytes, 0) : text->count, first = 0;
+    size_t at = bytes ? spans_find(text, what, bytes, 0) : text->count, first = 0;
     for (; skip > 0 && at < text->count; skip--)
-        at = find(text, what, bytes, at + 1);
+        at = spans_find(text, what, bytes, at + 1);
     *there = at < text->count;
     if (!*there)
         return KVC_OK;

@@ -90,7 +90,7 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
 }
 
 /* What was computed is shown, and stays in the file. */
-static int show(const struct eval_run *run) {
+static int standard_show(const struct eval_run *run) {
     if (json_array_size(run->results.records) == 0) {
         cli_warn(run->command, "--shard %s: has no samples", run->shard ? run->shard : "1/1");
         return KVC_OK;
@@ -108,7 +108,7 @@ static void add_answer_cell(struct cli_table *table, const struct eval_task *tas
         cli_cell(table, "%u", (unsigned)task->answer);
 }
 
-static int list(const struct eval_run *run) {
+static int standard_list(const struct eval_run *run) {
     const struct cli_command *command = run->command;
     const struct cli_common *common = &run->common;
     struct cli_table *table = cli_table_open("<task|<group|answer|<needs|<");
@@ -276,11 +276,11 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
     else
         status = cli_parse(command, options, argc, argv, &names);
     if (status == CLI_GO && run.list) {
-        status = list(&run);
+        status = standard_list(&run);
     } else if (status == CLI_GO) {
         status = run_tasks(&run, &names);
         if (status == KVC_OK && cli_data_rank() == 0)
-            status = show(&run);
+            status = standard_show(&run);
     }
     eval_run_close(&run);
     cli_words_free(&names);

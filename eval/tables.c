@@ -141,7 +141,7 @@ static void add_cell(struct cell *sum, const struct cell *cell) {
     sum->shared += cell->shared;
 }
 
-static bool collect(const struct eval_results *results, struct cells *cells) {
+static bool tables_collect(const struct eval_results *results, struct cells *cells) {
     json_t *record;
     size_t i;
     *cells = (struct cells){.numbers = json_object()};
@@ -258,7 +258,7 @@ static int print_length(const struct eval_results *results, const struct cells *
 int eval_tables_print(const struct eval_results *results) {
     struct cells cells;
     bool shared = false;
-    int status = collect(results, &cells) ? KVC_OK : cli_no_memory(results->command);
+    int status = tables_collect(results, &cells) ? KVC_OK : cli_no_memory(results->command);
     for (size_t i = 0; i < cells.count && status == KVC_OK;) {
         const struct cell *first = &cells.items[i];
         char line[600], clean[600];
@@ -324,7 +324,7 @@ static json_t *cell_json(const struct cell *cell) {
 json_t *eval_tables_json(const struct eval_results *results) {
     json_t *root = json_object(), *list = json_array();
     struct cells cells;
-    if (collect(results, &cells)) {
+    if (tables_collect(results, &cells)) {
         for (size_t i = 0; i < cells.count; i++)
             json_array_append_new(list, cell_json(&cells.items[i]));
         cli_json_set(root, "results", list);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool reserve(struct eval_text *text, size_t more) {
+static bool text_reserve(struct eval_text *text, size_t more) {
     if (text->lost)
         return false;
     if (text->capacity - text->count > more)
@@ -28,7 +28,7 @@ void eval_add(struct eval_text *text, const char *format, ...) {
     va_start(list, format);
     const int bytes = vsnprintf(NULL, 0, format, list);
     va_end(list);
-    if (bytes < 0 || !reserve(text, (size_t)bytes)) {
+    if (bytes < 0 || !text_reserve(text, (size_t)bytes)) {
         text->lost = true;
         return;
     }
@@ -63,12 +63,12 @@ uint32_t *eval_draw(uint64_t *random, uint32_t from, uint32_t count) {
     return numbers;
 }
 
-static int ascending(const void *a, const void *b) {
+static int text_ascending(const void *a, const void *b) {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
-void eval_sort(uint32_t *numbers, size_t count) { qsort(numbers, count, sizeof *numbers, ascending); }
+void eval_sort(uint32_t *numbers, size_t count) { qsort(numbers, count, sizeof *numbers, text_ascending); }
 
 void eval_shuffle(uint64_t *random, uint32_t *numbers, size_t count) {
     for (size_t i = count; i > 1; i--) {

@@ -105,7 +105,7 @@ static enum kvc_status look_at_list(struct trace *trace, const char *name, size_
 }
 
 /* Looks at all lists, of which `read` tokens were read. */
-static enum kvc_status look(struct trace *trace, const char *name, uint64_t read, struct kvc_error *error) {
+static enum kvc_status trace_look(struct trace *trace, const char *name, uint64_t read, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     if (trace->request->spans->count == 0)
         return KVC_OK;
@@ -130,7 +130,7 @@ static int after_chunk(void *user, uint64_t tokens) {
     struct trace *trace = look_at->trace;
     char name[32];
     snprintf(name, sizeof name, "%schunk %u", trace->prefix, ++trace->chunk);
-    return look(trace, name, look_at->before + tokens, &trace->error) != KVC_OK;
+    return trace_look(trace, name, look_at->before + tokens, &trace->error) != KVC_OK;
 }
 
 /* One turn: tokens [from, to) of the prompt. */
@@ -145,7 +145,7 @@ static enum kvc_status turn(struct trace *trace, size_t from, size_t to, const c
         kvc_session_prompt(trace->session, prompt->tokens + from, to - from, &options, trace->request->logits, error);
     if (status != KVC_OK && trace->error.text[0])
         *error = trace->error;
-    return status == KVC_OK ? look(trace, name, to, error) : status;
+    return status == KVC_OK ? trace_look(trace, name, to, error) : status;
 }
 
 /* What is held after the prompt. */
@@ -186,7 +186,7 @@ static enum kvc_status answer(struct trace *trace, char **text, struct kvc_error
         status = kvc_decode(&trace->session, &token, 1, request->logits, NULL, error);
         snprintf(name, sizeof name, "step %zu", count);
         if (status == KVC_OK)
-            status = look(trace, name, request->prompt->count + count, error);
+            status = trace_look(trace, name, request->prompt->count + count, error);
     }
     if (status == KVC_OK && count > 0)
         status = kvc_detokenize(request->model, made, count, false, text, &bytes, error);
@@ -196,7 +196,7 @@ static enum kvc_status answer(struct trace *trace, char **text, struct kvc_error
     return status == KVC_OK && !*text ? no_memory(error) : status;
 }
 
-static enum kvc_status start(struct trace *trace, struct kvc_error *error) {
+static enum kvc_status trace_start(struct trace *trace, struct kvc_error *error) {
     const struct eval_trace_request *request = trace->request;
     const size_t tokens = request->prompt->count, spans = request->spans->count;
     trace->layers = kvc_model_info(request->model)->layers;
@@ -289,7 +289,7 @@ enum kvc_status eval_trace(const struct eval_trace_request *request, json_t **ma
     *made = NULL;
     enum kvc_status status = kvc_session_open(request->model, request->options, &trace.session, error);
     if (status == KVC_OK)
-        status = start(&trace, error);
+        status = trace_start(&trace, error);
     if (status == KVC_OK)
         status = turn(&trace, 0, first, "prompt", error);
     if (status == KVC_OK && first < prompt->count)

@@ -26,7 +26,7 @@ static enum kvc_status make_sample(struct eval_maker *maker, struct eval_sample 
 }
 
 /* Whether every span is in the text, before anything slow. */
-static int check(struct where *where) {
+static int where_check(struct where *where) {
     const struct eval_run *run = &where->run;
     size_t bytes;
     if (!where->path)
@@ -109,7 +109,7 @@ static int run_where(struct where *where) {
     struct eval_run *run = &where->run;
     int status = eval_run_check(run);
     if (status == KVC_OK)
-        status = check(where);
+        status = where_check(where);
     if (status == KVC_OK)
         status = eval_run_open(run);
     if (status == KVC_OK)

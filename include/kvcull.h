@@ -316,7 +316,7 @@ struct kvc_prompt_options {
     kvc_progress_fn *progress;  /* NULL, or called now and then */
     kvc_prompt_chunk_fn *chunk; /* NULL, or called after each chunk of a chunk method */
     void *user;                 /* of all three */
-    bool made_up; /* for measurements: no layer is computed. Random keys and values become the entries, and only the
+    bool synthetic; /* for measurements: no layer is computed. Random keys and values become the entries, and only the
                      rows that the policy's prompt stage looks at attend; logits mean nothing */
 };
 /* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last token.

@@ -52,7 +52,7 @@ static uint64_t add_network(uint64_t hash, const struct kvc_network *network) {
                                 network->expert_feed,
                                 network->experts,
                                 network->experts_used,
-                                network->shares_normalised,
+                                network->routing_normalized,
                                 network->shared_feed,
                                 network->vocab,
                                 network->ropes,

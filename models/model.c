@@ -80,7 +80,7 @@ static enum kvc_status take_text(struct kvc_model *model, struct kvc_error *erro
 }
 
 /* The other ranks open theirs, which must be the same. */
-static enum kvc_status tell_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
+static enum kvc_status broadcast_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
     model->told = ranks != NULL;
     if (!ranks)
@@ -90,7 +90,7 @@ static enum kvc_status tell_open(struct kvc_model *model, const char *path, stru
         kvc_packet_put_pointer(packet, model->engine);
         kvc_packet_put_pointer(packet, model);
         kvc_packet_put_text(packet, path);
-        kvc_call_tell(ranks);
+        kvc_call_broadcast(ranks);
     }
     if (kvc_ranks_several(ranks)) {
         kvc_model_same(ranks, model, path, false);
@@ -98,11 +98,11 @@ static enum kvc_status tell_open(struct kvc_model *model, const char *path, stru
     return kvc_call_end(ranks, KVC_OK, error);
 }
 
-static void tell_close(struct kvc_model *model) {
+static void broadcast_close(struct kvc_model *model) {
     struct kvc_packet *packet = kvc_call_begin(model->engine->ranks, KVC_CALL_MODEL_CLOSE);
     if (packet) {
         kvc_packet_put_pointer(packet, model);
-        kvc_call_tell(model->engine->ranks);
+        kvc_call_broadcast(model->engine->ranks);
     }
     (void)kvc_call_end(model->engine->ranks, KVC_OK, NULL);
 }
@@ -125,7 +125,7 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
     }
     made->info.math = kvc_linear_math(&made->network, engine->math);
     *model = made;
-    return tell_open(made, path, error);
+    return broadcast_open(made, path, error);
 }
 
 /* ---- text alone ---- */
@@ -196,7 +196,7 @@ void kvc_model_close(struct kvc_model *model) {
         return;
     }
     if (model->told) {
-        tell_close(model);
+        broadcast_close(model);
     }
     if (model->runner) {
         kvc_runner_close(model->runner);
@@ -236,7 +236,7 @@ enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_sessi
         kvc_packet_put_pointer(packet, *session);
         kvc_packet_put(packet, options ? options : &defaults, sizeof defaults);
         kvc_packet_put_text(packet, options ? options->policy : NULL);
-        kvc_call_tell(ranks);
+        kvc_call_broadcast(ranks);
     }
     (*session)->told = true;
     if (kvc_ranks_several(ranks)) {

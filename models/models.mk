@@ -116,7 +116,7 @@ libkvc_la_SOURCES += \
 # Writing model files.
 libkvc_la_SOURCES += \
 	models/convert/convert.c \
-	models/convert/widen.c \
+	models/convert/dequantize.c \
 	models/convert/folder.c \
 	models/convert/folder_config.c \
 	models/convert/folder_text.c \

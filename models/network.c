@@ -63,7 +63,7 @@ enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint6
 
 /* ---- vectors: widened to float32, collected, then put into one buffer ---- */
 
-enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values) {
+enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values) {
     const size_t count = (size_t)(tensor->rows * tensor->cols);
     if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
@@ -103,7 +103,7 @@ enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint6
                         "of %" PRIu64,
                         in->where, name, tensor->rows, tensor->cols, length);
     }
-    return kvc_loader_widen(in, tensor, values);
+    return kvc_loader_dequantize(in, tensor, values);
 }
 
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span) {
@@ -176,7 +176,7 @@ static enum kvc_status load_head_norms(struct kvc_loader *in, uint32_t l, const 
         kvc_layer_tensor(name, sizeof name, in->gguf, l, in->gguf ? norm->gguf : norm->hf, "weight");
         status = kvc_loader_find(in, name, &tensor);
         status = status ? status : kvc_loader_check_matrix(in, tensor, rows, length);
-        status = status ? status : kvc_loader_widen(in, tensor, &all);
+        status = status ? status : kvc_loader_dequantize(in, tensor, &all);
     } else {
         all = malloc((size_t)(rows * length) * sizeof *all);
         status = all ? KVC_OK : kvc_loader_no_memory(in);
@@ -339,7 +339,7 @@ static enum kvc_status refuse_unused(struct kvc_loader *in) {
     return KVC_OK;
 }
 
-static enum kvc_status load(struct kvc_loader *in, struct kvc_model_info *info) {
+static enum kvc_status network_load(struct kvc_loader *in, struct kvc_model_info *info) {
     struct kvc_network *network = in->network;
     const size_t layers = (size_t)in->config->layers;
     network->layer = calloc(network->layers, sizeof *network->layer);
@@ -397,7 +397,7 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
         .expert_feed = (uint32_t)config->expert_feed,
         .experts = (uint32_t)config->experts,
         .experts_used = (uint32_t)config->experts_used,
-        .shares_normalised = config->shares_normalised,
+        .routing_normalized = config->routing_normalized,
         .shared_feed = (uint32_t)config->shared_feed,
         .trained_context = config->context,
         .norm_eps = (float)config->norm_eps,
@@ -439,7 +439,7 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
                             .where = where,
                             .network = network,
                             .error = error};
-    enum kvc_status status = load(&in, info);
+    enum kvc_status status = network_load(&in, info);
     free(in.loaded.used);
     free(in.experts);
     free(in.floats);

@@ -186,7 +186,7 @@ static enum kvc_status load_taps(struct kvc_loader *in, uint32_t l, struct kvc_l
                         "%s: tensor %s has %" PRIu64 " x %" PRIu64 " numbers in %u dimensions, it must be %zu x %zu",
                         in->where, name, tensor->rows, tensor->cols, (unsigned)tensor->dimensions, channels, taps);
     }
-    status = kvc_loader_widen(in, tensor, &values);
+    status = kvc_loader_dequantize(in, tensor, &values);
     if (!status) {
         made = malloc(heads * each * sizeof *made);
         status = made ? KVC_OK : kvc_loader_no_memory(in);

@@ -77,7 +77,7 @@ static enum kvc_status load_biases(struct kvc_loader *in, uint32_t l, const stru
                           in->where, name, tensor->rows, tensor->cols, (unsigned)tensor->dimensions, experts, outputs);
     }
     if (!status) {
-        status = kvc_loader_widen(in, tensor, &values);
+        status = kvc_loader_dequantize(in, tensor, &values);
     }
     if (!status) { /* this rank's outputs of each expert, one after another */
         const struct kvc_range own = kvc_loader_range(in, outputs, false);

@@ -44,7 +44,7 @@ enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struc
 enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
                                   const void *data, struct kvc_weight **weight);
 /* A tensor's numbers, or those of a vector by its name, as float32, malloc'ed. */
-enum kvc_status kvc_loader_widen(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values);
+enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values);
 enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values);
 /* They go into the layer's buffer, and the span will say where. */
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span);

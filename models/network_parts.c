@@ -13,7 +13,7 @@
 
 struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads) {
     const struct kvc_part_of *part = &in->network->part;
-    if (!part->ranks || (heads && !part->heads_shared)) {
+    if (!part->ranks || (heads && !part->heads_sharded)) {
         return part->ranks ? kvc_loader_range(in, outputs, false) : (struct kvc_range){0, outputs};
     }
     if (!heads) {
@@ -70,8 +70,8 @@ enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uin
 /* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
 static void share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
     network->part.ranks = ranks;
-    network->part.heads_shared = !network->qk_norm_whole && !network->gated_attention;
-    if (network->part.heads_shared) {
+    network->part.heads_sharded = !network->qk_norm_whole && !network->gated_attention;
+    if (network->part.heads_sharded) {
         const struct kvc_range own = kvc_split_heads(network->kv_heads, &ranks->rows.split, ranks->rows.link->rank);
         network->heads = network->heads / network->kv_heads * (uint32_t)own.count;
         network->kv_heads = (uint32_t)own.count;

@@ -29,10 +29,12 @@ struct comparison {
     char *bytes;   /* what was gathered last */
 };
 
-static void end(const struct comparison *of, const char *text) { of->ranks->link->class->end(of->ranks->link, text); }
+static void same_files_end(const struct comparison *of, const char *text) {
+    of->ranks->link->class->end(of->ranks->link, text);
+}
 
 /* What each rank gives, one after another: as many bytes as sizes says. */
-static void *gather(struct comparison *of, const void *mine, size_t bytes) {
+static void *same_files_gather(struct comparison *of, const void *mine, size_t bytes) {
     void *all;
     free(of->bytes);
     kvc_ranks_gather(of->ranks, mine, bytes, &all, of->sizes);
@@ -45,14 +47,14 @@ static void differ(struct comparison *of, const char *path, const char *what, ui
     snprintf(text, sizeof text, "%.300s: %s is not the same on rank %u as here: all ranks need the same files", path,
              what, rank);
     if (of->ranks->link->rank == 0)
-        end(of, text);
-    (void)gather(of, &none, 0);
+        same_files_end(of, text);
+    (void)same_files_gather(of, &none, 0);
 }
 
-static void *room(const struct comparison *of, size_t bytes) {
+static void *same_files_room(const struct comparison *of, size_t bytes) {
     void *made = malloc(bytes + 1);
     if (!made)
-        end(of, "no memory to compare files");
+        same_files_end(of, "no memory to compare files");
     return made;
 }
 
@@ -71,10 +73,10 @@ static void compare_fingerprints(struct comparison *of) {
     const struct kvc_file_tensor *tensor = NULL;
     if (kvc_ranks_agree(of->ranks, kvc_model_fingerprint(of->model), &rank, &other))
         return;
-    hashes = room(of, count * sizeof *hashes);
+    hashes = same_files_room(of, count * sizeof *hashes);
     for (size_t i = 0; i < count; i++)
         hashes[i] = kvc_fingerprint_item(of->model, i);
-    const char *all = gather(of, hashes, count * sizeof *hashes);
+    const char *all = same_files_gather(of, hashes, count * sizeof *hashes);
     size_t offset = 0, item = 0;
     for (uint32_t r = 0; r < rank; r++)
         offset += of->sizes[r];
@@ -115,7 +117,7 @@ static void compare_small(struct comparison *of) {
         snprintf(path, sizeof path, "%s/%s", of->path, small[i]);
         hashes[i] = hash_file(path);
     }
-    const uint64_t *all = gather(of, hashes, sizeof hashes);
+    const uint64_t *all = same_files_gather(of, hashes, sizeof hashes);
     for (size_t i = 0; i < SMALL * of->ranks->link->count; i++)
         if (all[i] != all[i % SMALL]) {
             differ(of, of->path, small[i % SMALL], (uint32_t)(i / SMALL));
@@ -153,7 +155,7 @@ static const unsigned char *data_of(const struct comparison *of, const struct kv
     struct kvc_error error;
     *made = tensor->scaled && !tensor->scaled->made;
     if (kvc_tensor_make(tensor, of->path, &error) != KVC_OK)
-        end(of, error.text);
+        same_files_end(of, error.text);
     return kvc_tensor_data(tensor);
 }
 
@@ -180,7 +182,7 @@ static int by_data(const void *a, const void *b) {
 /* [*count]: where the data of each tensor lies that this rank has, in the order of addresses. */
 static struct place *find_places(const struct comparison *of, size_t *count) {
     const size_t tensors = kvc_model_tensors(of->model);
-    struct place *places = room(of, tensors * sizeof *places);
+    struct place *places = same_files_room(of, tensors * sizeof *places);
     *count = 0;
     for (size_t i = 0; i < tensors; i++) {
         const struct kvc_file_tensor *tensor = kvc_model_tensor(of->model, i);
@@ -222,7 +224,7 @@ static struct run *cut_runs(const struct comparison *of, size_t *count) {
                 capacity = 2 * capacity + 64;
                 struct run *grown = realloc(runs, capacity * sizeof *runs);
                 if (!grown)
-                    end(of, "no memory to compare files");
+                    same_files_end(of, "no memory to compare files");
                 runs = grown;
             }
             runs[(*count)++] = (struct run){places[p].tensor, first, some, 0};
@@ -236,7 +238,7 @@ static struct run *cut_runs(const struct comparison *of, size_t *count) {
 
 static struct run *all_runs(const struct comparison *of, size_t *count) {
     *count = kvc_model_tensors(of->model);
-    struct run *runs = room(of, *count * sizeof *runs);
+    struct run *runs = same_files_room(of, *count * sizeof *runs);
     for (size_t i = 0; i < *count; i++)
         runs[i] = (struct run){i, 0, kvc_model_tensor(of->model, i)->bytes, 0};
     return runs;
@@ -251,7 +253,7 @@ static void compare_runs(struct comparison *of, const bool *same, size_t same_co
         place += same[r];
     for (size_t i = 0; i < count && !same[own]; i++)
         mine[i].hash = hash_run(of, &mine[i]);
-    const struct run *runs = gather(of, mine, same[own] ? 0 : count * sizeof *mine);
+    const struct run *runs = same_files_gather(of, mine, same[own] ? 0 : count * sizeof *mine);
     for (uint32_t r = 0; r < ranks; r++)
         for (size_t i = 0; i < of->sizes[r] / sizeof *runs; i++, at++)
             if (same[own] && turn++ % same_count == place && !wrong[0] && hash_run(of, &runs[at]) != runs[at].hash) {
@@ -259,7 +261,7 @@ static void compare_runs(struct comparison *of, const bool *same, size_t same_co
                 wrong[1] = runs[at].tensor;
                 wrong[2] = r;
             }
-    const uint64_t *all = gather(of, wrong, sizeof wrong);
+    const uint64_t *all = same_files_gather(of, wrong, sizeof wrong);
     for (uint32_t r = 0; r < ranks; r++, all += 3)
         if (all[0]) {
             const struct kvc_file_tensor *tensor = kvc_model_tensor(of->model, (size_t)all[1]);
@@ -272,8 +274,8 @@ static void compare_runs(struct comparison *of, const bool *same, size_t same_co
 
 static void compare_tensors(struct comparison *of, bool whole) {
     const uint32_t ranks = of->ranks->link->count;
-    const struct identity mine = identity_of(of), *all = gather(of, &mine, sizeof mine);
-    bool *same = room(of, ranks * sizeof *same);
+    const struct identity mine = identity_of(of), *all = same_files_gather(of, &mine, sizeof mine);
+    bool *same = same_files_room(of, ranks * sizeof *same);
     size_t same_count = 0, count = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         same[r] = memcmp(&all[r], &all[0], sizeof *all) == 0;
@@ -287,24 +289,24 @@ static void compare_tensors(struct comparison *of, bool whole) {
     free(same);
 }
 
-static struct comparison begin(struct kvc_ranks *ranks, struct kvc_model *model, const char *path) {
+static struct comparison same_files_begin(struct kvc_ranks *ranks, struct kvc_model *model, const char *path) {
     struct comparison of = {.ranks = ranks, .model = model, .path = path};
-    of.sizes = room(&of, ranks->link->count * sizeof *of.sizes);
+    of.sizes = same_files_room(&of, ranks->link->count * sizeof *of.sizes);
     return of;
 }
 
-static void finish(struct comparison *of) {
+static void same_files_finish(struct comparison *of) {
     free(of->bytes);
     free(of->sizes);
 }
 
 void kvc_model_same(struct kvc_ranks *ranks, struct kvc_model *model, const char *path, bool whole) {
-    struct comparison of = begin(ranks, model, path);
+    struct comparison of = same_files_begin(ranks, model, path);
     compare_fingerprints(&of);
     if (model->safetensors)
         compare_small(&of);
     compare_tensors(&of, whole);
-    finish(&of);
+    same_files_finish(&of);
 }
 
 void kvc_ranks_same_model(struct kvc_ranks *ranks, struct kvc_model *model) {
@@ -320,7 +322,7 @@ static void compare_option(struct comparison *of, const struct kvc_method *metho
     char name[160];
     if (!value->given || option->kind != KVC_OPTION_TEXT || !value->text)
         return;
-    const uint64_t hash = hash_file(value->text), *all = gather(of, &hash, sizeof hash);
+    const uint64_t hash = hash_file(value->text), *all = same_files_gather(of, &hash, sizeof hash);
     for (uint32_t r = 1; r < of->ranks->link->count; r++)
         if (all[r] != all[0]) {
             snprintf(name, sizeof name, "the file of policy %.100s", method->policy->name);
@@ -330,9 +332,9 @@ static void compare_option(struct comparison *of, const struct kvc_method *metho
 }
 
 void kvc_policy_same(struct kvc_ranks *ranks, const struct kvc_policy *policy) {
-    struct comparison of = begin(ranks, NULL, NULL);
+    struct comparison of = same_files_begin(ranks, NULL, NULL);
     for (size_t m = 0; m < policy->count; m++)
         for (size_t i = 0; i < kvc_policy_options(policy->method[m].policy); i++)
             compare_option(&of, &policy->method[m], i);
-    finish(&of);
+    same_files_finish(&of);
 }

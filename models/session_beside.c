@@ -36,7 +36,8 @@ static void *read_words(struct kvc_archive *archive, const char *what, size_t *c
 }
 
 /* Tokens and logits are the model's. */
-static void check(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved, enum kvc_status status) {
+static void session_beside_check(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved,
+                                 enum kvc_status status) {
     for (size_t i = 0; i < saved->token_count && kvc_archive_fine(archive); i++)
         if (saved->tokens[i] < 0 || (uint32_t)saved->tokens[i] >= vocab)
             kvc_archive_fail(archive, status, "token %zu is %ld: must be from 0 to %u", i, (long)saved->tokens[i],
@@ -51,7 +52,7 @@ void kvc_session_beside_write(struct kvc_archive *archive, uint32_t vocab, const
     if (!saved)
         saved = &nothing;
     sampled = saved->sampler != NULL;
-    check(archive, vocab, saved, KVC_USAGE);
+    session_beside_check(archive, vocab, saved, KVC_USAGE);
     kvc_archive_begin(archive, KVC_SECTION_BESIDE, 0);
     write_words(archive, saved->tokens, saved->token_count);
     char *note = saved->note;
@@ -75,7 +76,7 @@ void kvc_session_beside_read(struct kvc_archive *archive, uint32_t vocab, struct
     if (sampled)
         kvc_sampler_pass(archive, saved ? saved->sampler : NULL);
     kvc_archive_end(archive, KVC_SECTION_BESIDE, 0);
-    check(archive, vocab, &read, KVC_INPUT);
+    session_beside_check(archive, vocab, &read, KVC_INPUT);
     if (!saved || !kvc_archive_fine(archive)) {
         kvc_saved_free(&read);
         return;

@@ -36,7 +36,7 @@ static uint64_t hash_of(uint64_t before, const struct section_start *start, cons
 
 /* ---- writing ---- */
 
-static enum kvc_status store(struct kvc_archive *archive, enum kvc_section section, uint32_t index) {
+static enum kvc_status session_file_store(struct kvc_archive *archive, enum kvc_section section, uint32_t index) {
     struct kvc_session_file *file = archive->user;
     struct section_start start = {(uint32_t)section, index, archive->count, 0};
     start.hash = file->hash = hash_of(file->hash, &start, archive->bytes);
@@ -76,7 +76,7 @@ enum kvc_status kvc_session_save_check(const char *path, struct kvc_error *error
 enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_file *file, struct kvc_error *error) {
     struct file_start start = {.version = FORMAT_VERSION};
     *file = (struct kvc_session_file){.path = path, .descriptor = -1, .offset = sizeof start};
-    file->archive = (struct kvc_archive){.error = &file->cause, .store = store, .user = file};
+    file->archive = (struct kvc_archive){.error = &file->cause, .store = session_file_store, .user = file};
     memcpy(start.mark, mark, sizeof mark);
     file->hash = kvc_bytes_hash(0, &start, sizeof start);
     enum kvc_status status = check_replaced(path, error);
@@ -94,7 +94,7 @@ enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_fil
 /* ---- reading ---- */
 
 /* The next bytes of the file. */
-static enum kvc_status take(struct kvc_session_file *file, void *to, uint64_t bytes) {
+static enum kvc_status session_file_take(struct kvc_session_file *file, void *to, uint64_t bytes) {
     unsigned char *at = to;
     if (bytes > file->bytes - file->offset)
         return kvc_fail(&file->cause, KVC_INPUT, "it ends too early: %" PRIu64 " bytes are wanted from %" PRIu64 " on",
@@ -118,7 +118,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
     struct kvc_session_file *file = archive->user;
     const uint64_t offset = file->offset, before = file->hash;
     struct section_start start;
-    enum kvc_status status = take(file, &start, sizeof start);
+    enum kvc_status status = session_file_take(file, &start, sizeof start);
     if (status != KVC_OK)
         return status;
     if (start.section != (uint32_t)section || start.index != index)
@@ -137,7 +137,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
     }
     archive->count = (size_t)start.bytes;
     archive->at = 0;
-    status = take(file, archive->bytes, start.bytes);
+    status = session_file_take(file, archive->bytes, start.bytes);
     archive->left = file->bytes - file->offset;
     file->hash = start.hash;
     if (status == KVC_OK && hash_of(before, &start, archive->bytes) != start.hash)
@@ -159,7 +159,7 @@ static enum kvc_status open_file(struct kvc_session_file *file) {
     file->bytes = (uint64_t)about.st_size;
     if (file->bytes < sizeof start)
         return kvc_fail(&file->cause, KVC_INPUT, "it is not a saved session");
-    const enum kvc_status status = take(file, &start, sizeof start);
+    const enum kvc_status status = session_file_take(file, &start, sizeof start);
     if (status != KVC_OK)
         return status;
     if (memcmp(start.mark, mark, sizeof mark) != 0)

@@ -9,7 +9,7 @@ static const struct kvc_option options[] = {
     KVC_FLOOR_OPTION("0.2"),
     KVC_OPTIONS_END};
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status adakv_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kvc_window_budget(values, info->held);
     if (info->entries <= budget)
@@ -46,4 +46,4 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .queries = kvc_window_queries,
     /* in the mean over the heads, which is what their sum needs */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_HEADS},
-    .prompt = prompt};
+    .prompt = adakv_prompt};

@@ -40,13 +40,13 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
     return true;
 }
 
-static uint32_t columns(const struct kvc_values *values) {
+static uint32_t cake_columns(const struct kvc_values *values) {
     (void)values;
     return 1; /* the entry's score: earlier layers shrink again when a later one has been seen */
 }
 
 /* `amount` goes evenly to the layers below their cap, the remainder from the lowest on. */
-static void give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
+static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t receivers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
         receivers += layer[i].budget < layer[i].older;
@@ -63,7 +63,7 @@ static void give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
 }
 
 /* The same, from the layers that have more than 1. */
-static void take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
+static void cake_take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t givers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
         givers += layer[i].budget > 1;
@@ -92,17 +92,17 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
         layer[i].budget = kvc_min_u64(share, layer[i].older);
         cut += share - layer[i].budget;
     }
-    give(layer, n, cut);
+    cake_give(layer, n, cut);
     for (uint32_t i = 0; i < n; i++)
         all += layer[i].budget;
     if (all < slots)
-        give(layer, n, slots - all);
+        cake_give(layer, n, slots - all);
     else
-        take(layer, n, all - slots);
+        cake_take(layer, n, all - slots);
 }
 
 /* Scores of the layer at hand go into its column; what they say of the layer becomes its preference. */
-static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status cake_look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = kvc_window_rows(values, info);
     struct cake *cake = kvc_stage_state(stage);
@@ -128,8 +128,8 @@ static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *va
     return KVC_OK;
 }
 
-static enum kvc_status shrink(struct kvc_stage *stage, const struct cake_layer *layer, uint32_t window,
-                              struct kvc_error *error) {
+static enum kvc_status cake_shrink(struct kvc_stage *stage, const struct cake_layer *layer, uint32_t window,
+                                   struct kvc_error *error) {
     struct kvc_scores *scores = NULL;
     enum kvc_status status = kvc_stage_layer(stage, layer->number, error);
     if (status != KVC_OK || kvc_stage_info(stage)->entries <= layer->budget + window)
@@ -142,7 +142,7 @@ static enum kvc_status shrink(struct kvc_stage *stage, const struct cake_layer *
     return status == KVC_OK ? kvc_stage_keep(stage, &keep, error) : status;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t here = info->acting, window = kvc_window_rows(values, info);
     struct cake *cake = kvc_stage_state(stage);
@@ -159,7 +159,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
         return KVC_OK;
     share_out(cake->layer, here + 1, slots);
     for (uint32_t i = 0; i <= here && status == KVC_OK; i++)
-        status = shrink(stage, &cake->layer[i], window, error);
+        status = cake_shrink(stage, &cake->layer[i], window, error);
     return status;
 }
 
@@ -191,8 +191,8 @@ const struct kvc_policy_class kvc_policy_cake = {
     .state_bytes = state_bytes,
     .state_fits = state_fits,
     .queries = kvc_window_queries,
-    .columns = columns,
+    .columns = cake_columns,
     /* in the mean over the layers, as their sum */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
-    .observe_prompt = look,
-    .prompt = prompt};
+    .observe_prompt = cake_look,
+    .prompt = cake_prompt};

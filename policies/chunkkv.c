@@ -9,7 +9,8 @@ static const struct kvc_option options[] = {
      "whose scores are averaged; snapkv's are not pooled"},
     KVC_OPTIONS_END};
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status chunkkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                      struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = kvc_window_rows(values, info);
     const uint64_t budget = kvc_window_budget(values, info->held);
@@ -52,4 +53,4 @@ const struct kvc_policy_class kvc_policy_chunkkv = {
     .check = kvc_check_scorer,
     .queries = kvc_window_queries,
     .forecast = &kvc_window_forecast,
-    .prompt = prompt};
+    .prompt = chunkkv_prompt};

@@ -13,35 +13,36 @@ static const struct kvc_option options[] = {
      "how often leverage counts for attention once; not given: the share of entries that go, 1 - B / N"},
     KVC_OPTIONS_END};
 
-static uint64_t fixed(const struct kvc_values *values) {
+static uint64_t compactor_fixed(const struct kvc_values *values) {
     return (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
-    if (kvc_value_is_share(values, "budget") || (uint64_t)kvc_value_int(values, "budget") > fixed(values))
+static enum kvc_status compactor_check(const struct kvc_values *values, struct kvc_error *error) {
+    if (kvc_value_is_share(values, "budget") || (uint64_t)kvc_value_int(values, "budget") > compactor_fixed(values))
         return KVC_OK;
     return kvc_fail(error, KVC_USAGE, "policy: budget=%lld: must be above %llu, sinks=%lld and recent=%lld",
-                    (long long)kvc_value_int(values, "budget"), (unsigned long long)fixed(values),
+                    (long long)kvc_value_int(values, "budget"), (unsigned long long)compactor_fixed(values),
                     (long long)kvc_value_int(values, "sinks"), (long long)kvc_value_int(values, "recent"));
 }
 
-static uint32_t queries(const struct kvc_values *values) {
+static uint32_t compactor_queries(const struct kvc_values *values) {
     (void)values;
     return UINT32_MAX;
 }
 
-static uint32_t columns(const struct kvc_values *values) {
+static uint32_t compactor_columns(const struct kvc_values *values) {
     (void)values;
     return 1;
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_budget(values, prompt, fixed(values)) + steps;
+static uint64_t compactor_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, compactor_fixed(values)) + steps;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status compactor_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                        struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint64_t budget = kvc_budget(values, info->held, fixed(values));
+    const uint64_t budget = kvc_budget(values, info->held, compactor_fixed(values));
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
     const uint32_t chunk = (uint32_t)kvc_value_int(values, "chunk");
     const double gone = 1.0 - (double)budget / (double)kvc_max_u64(info->held, 1);
@@ -102,8 +103,8 @@ const struct kvc_policy_class kvc_policy_compactor = {
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,recent=2,chunk=16",
-    .check = check,
-    .queries = queries,
-    .columns = columns,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .prompt = prompt};
+    .check = compactor_check,
+    .queries = compactor_queries,
+    .columns = compactor_columns,
+    .forecast = &(const struct kvc_forecast){.bound = compactor_bound},
+    .prompt = compactor_prompt};

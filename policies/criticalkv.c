@@ -16,28 +16,31 @@ static const struct kvc_option options[] = {
     KVC_POOLING_OPTION("max"),
     KVC_OPTIONS_END};
 
-static uint32_t sinks(const struct kvc_values *values) { return kvc_scorer_is(values, "expected") ? SINKS : 0; }
-
-/* What always stays. */
-static uint64_t fixed(const struct kvc_values *values) {
-    return (uint64_t)kvc_value_int(values, "window") + sinks(values);
+static uint32_t criticalkv_sinks(const struct kvc_values *values) {
+    return kvc_scorer_is(values, "expected") ? SINKS : 0;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+/* What always stays. */
+static uint64_t criticalkv_fixed(const struct kvc_values *values) {
+    return (uint64_t)kvc_value_int(values, "window") + criticalkv_sinks(values);
+}
+
+static enum kvc_status criticalkv_check(const struct kvc_values *values, struct kvc_error *error) {
     const int64_t budget = kvc_value_is_share(values, "budget") ? INT64_MAX : kvc_value_int(values, "budget");
     const enum kvc_status status = kvc_check_kernel(values, error);
-    if (status == KVC_OK && budget > kvc_value_int(values, "window") && budget <= (int64_t)fixed(values))
+    if (status == KVC_OK && budget > kvc_value_int(values, "window") && budget <= (int64_t)criticalkv_fixed(values))
         return kvc_fail(error, KVC_USAGE, "policy: budget=%lld: must be above %llu, window=%lld and %u first entries",
-                        (long long)budget, (unsigned long long)fixed(values),
+                        (long long)budget, (unsigned long long)criticalkv_fixed(values),
                         (long long)kvc_value_int(values, "window"), SINKS);
     return status == KVC_OK ? kvc_check_scorer(values, error) : status;
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_budget(values, prompt, fixed(values)) + steps;
+static uint64_t criticalkv_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, criticalkv_fixed(values)) + steps;
 }
 
-static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status criticalkv_attended(struct kvc_stage *stage, const struct kvc_values *values,
+                                           struct kvc_error *error) {
     return kvc_scorer_is(values, "expected") ? kvc_stage_query_moments(stage, SINKS, error) : KVC_OK;
 }
 
@@ -57,10 +60,11 @@ static enum kvc_status score(struct kvc_stage *stage, const struct kvc_values *v
                : status;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status criticalkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                         struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint32_t window = kvc_window_rows(values, info), first = sinks(values);
-    const uint64_t budget = kvc_budget(values, info->held, fixed(values));
+    const uint32_t window = kvc_window_rows(values, info), first = criticalkv_sinks(values);
+    const uint64_t budget = kvc_budget(values, info->held, criticalkv_fixed(values));
     const uint64_t alone = (uint64_t)floor(kvc_value_real(values, "first") * (double)budget), forced = window + first;
     struct kvc_scores *scores, *norms, *factor;
     if (info->entries <= budget)
@@ -115,8 +119,8 @@ const struct kvc_policy_class kvc_policy_criticalkv = {
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "window=8",
-    .check = check,
+    .check = criticalkv_check,
     .queries = kvc_window_queries,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .attended = attended,
-    .prompt = prompt};
+    .forecast = &(const struct kvc_forecast){.bound = criticalkv_bound},
+    .attended = criticalkv_attended,
+    .prompt = criticalkv_prompt};

@@ -25,7 +25,7 @@ static bool has_content(const struct kvc_values *values, const char *content) {
     return !strcmp(kvc_value_text(values, "content"), content);
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status dapq_check(const struct kvc_values *values, struct kvc_error *error) {
     const int64_t head = kvc_value_int(values, "head"), pseudo = kvc_value_int(values, "pseudo");
     if (has_content(values, "ends") && head > pseudo)
         return kvc_fail(error, KVC_USAGE, "policy dapq: head=%lld: must be 0 to pseudo=%lld", (long long)head,
@@ -96,8 +96,8 @@ static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t 
     return at + (uint32_t)count;
 }
 
-static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
-                       int32_t *tokens) {
+static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+                            int32_t *tokens) {
     const uint32_t m = (uint32_t)kvc_value_int(values, "pseudo");
     const uint64_t n = turn->count;
     *offset = (uint32_t)kvc_value_int(values, "offset");
@@ -123,11 +123,11 @@ static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *t
     return take_part(turn, has_content(values, "tail") ? n - some : (n - some) / 2, some, 0, tokens);
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t dapq_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + steps;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status dapq_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);
     if (info->entries <= budget)
@@ -169,9 +169,9 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "kernel=5",
-    .check = check,
+    .check = dapq_check,
     .state_bytes = file_bytes,
     .open = open_file,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .pseudo = pseudo,
-    .prompt = prompt};
+    .forecast = &(const struct kvc_forecast){.bound = dapq_bound},
+    .pseudo = dapq_pseudo,
+    .prompt = dapq_prompt};

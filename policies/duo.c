@@ -73,7 +73,7 @@ struct scored {
 };
 
 /* Ascending scores, of equal ones the last head first. */
-static int compare(const void *a, const void *b) {
+static int duo_compare(const void *a, const void *b) {
     const struct scored *x = a, *y = b;
     if (x->score != y->score)
         return x->score < y->score ? -1 : 1;
@@ -95,7 +95,7 @@ static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *
     for (size_t i = 0; i < n; i++)
         order[i] = (struct scored){duo->score[i], i};
     if (sparsity)
-        qsort(order, n, sizeof *order, compare);
+        qsort(order, n, sizeof *order, duo_compare);
     for (size_t i = 0; i < n; i++)
         duo->streams[order[i].head] = sparsity ? (double)i < streaming : order[i].score < threshold;
     free(order);
@@ -115,8 +115,8 @@ static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads,
 }
 
 /* layers, heads: the model's, for those who need no file. */
-static enum kvc_status load(const struct kvc_values *values, size_t layers, size_t heads, struct duo **made,
-                            struct kvc_error *error) {
+static enum kvc_status duo_load(const struct kvc_values *values, size_t layers, size_t heads, struct duo **made,
+                                struct kvc_error *error) {
     const char *path = kvc_value_text(values, "file");
     struct duo *duo = calloc(1, sizeof *duo);
     char *text = NULL;
@@ -147,12 +147,12 @@ static enum kvc_status load(const struct kvc_values *values, size_t layers, size
     return KVC_OK;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status duo_check(const struct kvc_values *values, struct kvc_error *error) {
     struct duo *duo;
     if (kvc_value_given(values, "threshold") && kvc_value_given(values, "sparsity"))
         return kvc_fail(error, KVC_USAGE, "policy duo: sparsity=%s: cannot be given beside threshold=%s",
                         kvc_value_text(values, "sparsity"), kvc_value_text(values, "threshold"));
-    const enum kvc_status status = load(values, 1, 1, &duo, error);
+    const enum kvc_status status = duo_load(values, 1, 1, &duo, error);
     if (status == KVC_OK)
         free_duo(duo);
     return status;
@@ -162,7 +162,7 @@ static enum kvc_status check(const struct kvc_values *values, struct kvc_error *
 static enum kvc_status load_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                   struct duo **made, struct kvc_error *error) {
     struct duo *duo;
-    enum kvc_status status = load(values, geometry->layers, geometry->kv_heads, &duo, error);
+    enum kvc_status status = duo_load(values, geometry->layers, geometry->kv_heads, &duo, error);
     if (status != KVC_OK)
         return status;
     if (duo->layers != geometry->layers || duo->heads != geometry->kv_heads) {
@@ -213,24 +213,24 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
 }
 
 /* Of a head that keeps everything. */
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t duo_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     (void)values;
     return prompt + steps;
 }
 
 /* Of a head that streams. */
-static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
-                      uint64_t steps) {
+static double duo_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                          uint64_t steps) {
     const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
     (void)context;
     return (double)kvc_min_u64(prompt + steps, some);
 }
 
 /* Lists of the heads that do not; all, where the file cannot be read: an estimate must not be too low. */
-static uint32_t whole(const struct kvc_values *values, const struct kvc_layer_context *context) {
+static uint32_t duo_whole(const struct kvc_values *values, const struct kvc_layer_context *context) {
     struct duo *duo;
     size_t streaming = 0;
-    if (load(values, context->layers, context->model_kv_heads, &duo, NULL) != KVC_OK)
+    if (duo_load(values, context->layers, context->model_kv_heads, &duo, NULL) != KVC_OK)
         return context->kv_heads;
     for (size_t h = 0; context->layer < duo->layers && h < duo->heads; h++)
         streaming += duo->streams[context->layer * duo->heads + h];
@@ -239,7 +239,7 @@ static uint32_t whole(const struct kvc_values *values, const struct kvc_layer_co
     return (uint32_t)lists;
 }
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status duo_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct streams *duo = kvc_stage_state(stage);
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
@@ -280,10 +280,11 @@ const struct kvc_policy_class kvc_policy_duo = {
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .trial = "sinks=4,recent=40",
-    .check = check,
+    .check = duo_check,
     .check_model = check_model,
     .state_bytes = state_bytes,
     .open = open_state,
-    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .whole = whole, .follows = true},
-    .prompt = evict,
-    .decode = evict};
+    .forecast =
+        &(const struct kvc_forecast){.bound = duo_bound, .entries = duo_entries, .whole = duo_whole, .follows = true},
+    .prompt = duo_evict,
+    .decode = duo_evict};

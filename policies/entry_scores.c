@@ -12,11 +12,11 @@ static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
     return kvc_budget(values, held, (uint64_t)kvc_value_int(values, "recent"));
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t entry_scores_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + (steps ? 1 : 0);
 }
 
-const struct kvc_forecast kvc_newest_forecast = {.bound = bound};
+const struct kvc_forecast kvc_newest_forecast = {.bound = entry_scores_bound};
 
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
                                   uint64_t seed, struct kvc_error *error) {

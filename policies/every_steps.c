@@ -6,7 +6,7 @@
 
 uint32_t kvc_every(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "every"); }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t every_steps_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_window_budget(values, prompt) + kvc_min_u64(steps, kvc_every(values));
 }
 
@@ -16,12 +16,12 @@ double kvc_every_entries(const struct kvc_values *values, double first, uint64_t
     return (last ? fmin(first + (double)last, (double)budget) : first) + (double)since;
 }
 
-static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
-                      uint64_t steps) {
+static double every_steps_entries(const struct kvc_values *values, const struct kvc_layer_context *context,
+                                  uint64_t prompt, uint64_t steps) {
     return kvc_every_entries(values, context->from, kvc_window_budget(values, prompt), steps);
 }
 
-const struct kvc_forecast kvc_every_forecast = {.bound = bound, .entries = entries};
+const struct kvc_forecast kvc_every_forecast = {.bound = every_steps_bound, .entries = every_steps_entries};
 
 enum kvc_status kvc_every_observe(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_row_kind kind,
                                   struct kvc_error *error) {

@@ -14,28 +14,30 @@ static const struct kvc_option options[] = {
     {"epsilon", KVC_OPTION_REAL, "0", 0, 1, NULL, "what is added before that"},
     KVC_OPTIONS_END};
 
-static uint64_t sinks(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "sinks"); }
+static uint64_t expected_sinks(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "sinks"); }
 
 static bool is_on(const struct kvc_values *values, const char *name) {
     return !strcmp(kvc_value_text(values, name), "on");
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status expected_check(const struct kvc_values *values, struct kvc_error *error) {
     return kvc_check_above(values, "sinks", error);
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_budget(values, prompt, sinks(values)) + steps;
+static uint64_t expected_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, expected_sinks(values)) + steps;
 }
 
-static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    return kvc_stage_query_moments(stage, sinks(values), error);
+static enum kvc_status expected_attended(struct kvc_stage *stage, const struct kvc_values *values,
+                                         struct kvc_error *error) {
+    return kvc_stage_query_moments(stage, expected_sinks(values), error);
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status expected_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                       struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint64_t budget = kvc_budget(values, info->held, sinks(values));
-    const struct kvc_expectation expected = {.first = sinks(values),
+    const uint64_t budget = kvc_budget(values, info->held, expected_sinks(values));
+    const struct kvc_expectation expected = {.first = expected_sinks(values),
                                              .future = (uint32_t)kvc_value_int(values, "future"),
                                              .covariance = is_on(values, "covariance"),
                                              .values = is_on(values, "values"),
@@ -48,8 +50,11 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
         status = kvc_stage_expected_scores(stage, &expected, scores, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {
-        .first = sinks(values), .top = budget - sinks(values), .limit = budget, .recent = INT64_MAX, .scores = scores};
+    const struct kvc_keep keep = {.first = expected_sinks(values),
+                                  .top = budget - expected_sinks(values),
+                                  .limit = budget,
+                                  .recent = INT64_MAX,
+                                  .scores = scores};
     return kvc_stage_keep(stage, &keep, error);
 }
 
@@ -79,7 +84,7 @@ const struct kvc_policy_class kvc_policy_expected = {
                    "is new",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
-    .check = check,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .attended = attended,
-    .prompt = prompt};
+    .check = expected_check,
+    .forecast = &(const struct kvc_forecast){.bound = expected_bound},
+    .attended = expected_attended,
+    .prompt = expected_prompt};

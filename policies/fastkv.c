@@ -17,7 +17,7 @@ static const struct kvc_option options[] = {
     {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept, window included"},
     KVC_OPTIONS_END};
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status fastkv_check(const struct kvc_values *values, struct kvc_error *error) {
     const int64_t tsp = kvc_value_int(values, "tsp"), window = kvc_value_int(values, "window");
     if (tsp <= window)
         return kvc_fail(error, KVC_USAGE, "policy fastkv: tsp=%lld: must be above window=%lld, at most %.0f",
@@ -72,14 +72,14 @@ struct candidate {
     uint32_t row, key;
 };
 
-static int compare(const void *left, const void *right) {
+static int fastkv_compare(const void *left, const void *right) {
     const struct candidate *a = left, *b = right;
     if (a->key != b->key)
         return a->key > b->key ? -1 : 1;
     return a->row < b->row ? -1 : 1;
 }
 
-static int ascending(const void *left, const void *right) {
+static int fastkv_ascending(const void *left, const void *right) {
     const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
     return a < b ? -1 : a > b;
 }
@@ -118,10 +118,10 @@ static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_value
             candidates[i].row = i;
             candidates[i].key = kvc_score_key(candidates[i].score);
         }
-        qsort(candidates, count, sizeof *candidates, compare);
+        qsort(candidates, count, sizeof *candidates, fastkv_compare);
         for (uint32_t i = 0; i < top; i++)
             rows[i] = candidates[i].row;
-        qsort(rows, top, sizeof *rows, ascending);
+        qsort(rows, top, sizeof *rows, fastkv_ascending);
         for (uint32_t i = 0; i < window; i++)
             rows[top + i] = count + i;
         status = kvc_stage_prune_tokens(stage, rows, (uint32_t)tsp, error);
@@ -132,7 +132,8 @@ static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_value
     return status;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status fastkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                     struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kvc_window_budget(values, info->held);
     if (info->entries <= budget)
@@ -171,9 +172,9 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
     .trial = "tsp=48",
-    .check = check,
+    .check = fastkv_check,
     .check_model = check_model,
     .queries = kvc_window_queries,
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .propagated = propagated},
     .propagate = propagate,
-    .prompt = prompt};
+    .prompt = fastkv_prompt};

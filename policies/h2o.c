@@ -8,13 +8,13 @@ static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per 
                                             KVC_RECENT_OPTION, KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
                                             KVC_OPTIONS_END};
 
-static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status h2o_attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     (void)values;
     return kvc_stage_accumulate(stage, 0, 0.0f, 0, error);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const enum kvc_status status = attended(stage, values, error);
+static enum kvc_status h2o_decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = h2o_attended(stage, values, error);
     return status == KVC_OK ? kvc_accumulated_evict(stage, values, error) : status;
 }
 
@@ -46,6 +46,6 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .columns = kvc_accumulated_columns,
     .per_head = kvc_per_head,
     .forecast = &kvc_recent_forecast,
-    .attended = attended,
+    .attended = h2o_attended,
     .prompt = kvc_accumulated_evict,
-    .decode = decode};
+    .decode = h2o_decode};

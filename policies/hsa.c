@@ -17,7 +17,7 @@ static const struct kvc_option options[] = {
      "only as many of these as have this share of all estimated weights; not given: all of them"},
     KVC_OPTIONS_END};
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status hsa_check(const struct kvc_values *values, struct kvc_error *error) {
     static const char *const names[] = {"page", "dims", "topk"};
     const bool budget = kvc_value_given(values, "budget"), ratio = kvc_value_given(values, "ratio");
     int direct = 0;
@@ -78,6 +78,6 @@ const struct kvc_policy_class kvc_policy_hsa = {
                    "worked out anew from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
-    .check = check,
+    .check = hsa_check,
     .check_model = kvc_check_dims,
     .sizes = sizes_for};

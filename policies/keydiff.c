@@ -4,7 +4,8 @@
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head"), KVC_NEWEST_OPTION,
                                             KVC_OPTIONS_END};
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status keydiff_evict(struct kvc_stage *stage, const struct kvc_values *values,
+                                     struct kvc_error *error) {
     return kvc_entries_evict(stage, values, KVC_ENTRY_APART, 0, error);
 }
 
@@ -27,5 +28,5 @@ const struct kvc_policy_class kvc_policy_keydiff = {
     .options = options,
     .check = kvc_check_newest,
     .forecast = &kvc_newest_forecast,
-    .prompt = evict,
-    .decode = evict};
+    .prompt = keydiff_evict,
+    .decode = keydiff_evict};

@@ -30,11 +30,13 @@ static enum kvc_status accumulate(struct kvc_stage *stage, const struct kvc_valu
     return kvc_stage_accumulate(stage, 0, tau, seed < 0 ? kvc_stage_info(stage)->seed : (uint64_t)seed, error);
 }
 
-static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status keyformer_attended(struct kvc_stage *stage, const struct kvc_values *values,
+                                          struct kvc_error *error) {
     return accumulate(stage, values, (float)kvc_value_real(values, "tau_init"), error);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status keyformer_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                        struct kvc_error *error) {
     const enum kvc_status status = accumulate(stage, values, tau_of(values, kvc_stage_info(stage)), error);
     return status == KVC_OK ? kvc_accumulated_evict(stage, values, error) : status;
 }
@@ -69,6 +71,6 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .check = kvc_check_recent,
     .columns = kvc_accumulated_columns,
     .forecast = &kvc_recent_forecast,
-    .attended = attended,
+    .attended = keyformer_attended,
     .prompt = kvc_accumulated_evict,
-    .decode = decode};
+    .decode = keyformer_decode};

@@ -4,7 +4,7 @@
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head"), KVC_NEWEST_OPTION,
                                             KVC_OPTIONS_END};
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status knorm_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return kvc_entries_evict(stage, values, KVC_ENTRY_NORM, 0, error);
 }
 
@@ -25,5 +25,5 @@ const struct kvc_policy_class kvc_policy_knorm = {
     .options = options,
     .check = kvc_check_newest,
     .forecast = &kvc_newest_forecast,
-    .prompt = evict,
-    .decode = evict};
+    .prompt = knorm_evict,
+    .decode = knorm_evict};

@@ -7,8 +7,8 @@ static const struct kvc_option options[] = {
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
-static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
-                       int32_t *tokens) {
+static uint32_t kvzip_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+                             int32_t *tokens) {
     *offset = 0;
     if (turn->held <= budget_of(values, turn->held))
         return 0;
@@ -17,11 +17,11 @@ static uint32_t pseudo(const struct kvc_values *values, const struct kvc_turn *t
     return (uint32_t)turn->count;
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t kvzip_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + steps;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status kvzip_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);
     struct kvc_scores *scores;
@@ -63,6 +63,6 @@ const struct kvc_policy_class kvc_policy_kvzip = {
         "is repeated while N is at most B",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
-    .forecast = &(const struct kvc_forecast){.bound = bound, .ragged = KVC_RAGGED_HEADS},
-    .pseudo = pseudo,
-    .prompt = prompt};
+    .forecast = &(const struct kvc_forecast){.bound = kvzip_bound, .ragged = KVC_RAGGED_HEADS},
+    .pseudo = kvzip_pseudo,
+    .prompt = kvzip_prompt};

@@ -35,7 +35,7 @@ static uint64_t least_budget(const struct ladder *ladder) {
     return least > more + 1 ? least - more : 1;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status lacache_check(const struct kvc_values *values, struct kvc_error *error) {
     const int64_t span = kvc_value_int(values, "span"), overlap = kvc_value_int(values, "overlap");
     if (overlap >= span)
         return kvc_fail(error, KVC_USAGE, "policy: overlap=%lld: must be from 0 to %lld, span - 1", (long long)overlap,
@@ -92,7 +92,7 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
 }
 
 /* The mean over the layers, which is what their sum needs. */
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t lacache_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_budget(values, prompt, (uint64_t)kvc_value_int(values, "sinks")) + (steps ? 1 : 0);
 }
 
@@ -119,7 +119,7 @@ static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks
     return left;
 }
 
-/* What stays of n > most ranks, in list [n] or NULL. */
+/* What stays of n > most indices, in list [n] or NULL. */
 static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t layer, uint64_t n, uint64_t *cursor,
                         uint32_t *list) {
     const uint64_t stay = ladder->stay, gone = ladder->gone, need = n - most;
@@ -143,8 +143,8 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
 
 /* The size a layer has after so many steps: from thinning to thinning, which come again and again. After lists of
  * which each holds something else thinnings come at any time: no list is then longer than just before one. */
-static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
-                      uint64_t steps) {
+static double lacache_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                              uint64_t steps) {
     const struct ladder ladder = make_ladder(values, context->actings);
     const uint64_t most = kvc_budget(values, prompt, least_budget(&ladder) - 1) + ladder.gone / 2;
     uint64_t n = (uint64_t)(context->from + 0.5), cursor = ladder.sinks, left = steps;
@@ -189,7 +189,7 @@ static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *va
         return KVC_OK;
     uint32_t *list = malloc(info->entries * sizeof *list);
     enum kvc_status status =
-        list ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for %llu ranks", (unsigned long long)info->entries);
+        list ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for %llu indices", (unsigned long long)info->entries);
     for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
         size_t held;
         status = kvc_stage_read_positions(stage, h, NULL, 0, &held, error);
@@ -207,7 +207,8 @@ static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *va
     return status;
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status lacache_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                      struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct ladder ladder = make_ladder(values, info->actings);
     struct cursor *cursor = (struct cursor *)kvc_stage_state(stage) + (size_t)info->layer * info->heads;
@@ -220,7 +221,7 @@ static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *
 
 static enum kvc_status evict_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const enum kvc_status status = plan(stage, values, error);
-    return status == KVC_OK ? decode(stage, values, error) : status;
+    return status == KVC_OK ? lacache_decode(stage, values, error) : status;
 }
 
 const struct kvc_policy_class kvc_policy_lacache = {
@@ -231,16 +232,17 @@ const struct kvc_policy_class kvc_policy_lacache = {
             "position, as on a ladder: together the layers remember a longer past than one budget could. Whenever the "
             "cache is full, the next part of it is thinned in this way; when all of it has been, it is thinned again, "
             "so that the oldest part becomes ever sparser.",
-    .formula = "L layers it acts on, l a layer's number among them; wb = 1 + ceil((L - span) / (span - overlap)), wa = "
-               "min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at "
-               "`sinks`. When a list holds n > C entries: need = n - C, left = C - cursor - L (at least 0), can = "
-               "floor(left / wa) red.\n\nneed <= can: m = ceil(need / red) blocks of wb ranks from the cursor on keep "
-               "wa each, those from l mod (red + 1) on; the cursor moves on by m wa.\n\nElse the same with m = "
-               "floor(left / wa), and then, from the sinks on, with rest = need - can and times = ceil(rest / "
-               "(floor((C - sinks - L) / wa) red)): m2 = ceil(rest / (wb2 - wa)) blocks of wb2 = wb + (times - 1)(wb - "
-               "1) ranks, of which each keeps the ranks l mod (wb2 - wa + 1) + times k, k < wa; what reaches beyond "
-               "the last block stays. The cursor is then sinks + m2 wa. A share of the prompt is at least the smallest "
-               "budget allowed: C >= sinks + L + wa",
+    .formula =
+        "L layers it acts on, l a layer's number among them; wb = 1 + ceil((L - span) / (span - overlap)), wa = "
+        "min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at "
+        "`sinks`. When a list holds n > C entries: need = n - C, left = C - cursor - L (at least 0), can = "
+        "floor(left / wa) red.\n\nneed <= can: m = ceil(need / red) blocks of wb indices from the cursor on keep "
+        "wa each, those from l mod (red + 1) on; the cursor moves on by m wa.\n\nElse the same with m = "
+        "floor(left / wa), and then, from the sinks on, with rest = need - can and times = ceil(rest / "
+        "(floor((C - sinks - L) / wa) red)): m2 = ceil(rest / (wb2 - wa)) blocks of wb2 = wb + (times - 1)(wb - "
+        "1) indices, of which each keeps the indices l mod (wb2 - wa + 1) + times k, k < wa; what reaches beyond "
+        "the last block stays. The cursor is then sinks + m2 wa. A share of the prompt is at least the smallest "
+        "budget allowed: C >= sinks + L + wa",
     .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode "
               "step); with positions=cache d float32 more per entry and KV head",
     .traffic = "about B entries per generated token",
@@ -251,12 +253,12 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .trial = "span=2,sinks=4",
-    .check = check,
+    .check = lacache_check,
     .check_model = check_model,
     .state_bytes = state_bytes,
     .state_fits = state_fits,
     .cache_positions = kvc_positions_in_cache,
-    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries},
+    .forecast = &(const struct kvc_forecast){.bound = lacache_bound, .entries = lacache_entries},
     .prompt = evict_prompt,
     .plan = plan,
-    .decode = decode};
+    .decode = lacache_decode};

@@ -12,25 +12,25 @@ static const struct kvc_option options[] = {
     KVC_OPTIONS_END};
 
 /* What always stays: the first entries, the last partition and what does not fill another one. */
-static uint64_t fixed(const struct kvc_values *values) {
+static uint64_t lagkv_fixed(const struct kvc_values *values) {
     return (uint64_t)kvc_value_int(values, "sinks") + 2 * (uint64_t)kvc_value_int(values, "lag") - 1;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
-    if (kvc_value_is_share(values, "budget") || (uint64_t)kvc_value_int(values, "budget") > fixed(values))
+static enum kvc_status lagkv_check(const struct kvc_values *values, struct kvc_error *error) {
+    if (kvc_value_is_share(values, "budget") || (uint64_t)kvc_value_int(values, "budget") > lagkv_fixed(values))
         return KVC_OK;
     return kvc_fail(error, KVC_USAGE, "policy: budget=%lld: must be at least %llu, sinks=%lld and twice lag=%lld",
-                    (long long)kvc_value_int(values, "budget"), (unsigned long long)fixed(values) + 1,
+                    (long long)kvc_value_int(values, "budget"), (unsigned long long)lagkv_fixed(values) + 1,
                     (long long)kvc_value_int(values, "sinks"), (long long)kvc_value_int(values, "lag"));
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    return kvc_budget(values, prompt, fixed(values)) + steps;
+static uint64_t lagkv_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    return kvc_budget(values, prompt, lagkv_fixed(values)) + steps;
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status lagkv_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const uint64_t budget = kvc_budget(values, info->held, fixed(values));
+    const uint64_t budget = kvc_budget(values, info->held, lagkv_fixed(values));
     struct kvc_scores *scores;
     if (info->entries <= budget)
         return KVC_OK;
@@ -71,6 +71,6 @@ const struct kvc_policy_class kvc_policy_lagkv = {
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,lag=8",
-    .check = check,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .prompt = prompt};
+    .check = lagkv_check,
+    .forecast = &(const struct kvc_forecast){.bound = lagkv_bound},
+    .prompt = lagkv_prompt};

@@ -14,7 +14,7 @@ static const struct kvc_option options[] = {
      "what a vote is: attention probabilities, or logits"},
     KVC_OPTIONS_END};
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status morphkv_check(const struct kvc_values *values, struct kvc_error *error) {
     return kvc_check_above(values, "window", error);
 }
 
@@ -31,7 +31,7 @@ static bool fuses_by_sum(const struct kvc_values *values) {
 }
 
 /* The ring, and where its rows are added up the sums of its blocks. */
-static uint32_t columns(const struct kvc_values *values) {
+static uint32_t morphkv_columns(const struct kvc_values *values) {
     return window_of(values) + (fuses_by_sum(values) ? kvc_ring_blocks(window_of(values)) : 0);
 }
 
@@ -39,13 +39,13 @@ static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
     return kvc_budget(values, held, window_of(values));
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t morphkv_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + kvc_min_u64(steps, surplus(values));
 }
 
 /* A list grows up to the n-th step, whatever it held before. */
-static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
-                      uint64_t steps) {
+static double morphkv_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                              uint64_t steps) {
     const double budget = (double)budget_of(values, prompt);
     const uint64_t since = steps % surplus(values), last = steps - since;
     const double first = context->prompts ? fmin(context->from, budget) : context->from;
@@ -53,7 +53,8 @@ static double entries(const struct kvc_values *values, const struct kvc_layer_co
 }
 
 /* Keeps the top C of the entries older than the last R tokens, and those. */
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status morphkv_evict(struct kvc_stage *stage, const struct kvc_values *values,
+                                     struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = window_of(values);
     const uint64_t budget = budget_of(values, info->held);
@@ -82,16 +83,18 @@ static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_valu
 }
 
 /* The rows of the prompt's last queries; also when another method evicts after the prompt. */
-static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status morphkv_observe(struct kvc_stage *stage, const struct kvc_values *values,
+                                       struct kvc_error *error) {
     return write_rows(stage, values, (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, window_of(values)), error);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status morphkv_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                      struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const enum kvc_status status = write_rows(stage, values, 1, error);
     if (status != KVC_OK || info->step % (uint64_t)kvc_value_int(values, "every") != 0)
         return status;
-    return evict(stage, values, error);
+    return morphkv_evict(stage, values, error);
 }
 
 const struct kvc_policy_class kvc_policy_morphkv = {
@@ -122,11 +125,11 @@ const struct kvc_policy_class kvc_policy_morphkv = {
                    "prompt the cache is cut to C + R again, and `every` counts from there",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
-    .check = check,
+    .check = morphkv_check,
     .queries = window_of,
-    .columns = columns,
+    .columns = morphkv_columns,
     .surplus = surplus,
-    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries, .follows = true},
-    .observe_prompt = observe,
-    .prompt = evict,
-    .decode = decode};
+    .forecast = &(const struct kvc_forecast){.bound = morphkv_bound, .entries = morphkv_entries, .follows = true},
+    .observe_prompt = morphkv_observe,
+    .prompt = morphkv_evict,
+    .decode = morphkv_decode};

@@ -51,7 +51,7 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"
 #define KVC_POSITIONS_OPTION \
     {"positions", KVC_OPTION_CHOICE, "original", 0, 0, "original|cache", \
-     "where keys stand: at their positions in the text, or at their ranks in the cache"}
+     "where keys stand: at their positions in the text, or at their indices in the cache"}
 /* clang-format on */
 
 bool kvc_per_head(const struct kvc_values *values); /* per=head */

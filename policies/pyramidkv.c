@@ -37,13 +37,14 @@ static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t
            window;
 }
 
-static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
-                      uint64_t steps) {
+static double pyramidkv_entries(const struct kvc_values *values, const struct kvc_layer_context *context,
+                                uint64_t prompt, uint64_t steps) {
     const uint64_t window = kvc_window_queries(values);
     return (double)(kept_by(values, prompt, kvc_min_u64(window, prompt), context->acting, context->actings) + steps);
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status pyramidkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                        struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kept_by(values, info->held, kvc_window_rows(values, info), info->acting, info->actings);
     return kvc_window_evict(stage, values, budget, error);
@@ -69,5 +70,5 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .check = kvc_check_window,
     .queries = kvc_window_queries,
     /* in the mean over the layers, as their sum */
-    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = entries},
-    .prompt = prompt};
+    .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = pyramidkv_entries},
+    .prompt = pyramidkv_prompt};

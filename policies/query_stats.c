@@ -19,8 +19,8 @@ void kvc_query_stats_free(struct kvc_query_stats *stats) {
     free(stats);
 }
 
-static enum kvc_status create(uint32_t layers, uint32_t heads, uint32_t head_size, struct kvc_query_stats **stats,
-                              struct kvc_error *error) {
+static enum kvc_status query_stats_create(uint32_t layers, uint32_t heads, uint32_t head_size,
+                                          struct kvc_query_stats **stats, struct kvc_error *error) {
     const size_t rows = (size_t)layers * heads;
     struct kvc_query_stats *made = calloc(1, sizeof *made);
     if (made) {
@@ -40,7 +40,7 @@ static enum kvc_status create(uint32_t layers, uint32_t heads, uint32_t head_siz
 enum kvc_status kvc_query_stats_draw(const struct kvc_geometry *geometry, struct kvc_query_stats **stats,
                                      struct kvc_error *error) {
     const uint32_t d = geometry->head_size;
-    const enum kvc_status status = create(geometry->layers, geometry->heads, d, stats, error);
+    const enum kvc_status status = query_stats_create(geometry->layers, geometry->heads, d, stats, error);
     for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++) {
         (*stats)->rotary[l] = KVC_ANY_ROTARY;
         for (uint32_t h = 0; h < geometry->heads; h++) {
@@ -64,7 +64,7 @@ struct reader {
     struct kvc_error *error;
 };
 
-static enum kvc_status wrong(const struct reader *reader, const char *right) {
+static enum kvc_status query_stats_wrong(const struct reader *reader, const char *right) {
     return kvc_fail(reader->error, KVC_INPUT, "policy %s: %s=%.200s: line %zu: must be %s", reader->policy,
                     reader->option, reader->path, reader->number, right);
 }
@@ -116,22 +116,22 @@ static enum kvc_status read_head(struct reader *reader, struct kvc_query_stats *
     double tokens;
     char *at = after(next_line(reader), "kvcull query statistics 1");
     if (!at || !is_end(at))
-        return wrong(reader, "\"kvcull query statistics 1\"");
+        return query_stats_wrong(reader, "\"kvcull query statistics 1\"");
     if (!after(next_line(reader), "model "))
-        return wrong(reader, "\"model NAME\"");
+        return query_stats_wrong(reader, "\"model NAME\"");
     at = after(next_line(reader), "tokens ");
     if (!at || !take_number(&at, &tokens) || tokens < 1 || !is_end(at))
-        return wrong(reader, "\"tokens N\", N at least 1");
+        return query_stats_wrong(reader, "\"tokens N\", N at least 1");
     at = after(next_line(reader), "shape ");
     for (unsigned i = 0; i < 3; i++)
         if (!at || !take_whole(&at, SIZE_MOST, &size[i]) || size[i] == 0)
-            return wrong(reader, "\"shape LAYERS HEADS SIZE\", each 1 to 65536");
+            return query_stats_wrong(reader, "\"shape LAYERS HEADS SIZE\", each 1 to 65536");
     if (!is_end(at))
-        return wrong(reader, "\"shape LAYERS HEADS SIZE\" and no more");
+        return query_stats_wrong(reader, "\"shape LAYERS HEADS SIZE\" and no more");
     /* a number takes two bytes at least: nothing is allocated that the file could not fill */
     if ((uint64_t)size[0] * size[1] > reader->left / 2 / size[2])
-        return wrong(reader, "a shape whose numbers the file has");
-    return create(size[0], size[1], size[2], stats, reader->error);
+        return query_stats_wrong(reader, "a shape whose numbers the file has");
+    return query_stats_create(size[0], size[1], size[2], stats, reader->error);
 }
 
 /* Row `row` of the means and spreads. */
@@ -142,8 +142,9 @@ static enum kvc_status read_row(struct reader *reader, struct kvc_query_stats *s
     for (uint32_t c = 0; c < d + pairs; c++) {
         double value;
         if (!at || !take_number(&at, &value) || fabs(value) > 1e9 || (c >= d && value < 0))
-            return wrong(reader, "a mean query, then mean lengths of its pairs: numbers from -1e9 to 1e9, lengths not "
-                                 "below 0");
+            return query_stats_wrong(
+                reader, "a mean query, then mean lengths of its pairs: numbers from -1e9 to 1e9, lengths not "
+                        "below 0");
         if (c < d) {
             mean[c] = (float)value;
             continue;
@@ -151,7 +152,7 @@ static enum kvc_status read_row(struct reader *reader, struct kvc_query_stats *s
         const double a = (double)mean[c - d], b = (double)mean[c - d + pairs];
         spread[c - d] = (float)((double)(float)value - sqrt(a * a + b * b));
     }
-    return is_end(at) ? KVC_OK : wrong(reader, "as many numbers as channels and pairs, and no more");
+    return is_end(at) ? KVC_OK : query_stats_wrong(reader, "as many numbers as channels and pairs, and no more");
 }
 
 static enum kvc_status read_layers(struct reader *reader, struct kvc_query_stats *stats) {
@@ -162,13 +163,14 @@ static enum kvc_status read_layers(struct reader *reader, struct kvc_query_stats
         const bool numbered = at && take_whole(&at, SIZE_MOST, &number) && number == l;
         at = numbered ? after(at + strspn(at, " \t"), "rotary ") : NULL;
         if (!at || !take_whole(&at, stats->head_size, &rotary) || rotary % 2 || !is_end(at))
-            return wrong(reader, "\"layer L rotary R\", layers in their order, R even and no more than a head has");
+            return query_stats_wrong(reader,
+                                     "\"layer L rotary R\", layers in their order, R even and no more than a head has");
         stats->rotary[l] = rotary;
         for (uint32_t h = 0; h < stats->heads && status == KVC_OK; h++)
             status = read_row(reader, stats, (size_t)l * stats->heads + h, rotary / 2);
     }
     if (status == KVC_OK && next_line(reader))
-        return wrong(reader, "the file's end");
+        return query_stats_wrong(reader, "the file's end");
     return status;
 }
 

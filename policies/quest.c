@@ -26,7 +26,7 @@ static int64_t page_of(const struct kvc_values *values) {
     return page >= 1 && page <= PAGE_MOST ? page : -1;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status quest_check(const struct kvc_values *values, struct kvc_error *error) {
     if (page_of(values) >= 0)
         return KVC_OK;
     return kvc_fail(error, KVC_USAGE, "policy quest: page=%.60s: must be auto, or a whole number from 1 to %d",
@@ -68,5 +68,5 @@ const struct kvc_policy_class kvc_policy_quest = {
                    "from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
-    .check = check,
+    .check = quest_check,
     .sizes = sizes_for};

@@ -7,7 +7,7 @@ static const struct kvc_option options[] = {
     {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "of the draws; -1: the session's"},
     KVC_OPTIONS_END};
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status random_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const int64_t seed = kvc_value_int(values, "seed");
     return kvc_entries_evict(stage, values, KVC_ENTRY_DRAW, seed < 0 ? kvc_stage_info(stage)->seed : (uint64_t)seed,
                              error);
@@ -31,5 +31,5 @@ const struct kvc_policy_class kvc_policy_random = {
     .options = options,
     .check = kvc_check_newest,
     .forecast = &kvc_newest_forecast,
-    .prompt = evict,
-    .decode = evict};
+    .prompt = random_evict,
+    .decode = random_evict};

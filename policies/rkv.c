@@ -16,26 +16,26 @@ static const struct kvc_option options[] = {
      "importance: from attention probabilities, or from a softmax over the entries older than the window"},
     KVC_OPTIONS_END};
 
-static enum kvc_row_kind kind(const struct kvc_values *values) {
+static enum kvc_row_kind rkv_kind(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_PROBABILITIES : KVC_ROW_LOGITS;
 }
 
 /* The prompt's last queries vote in a step that comes before there are `window` others. */
-static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    return kvc_every_observe(stage, values, kind(values), error);
+static enum kvc_status rkv_observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return kvc_every_observe(stage, values, rkv_kind(values), error);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status rkv_decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t group = info->heads / info->kv_heads;
     const uint32_t rows = kvc_ring_filled(info, kvc_window_queries(values));
     struct kvc_scores *scores;
-    enum kvc_status status = kvc_every_scores(stage, values, kind(values), &scores, error);
+    enum kvc_status status = kvc_every_scores(stage, values, rkv_kind(values), &scores, error);
     if (status != KVC_OK || !scores)
         return status;
     status = kvc_stage_mix_redundancy(stage, (float)kvc_value_real(values, "threshold"),
                                       (float)kvc_value_real(values, "lambda"),
-                                      (float)(kind(values) == KVC_ROW_LOGITS ? rows : rows * group), scores, error);
+                                      (float)(rkv_kind(values) == KVC_ROW_LOGITS ? rows : rows * group), scores, error);
     return status == KVC_OK ? kvc_every_keep(stage, values, scores, error) : status;
 }
 
@@ -74,5 +74,5 @@ const struct kvc_policy_class kvc_policy_rkv = {
     .surplus = kvc_every,
     .compares_keys = true,
     .forecast = &kvc_every_forecast,
-    .observe_prompt = observe,
-    .decode = decode};
+    .observe_prompt = rkv_observe,
+    .decode = rkv_decode};

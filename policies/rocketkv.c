@@ -25,7 +25,7 @@ static double split_of(const struct kvc_values *values) {
     return kvc_decimal(text, strlen(text), &split) && split >= 0 && split <= 1 ? split : -2;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status rocketkv_check(const struct kvc_values *values, struct kvc_error *error) {
     const enum kvc_status status = kvc_check_kernel(values, error);
     if (status != KVC_OK || split_of(values) > -2)
         return status;
@@ -37,7 +37,7 @@ static struct kvc_rocket_sizes sizes_of(const struct kvc_values *values, uint64_
     return kvc_rocket_sizes(held, kvc_budget(values, held, 0), window, split_of(values));
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t rocketkv_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return sizes_of(values, prompt, kvc_window_queries(values)).kept + steps;
 }
 
@@ -58,11 +58,12 @@ static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *
 }
 
 /* Entries of the filtered list after the prompt. */
-static uint64_t seen(const struct kvc_values *values, uint64_t prompt) {
+static uint64_t rocketkv_seen(const struct kvc_values *values, uint64_t prompt) {
     return kvc_min_u64(sizes_of(values, prompt, kvc_window_queries(values)).kept, prompt);
 }
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status rocketkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                       struct kvc_error *error) {
     return filter(stage, values, false, error);
 }
 
@@ -100,10 +101,10 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
                    "first stage thins what it kept before together with what is new",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
-    .check = check,
+    .check = rocketkv_check,
     .queries = kvc_window_queries,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .prompt = prompt,
+    .forecast = &(const struct kvc_forecast){.bound = rocketkv_bound},
+    .prompt = rocketkv_prompt,
     .sizes = sizes_for};
 
 const struct kvc_policy_class kvc_policy_rocketkv_mt = {
@@ -116,15 +117,15 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .formula = FORMULA
     "; both stages leave every entry in the cache, and each turn's prompt attends to all of it; what a joined "
     "decode method evicts leaves the filtered list, too",
-    .memory = "n entries after n tokens, and a rank per entry and a pair of d values per page of what was filtered",
+    .memory = "n entries after n tokens, and an index per entry and a pair of d values per page of what was filtered",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "as rocketkv",
     .second_turn = "S is the whole history: the filter of the turn before is dropped, the new prompt attends to "
                    "everything there ever was, and its last queries filter all of it anew",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
-    .check = check,
+    .check = rocketkv_check,
     .queries = kvc_window_queries,
-    .forecast = &(const struct kvc_forecast){.seen = seen},
+    .forecast = &(const struct kvc_forecast){.seen = rocketkv_seen},
     .prompt = prompt_view,
     .sizes = sizes_for};

@@ -12,9 +12,10 @@ static const struct kvc_option options[] = {
 static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
 
 /* Two rings: the probabilities, and how often they were low; and minus the sum of the latter. */
-static uint32_t columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
+static uint32_t scissorhands_columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct kvc_values *values,
+                                          struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kvc_recent_budget(values, info->held);
     if (info->entries <= budget)
@@ -37,14 +38,16 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *v
 }
 
 /* The rows of the prompt's last queries; also when another method evicts after the prompt. */
-static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status scissorhands_observe(struct kvc_stage *stage, const struct kvc_values *values,
+                                            struct kvc_error *error) {
     const uint32_t rows = history(values), count = (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, rows);
     return kvc_stage_ring_write(stage, 0, rows, count, KVC_ROW_COUNTS, error);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status scissorhands_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                           struct kvc_error *error) {
     const enum kvc_status status = kvc_stage_ring_write(stage, 0, history(values), 1, KVC_ROW_COUNTS, error);
-    return status == KVC_OK ? evict(stage, values, error) : status;
+    return status == KVC_OK ? scissorhands_evict(stage, values, error) : status;
 }
 
 const struct kvc_policy_class kvc_policy_scissorhands = {
@@ -71,8 +74,8 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
     .options = options,
     .check = kvc_check_recent,
     .queries = history,
-    .columns = columns,
+    .columns = scissorhands_columns,
     .forecast = &kvc_recent_forecast,
-    .observe_prompt = observe,
-    .prompt = evict,
-    .decode = decode};
+    .observe_prompt = scissorhands_observe,
+    .prompt = scissorhands_evict,
+    .decode = scissorhands_decode};

@@ -11,7 +11,8 @@ static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per 
                                             KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
                                             KVC_OPTIONS_END};
 
-static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status snapkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                     struct kvc_error *error) {
     return kvc_window_evict(stage, values, kvc_window_budget(values, kvc_stage_info(stage)->held), error);
 }
 
@@ -37,4 +38,4 @@ const struct kvc_policy_class kvc_policy_snapkv = {
     .queries = kvc_window_queries,
     .per_head = kvc_per_head,
     .forecast = &kvc_window_forecast,
-    .prompt = prompt};
+    .prompt = snapkv_prompt};

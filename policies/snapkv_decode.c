@@ -10,11 +10,13 @@ static const struct kvc_option options[] = {
     KVC_OPTIONS_END};
 
 /* The prompt's last queries vote in a step that comes before there are `window` others. */
-static enum kvc_status observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status snapkv_decode_observe(struct kvc_stage *stage, const struct kvc_values *values,
+                                             struct kvc_error *error) {
     return kvc_every_observe(stage, values, KVC_ROW_PROBABILITIES, error);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status snapkv_decode_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                            struct kvc_error *error) {
     struct kvc_scores *scores;
     const enum kvc_status status = kvc_every_scores(stage, values, KVC_ROW_PROBABILITIES, &scores, error);
     return status == KVC_OK && scores ? kvc_every_keep(stage, values, scores, error) : status;
@@ -47,5 +49,5 @@ const struct kvc_policy_class kvc_policy_snapkv_decode = {
     .columns = kvc_window_queries,
     .surplus = kvc_every,
     .forecast = &kvc_every_forecast,
-    .observe_prompt = observe,
-    .decode = decode};
+    .observe_prompt = snapkv_decode_observe,
+    .decode = snapkv_decode_decode};

@@ -19,7 +19,7 @@ static const struct kvc_option options[] = {
      "reading them then touches nearly all of the keys"},
     KVC_OPTIONS_END};
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status sparq_check(const struct kvc_values *values, struct kvc_error *error) {
     static const char *const names[] = {"dims", "topk"};
     const bool budget = kvc_value_given(values, "budget");
     enum kvc_status status = KVC_OK;
@@ -79,6 +79,6 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .second_turn = "the new prompt attends to all of the history; a share as budget is worked out anew from it",
     .stages = KVC_STAGE_SELECT,
     .options = options,
-    .check = check,
+    .check = sparq_check,
     .check_model = kvc_check_dims,
     .sizes = sizes_for};

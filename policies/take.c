@@ -38,7 +38,7 @@ static uint32_t warmup_layers(const struct kvc_values *values, uint32_t layers) 
     return given < 0 ? layers / 2 : (uint32_t)given;
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status take_check(const struct kvc_values *values, struct kvc_error *error) {
     const bool share = kvc_value_is_share(values, "budget"), warmup_share = kvc_value_is_share(values, "warmup_budget");
     const int64_t warmup = kvc_value_int(values, "warmup_budget"), budget = kvc_value_int(values, "budget");
     if (share && warmup_share && kvc_value_real(values, "warmup_budget") < kvc_value_real(values, "budget"))
@@ -84,7 +84,7 @@ static uint32_t decider(const struct kvc_values *values, const struct kvc_layer_
     return context->layer < W ? W - 1 : context->layer;
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t take_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + steps;
 }
 
@@ -135,7 +135,7 @@ static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *er
     return status;
 }
 
-static enum kvc_status chunk(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t W = warmup_layers(values, info->layers);
     if (info->layer + 1 < W)
@@ -188,10 +188,10 @@ const struct kvc_policy_class kvc_policy_take = {
     .stages = KVC_STAGE_CHUNK,
     .options = options,
     .trial = "chunk=64,probe=8",
-    .check = check,
+    .check = take_check,
     .check_model = check_model,
     .per_head = kvc_per_head,
-    .forecast = &(const struct kvc_forecast){.bound = bound, .between = between},
+    .forecast = &(const struct kvc_forecast){.bound = take_bound, .between = between},
     .chunking = chunking,
     .decider = decider,
-    .chunk = chunk};
+    .chunk = take_chunk};

@@ -7,17 +7,17 @@ static const struct kvc_option options[] = {
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 1); }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t tova_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + (steps ? 1 : 0);
 }
 
-static uint32_t queries(const struct kvc_values *values) {
+static uint32_t tova_queries(const struct kvc_values *values) {
     (void)values;
     return 1;
 }
 
 /* Both stages: the last query of the prompt, and then the query of every step, say what stays. */
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status tova_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);
     if (info->entries <= budget)
@@ -49,7 +49,7 @@ const struct kvc_policy_class kvc_policy_tova = {
     .second_turn = "the last query of the new prompt cuts what is held and what is new down to B",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
-    .queries = queries,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .prompt = evict,
-    .decode = evict};
+    .queries = tova_queries,
+    .forecast = &(const struct kvc_forecast){.bound = tova_bound},
+    .prompt = tova_evict,
+    .decode = tova_evict};

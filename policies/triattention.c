@@ -22,12 +22,12 @@ static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
     return kvc_budget(values, held, (uint64_t)kvc_value_int(values, "recent"));
 }
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t triattention_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return budget_of(values, prompt) + kvc_min_u64(steps, kvc_every(values));
 }
 
-static double entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
-                      uint64_t steps) {
+static double triattention_entries(const struct kvc_values *values, const struct kvc_layer_context *context,
+                                   uint64_t prompt, uint64_t steps) {
     return kvc_every_entries(values, context->from, budget_of(values, prompt), steps);
 }
 
@@ -35,15 +35,16 @@ static double entries(const struct kvc_values *values, const struct kvc_layer_co
 
 static bool has_file(const struct kvc_values *values) { return strcmp(kvc_value_text(values, "stats"), drawn) != 0; }
 
-static enum kvc_status load(const struct kvc_values *values, struct kvc_query_stats **stats, struct kvc_error *error) {
+static enum kvc_status triattention_load(const struct kvc_values *values, struct kvc_query_stats **stats,
+                                         struct kvc_error *error) {
     return kvc_query_stats_read("triattention", "stats", kvc_value_text(values, "stats"), stats, error);
 }
 
-static enum kvc_status check(const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status triattention_check(const struct kvc_values *values, struct kvc_error *error) {
     struct kvc_query_stats *stats = NULL;
     enum kvc_status status = kvc_check_newest(values, error);
     if (status == KVC_OK && has_file(values))
-        status = load(values, &stats, error);
+        status = triattention_load(values, &stats, error);
     kvc_query_stats_free(stats);
     return status;
 }
@@ -54,7 +55,7 @@ static enum kvc_status stats_of(const struct kvc_values *values, const struct kv
     struct kvc_query_stats *stats = NULL;
     if (!has_file(values))
         return kvc_query_stats_draw(geometry, made, error);
-    enum kvc_status status = load(values, &stats, error);
+    enum kvc_status status = triattention_load(values, &stats, error);
     if (status == KVC_OK && (stats->layers != geometry->layers || stats->heads != geometry->heads ||
                              stats->head_size != geometry->head_size)) {
         status = kvc_fail(error, KVC_INPUT,
@@ -130,7 +131,8 @@ static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_val
 /* ---- the stage ---- */
 
 /* The first step prepares, too, so that statistics of another rotation are refused at once. */
-static enum kvc_status prepare(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status triattention_prepare(struct kvc_stage *stage, const struct kvc_values *values,
+                                            struct kvc_error *error) {
     const struct kvc_series series = series_of(stage, values);
     const uint64_t step = kvc_stage_info(stage)->step;
     struct kvc_error cause;
@@ -143,7 +145,8 @@ static enum kvc_status prepare(struct kvc_stage *stage, const struct kvc_values 
                     cause.text);
 }
 
-static enum kvc_status decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status triattention_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                           struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);
     const struct kvc_series series = series_of(stage, values);
@@ -196,11 +199,11 @@ const struct kvc_policy_class kvc_policy_triattention = {
     .stages = KVC_STAGE_DECODE,
     .options = options,
     .trial = "every=4",
-    .check = check,
+    .check = triattention_check,
     .check_model = check_model,
     .state_bytes = state_bytes,
     .open = open_state,
     .surplus = kvc_every,
-    .forecast = &(const struct kvc_forecast){.bound = bound, .entries = entries},
-    .prepare = prepare,
-    .decode = decode};
+    .forecast = &(const struct kvc_forecast){.bound = triattention_bound, .entries = triattention_entries},
+    .prepare = triattention_prepare,
+    .decode = triattention_decode};

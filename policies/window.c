@@ -5,11 +5,11 @@
 
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head"), KVC_OPTIONS_END};
 
-static uint64_t bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+static uint64_t window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_budget(values, prompt, 0) + (steps ? 1 : 0);
 }
 
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+static enum kvc_status window_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = kvc_budget(values, info->held, 0);
     if (info->entries <= budget)
@@ -31,6 +31,6 @@ const struct kvc_policy_class kvc_policy_window = {
     .second_turn = "the new prompt attends to the B entries held and to itself; of both the B newest stay",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
-    .forecast = &(const struct kvc_forecast){.bound = bound},
-    .prompt = evict,
-    .decode = evict};
+    .forecast = &(const struct kvc_forecast){.bound = window_bound},
+    .prompt = window_evict,
+    .decode = window_evict};

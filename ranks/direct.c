@@ -14,7 +14,7 @@ struct said {
 };
 
 /* [link->count]: what each says. The caller frees it. */
-static struct said *ask(struct kvc_link *link, const struct said *mine) {
+static struct said *direct_ask(struct kvc_link *link, const struct said *mine) {
     struct said *all = calloc(link->count, sizeof *all);
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
     if (!all || !sizes)
@@ -45,7 +45,7 @@ static bool share_a_device(const struct kvc_link *link, const struct said *all) 
 
 static bool on_all(struct kvc_link *link, bool here) {
     const struct said mine = {.ways = {here}};
-    struct said *all = ask(link, &mine);
+    struct said *all = direct_ask(link, &mine);
     const bool yes = all_have(link, all, 0);
     free(all);
     return yes;
@@ -79,7 +79,7 @@ void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device) {
     }
     if (device->exposed)
         memcpy(mine.unique, device->exposed->unique, sizeof mine.unique);
-    struct said *all = ask(link, &mine);
+    struct said *all = direct_ask(link, &mine);
     const bool shared = share_a_device(link, all);
     for (size_t w = 0; w < KVC_DIRECT_WAYS && !direct; w++)
         if (all_have(link, all, w) && !(kvc_direct_list[w]->one_each && shared))

@@ -20,18 +20,18 @@ struct objects {
     size_t count, capacity;
 };
 
-static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
+static void follow_end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
 static void *copy_of(struct kvc_ranks *ranks, const void *data, size_t bytes) {
     void *copy = malloc(bytes + 1);
     if (!copy || (bytes && !data))
-        end(ranks, "no memory for what rank 0 tells");
+        follow_end(ranks, "no memory for what rank 0 tells");
     else if (bytes)
         memcpy(copy, data, bytes);
     return copy;
 }
 
-static void keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
+static void follow_keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
     struct objects *objects = ranks->objects;
     if (!objects)
         objects = ranks->objects = calloc(1, sizeof *objects);
@@ -39,11 +39,11 @@ static void keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
         objects->capacity = 2 * objects->capacity + 8;
         struct object *grown = realloc(objects->list, objects->capacity * sizeof *grown);
         if (!grown)
-            end(ranks, "no memory for what rank 0 tells");
+            follow_end(ranks, "no memory for what rank 0 tells");
         objects->list = grown;
     }
     if (!objects)
-        end(ranks, "no memory for what rank 0 tells");
+        follow_end(ranks, "no memory for what rank 0 tells");
     else
         objects->list[objects->count++] = (struct object){name, here};
 }
@@ -60,7 +60,7 @@ static void *object(struct kvc_ranks *ranks, bool forget) {
             objects->list[i] = objects->list[--objects->count];
         return here;
     }
-    end(ranks, "rank 0 names an object that is not here");
+    follow_end(ranks, "rank 0 names an object that is not here");
     return NULL;
 }
 
@@ -68,8 +68,8 @@ static void *object(struct kvc_ranks *ranks, bool forget) {
 static void made(struct kvc_ranks *ranks, uint64_t name, enum kvc_status status, void *here,
                  const struct kvc_error *error) {
     if (status != KVC_OK)
-        end(ranks, error->text);
-    keep(ranks, name, here);
+        follow_end(ranks, error->text);
+    follow_keep(ranks, name, here);
 }
 
 /* ---- the calls; each reads what the function of that name puts into its packet ---- */
@@ -142,23 +142,23 @@ static int chunk(void *user, uint64_t tokens) {
     return 0;
 }
 
-static float *room(struct kvc_ranks *ranks, bool wanted, size_t rows, uint32_t vocab) {
+static float *follow_room(struct kvc_ranks *ranks, bool wanted, size_t rows, uint32_t vocab) {
     float *logits = wanted ? malloc(rows * vocab * sizeof *logits) : NULL;
     if (wanted && !logits)
-        end(ranks, "no memory for logits");
+        follow_end(ranks, "no memory for logits");
     return logits;
 }
 
-static void prompt(struct kvc_ranks *ranks, struct kvc_packet *in) {
+static void follow_prompt(struct kvc_ranks *ranks, struct kvc_packet *in) {
     struct kvc_session *session = object(ranks, false);
     const size_t count = (size_t)kvc_packet_get_number(in);
     int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
     const uint64_t flags = kvc_packet_get_number(in);
-    float *logits = room(ranks, flags & KVC_TOLD_LOGITS, 1, (uint32_t)kvc_packet_get_number(in));
-    const struct kvc_prompt_options options = {.row = flags & KVC_TOLD_ROW ? row : NULL,
-                                               .progress = flags & KVC_TOLD_PROGRESS ? progress : NULL,
-                                               .chunk = flags & KVC_TOLD_CHUNK ? chunk : NULL,
-                                               .made_up = flags & KVC_TOLD_MADE_UP};
+    float *logits = follow_room(ranks, flags & KVC_PROMPT_LOGITS, 1, (uint32_t)kvc_packet_get_number(in));
+    const struct kvc_prompt_options options = {.row = flags & KVC_PROMPT_ROW ? row : NULL,
+                                               .progress = flags & KVC_PROMPT_PROGRESS ? progress : NULL,
+                                               .chunk = flags & KVC_PROMPT_CHUNK ? chunk : NULL,
+                                               .synthetic = flags & KVC_PROMPT_SYNTHETIC};
     struct kvc_error error;
     (void)kvc_session_prompt(session, tokens, count, &options, logits, &error);
     free(tokens);
@@ -169,7 +169,7 @@ static struct kvc_session **sessions_of(struct kvc_ranks *ranks, struct kvc_pack
     *count = (size_t)kvc_packet_get_number(in);
     struct kvc_session **sessions = calloc(*count + 1, sizeof *sessions);
     if (!sessions)
-        end(ranks, "no memory for sessions");
+        follow_end(ranks, "no memory for sessions");
     for (size_t i = 0; sessions && i < *count; i++)
         sessions[i] = object(ranks, false);
     return sessions;
@@ -181,7 +181,7 @@ static void prompt_many(struct kvc_ranks *ranks, struct kvc_packet *in) {
     const size_t count = (size_t)kvc_packet_get_number(in);
     int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
     const bool wanted = kvc_packet_get_number(in);
-    float *logits = room(ranks, wanted, sessions, (uint32_t)kvc_packet_get_number(in));
+    float *logits = follow_room(ranks, wanted, sessions, (uint32_t)kvc_packet_get_number(in));
     struct kvc_error error;
     (void)kvc_session_prompt_many(session, sessions, tokens, count, logits, NULL, &error);
     free(tokens);
@@ -189,13 +189,13 @@ static void prompt_many(struct kvc_ranks *ranks, struct kvc_packet *in) {
     free(session);
 }
 
-static void decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
+static void follow_decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
     size_t count;
     struct kvc_session **session = sessions_of(ranks, in, &count);
     (void)kvc_packet_get_number(in); /* a token of each */
     int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
     const bool wanted = kvc_packet_get_number(in);
-    float *logits = room(ranks, wanted, count, (uint32_t)kvc_packet_get_number(in));
+    float *logits = follow_room(ranks, wanted, count, (uint32_t)kvc_packet_get_number(in));
     struct kvc_error error;
     (void)kvc_decode(session, tokens, count, logits, NULL, &error);
     free(tokens);
@@ -207,14 +207,14 @@ typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, 
                                 struct kvc_error *);
 
 /* positions or reads of a list */
-static void list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn *function) {
+static void follow_list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn *function) {
     const struct kvc_session *session = object(ranks, false);
     const uint32_t layer = (uint32_t)kvc_packet_get_number(in), head = (uint32_t)kvc_packet_get_number(in);
     size_t count = 0, capacity = (size_t)kvc_packet_get_number(in);
     int32_t *room = malloc(capacity * sizeof *room + 1);
     struct kvc_error error;
     if (!room)
-        end(ranks, "no memory for positions");
+        follow_end(ranks, "no memory for positions");
     (void)function(session, layer, head, room, capacity, &count, &error);
     free(room);
 }
@@ -251,22 +251,22 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         fork_session(ranks, in);
         break;
     case KVC_CALL_PROMPT:
-        prompt(ranks, in);
+        follow_prompt(ranks, in);
         break;
     case KVC_CALL_PROMPT_MANY:
         prompt_many(ranks, in);
         break;
     case KVC_CALL_DECODE:
-        decode(ranks, in);
+        follow_decode(ranks, in);
         break;
     case KVC_CALL_STATS:
         kvc_session_stats(object(ranks, false), &stats);
         break;
     case KVC_CALL_POSITIONS:
-        list(ranks, in, kvc_session_positions);
+        follow_list(ranks, in, kvc_session_positions);
         break;
     case KVC_CALL_READS:
-        list(ranks, in, kvc_session_reads);
+        follow_list(ranks, in, kvc_session_reads);
         break;
     case KVC_CALL_MEMORY:
         kvc_engine_memory(object(ranks, false), &memory);
@@ -279,7 +279,7 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         break;
     }
     if (in->broken)
-        end(ranks, "a call that rank 0 tells is not what was expected");
+        follow_end(ranks, "a call that rank 0 tells is not what was expected");
     return true;
 }
 
@@ -291,7 +291,7 @@ int kvc_follow(struct kvc_ranks *ranks) {
         uint64_t bytes = 0;
         link->class->await(link, &bytes, sizeof bytes);
         if (!kvc_packet_reserve(in, (size_t)bytes))
-            end(ranks, "no memory for what rank 0 tells");
+            follow_end(ranks, "no memory for what rank 0 tells");
         link->class->broadcast(link, in->data, (size_t)bytes, 0);
         in->bytes = (size_t)bytes;
         in->at = 0;

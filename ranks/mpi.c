@@ -49,8 +49,8 @@ struct mpi_link {
 };
 
 /* One thread at a time calls MPI. */
-static void hold(const struct mpi_link *mpi) { kvc_watch_hold(mpi->watch); }
-static void release(const struct mpi_link *mpi) { kvc_watch_release(mpi->watch); }
+static void mpi_hold(const struct mpi_link *mpi) { kvc_watch_hold(mpi->watch); }
+static void mpi_release(const struct mpi_link *mpi) { kvc_watch_release(mpi->watch); }
 
 static void leave(int signal) {
     (void)signal;
@@ -68,7 +68,7 @@ static void set_alarm(void) {
     alarm(ABORT);
 }
 
-static void end(struct kvc_link *link, const char *text) {
+static void mpi_end(struct kvc_link *link, const char *text) {
     const struct mpi_link *mpi = ((struct mpi_link *)link)->whole;
     char line[600];
     const int bytes = snprintf(line, sizeof line, "kvcull: rank %u: %s\n", mpi->link.rank, text);
@@ -82,16 +82,16 @@ static void end(struct kvc_link *link, const char *text) {
     _exit(KVC_RESOURCE);
 }
 
-static void count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
+static void mpi_count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
     link->messages += receivers;
     link->bytes += bytes * receivers;
 }
 
 static bool has_come(struct mpi_link *mpi, MPI_Request *request) {
     int come = 0;
-    hold(mpi);
+    mpi_hold(mpi);
     MPI_Test(request, &come, MPI_STATUS_IGNORE);
-    release(mpi);
+    mpi_release(mpi);
     return come;
 }
 
@@ -111,15 +111,15 @@ static unsigned patience_of(const struct mpi_link *mpi) { return mpi->crowded ? 
 
 static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel,
                        MPI_Request *request) {
-    hold(mpi);
+    mpi_hold(mpi);
     (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, (int)channel, mpi->comm, request);
-    release(mpi);
+    mpi_release(mpi);
 }
 
 /* Returns when the data has left, and where sends are synchronous, when it is received. */
 static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
-    count(link, bytes, 1);
+    mpi_count(link, bytes, 1);
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
@@ -148,7 +148,7 @@ static void wait_for_sent(struct mpi_link *mpi, size_t most) {
         wait_for(mpi, &mpi->first->request, patience_of(mpi), BLINK);
 }
 
-static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
+static void mpi_send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     struct message **last = &mpi->first, *message;
     if (bytes == 0 || bytes > SEND_MOST) {
@@ -158,7 +158,7 @@ static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t
     wait_for_sent(mpi, SEND_MOST - bytes);
     message = malloc(sizeof *message + bytes);
     if (!message)
-        end(link, "no memory for a message");
+        mpi_end(link, "no memory for a message");
     memcpy(message->data, data, bytes);
     message->bytes = bytes;
     message->next = NULL;
@@ -166,18 +166,18 @@ static void send(struct kvc_link *link, const void *data, size_t bytes, uint32_t
         last = &(*last)->next;
     *last = message;
     mpi->sending += bytes;
-    count(link, bytes, 1);
+    mpi_count(link, bytes, 1);
     begin_send(mpi, message->data, bytes, to, channel, &message->request);
 }
 
-static void receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
+static void mpi_receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
         some = bytes - at < PIECE ? bytes - at : PIECE;
-        hold(mpi);
+        mpi_hold(mpi);
         MPI_Irecv((char *)data + at, (int)some, MPI_BYTE, (int)from, (int)channel, mpi->comm, &request);
-        release(mpi);
+        mpi_release(mpi);
         wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
@@ -193,11 +193,11 @@ static void gather_synchronously(struct kvc_link *link, const void *mine, void *
         if (from == link->rank && sizes[from])
             memcpy(part, mine, sizes[from]);
         else if (from != link->rank)
-            receive(link, part, sizes[from], from, KVC_CHANNEL_CALL);
+            mpi_receive(link, part, sizes[from], from, KVC_CHANNEL_CALL);
     }
 }
 
-static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
+static void mpi_gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         gather_synchronously(link, mine, all, sizes, offsets);
@@ -205,16 +205,16 @@ static void gather(struct kvc_link *link, const void *mine, void *all, const siz
     }
     for (uint32_t r = 0; r < link->count; r++) {
         if (sizes[r] > INT_MAX || offsets[r] > INT_MAX)
-            end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
+            mpi_end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
         mpi->sizes[r] = (int)sizes[r];
         mpi->offsets[r] = (int)offsets[r];
     }
-    count(link, sizes[link->rank], link->count - 1);
+    mpi_count(link, sizes[link->rank], link->count - 1);
     MPI_Request request;
-    hold(mpi);
+    mpi_hold(mpi);
     MPI_Iallgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm,
                     &request);
-    release(mpi);
+    mpi_release(mpi);
     /* Not MPI_Allgatherv, which looks without end: where other programs run, it keeps the rank that it waits for away.
      */
     wait_for(mpi, &request, patience_of(mpi), BLINK);
@@ -231,8 +231,8 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
     for (uint32_t r = 0; r < link->count; r++)
         width += widths[r];
     if (rows > INT_MAX / sizeof *out / (width + 1))
-        end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
-    hold(mpi);
+        mpi_end(link, "more than 2 GiB in one gather; choose a smaller --chunk");
+    mpi_hold(mpi);
     for (uint32_t r = 0; r < link->count; at += widths[r++]) {
         if (r == link->rank)
             place = at;
@@ -242,61 +242,61 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
         MPI_Type_commit(&mpi->places[r]);
         MPI_Irecv(out + at, 1, mpi->places[r], (int)r, TAG_ROWS, mpi->comm, &mpi->requests[begun++]);
     }
-    count(link, own * rows * sizeof *mine, link->count - 1);
+    mpi_count(link, own * rows * sizeof *mine, link->count - 1);
     for (uint32_t i = 1; i < link->count && own; i++) /* each begins with the next one: none has all at once */
         (mpi->synchronous ? MPI_Issend : MPI_Isend)(mine, (int)(rows * own), MPI_FLOAT,
                                                     (int)((link->rank + i) % link->count), TAG_ROWS, mpi->comm,
                                                     &mpi->requests[begun++]);
-    release(mpi);
+    mpi_release(mpi);
     for (size_t row = 0; row < rows && own; row++)
         memcpy(out + row * width + place, mine + row * own, own * sizeof *out);
     for (int i = 0; i < begun; i++)
         wait_for(mpi, &mpi->requests[i], patience_of(mpi), BLINK);
-    hold(mpi);
+    mpi_hold(mpi);
     for (uint32_t r = 0; r < link->count; r++)
         if (r != link->rank && widths[r])
             MPI_Type_free(&mpi->places[r]);
-    release(mpi);
+    mpi_release(mpi);
 }
 
-static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
+static void mpi_broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)
             if (to != from)
                 send_whole(link, data, bytes, to, KVC_CHANNEL_CALL);
         if (from != link->rank)
-            receive(link, data, bytes, from, KVC_CHANNEL_CALL);
+            mpi_receive(link, data, bytes, from, KVC_CHANNEL_CALL);
         return;
     }
     if (from == link->rank)
-        count(link, bytes, link->count - 1);
+        mpi_count(link, bytes, link->count - 1);
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
         MPI_Request request;
-        hold(mpi);
+        mpi_hold(mpi);
         MPI_Ibcast((char *)data + at, (int)some, MPI_BYTE, (int)from, mpi->comm, &request);
-        release(mpi);
+        mpi_release(mpi);
         wait_for(mpi, &request, patience_of(mpi), BLINK);
     }
 }
 
-static void await(struct kvc_link *link, void *data, size_t bytes) {
+static void mpi_await(struct kvc_link *link, void *data, size_t bytes) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     MPI_Request request;
     if (mpi->synchronous) {
-        broadcast(link, data, bytes, 0);
+        mpi_broadcast(link, data, bytes, 0);
         return;
     }
     if (link->rank == 0)
-        count(link, bytes, link->count - 1);
-    hold(mpi);
+        mpi_count(link, bytes, link->count - 1);
+    mpi_hold(mpi);
     MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, mpi->comm, &request);
-    release(mpi);
+    mpi_release(mpi);
     wait_for(mpi, &request, patience_of(mpi), mpi->crowded ? BLINK : NAP);
 }
 
-static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
+static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
 
 static void limit(struct kvc_link *link, double seconds) {
     struct mpi_link *mpi = (struct mpi_link *)link;
@@ -314,14 +314,14 @@ static void close_link(struct kvc_link *link) {
     wait_for_sent(mpi, 0);
     if (watches)
         kvc_watch_leave(mpi->watch);
-    hold(mpi);
+    mpi_hold(mpi);
     MPI_Comm_free(&mpi->comm);
     if (mpi->owned)
         MPI_Finalize();
     if (watches)
         kvc_watch_close(mpi->watch);
     else
-        release(mpi);
+        mpi_release(mpi);
     free(mpi->sizes);
     free(mpi->requests);
     free(mpi->places);
@@ -329,25 +329,25 @@ static void close_link(struct kvc_link *link) {
 }
 
 static const struct kvc_link_class class = {.name = "mpi",
-                                            .gather = gather,
+                                            .gather = mpi_gather,
                                             .gather_rows = gather_rows,
-                                            .broadcast = broadcast,
-                                            .await = await,
-                                            .send = send,
+                                            .broadcast = mpi_broadcast,
+                                            .await = mpi_await,
+                                            .send = mpi_send,
                                             .advance = advance,
-                                            .receive = receive,
-                                            .part = part,
+                                            .receive = mpi_receive,
+                                            .part = mpi_part,
                                             .limit = limit,
                                             .silence = silence,
-                                            .end = end,
+                                            .end = mpi_end,
                                             .close = close_link,
                                             .attach = kvc_direct_attach};
 
 MPI_Comm kvc_mpi_comm(const struct kvc_link *link) { return ((const struct mpi_link *)link)->comm; }
 
-void kvc_mpi_hold(const struct kvc_link *link) { hold((const struct mpi_link *)link); }
+void kvc_mpi_hold(const struct kvc_link *link) { mpi_hold((const struct mpi_link *)link); }
 
-void kvc_mpi_release(const struct kvc_link *link) { release((const struct mpi_link *)link); }
+void kvc_mpi_release(const struct kvc_link *link) { mpi_release((const struct mpi_link *)link); }
 
 void kvc_mpi_wait(struct kvc_link *link, MPI_Request *request) {
     struct mpi_link *mpi = (struct mpi_link *)link;
@@ -355,7 +355,7 @@ void kvc_mpi_wait(struct kvc_link *link, MPI_Request *request) {
 }
 
 /* The link of a communicator, which it then has. NULL: no memory, and it is freed. */
-static struct mpi_link *make(MPI_Comm comm) {
+static struct mpi_link *mpi_make(MPI_Comm comm) {
     struct mpi_link *made = calloc(1, sizeof *made);
     int rank = 0, ranks = 1;
     MPI_Comm_rank(comm, &rank);
@@ -381,14 +381,14 @@ static struct mpi_link *make(MPI_Comm comm) {
     return made;
 }
 
-static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
+static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
     const struct mpi_link *of = (const struct mpi_link *)link;
     MPI_Comm comm;
     (void)step, (void)count; /* who gives the same first rank is of it */
-    hold(of);
+    mpi_hold(of);
     MPI_Comm_split(of->comm, (int)first, (int)link->rank, &comm);
-    struct mpi_link *made = make(comm);
-    release(of);
+    struct mpi_link *made = mpi_make(comm);
+    mpi_release(of);
     if (!made)
         return NULL;
     made->whole = of->whole;
@@ -434,7 +434,7 @@ static enum mode read_mode(void) {
 static struct mpi_link *open_all(bool started, int level) {
     const enum mode mode = read_mode();
     int near, before, first;
-    struct mpi_link *made = make(by_machine(mode == MACHINES, &near, &before, &first));
+    struct mpi_link *made = mpi_make(by_machine(mode == MACHINES, &near, &before, &first));
     if (!made)
         return NULL;
     made->owned = !started;
@@ -446,7 +446,7 @@ static struct mpi_link *open_all(bool started, int level) {
     if (made->link.count > 1 && (made->owned || level == MPI_THREAD_MULTIPLE)) {
         made->watch = kvc_watch_open(&made->link, made->comm);
         if (!made->watch)
-            end(&made->link, "no memory for the ranks, or no thread"); /* the others wait */
+            mpi_end(&made->link, "no memory for the ranks, or no thread"); /* the others wait */
     }
     return made;
 }

@@ -42,7 +42,8 @@ static void begin_receive(const struct kvc_link *link, void *data, size_t bytes,
 }
 
 /* A rank's own part is a message to itself: the memory is a device's. */
-static void gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
+static void mpi_devices_gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes,
+                               const size_t *offsets) {
     const struct mpi_devices *mpi = (const struct mpi_devices *)direct;
     struct kvc_link *link = direct->link;
     size_t begun = 0;
@@ -61,7 +62,7 @@ static void gather(struct kvc_direct *direct, const void *mine, void *all, const
         kvc_mpi_wait(link, &mpi->requests[i]);
 }
 
-static void send(struct kvc_direct *direct, const void *data, size_t bytes, uint32_t to) {
+static void mpi_devices_send(struct kvc_direct *direct, const void *data, size_t bytes, uint32_t to) {
     struct kvc_link *link = direct->link;
     MPI_Request request;
     link->messages++;
@@ -74,7 +75,7 @@ static void send(struct kvc_direct *direct, const void *data, size_t bytes, uint
     }
 }
 
-static void receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
+static void mpi_devices_receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
     MPI_Request request;
     wait_for(direct); /* what still reads the memory that is written */
     for (size_t at = 0, some; at < bytes; at += some) {
@@ -89,8 +90,11 @@ static void close_devices(struct kvc_direct *direct) {
     free(direct);
 }
 
-static const struct kvc_direct_class class = {
-    .name = "MPI", .gather = gather, .send = send, .receive = receive, .close = close_devices};
+static const struct kvc_direct_class class = {.name = "MPI",
+                                              .gather = mpi_devices_gather,
+                                              .send = mpi_devices_send,
+                                              .receive = mpi_devices_receive,
+                                              .close = close_devices};
 
 static struct kvc_direct *open_devices(struct kvc_link *link, struct kvc_device *device) {
     struct mpi_devices *made = calloc(1, sizeof *made);

@@ -15,7 +15,7 @@ struct nccl {
 
 static cudaStream_t stream_of(const struct kvc_direct *direct) { return direct->device->exposed->stream; }
 
-static void check(const struct kvc_direct *direct, ncclResult_t result) {
+static void nccl_check(const struct kvc_direct *direct, ncclResult_t result) {
     char text[300];
     if (result == ncclSuccess)
         return;
@@ -23,7 +23,7 @@ static void check(const struct kvc_direct *direct, ncclResult_t result) {
     direct->link->class->end(direct->link, text);
 }
 
-static void count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
+static void nccl_count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
     link->messages += receivers;
     link->bytes += bytes * receivers;
 }
@@ -43,19 +43,22 @@ static ncclResult_t broadcast_each(const struct nccl *nccl, const void *mine, ch
     return result != ncclSuccess ? result : ended;
 }
 
-static void gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
+static void nccl_gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes,
+                        const size_t *offsets) {
     struct kvc_link *link = direct->link;
-    count(link, sizes[link->rank], link->count - 1);
-    check(direct, broadcast_each((const struct nccl *)direct, mine, all, sizes, offsets));
+    nccl_count(link, sizes[link->rank], link->count - 1);
+    nccl_check(direct, broadcast_each((const struct nccl *)direct, mine, all, sizes, offsets));
 }
 
-static void send(struct kvc_direct *direct, const void *data, size_t bytes, uint32_t to) {
-    count(direct->link, bytes, 1);
-    check(direct, ncclSend(data, bytes, ncclChar, (int)to, ((const struct nccl *)direct)->comm, stream_of(direct)));
+static void nccl_send(struct kvc_direct *direct, const void *data, size_t bytes, uint32_t to) {
+    nccl_count(direct->link, bytes, 1);
+    nccl_check(direct,
+               ncclSend(data, bytes, ncclChar, (int)to, ((const struct nccl *)direct)->comm, stream_of(direct)));
 }
 
-static void receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
-    check(direct, ncclRecv(data, bytes, ncclChar, (int)from, ((const struct nccl *)direct)->comm, stream_of(direct)));
+static void nccl_receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
+    nccl_check(direct,
+               ncclRecv(data, bytes, ncclChar, (int)from, ((const struct nccl *)direct)->comm, stream_of(direct)));
 }
 
 static void close_nccl(struct kvc_direct *direct) {
@@ -68,7 +71,7 @@ static void close_nccl(struct kvc_direct *direct) {
 }
 
 static const struct kvc_direct_class class = {
-    .name = "NCCL", .gather = gather, .send = send, .receive = receive, .close = close_nccl};
+    .name = "NCCL", .gather = nccl_gather, .send = nccl_send, .receive = nccl_receive, .close = close_nccl};
 
 /* at [count + 2]: each rank's number to all, from the last but one, and to the next rank, into the last. */
 static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {

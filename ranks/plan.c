@@ -10,26 +10,27 @@
 #include "models/model.h"
 #include "ranks/ways.h"
 
-static void gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets) {
+static void plan_gather(struct kvc_link *link, const void *mine, void *all, const size_t *sizes,
+                        const size_t *offsets) {
     for (uint32_t r = 0; r < link->count; r++)
         if (sizes[r] == sizes[link->rank])
             memcpy((char *)all + offsets[r], mine, sizes[r]);
 }
 
-static void broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
+static void plan_broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
     (void)link, (void)data, (void)bytes, (void)from;
 }
 
-static void await(struct kvc_link *link, void *data, size_t bytes) { (void)link, (void)data, (void)bytes; }
+static void plan_await(struct kvc_link *link, void *data, size_t bytes) { (void)link, (void)data, (void)bytes; }
 
-static void end(struct kvc_link *link, const char *text) {
+static void plan_end(struct kvc_link *link, const char *text) {
     fprintf(stderr, "kvcull: rank %u: %s\n", link->rank, text);
     exit(KVC_RESOURCE);
 }
 
 static void close_link(struct kvc_link *link) { free(link); }
 
-static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
+static struct kvc_link *plan_part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
     struct kvc_link *made = malloc(sizeof *made);
     if (made)
         *made = (struct kvc_link){.class = link->class, .rank = (link->rank - first) / step, .count = count};
@@ -37,11 +38,11 @@ static struct kvc_link *part(struct kvc_link *link, uint32_t first, uint32_t ste
 }
 
 static const struct kvc_link_class class = {.name = "plan",
-                                            .gather = gather,
-                                            .broadcast = broadcast,
-                                            .await = await,
-                                            .part = part,
-                                            .end = end,
+                                            .gather = plan_gather,
+                                            .broadcast = plan_broadcast,
+                                            .await = plan_await,
+                                            .part = plan_part,
+                                            .end = plan_end,
                                             .close = close_link};
 
 static enum kvc_status read_ways(const char *how, const char *share, struct kvc_ways *ways, struct kvc_error *error) {
@@ -71,7 +72,7 @@ static enum kvc_status open_part(const char *path, struct kvc_ranks *ranks, stru
         *part = (struct kvc_ranks_part){.heads = network->heads,
                                         .kv_heads = network->kv_heads,
                                         .first_kv_head = network->part.first_kv_head,
-                                        .heads_shared = network->part.heads_shared,
+                                        .heads_sharded = network->part.heads_sharded,
                                         .layers = network->part.pipeline ? network->part.own_layers : network->layers,
                                         .first_layer = network->part.first_layer,
                                         .weight_bytes = network->matrix_bytes + model->info.weight_bytes -

@@ -22,7 +22,8 @@ bool kvc_ranks_started(void) {
     return getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
 }
 
-static enum kvc_status compare(struct kvc_ranks *ranks, const char *how, const char *share, struct kvc_error *error) {
+static enum kvc_status ranks_compare(struct kvc_ranks *ranks, const char *how, const char *share,
+                                     struct kvc_error *error) {
     struct kvc_link *link = ranks->link;
     const struct kvc_common mine = kvc_common_here(how, share);
     struct kvc_common *all = calloc(link->count, sizeof *all);
@@ -85,7 +86,7 @@ enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ra
         kvc_ranks_started() ? kvc_link_open_mpi(&made->link, error) : kvc_link_open_single(&made->link, error);
     made->follow = kvc_follow;
     if (status == KVC_OK)
-        status = compare(made, given, share, error);
+        status = ranks_compare(made, given, share, error);
     if (status == KVC_OK)
         status = open_ways(made, given, share, error);
     if (status != KVC_OK) {
@@ -143,7 +144,7 @@ void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *tr
     uint64_t sums[3];
     add_up(ranks, sums);
     if (kvc_call_begin(ranks, KVC_CALL_TRAFFIC))
-        kvc_call_tell(ranks);
+        kvc_call_broadcast(ranks);
     if (kvc_ranks_several(ranks))
         kvc_ranks_add(ranks, sums, 3);
     (void)kvc_call_end(ranks, KVC_OK, NULL);
@@ -189,7 +190,7 @@ void kvc_ranks_close(struct kvc_ranks *ranks) {
     if (!ranks)
         return;
     if (kvc_call_begin(ranks, KVC_CALL_LEAVE))
-        kvc_call_tell(ranks);
+        kvc_call_broadcast(ranks);
     kvc_follow_free(ranks);
     free_ranks(ranks);
 }

@@ -66,7 +66,7 @@ static void hear(struct kvc_watch *watch, struct peer *peer) {
 }
 
 /* A byte that has not left yet is not followed by another one. */
-static void tell(struct kvc_watch *watch, struct peer *peer) {
+static void watch_tell(struct kvc_watch *watch, struct peer *peer) {
     int gone = 0;
     MPI_Test(&peer->send, &gone, MPI_STATUS_IGNORE); /* MPI_REQUEST_NULL: it has */
     if (!gone || peer->said_leave)
@@ -79,7 +79,7 @@ static void tell(struct kvc_watch *watch, struct peer *peer) {
 static void exchange(struct kvc_watch *watch) {
     for (size_t i = 0; i < watch->count; i++) {
         hear(watch, &watch->peers[i]);
-        tell(watch, &watch->peers[i]);
+        watch_tell(watch, &watch->peers[i]);
     }
     atomic_store(&watch->due, false);
 }
@@ -169,7 +169,7 @@ static bool sleep_on(struct kvc_watch *watch) {
     return !over;
 }
 
-static void *run(void *of) {
+static void *watch_run(void *of) {
     struct kvc_watch *watch = of;
     struct timespec last;
     uint32_t stuck = 0; /* ms in which nobody could look */
@@ -189,11 +189,11 @@ static void *run(void *of) {
 
 /* ---- from beginning to end ---- */
 
-static bool begin(struct kvc_watch *watch) {
+static bool watch_begin(struct kvc_watch *watch) {
     sigset_t all, before;
     sigfillset(&all); /* signals are the program's threads' */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool begun = pthread_create(&watch->thread, NULL, run, watch) == 0;
+    const bool begun = pthread_create(&watch->thread, NULL, watch_run, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return begun;
 }
@@ -216,7 +216,7 @@ struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm) {
         watch->peers[i].send = MPI_REQUEST_NULL;
         listen(watch, &watch->peers[i]);
     }
-    if (begin(watch))
+    if (watch_begin(watch))
         return watch;
     free(watch);
     return NULL;

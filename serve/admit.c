@@ -14,10 +14,10 @@
 
 /* ---- kept sessions ---- */
 
-static void forget(struct serve_kept *kept) {
+static void forget(struct serve_cached *kept) {
     free(kept->tokens.items);
     free(kept->spec);
-    *kept = (struct serve_kept){.session = NULL};
+    *kept = (struct serve_cached){.session = NULL};
 }
 
 static void take_out(struct serve_loop *loop, size_t i) {
@@ -40,7 +40,7 @@ static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) 
     return true;
 }
 
-void serve_kept_close(struct serve_loop *loop) {
+void serve_cached_close(struct serve_loop *loop) {
     while (drop_oldest(loop, NULL))
         continue;
 }
@@ -237,9 +237,10 @@ static bool copy_tokens(const struct serve_choice *choice, size_t count, struct 
 }
 
 /* Keeps a session that has seen so many tokens of the choice. False: no memory, and it is the caller's. */
-static bool keep(struct serve_loop *loop, const struct serve_choice *choice, struct kvc_session *session, bool shared) {
+static bool admit_keep(struct serve_loop *loop, const struct serve_choice *choice, struct kvc_session *session,
+                       bool shared) {
     struct kvc_session_stats stats;
-    struct serve_kept kept = {.session = session, .spec = strdup(choice->request->spec), .shared = shared};
+    struct serve_cached kept = {.session = session, .spec = strdup(choice->request->spec), .shared = shared};
     kvc_session_stats(session, &stats);
     if (!kept.spec || !copy_tokens(choice, (size_t)stats.tokens, &kept.tokens)) {
         forget(&kept);
@@ -254,7 +255,7 @@ static bool keep(struct serve_loop *loop, const struct serve_choice *choice, str
     return true;
 }
 
-void serve_kept_add(struct serve_loop *loop, const struct serve_choice *choice) {
+void serve_cached_add(struct serve_loop *loop, const struct serve_choice *choice) {
     struct kvc_session_stats stats;
     struct kvc_session *copy;
     kvc_session_stats(choice->session, &stats);
@@ -262,11 +263,11 @@ void serve_kept_add(struct serve_loop *loop, const struct serve_choice *choice) 
     if (promised(loop) + bytes > loop->serve->memory || !make_room(loop, bytes, NULL) ||
         kvc_session_fork(choice->session, &copy, NULL) != KVC_OK)
         return;
-    if (!keep(loop, choice, copy, true))
+    if (!admit_keep(loop, choice, copy, true))
         kvc_session_close(copy);
 }
 
-void serve_kept_copy(struct serve_loop *loop, struct serve_choice *choice) {
+void serve_cached_copy(struct serve_loop *loop, struct serve_choice *choice) {
     const size_t kept = find_kept(loop, choice);
     struct kvc_session *copy;
     if (kept == loop->kept_count || !loop->kept[kept].shared ||
@@ -288,7 +289,7 @@ void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good
     const bool whole = choice->stats.tokens >= choice->prompt->count &&
                        choice->stats.tokens <= choice->prompt->count + choice->answer.count;
     if (!good || !whole || !serve_reuses(choice->request) || forks(choice->request) ||
-        !keep(loop, choice, choice->session, false))
+        !admit_keep(loop, choice, choice->session, false))
         kvc_session_close(choice->session);
     choice->session = NULL;
     loop->reserved -= choice->reserved;

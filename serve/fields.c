@@ -128,7 +128,7 @@ static const struct field fields[] = {
     {"guided_regex", NOTHING, C | H, 0, 0, 0, 0, "", ""}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static const struct field *find(const char *name, enum serve_where where) {
+static const struct field *fields_find(const char *name, enum serve_where where) {
     for (size_t i = 0; i < FIELDS; i++)
         if ((fields[i].where & where) && strcmp(fields[i].name, name) == 0)
             return &fields[i];
@@ -160,7 +160,7 @@ static void set_default(const struct field *field, struct serve_values *values) 
     }
 }
 
-static bool refuse(struct serve_error *error, const struct field *field, const char *what) {
+static bool fields_refuse(struct serve_error *error, const struct field *field, const char *what) {
     return serve_refuse(error, 400, SERVE_INVALID, field->name, NULL, "%s: must be %s", field->name, what);
 }
 
@@ -209,12 +209,12 @@ static bool read_value(const struct field *field, json_t *value, struct serve_va
     switch (field->kind) {
     case FLAG:
         if (!json_is_boolean(value))
-            return refuse(error, field, "true or false");
+            return fields_refuse(error, field, "true or false");
         *(bool *)target = json_is_true(value);
         return true;
     case REUSE:
         if (!json_is_boolean(value) && !(json_is_string(value) && strcmp(json_string_value(value), "fork") == 0))
-            return refuse(error, field, "true, false or \"fork\"");
+            return fields_refuse(error, field, "true, false or \"fork\"");
         *(int64_t *)target = json_is_string(value) ? SERVE_FORK : json_is_true(value) ? SERVE_GO_ON : SERVE_ANEW;
         return true;
     case INTEGER:
@@ -227,7 +227,7 @@ static bool read_value(const struct field *field, json_t *value, struct serve_va
         return true;
     case STRING:
         if (!json_is_string(value))
-            return refuse(error, field, "a text");
+            return fields_refuse(error, field, "a text");
         *(const char **)target = json_string_value(value);
         return true;
     case JSON:
@@ -333,7 +333,7 @@ bool serve_fields_read(json_t *body, enum serve_where where, const struct serve_
         if (fields[i].where & where)
             set_default(&fields[i], values);
     json_object_foreach(body, name, value) {
-        const struct field *field = find(name, where);
+        const struct field *field = fields_find(name, where);
         if (!(field ? read_value(field, value, values, error) : ignore(name, where, options, ignored, error)))
             return false;
     }

@@ -40,8 +40,8 @@ static bool is_clean(const char *value, size_t bytes) {
     return true;
 }
 
-static enum MHD_Result look(void *user, enum MHD_ValueKind kind, const char *name, size_t name_bytes, const char *value,
-                            size_t bytes) {
+static enum MHD_Result head_look(void *user, enum MHD_ValueKind kind, const char *name, size_t name_bytes,
+                                 const char *value, size_t bytes) {
     struct head *head = user;
     (void)kind;
     value = value ? value : "";
@@ -94,7 +94,7 @@ bool serve_head_check(struct serve_exchange *exchange, const char *method, const
                       struct serve_error *error) {
     const bool newest = strcmp(version, MHD_HTTP_VERSION_1_0) != 0, strict = serve_library_is_strict();
     struct head head = {.end = strict ? 0 : (uintptr_t)version + strlen(version)};
-    (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, look, &head);
+    (void)MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, head_look, &head);
     exchange->host = head.host;
     const char *wrong = exchange->wrong ? exchange->wrong : head.wrong ? head.wrong : contradiction(&head, newest);
     if (!wrong && !strict && !nothing_between(exchange, method, target, version, &head))

@@ -87,8 +87,8 @@ static bool may_go_on(const struct serve_exchange *exchange, struct serve_error 
     return true;
 }
 
-static enum MHD_Result begin(struct serve_exchange *exchange, const char *target, const char *method,
-                             const char *version) {
+static enum MHD_Result http_begin(struct serve_exchange *exchange, const char *target, const char *method,
+                                  const char *version) {
     const struct serve *serve = exchange->http->serve;
     enum MHD_Result result = MHD_NO;
     struct serve_error error;
@@ -139,7 +139,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (!exchange)
         return MHD_NO; /* no memory */
     if (!exchange->route)
-        return begin(exchange, url, method, version);
+        return http_begin(exchange, url, method, version);
     if (*bytes > 0) {
         if (exchange->body.bytes + *bytes > exchange->http->serve->options->body ||
             cli_seconds() - exchange->began > SERVE_UPLOAD_SECONDS || !take_in(exchange, data, *bytes))
@@ -194,8 +194,8 @@ static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen
     return room ? MHD_YES : MHD_NO;
 }
 
-static void count(void *user, struct MHD_Connection *connection, void **context,
-                  enum MHD_ConnectionNotificationCode code) {
+static void http_count(void *user, struct MHD_Connection *connection, void **context,
+                       enum MHD_ConnectionNotificationCode code) {
     struct serve_http *http = user;
     (void)connection;
     (void)context;
@@ -249,7 +249,7 @@ int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
         &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_URI_LOG_CALLBACK, &target, made,
         MHD_OPTION_STRICT_FOR_CLIENT, serve_library_is_strict() ? 1 : 0, MHD_OPTION_LISTEN_SOCKET, made->listener,
         MHD_OPTION_CONNECTION_LIMIT, THREADS * (made->limit + 1), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        (unsigned)serve->options->connections_each, MHD_OPTION_NOTIFY_CONNECTION, &count, made,
+        (unsigned)serve->options->connections_each, MHD_OPTION_NOTIFY_CONNECTION, &http_count, made,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_NOTIFY_COMPLETED, &completed, made, MHD_OPTION_END);
     if (!made->daemon) {

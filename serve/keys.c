@@ -5,8 +5,8 @@
 
 #include "serve/serve.h"
 
-static int add(const struct cli_command *command, const char *path, size_t line, const char *text, size_t bytes,
-               struct serve_keys *keys) {
+static int keys_add(const struct cli_command *command, const char *path, size_t line, const char *text, size_t bytes,
+                    struct serve_keys *keys) {
     if (bytes > sizeof keys->key[0] - 1)
         return cli_error(command, KVC_INPUT, "%s: line %zu: a key has at most %zu characters", path, line,
                          sizeof keys->key[0] - 1);
@@ -34,7 +34,7 @@ int serve_keys_read(const struct cli_command *command, const char *path, struct 
         while (length > 0 && (text[from + length - 1] == '\r' || text[from + length - 1] == ' '))
             length--;
         if (length > 0 && text[from] != '#')
-            status = add(command, path, line, text + from, length, keys);
+            status = keys_add(command, path, line, text + from, length, keys);
         from = next;
     }
     if (text)

@@ -32,7 +32,7 @@ static void let_go(struct serve_loop *loop, struct serve_request *request) {
 }
 
 /* What the client is told says nothing of the machine; standard error has the cause. */
-static void fail(struct serve_request *request, const struct kvc_error *cause) {
+static void loop_fail(struct serve_request *request, const struct kvc_error *cause) {
     struct serve_error error;
     if (cause->status == KVC_USAGE)
         (void)serve_refuse(&error, 400, SERVE_INVALID, "", NULL, "%s", cause->text);
@@ -88,7 +88,7 @@ static void sweep(struct serve_loop *loop) {
 /* ---- tokens ---- */
 
 /* Puts a piece into a stream's text, behind what its client has not taken. False: no room for it. */
-static bool put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *chunk) {
+static bool loop_put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *chunk) {
     struct serve *serve = loop->serve;
     struct serve_text *out = &request->out;
     pthread_mutex_lock(&serve->lock);
@@ -113,7 +113,7 @@ static bool put(struct serve_loop *loop, struct serve_request *request, const st
 }
 
 /* Gives a stream what has become of the choice. With the last choice the request is over. */
-static void tell(struct serve_loop *loop, struct serve_choice *choice) {
+static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct serve *serve = request->serve;
     const bool over = choice->finish != NULL;
@@ -123,7 +123,7 @@ static void tell(struct serve_loop *loop, struct serve_choice *choice) {
         serve_answer_chunk(&chunk, choice, ready);
     if (over && request->choices_over + 1 == request->choice_count && request->values.stream)
         serve_answer_end(&chunk, request);
-    const bool good = chunk.bytes == 0 ? !chunk.failed : put(loop, request, &chunk);
+    const bool good = chunk.bytes == 0 ? !chunk.failed : loop_put(loop, request, &chunk);
     pthread_mutex_lock(&serve->lock);
     if (over && ++request->choices_over == request->choice_count) {
         request->state = SERVE_DONE;
@@ -138,7 +138,7 @@ static void tell(struct serve_loop *loop, struct serve_choice *choice) {
     serve_text_free(&chunk);
 }
 
-static void finish(struct serve_loop *loop, struct serve_choice *choice, const char *why) {
+static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, const char *why) {
     struct serve *serve = loop->serve;
     struct serve_metrics *m = &serve->metrics;
     const struct kvc_model_info *info = serve->info;
@@ -154,7 +154,7 @@ static void finish(struct serve_loop *loop, struct serve_choice *choice, const c
     m->read_bytes += choice->stats.read_bytes;
     serve_count_evictions(m, choice->request->spec, all - cli_min(all, choice->stats.entries));
     pthread_mutex_unlock(&serve->lock);
-    tell(loop, choice);
+    loop_tell(loop, choice);
 }
 
 /* Chooses the next token of an answer from logits [vocab]. */
@@ -166,11 +166,11 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
         kvc_hash_add(choice->hash, logits, loop->serve->info->vocab);
     const int32_t token = kvc_sample(choice->sampler, logits);
     if (token < 0 || (!request->values.ignore_eos && kvc_token_ends_turn(loop->serve->model, token))) {
-        finish(loop, choice, "stop");
+        loop_finish(loop, choice, "stop");
         return;
     }
     if (serve_choice_token(choice, token, logits, &stopped, &error) != KVC_OK) {
-        fail(request, &error);
+        loop_fail(request, &error);
         return;
     }
     pthread_mutex_lock(&loop->serve->lock);
@@ -182,13 +182,13 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     choice->pending = token;
     choice->stage = SERVE_DECODES;
     if (stopped)
-        finish(loop, choice, "stop");
+        loop_finish(loop, choice, "stop");
     else if (choice->answer.count == request->limit)
-        finish(loop, choice, "length");
+        loop_finish(loop, choice, "length");
     else {
         if (choice->answer.count % LOOK == 1)
             serve_held_look(choice);
-        tell(loop, choice);
+        loop_tell(loop, choice);
     }
 }
 
@@ -206,7 +206,7 @@ static struct serve_choice *next_prompt(const struct serve_loop *loop) {
 /* ---- decode steps ---- */
 
 /* Answers without a limit that have no memory to go on wait for what others give back. */
-static size_t gather(struct serve_loop *loop) {
+static size_t loop_gather(struct serve_loop *loop) {
     size_t count = 0;
     loop->starved = NULL;
     for (struct serve_request *request = loop->first; request; request = request->next)
@@ -226,12 +226,12 @@ static size_t gather(struct serve_loop *loop) {
     return count;
 }
 
-static void step(struct serve_loop *loop) {
+static void loop_step(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
-    const size_t vocab = serve->info->vocab, count = gather(loop);
+    const size_t vocab = serve->info->vocab, count = loop_gather(loop);
     struct kvc_error error = {KVC_OK, ""};
     if (count == 0 && loop->starved && !loop->prompting && !next_prompt(loop))
-        finish(loop, loop->starved, "length"); /* nobody will give anything back: the longest ends */
+        loop_finish(loop, loop->starved, "length"); /* nobody will give anything back: the longest ends */
     if (count == 0)
         return;
     const double start = cli_seconds();
@@ -246,7 +246,7 @@ static void step(struct serve_loop *loop) {
             next_token(loop, choice, loop->logits + i * vocab);
         } else {
             error.status = loop->statuses[i];
-            fail(choice->request, &error);
+            loop_fail(choice->request, &error);
         }
     }
     pthread_mutex_lock(&serve->lock);
@@ -267,7 +267,7 @@ static int on_progress(void *user, uint64_t done, uint64_t total) {
     if (loop->prompting->request->abandoned)
         return 1;
     if (cli_seconds() - loop->step_end >= loop->step_seconds)
-        step(loop);
+        loop_step(loop);
     return loop->prompting->request->abandoned;
 }
 
@@ -285,9 +285,9 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     for (size_t i = 0; i < choice->prompt->count; i++)
         kvc_sampler_accept(choice->sampler, choice->prompt->items[i]);
     if (request->values.echo && serve_choice_echo(choice, &error) != KVC_OK)
-        fail(request, &error);
+        loop_fail(request, &error);
     else if (request->limit == 0)
-        finish(loop, choice, "length");
+        loop_finish(loop, choice, "length");
     else
         next_token(loop, choice, loop->prompt_logits);
 }
@@ -327,11 +327,11 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
         return; /* swept before the next step */
     choice->seen += count;
     if (!good)
-        fail(choice->request, &error);
+        loop_fail(choice->request, &error);
     else if (last)
         end_prompts(loop, choice);
     else if (choice->seen == choice->share_at)
-        serve_kept_add(loop, choice);
+        serve_cached_add(loop, choice);
 }
 
 /* ---- the queue ---- */
@@ -344,7 +344,7 @@ static void take_queue(struct serve_loop *loop) { /* lock held */
     loop->serve->first = loop->serve->last = NULL;
 }
 
-static void start(struct serve_request *request) {
+static void loop_start(struct serve_request *request) {
     pthread_mutex_lock(&request->serve->lock);
     if (request->state == SERVE_QUEUED) {
         request->state = SERVE_RUNS;
@@ -386,9 +386,9 @@ static void admit(struct serve_loop *loop) {
                 return;
             request->choices[i].turn = ++loop->turns;
             if (error.status != KVC_OK)
-                fail(request, &error);
+                loop_fail(request, &error);
             else
-                start(request);
+                loop_start(request);
         }
 }
 
@@ -430,7 +430,7 @@ static bool open_loop(struct serve_loop *loop, struct serve *serve) {
                                 .members = malloc(batch * sizeof(struct serve_choice *)),
                                 .logits = malloc(batch * vocab * sizeof(float)),
                                 .prompt_logits = malloc(vocab * sizeof(float)),
-                                .kept = calloc((size_t)serve->options->kept + 1, sizeof(struct serve_kept))};
+                                .kept = calloc((size_t)serve->options->kept + 1, sizeof(struct serve_cached))};
     return loop->sessions && loop->tokens && loop->statuses && loop->members && loop->logits && loop->prompt_logits &&
            loop->kept;
 }
@@ -449,7 +449,7 @@ void *serve_loop(void *user) {
         loop.idle = !choice && loop.running == 0;
         if (choice)
             compute_prompt(&loop, choice);
-        step(&loop);
+        loop_step(&loop);
         sweep(&loop);
     }
     if (!good) {
@@ -460,13 +460,13 @@ void *serve_loop(void *user) {
         pthread_mutex_unlock(&serve->lock);
         while (loop.first) {
             const struct kvc_error cause = {KVC_RESOURCE, "no memory to compute with"};
-            fail(loop.first, &cause);
+            loop_fail(loop.first, &cause);
             let_go(&loop, loop.first);
         }
         kill(getpid(), SIGTERM);
     }
     good = good && serve_slots_save(&loop);
-    serve_kept_close(&loop);
+    serve_cached_close(&loop);
     free(loop.sessions);
     free(loop.tokens);
     free(loop.statuses);

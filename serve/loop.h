@@ -4,7 +4,7 @@
 
 #include "serve/serve.h"
 
-struct serve_kept { /* a session for a conversation's next request, or for all that begin with its tokens */
+struct serve_cached { /* a session for a conversation's next request, or for all that begin with its tokens */
     struct kvc_session *session;
     struct serve_tokens tokens; /* that it has seen */
     char *spec;
@@ -28,9 +28,9 @@ struct serve_loop {
     int32_t *tokens;
     enum kvc_status *statuses;
     struct serve_choice **members;
-    float *logits;           /* [batch, vocab] */
-    float *prompt_logits;    /* [vocab] */
-    struct serve_kept *kept; /* [kept_count], at most options->kept */
+    float *logits;             /* [batch, vocab] */
+    float *prompt_logits;      /* [vocab] */
+    struct serve_cached *kept; /* [kept_count], at most options->kept */
     size_t kept_count;
     uint64_t kept_bytes, uses;
     uint64_t *loaded; /* [loaded_count]: numbers of the slots that were loaded, the last used first */
@@ -47,11 +47,11 @@ bool serve_promise(struct serve_loop *loop, struct serve_choice *choice);
 bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64_t bytes);
 /* Takes the session from the choice: keeps it where that is worth something and good says that it is whole. */
 void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good);
-void serve_kept_close(struct serve_loop *loop);
+void serve_cached_close(struct serve_loop *loop);
 /* Keeps a copy of the session for other prompts that begin with what it has seen, where there is room for it. */
-void serve_kept_add(struct serve_loop *loop, const struct serve_choice *choice);
+void serve_cached_add(struct serve_loop *loop, const struct serve_choice *choice);
 /* Gives a choice that has computed nothing yet a copy of what is kept of its prompt's beginning. */
-void serve_kept_copy(struct serve_loop *loop, struct serve_choice *choice);
+void serve_cached_copy(struct serve_loop *loop, struct serve_choice *choice);
 /* Whether the request's sessions may be gone on with, and be kept for that. */
 bool serve_reuses(const struct serve_request *request);
 /* Whether it wants the logits of every row of its prompt: echoed logprobs. */

@@ -115,7 +115,7 @@ static const char *const script[] = {
     "$('key').addEventListener('change',()=>models().catch(x=>$('wrong').textContent=x.message));",
     "models().catch(x=>$('wrong').textContent=x.message);"};
 
-static void put(struct serve_text *text, const char *const *lines, size_t count) {
+static void page_put(struct serve_text *text, const char *const *lines, size_t count) {
     for (size_t i = 0; i < count; i++)
         serve_text_put(text, lines[i]);
 }
@@ -125,11 +125,11 @@ enum MHD_Result serve_page(struct serve_exchange *exchange) {
     serve_text_put(&text, "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
                           "<meta name='viewport' content='width=device-width,initial-scale=1'><title>kvcull</title>"
                           "<link rel='icon' href='data:,'><style>");
-    put(&text, style, sizeof style / sizeof *style);
+    page_put(&text, style, sizeof style / sizeof *style);
     serve_text_put(&text, "</style></head><body>");
-    put(&text, body, sizeof body / sizeof *body);
+    page_put(&text, body, sizeof body / sizeof *body);
     serve_text_put(&text, "<script>");
-    put(&text, script, sizeof script / sizeof *script);
+    page_put(&text, script, sizeof script / sizeof *script);
     serve_text_put(&text, "</script></body></html>");
     return serve_respond(exchange, 200, "text/html; charset=utf-8", &text, "Content-Security-Policy",
                          "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "

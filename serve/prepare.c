@@ -6,7 +6,7 @@
 #include "kvcull/chat.h"
 #include "serve/serve.h"
 
-static bool refuse(struct serve_error *error, const char *param, const char *what) {
+static bool prepare_refuse(struct serve_error *error, const char *param, const char *what) {
     return serve_refuse(error, 400, SERVE_INVALID, param, NULL, "%s: %s", param, what);
 }
 
@@ -56,7 +56,7 @@ static bool one_prompt(struct serve_request *request, const json_t *prompt, stru
         if (!text_tokens(request, json_string_value(prompt), json_string_length(prompt), flags, tokens, error))
             return false;
     } else if (!json_is_array(prompt)) {
-        return refuse(error, "prompt", "must be a text, an array of token ids, or an array of such prompts");
+        return prepare_refuse(error, "prompt", "must be a text, an array of token ids, or an array of such prompts");
     } else if (!token_ids(request, prompt, tokens, error)) {
         return false;
     }
@@ -68,7 +68,8 @@ static bool one_prompt(struct serve_request *request, const json_t *prompt, stru
             return no_memory(error);
         tokens->items[tokens->count++] = bos;
     }
-    return tokens->count > 0 || refuse(error, "prompt", "must not be empty: this model has no BOS token to begin with");
+    return tokens->count > 0 ||
+           prepare_refuse(error, "prompt", "must not be empty: this model has no BOS token to begin with");
 }
 
 static bool read_prompts(struct serve_request *request, struct serve_error *error) {
@@ -133,12 +134,13 @@ static json_t *clean_message(const struct serve_request *request, json_t *messag
     json_t *content = json_object_get(message, "content"), *text = NULL, *value;
     const char *name;
     if (!json_is_string(json_object_get(message, "role"))) {
-        (void)refuse(error, "messages", "each must be an object with a role");
+        (void)prepare_refuse(error, "messages", "each must be an object with a role");
         return NULL;
     }
     json_object_foreach(message, name, value) if (!check_member(request, name, error)) return NULL;
     if (content && !(text = content_text(content))) {
-        (void)refuse(error, "messages", "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}");
+        (void)prepare_refuse(error, "messages",
+                             "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}");
         return NULL;
     }
     json_t *copy = json_copy(message);
@@ -156,7 +158,7 @@ static char *messages_text(const struct serve_request *request, struct serve_err
     json_t *clean = json_array(), *message;
     size_t i;
     if (!json_is_array(messages) || json_array_size(messages) == 0) {
-        (void)refuse(error, "messages", "must be an array of at least one message");
+        (void)prepare_refuse(error, "messages", "must be an array of at least one message");
         json_decref(clean);
         return NULL;
     }
@@ -203,7 +205,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     char *variables = NULL;
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
-        return refuse(error, "chat_template_kwargs", "must be an object");
+        return prepare_refuse(error, "chat_template_kwargs", "must be an object");
     char *messages = messages_text(request, error);
     if (!messages)
         return false;
@@ -226,7 +228,8 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     } else {
         request->prompt_count = 1;
         warn_unread(request->serve, values, &options);
-        good = request->prompts[0].count > 0 || refuse(error, "messages", "the template makes an empty prompt of them");
+        good = request->prompts[0].count > 0 ||
+               prepare_refuse(error, "messages", "the template makes an empty prompt of them");
     }
     cli_json_free(messages);
     cli_json_free(variables);
@@ -256,13 +259,13 @@ static bool read_policy(struct serve_request *request, struct serve_error *error
     struct kvc_error cause;
     const bool own = strcmp(spec, serve->options->kv) != 0;
     if (strlen(spec) > 1000)
-        return refuse(error, "kv", "at most 1000 characters");
+        return prepare_refuse(error, "kv", "at most 1000 characters");
     if (own && names_file(serve, spec))
-        return refuse(error, "kv", "a request may not name files");
+        return prepare_refuse(error, "kv", "a request may not name files");
     if (kvc_policy_stages(serve->engine, spec, &request->stages, &cause) != KVC_OK) {
         if (cause.status == KVC_USAGE)
             return refuse_by(error, "kv", &cause);
-        return refuse(error, "kv", "this policy needs a file that the server cannot use");
+        return prepare_refuse(error, "kv", "this policy needs a file that the server cannot use");
     }
     request->spec = strdup(spec);
     return request->spec || no_memory(error);
@@ -285,7 +288,7 @@ enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint
 
 /* ---- lengths ---- */
 
-static size_t longest(const struct serve_request *request) {
+static size_t prepare_longest(const struct serve_request *request) {
     size_t most = 0;
     for (size_t i = 0; i < request->prompt_count; i++)
         most = cli_max(most, request->prompts[i].count);
@@ -316,7 +319,7 @@ static bool limit_length(struct serve_request *request, uint64_t prompt, struct 
  * how much it wants and that can fit, otherwise a part (serve_promise). */
 static bool check_length(struct serve_request *request, struct serve_error *error) {
     const struct serve *serve = request->serve;
-    const uint64_t prompt = longest(request), buffer = request->values.stream ? SERVE_OUT_LEAST : 0;
+    const uint64_t prompt = prepare_longest(request), buffer = request->values.stream ? SERVE_OUT_LEAST : 0;
     struct kvc_error cause;
     uint64_t bytes = 0;
     if (!limit_length(request, prompt, error))
@@ -342,16 +345,16 @@ static bool check_length(struct serve_request *request, struct serve_error *erro
 /* The texts that end an answer: empty ones end none. */
 static bool check_stop(json_t *stop, struct serve_error *error) {
     if (stop && !json_is_string(stop) && !json_is_array(stop))
-        return refuse(error, "stop", "must be a text or an array of texts");
+        return prepare_refuse(error, "stop", "must be a text or an array of texts");
     for (size_t i = json_array_size(stop); i-- > 0;)
         if (json_is_string(json_array_get(stop, i)) && json_string_length(json_array_get(stop, i)) == 0)
             (void)json_array_remove(stop, i);
     if (json_array_size(stop) > SERVE_STOPS_MOST)
-        return refuse(error, "stop", "has too many texts; at most 16");
+        return prepare_refuse(error, "stop", "has too many texts; at most 16");
     for (size_t i = 0; i < (json_is_string(stop) ? 1 : json_array_size(stop)); i++) {
         const json_t *text = json_is_string(stop) ? stop : json_array_get(stop, i);
         if (!json_is_string(text) || json_string_length(text) > 1000)
-            return refuse(error, "stop", "each must be a text of at most 1000 bytes");
+            return prepare_refuse(error, "stop", "each must be a text of at most 1000 bytes");
     }
     return true;
 }
@@ -361,11 +364,11 @@ static bool check_stream_options(const struct serve_request *request, json_t *op
     const char *name;
     json_t *value;
     if (options && !json_is_object(options))
-        return refuse(error, "stream_options", "must be an object");
+        return prepare_refuse(error, "stream_options", "must be an object");
     json_object_foreach(options, name, value) {
         const bool usage = strcmp(name, known[0]) == 0;
         if (usage ? !json_is_boolean(value) : request->serve->options->strict || serve_meant(name, known))
-            return refuse(error, "stream_options", "may have include_usage, true or false");
+            return prepare_refuse(error, "stream_options", "may have include_usage, true or false");
     }
     return true;
 }
@@ -377,11 +380,11 @@ static bool check_values(const struct serve_request *request, struct serve_error
         return serve_refuse(error, 404, SERVE_INVALID, "model", "model_not_found",
                             "model: there is no such model here; this server has %s", request->serve->name);
     if (!(values->top_p > 0))
-        return refuse(error, "top_p", "must be above 0, and at most 1");
+        return prepare_refuse(error, "top_p", "must be above 0, and at most 1");
     if (request->chat && values->top_logprobs > 0 && !values->chat_logprobs)
-        return refuse(error, "top_logprobs", "wants logprobs true");
+        return prepare_refuse(error, "top_logprobs", "wants logprobs true");
     if (bias && (!json_is_object(bias) || json_object_size(bias) > SERVE_BIASES_MOST))
-        return refuse(error, "logit_bias", "must be an object of at most 1024 tokens");
+        return prepare_refuse(error, "logit_bias", "must be an object of at most 1024 tokens");
     return check_stream_options(request, values->stream_options, error) && check_stop(values->stop, error);
 }
 
@@ -410,7 +413,7 @@ static bool read_biases(struct serve_request *request, struct serve_error *error
         if (name[strspn(name, "0123456789")] || !kvc_decimal(name, strlen(name), &id) ||
             !(id >= 0 && id < request->serve->info->vocab) || id != (double)(int32_t)id || !json_is_number(value) ||
             !(bias >= -100 && bias <= 100))
-            return refuse(error, "logit_bias", "must have token ids as names and numbers from -100 to 100");
+            return prepare_refuse(error, "logit_bias", "must have token ids as names and numbers from -100 to 100");
         request->biases[request->bias_count++] = (struct kvc_bias){(int32_t)id, (float)bias};
     }
     return true;
@@ -447,7 +450,7 @@ static bool make_choices(struct serve_request *request, struct serve_error *erro
     return good && check_sampling(&request->choices[0], error);
 }
 
-static bool prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
+static bool prepare_body(struct serve_request *request, json_t *body, struct serve_error *error) {
     struct serve_values *values = &request->values;
     if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, request->serve->options, values,
                            error) ||
@@ -463,7 +466,7 @@ static bool prepare(struct serve_request *request, json_t *body, struct serve_er
 
 bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error) {
     struct serve_values *values = &request->values;
-    const bool good = prepare(request, body, error);
+    const bool good = prepare_body(request, body, error);
     values->stop = good ? json_incref(values->stop) : NULL;
     values->model = values->kv = values->content = values->reasoning_effort = NULL;
     values->prompt = values->messages = values->logit_bias = values->stream_options = NULL;

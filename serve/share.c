@@ -69,7 +69,7 @@ void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice) {
     if (!may_cut(choice->request) || serve_wants_rows(choice->request))
         return;
     if (choice->seen == 0)
-        serve_kept_copy(loop, choice); /* it may have been kept since the choice was admitted */
+        serve_cached_copy(loop, choice); /* it may have been kept since the choice was admitted */
     const size_t most = cli_min(longest_common(loop, choice), choice->prompt->count - 1);
     if (most >= choice->seen + SHARED_LEAST)
         choice->share_at = most;

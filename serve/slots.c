@@ -107,7 +107,7 @@ int serve_slots_check(struct serve *serve) {
 /* ---- loading ---- */
 
 /* Takes a loaded session among the kept ones. False: it is the caller's still. */
-static bool take(struct serve_loop *loop, struct serve_kept *kept, struct kvc_saved *saved) {
+static bool slots_take(struct serve_loop *loop, struct serve_cached *kept, struct kvc_saved *saved) {
     struct kvc_session_stats stats;
     const size_t mark = strlen(SHARED);
     kvc_session_stats(kept->session, &stats);
@@ -124,9 +124,9 @@ static bool take(struct serve_loop *loop, struct serve_kept *kept, struct kvc_sa
 }
 
 /* Loads one slot. False: there is no room for it. */
-static bool load(struct serve_loop *loop, uint64_t number, const char *path, uint64_t used) {
+static bool slots_load(struct serve_loop *loop, uint64_t number, const char *path, uint64_t used) {
     struct serve *serve = loop->serve;
-    struct serve_kept kept = {.used = used, .slot = number + 1};
+    struct serve_cached kept = {.used = used, .slot = number + 1};
     struct kvc_session_options options;
     struct kvc_session_stats stats;
     struct kvc_saved saved = {0};
@@ -140,7 +140,7 @@ static bool load(struct serve_loop *loop, uint64_t number, const char *path, uin
     kvc_session_stats(kept.session, &stats);
     kept.bytes = stats.cache_bytes + stats.state_bytes;
     const bool room = kept.bytes <= serve->memory - cli_min(loop->kept_bytes, serve->memory);
-    if (!room || !take(loop, &kept, &saved)) {
+    if (!room || !slots_take(loop, &kept, &saved)) {
         cli_warn(serve->command, "%s: %s; begun without it, and left as it is", path,
                  room ? "no session of a server" : "there is no room for it in --mem");
         kvc_session_close(kept.session);
@@ -160,7 +160,8 @@ void serve_slots_load(struct serve_loop *loop) {
     for (size_t i = 0; i < count && loop->kept_count < (size_t)serve->options->kept; i++) {
         char *path = slot_path(serve, numbers[i]);
         struct stat about = {0};
-        if (path && (stat(path, &about) != 0 || about.st_size < least) && !load(loop, numbers[i], path, count - i))
+        if (path && (stat(path, &about) != 0 || about.st_size < least) &&
+            !slots_load(loop, numbers[i], path, count - i))
             least = about.st_size;
         free(path);
     }
@@ -175,7 +176,7 @@ void serve_slots_load(struct serve_loop *loop) {
 
 /* ---- saving ---- */
 
-static bool save(const struct serve_kept *kept, const char *path, struct kvc_error *error) {
+static bool save(const struct serve_cached *kept, const char *path, struct kvc_error *error) {
     const size_t capacity = strlen(SHARED) + strlen(kept->spec) + 1;
     char *note = malloc(capacity);
     if (!note)
@@ -189,7 +190,7 @@ static bool save(const struct serve_kept *kept, const char *path, struct kvc_err
 }
 
 /* Gives the session the slot of that number: its own file another name where it has one, a new file otherwise. */
-static bool put(const struct serve_loop *loop, const struct serve_kept *kept, uint64_t number) {
+static bool slots_put(const struct serve_loop *loop, const struct serve_cached *kept, uint64_t number) {
     const struct serve *serve = loop->serve;
     char *path = slot_path(serve, number), *old = kept->slot ? slot_path(serve, kept->slot - 1) : NULL;
     struct kvc_error error = {KVC_RESOURCE, "no memory"};
@@ -222,7 +223,7 @@ static size_t find_dropped(struct serve_loop *loop) {
 }
 
 static int by_use(const void *a, const void *b) {
-    const struct serve_kept *x = a, *y = b;
+    const struct serve_cached *x = a, *y = b;
     return x->used < y->used ? -1 : x->used > y->used;
 }
 
@@ -239,10 +240,10 @@ bool serve_slots_save(struct serve_loop *loop) {
     free(numbers);
     qsort(loop->kept, loop->kept_count, sizeof *loop->kept, by_use);
     for (size_t i = loop->kept_count; i-- > 0 && good;) {
-        const struct serve_kept *kept = &loop->kept[i];
+        const struct serve_cached *kept = &loop->kept[i];
         if (kept->slot && kept->used <= loop->loaded_uses)
             continue; /* not used since it was loaded: its file is as it should be */
-        if (!put(loop, kept, first + i))
+        if (!slots_put(loop, kept, first + i))
             failed++;
         else if (!kept->slot && dropped > 0)
             remove_slot(serve, loop->loaded[--dropped]);

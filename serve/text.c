@@ -13,7 +13,7 @@ size_t serve_text_capacity(const struct serve_text *text, size_t more) {
     return wanted <= text->capacity ? text->capacity : cli_max(wanted, cli_max(2 * text->capacity, 256));
 }
 
-static bool reserve(struct serve_text *text, size_t more) {
+static bool text_reserve(struct serve_text *text, size_t more) {
     if (text->failed || more > SIZE_MAX / 4 - text->bytes) {
         text->failed = true;
         return false;
@@ -32,7 +32,7 @@ static bool reserve(struct serve_text *text, size_t more) {
 }
 
 bool serve_text_add(struct serve_text *text, const char *data, size_t bytes) {
-    if (!reserve(text, bytes))
+    if (!text_reserve(text, bytes))
         return false;
     if (bytes > 0)
         memcpy(text->data + text->bytes, data, bytes);
@@ -48,7 +48,7 @@ void serve_text_print(struct serve_text *text, const char *format, ...) {
     va_start(list, format);
     const int length = vsnprintf(NULL, 0, format, list);
     va_end(list);
-    if (length < 0 || !reserve(text, (size_t)length)) {
+    if (length < 0 || !text_reserve(text, (size_t)length)) {
         text->failed = true;
         return;
     }

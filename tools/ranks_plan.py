@@ -33,7 +33,7 @@ SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
-BLOCK, MANY_BLOCKS, ROWS_IN_EIGHT_BITS = 32, 32, 16                  # core/ranks/split.[ch], core/engine/shared.c
+BLOCK, MANY_BLOCKS, ROWS_IN_EIGHT_BITS = 32, 32, 16                  # core/ranks/split.[ch], core/engine/sharded.c
 MEMORY = 1e10  # bytes a second from one rank to another of the same machine
 MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')

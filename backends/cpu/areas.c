@@ -32,7 +32,7 @@ unsigned char *kvc_areas_map(size_t bytes) {
 
 void kvc_areas_unmap(unsigned char *memory, size_t bytes) { munmap(memory, whole_areas(bytes)); }
 
-void kvc_area_huge(unsigned char *area) {
+void kvc_area_uses_huge_pages(unsigned char *area) {
 #if defined(MADV_HUGEPAGE)
     (void)madvise(area, KVC_AREA_BYTES, MADV_HUGEPAGE); /* for what has not been touched */
 #endif
@@ -101,11 +101,11 @@ void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes) {
         chunk->used[unit / AREA_UNITS] |= 1u << unit % AREA_UNITS;
     for (unsigned area = first / AREA_UNITS; area <= (first + units - 1) / AREA_UNITS; area++)
         if (chunk->used[area] == UINT32_MAX)
-            kvc_area_huge(chunk->memory + area * KVC_AREA_BYTES);
+            kvc_area_uses_huge_pages(chunk->memory + area * KVC_AREA_BYTES);
     return chunk->memory + first * UNIT_BYTES;
 }
 
-void kvc_areas_give(struct kvc_cpu *cpu, void *memory, size_t bytes) {
+void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes) {
     const unsigned units = (unsigned)((bytes + UNIT_BYTES - 1) / UNIT_BYTES);
     unsigned char *start = memory;
     struct kvc_area_chunk *chunk = cpu->chunks;

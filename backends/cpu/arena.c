@@ -85,7 +85,7 @@ static bool add_chunk(struct kvc_arena *arena) {
     return true;
 }
 
-static void give(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     uint32_t given = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = blocks[i];
@@ -120,7 +120,7 @@ static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *bloc
             if ((block - first) * arena->block_bytes < area_end)
                 continue;
             settled = chunk + area;
-            kvc_area_huge(chunk + area);
+            kvc_area_uses_huge_pages(chunk + area);
         }
     }
 }
@@ -136,7 +136,7 @@ enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *
             if (!add_chunk(arena)) {
                 kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(i * arena->block_bytes));
                 arena->taken_count += i;
-                give((struct kvc_cpu *)device, arena, i, blocks);
+                arena_return((struct kvc_cpu *)device, arena, i, blocks);
                 return kvc_fail(error, KVC_RESOURCE, "no memory for %u cache blocks of %zu bytes", (unsigned)count,
                                 arena->block_bytes);
             }
@@ -172,8 +172,8 @@ void kvc_cpu_arena_write(struct kvc_device *device, struct kvc_arena *arena, uin
     memcpy(kvc_cpu_block(arena, name) + offset, from, bytes);
 }
 
-void kvc_cpu_arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
-    give((struct kvc_cpu *)device, arena, count, blocks);
+void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+    arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
 /* Gives back the whole pages between blocks from and to of one chunk, none of which is taken. */

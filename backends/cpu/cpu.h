@@ -79,11 +79,11 @@ void kvc_host_free(void *memory, size_t bytes); /* the same bytes; NULL is fine 
 #define KVC_AREA_BYTES ((size_t)2 << 20)
 unsigned char *kvc_areas_map(size_t bytes); /* address space, aligned; no huge pages yet. NULL: none left */
 void kvc_areas_unmap(unsigned char *memory, size_t bytes);
-void kvc_area_huge(unsigned char *area);                 /* all of the area is in use: all of it becomes resident */
+void kvc_area_uses_huge_pages(unsigned char *area);      /* all of the area is in use: all of it becomes resident */
 void kvc_area_plain(unsigned char *areas, size_t bytes); /* whole areas, no longer all in use */
 /* Zeroed memory in shared areas, for pieces of up to two areas; not resident until touched or huge. */
 void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);
-void kvc_areas_give(struct kvc_cpu *cpu, void *memory, size_t bytes);
+void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes);
 void kvc_areas_close(struct kvc_cpu *cpu);
 
 /* Adds to what the device holds, or subtracts from it. */
@@ -116,16 +116,16 @@ static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char 
 
 /* Where an arena's block, or a spare slot, lies. The two halves of a block: KVC_TILE keys, then KVC_TILE values. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
-    const size_t slot = block & KVC_SPARE ? block % KVC_TILE : 0;
-    if (block & KVC_SPARE)
-        block = (block & ~KVC_SPARE) / KVC_TILE;
+    const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_TILE : 0;
+    if (block & KVC_EXTRA_SLOT)
+        block = (block & ~KVC_EXTRA_SLOT) / KVC_TILE;
     return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes +
            slot * arena->format.row_bytes;
 }
 
-/* The slot of a rank, and key and value rows of a slot, of head h. */
-static inline uint32_t kvc_list_slot(const struct kvc_lists *lists, uint32_t h, uint32_t rank) {
-    return lists->order ? ((const uint32_t *)lists->order->data)[lists->host_base[h] + rank] : rank;
+/* The slot of a index, and key and value rows of a slot, of head h. */
+static inline uint32_t kvc_list_slot(const struct kvc_lists *lists, uint32_t h, uint32_t index) {
+    return lists->order ? ((const uint32_t *)lists->order->data)[lists->host_base[h] + index] : index;
 }
 static inline int32_t kvc_list_position(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
     return lists->position ? ((const int32_t *)lists->position->data)[lists->host_base[h] + slot] : (int32_t)slot;

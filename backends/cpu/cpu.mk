@@ -2,7 +2,7 @@
 # because each path is compiled with its own flags.
 
 # The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
-KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/widen.c \
+KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/dequantize.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/series.c backends/cpu/ref/leverage.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
@@ -12,18 +12,18 @@ libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
 	backends/cpu/simd/lanes/avx2.h backends/cpu/simd/lanes/neon.h
 libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/experts.c backends/cpu/simd/linear/linear.h backends/cpu/simd/linear/template.h \
-	backends/cpu/simd/linear/widened.h backends/cpu/simd/linear/gemv.h backends/cpu/simd/linear/gemv_pipelined.h \
-	backends/cpu/simd/linear/gemv_few.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
-	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/widen.h backends/cpu/simd/linear/widen_fp8.h
+	backends/cpu/simd/linear/dequantized.h backends/cpu/simd/linear/gemv.h backends/cpu/simd/linear/gemv_pipelined.h \
+	backends/cpu/simd/linear/small_batch.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
+	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/dequantize.h backends/cpu/simd/linear/dequantize_fp8.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
-	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/few.h \
-	backends/cpu/simd/int8/few_rows.h backends/cpu/simd/int8/prepare.h \
-	backends/cpu/simd/int8/many.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
+	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/gemv.h \
+	backends/cpu/simd/int8/small_batch.h backends/cpu/simd/int8/prepare.h \
+	backends/cpu/simd/int8/gemm.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
 	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
-	backends/cpu/simd/int8/neon/few.h backends/cpu/simd/int8/neon/many.h backends/cpu/simd/int8/neon/four_outputs.h
-libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/few.h \
+	backends/cpu/simd/int8/neon/gemv.h backends/cpu/simd/int8/neon/gemm.h backends/cpu/simd/int8/neon/four_outputs.h
+libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/small_batch.h \
 	backends/cpu/simd/attention/dots.h \
-	backends/cpu/simd/attention/many.h backends/cpu/simd/attention/attention.h \
+	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/attention.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/series.h backends/cpu/simd/scores/leverage.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \

@@ -20,14 +20,14 @@ struct widening {
     float *to;
 };
 
-static void widen_one(void *argument, size_t task, unsigned thread) {
+static void dequantize_one(void *argument, size_t task, unsigned thread) {
     const struct widening *s = argument;
     uint64_t K = s->w->inputs;
     (void)thread;
-    kvc_ref_widen(s->w->type, s->w->data + (size_t)(s->first + task) * s->w->row_bytes, 0, K, s->to + task * K);
+    kvc_ref_dequantize(s->w->type, s->w->data + (size_t)(s->first + task) * s->w->row_bytes, 0, K, s->to + task * K);
 }
 
-static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
+static void linear(struct kvc_device *device, const struct kvc_linear *args) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
     const struct kvc_weight *w = args->w;
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs, rows = args->rows;
@@ -42,7 +42,7 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
         return;
     for (; s.first < N; s.first += FAST_OUTPUTS) {
         size_t outputs = N - s.first < FAST_OUTPUTS ? N - (size_t)s.first : FAST_OUTPUTS;
-        kvc_threads_run(cpu->threads, outputs, widen_one, &s);
+        kvc_threads_run(cpu->threads, outputs, dequantize_one, &s);
         cpu->sgemm(101, 111, 112, (int)rows, (int)outputs, (int)K, 1.0f, kvc_span_data(args->x), (int)K, s.to, (int)K,
                    0.0f, out + s.first, (int)N); /* row-major, x as it is, weights transposed */
     }
@@ -68,7 +68,7 @@ enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) 
     memcpy(&set_threads, &threads, sizeof threads);
     set_threads((int)kvc_threads_count(cpu->threads));
     cpu->exact_linear = cpu->table.linear;
-    cpu->table.linear = fast_linear;
+    cpu->table.linear = linear;
     return KVC_OK; /* the library stays loaded: its threads cannot be ended safely */
 }
 

@@ -113,14 +113,14 @@ void kvc_cpu_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
         return;
     kvc_cpu_count((struct kvc_cpu *)device, buffer->kind, -(int64_t)buffer->bytes);
     if (in_areas(buffer->bytes))
-        kvc_areas_give((struct kvc_cpu *)device, buffer->data, buffer->bytes);
+        kvc_areas_free((struct kvc_cpu *)device, buffer->data, buffer->bytes);
     else
         kvc_host_free(buffer->data, buffer->bytes);
     free(buffer);
 }
 
 /* Whether bytes at span lie in its buffer; where they do not that is a failure for the next sync. */
-static bool inside(struct kvc_device *device, struct kvc_span span, size_t bytes) {
+static bool memory_inside(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return true;
     kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "%zu bytes at offset %zu leave a buffer of %zu bytes", bytes,
@@ -129,26 +129,26 @@ static bool inside(struct kvc_device *device, struct kvc_span span, size_t bytes
 }
 
 void *kvc_cpu_reach(struct kvc_device *device, struct kvc_span span, size_t bytes) {
-    return inside(device, span, bytes) ? kvc_span_data(span) : NULL;
+    return memory_inside(device, span, bytes) ? kvc_span_data(span) : NULL;
 }
 
 void kvc_cpu_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
-    if (bytes && inside(device, to, bytes))
+    if (bytes && memory_inside(device, to, bytes))
         memcpy(kvc_span_data(to), from, bytes);
 }
 
 void kvc_cpu_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
-    if (bytes && inside(device, from, bytes))
+    if (bytes && memory_inside(device, from, bytes))
         memcpy(to, kvc_span_data(from), bytes);
 }
 
 void kvc_cpu_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
-    if (bytes && inside(device, to, bytes) && inside(device, from, bytes))
+    if (bytes && memory_inside(device, to, bytes) && memory_inside(device, from, bytes))
         memcpy(kvc_span_data(to), kvc_span_data(from), bytes);
 }
 
 void kvc_cpu_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
-    if (bytes && inside(device, span, bytes))
+    if (bytes && memory_inside(device, span, bytes))
         memset(kvc_span_data(span), 0, bytes);
 }
 

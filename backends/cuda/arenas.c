@@ -9,7 +9,7 @@
 #define KVC_SLAB_BYTES ((size_t)4 << 20)
 #define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces are allocations of their own */
 #define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of it */
-#define KVC_PADDING ((size_t)512)          /* unused bytes after every piece: few.h loads whole stages */
+#define KVC_PADDING ((size_t)512)          /* unused bytes after every piece: small_batch.h loads whole stages */
 
 struct kvc_cuda_allocation {
     struct kvc_cuda_allocation *next; /* of its kind */
@@ -22,7 +22,7 @@ struct kvc_cuda_allocation {
 };
 
 /* An allocation that is one free piece, in the arena; NULL: no memory. */
-static struct kvc_cuda_allocation *add(struct kvc_cuda_allocation **arena, size_t bytes) {
+static struct kvc_cuda_allocation *arenas_add(struct kvc_cuda_allocation **arena, size_t bytes) {
     struct kvc_cuda_allocation *made = calloc(1, sizeof *made);
     void *data = NULL;
     if (!made)
@@ -43,7 +43,7 @@ static struct kvc_cuda_allocation *add(struct kvc_cuda_allocation **arena, size_
     return made;
 }
 
-static void release(struct kvc_cuda_allocation *allocation) {
+static void arenas_release(struct kvc_cuda_allocation *allocation) {
     (void)cudaFree(allocation->data);
     free(allocation->piece);
     free(allocation);
@@ -83,7 +83,7 @@ static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
 }
 
 /* Joins piece i with the next one where both are free. */
-static void join(struct kvc_cuda_allocation *allocation, size_t i) {
+static void arenas_join(struct kvc_cuda_allocation *allocation, size_t i) {
     struct piece *piece = &allocation->piece[i];
     if (i + 1 >= allocation->piece_count || piece->taken || piece[1].taken)
         return;
@@ -96,9 +96,9 @@ static void give_piece(struct kvc_cuda_allocation *allocation, size_t first) {
     for (size_t i = 0; i < allocation->piece_count; i++)
         if (allocation->piece[i].first == first) {
             allocation->piece[i].taken = false;
-            join(allocation, i);
+            arenas_join(allocation, i);
             if (i > 0)
-                join(allocation, i - 1);
+                arenas_join(allocation, i - 1);
             return;
         }
 }
@@ -114,12 +114,12 @@ void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t byt
         if (memory)
             return memory;
     }
-    allocation = add(arena, shared ? KVC_SLAB_BYTES : bytes);
+    allocation = arenas_add(arena, shared ? KVC_SLAB_BYTES : bytes);
     return allocation ? take_piece(allocation, bytes) : NULL;
 }
 
 /* The link to the allocation that an address lies in. */
-static struct kvc_cuda_allocation **find(struct kvc_cuda *cuda, const unsigned char *at) {
+static struct kvc_cuda_allocation **arenas_find(struct kvc_cuda *cuda, const unsigned char *at) {
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
         for (struct kvc_cuda_allocation **link = &cuda->arena[kind]; *link; link = &(*link)->next)
             if (at >= (*link)->data && at < (*link)->data + (*link)->bytes)
@@ -127,8 +127,8 @@ static struct kvc_cuda_allocation **find(struct kvc_cuda *cuda, const unsigned c
     return NULL;
 }
 
-void kvc_cuda_give(struct kvc_cuda *cuda, void *memory) {
-    struct kvc_cuda_allocation **link = find(cuda, memory), *allocation;
+void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory) {
+    struct kvc_cuda_allocation **link = arenas_find(cuda, memory), *allocation;
     if (!link)
         return;
     allocation = *link;
@@ -138,7 +138,7 @@ void kvc_cuda_give(struct kvc_cuda *cuda, void *memory) {
     *link = allocation->next;
     kvc_cuda_send(cuda); /* what is recorded may use it */
     (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device");
-    release(allocation);
+    arenas_release(allocation);
 }
 
 void kvc_cuda_arenas_close(struct kvc_cuda *cuda) {
@@ -146,6 +146,6 @@ void kvc_cuda_arenas_close(struct kvc_cuda *cuda) {
         while (cuda->arena[kind]) {
             struct kvc_cuda_allocation *allocation = cuda->arena[kind];
             cuda->arena[kind] = allocation->next;
-            release(allocation);
+            arenas_release(allocation);
         }
 }

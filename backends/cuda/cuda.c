@@ -8,7 +8,7 @@
 #include "core/base/backends.h"
 #include "core/base/float.h"
 
-static struct kvc_cuda *of(struct kvc_offload *offload) { return (struct kvc_cuda *)offload; }
+static struct kvc_cuda *cuda_of(struct kvc_offload *offload) { return (struct kvc_cuda *)offload; }
 
 /* ---- which there are ---- */
 
@@ -32,7 +32,7 @@ static int count_devices(const char **why) {
 }
 
 /* "NVIDIA H200, 139.8 GiB, compute 9.0". */
-static cudaError_t describe(int index, char *text, size_t capacity, uint64_t *bytes, unsigned char unique[16]) {
+static cudaError_t cuda_describe(int index, char *text, size_t capacity, uint64_t *bytes, unsigned char unique[16]) {
     struct cudaDeviceProp properties;
     cudaError_t result = cudaGetDeviceProperties(&properties, index);
     if (result != cudaSuccess) {
@@ -56,7 +56,7 @@ static bool cuda_device(size_t i, char *text, size_t capacity) {
         return false;
     length = snprintf(text, capacity, "%zu: ", i);
     if (length > 0 && (size_t)length < capacity)
-        (void)describe((int)i, text + length, capacity - (size_t)length, &bytes, NULL);
+        (void)cuda_describe((int)i, text + length, capacity - (size_t)length, &bytes, NULL);
     return true;
 }
 
@@ -81,7 +81,7 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what) 
 
 /* The caller may change `from` afterwards, and the runtime does not promise a copy of pageable memory: it waits. */
 static void driver_write(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
-    struct kvc_cuda *cuda = of(offload);
+    struct kvc_cuda *cuda = cuda_of(offload);
     kvc_cuda_send(cuda);
     if (!offload->lost &&
         kvc_cuda_good(cuda,
@@ -92,7 +92,7 @@ static void driver_write(struct kvc_offload *offload, void *to, size_t offset, c
 
 static enum kvc_status driver_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
                                        const void *host, void **handle, bool *borrowed, struct kvc_error *error) {
-    struct kvc_cuda *cuda = of(offload);
+    struct kvc_cuda *cuda = cuda_of(offload);
     *borrowed = false;
     (void)cudaSetDevice(cuda->index);
     *handle = kvc_cuda_take(cuda, kind, bytes);
@@ -112,12 +112,12 @@ static enum kvc_status driver_allocate(struct kvc_offload *offload, enum kvc_mem
 }
 
 static void driver_release(struct kvc_offload *offload, void *handle) {
-    (void)cudaSetDevice(of(offload)->index);
-    kvc_cuda_give(of(offload), handle);
+    (void)cudaSetDevice(cuda_of(offload)->index);
+    kvc_cuda_free_piece(cuda_of(offload), handle);
 }
 
 static void driver_read(struct kvc_offload *offload, void *to, void *from, size_t offset, size_t bytes) {
-    struct kvc_cuda *cuda = of(offload);
+    struct kvc_cuda *cuda = cuda_of(offload);
     kvc_cuda_send(cuda);
     if (offload->lost ||
         !kvc_cuda_good(cuda,
@@ -129,11 +129,11 @@ static void driver_read(struct kvc_offload *offload, void *to, void *from, size_
 
 static void driver_copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
                         size_t bytes) {
-    kvc_cuda_queue_copy(of(offload), (unsigned char *)to + to_offset, (unsigned char *)from + from_offset, bytes);
+    kvc_cuda_queue_copy(cuda_of(offload), (unsigned char *)to + to_offset, (unsigned char *)from + from_offset, bytes);
 }
 
 static void driver_zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
-    kvc_cuda_queue_zero(of(offload), (unsigned char *)handle + offset, bytes);
+    kvc_cuda_queue_zero(cuda_of(offload), (unsigned char *)handle + offset, bytes);
 }
 
 static const void *stub(unsigned kernel) {
@@ -150,7 +150,7 @@ static const void *stub(unsigned kernel) {
 }
 
 static void driver_launch(struct kvc_offload *offload, const struct kvc_launch *launch) {
-    kvc_cuda_queue_launch(of(offload), stub((unsigned)launch->kernel), launch);
+    kvc_cuda_queue_launch(cuda_of(offload), stub((unsigned)launch->kernel), launch);
 }
 
 struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel) {
@@ -158,13 +158,13 @@ struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel) {
 }
 
 static void driver_finish(struct kvc_offload *offload) {
-    kvc_cuda_send(of(offload));
+    kvc_cuda_send(cuda_of(offload));
     if (!offload->lost)
-        (void)kvc_cuda_good(of(offload), cudaStreamSynchronize(of(offload)->stream), "the device failed");
+        (void)kvc_cuda_good(cuda_of(offload), cudaStreamSynchronize(cuda_of(offload)->stream), "the device failed");
 }
 
 static void driver_close(struct kvc_offload *offload) {
-    struct kvc_cuda *cuda = of(offload);
+    struct kvc_cuda *cuda = cuda_of(offload);
     if (cuda->stream) {
         driver_finish(offload);
         kvc_cuda_fast_close(cuda);
@@ -188,7 +188,7 @@ static const struct kvc_offload_driver driver = {.allocate = driver_allocate,
 
 /* ---- what other libraries reach ---- */
 
-static bool inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
+static bool cuda_inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return !cuda->offload.lost;
     kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%zu bytes at offset %zu of a buffer of %zu", bytes, span.offset,
@@ -199,7 +199,7 @@ static bool inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
 static void *exposed_address(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     struct kvc_cuda *cuda = (struct kvc_cuda *)device;
     kvc_cuda_send(cuda);
-    return inside(cuda, span, bytes) ? kvc_cuda_data(span) : NULL;
+    return cuda_inside(cuda, span, bytes) ? kvc_cuda_data(span) : NULL;
 }
 
 static bool exposed_wait(struct kvc_device *device) {
@@ -211,7 +211,8 @@ static bool exposed_wait(struct kvc_device *device) {
 static void exposed_copy_rows(struct kvc_device *device, struct kvc_span to, size_t to_stride, struct kvc_span from,
                               size_t from_stride, size_t bytes, uint32_t rows) {
     struct kvc_cuda *cuda = (struct kvc_cuda *)device;
-    if (!inside(cuda, to, (rows - 1) * to_stride + bytes) || !inside(cuda, from, (rows - 1) * from_stride + bytes))
+    if (!cuda_inside(cuda, to, (rows - 1) * to_stride + bytes) ||
+        !cuda_inside(cuda, from, (rows - 1) * from_stride + bytes))
         return;
     if (rows == 1) { /* with what comes next, as a part of a graph perhaps */
         kvc_cuda_queue_copy(cuda, kvc_cuda_data(to), kvc_cuda_data(from), bytes);
@@ -233,7 +234,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     cudaError_t result = cudaSetDevice(cuda->index);
     enum kvc_status status;
     if (result == cudaSuccess)
-        result = describe(cuda->index, text, sizeof text, &offload->memory_bytes, cuda->exposed.unique);
+        result = cuda_describe(cuda->index, text, sizeof text, &offload->memory_bytes, cuda->exposed.unique);
     if (result == cudaSuccess)
         result = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
     if (result != cudaSuccess) {
@@ -281,7 +282,7 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* part of a device's name */
         char text[160];
         uint64_t bytes;
-        if (describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))
+        if (cuda_describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))
             break;
     }
     if (path && index == (unsigned)count)

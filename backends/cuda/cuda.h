@@ -56,7 +56,7 @@ void kvc_cuda_send(struct kvc_cuda *cuda); /* what is recorded, to the device; d
 /* Device memory of the kind's arena, contents undefined; NULL where there is none. What is given back is used after
  * everything queued. */
 void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t bytes);
-void kvc_cuda_give(struct kvc_cuda *cuda, void *memory);
+void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory);
 void kvc_cuda_arenas_close(struct kvc_cuda *cuda); /* gives all of them back */
 
 /* ---- the device ---- */

@@ -20,7 +20,7 @@ struct kvc_cuda_fast {
     sgemm_fn *sgemm;
 };
 
-static void find(void *library, const char *name, void *function) {
+static void fast_find(void *library, const char *name, void *function) {
     void *address = dlsym(library, name);
     memcpy(function, &address, sizeof address); /* ISO C has no cast from object to function pointers */
 }
@@ -46,9 +46,9 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
         uint64_t before = i * w->piece_rows, count = kvc_min_u64(N - before, w->piece_rows);
         for (uint64_t from = 0; from < count; from += at_once) {
             uint64_t here = kvc_min_u64(count - from, at_once);
-            struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
-            KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[i], w->row_bytes, w->type, K, from, here);
-            kvc_launch_items(offload, &widen, here * K, 1, 1);
+            struct kvc_launch dequantize = kvc_launch_of(KVC_KERNEL_dequantize);
+            KVC_PUSH(&dequantize, ((struct kvc_span){workspace, 0}), w->piece[i], w->row_bytes, w->type, K, from, here);
+            kvc_launch_items(offload, &dequantize, here * K, 1, 1);
             kvc_cuda_send(cuda);
             if (!offload->lost &&
                 cuda->fast->sgemm(cuda->fast->handle, 1, 0, (int)here, (int)rows, (int)K, &one,
@@ -77,11 +77,11 @@ enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *erro
         fast->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     cuda->fast = fast;
     if (fast->library) {
-        find(fast->library, "cublasCreate_v2", &create);
-        find(fast->library, "cublasDestroy_v2", &fast->destroy);
-        find(fast->library, "cublasSetStream_v2", &set_stream);
-        find(fast->library, "cublasSetMathMode", &set_math);
-        find(fast->library, "cublasSgemm_v2", &fast->sgemm);
+        fast_find(fast->library, "cublasCreate_v2", &create);
+        fast_find(fast->library, "cublasDestroy_v2", &fast->destroy);
+        fast_find(fast->library, "cublasSetStream_v2", &set_stream);
+        fast_find(fast->library, "cublasSetMathMode", &set_math);
+        fast_find(fast->library, "cublasSgemm_v2", &fast->sgemm);
     }
     if (!create || !fast->destroy || !set_stream || !set_math || !fast->sgemm)
         return kvc_fail(error, KVC_RESOURCE, "math=fast needs cuBLAS (%s), which is not here; use exact, the default",

@@ -6,7 +6,7 @@
 #include "core/base/weight_types.h"
 
 #include "backends/kernels/portable.h"
-#include "backends/kernels/widen.h"
+#include "backends/kernels/dequantize.h"
 #include "backends/kernels/lists.h"
 #include "backends/kernels/parts.h"
 #include "backends/kernels/weights.h"
@@ -30,7 +30,7 @@
 #include "backends/kernels/select.h"
 
 #include "backends/cuda/kernels/async.h"
-#include "backends/cuda/kernels/few.h"
-#include "backends/cuda/kernels/many.h"
+#include "backends/cuda/kernels/small_batch.h"
+#include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/read.h"
 #include "backends/cuda/kernels/int8.h"

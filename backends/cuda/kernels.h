@@ -4,16 +4,17 @@
 
 #include "backends/offload/offload.h"
 
-/* CUDA's own shapes, numbered after the shared ones; few_*: types in the order of enum kvc_type. */
-#define KVC_CUDA_FEW(apply, NAME, name, ...) apply(few_##name##_1) apply(few_##name##_4) apply(few_##name##_8)
+/* CUDA's own shapes, numbered after the shared ones; small_batch_*: types in the order of enum kvc_type. */
+#define KVC_CUDA_FEW(apply, NAME, name, ...)                                                                           \
+    apply(small_batch_##name##_1) apply(small_batch_##name##_4) apply(small_batch_##name##_8)
 /* clang-format off */
 #define KVC_CUDA_OWN_KERNELS(apply) \
     KVC_ALL_WEIGHT_TYPES(KVC_CUDA_FEW, apply) \
-    apply(many_pack_x) \
-    apply(many_pack_w) \
-    apply(many_product_32) \
-    apply(many_product_128) \
-    apply(many_int8) \
+    apply(gemm_pack_x) \
+    apply(gemm_pack_w) \
+    apply(gemm_product_32) \
+    apply(gemm_product_128) \
+    apply(gemm_int8) \
     apply(read_f32_8) \
     apply(read_f16_8) \
     apply(read_q8_0_8) \

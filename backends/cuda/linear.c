@@ -1,11 +1,11 @@
-/* linear.c - linear layers in CUDA's own shapes: few rows (gemv) in one pass over the weights (kernels/few.h), many
- * rows (gemm) as a product of packed sides (kernels/many.h). What these shapes do not take goes to the shared kernels.
- * In eight bits many rows are CUDA's own (kernels/int8.h). */
+/* linear.c - linear layers in CUDA's own shapes: few rows (gemv) in one pass over the weights (kernels/small_batch.h),
+ * many rows (gemm) as a product of packed sides (kernels/gemm.h). What these shapes do not take goes to the shared
+ * kernels. In eight bits many rows are CUDA's own (kernels/int8.h). */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/types.h"
 
-#define KVC_MANY_ROWS 24u                      /* from here on packing pays */
+#define KVC_GEMM_ROWS 24u                      /* from here on packing pays */
 #define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* of weights at once */
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
@@ -13,22 +13,22 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const uint32_t rows = args->rows;
     unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
-    unsigned number = (unsigned)KVC_CUDA_few_f32_1 + 3 * (unsigned)args->w->type + shape;
-    struct kvc_launch few = kvc_offload_few(args, piece);
+    unsigned number = (unsigned)KVC_CUDA_small_batch_f32_1 + 3 * (unsigned)args->w->type + shape;
+    struct kvc_launch few = kvc_offload_small_batch(args, piece);
     few.kernel = kvc_cuda_own((enum kvc_cuda_kernel)number).kernel;
     kvc_launch_run(offload, &few, 128, round_up(kvc_offload_piece_rows(args->w, piece), 32) / 32,
                    round_up(rows, at_once) / at_once, 1);
 }
 
 /* The workspace: packed x, then packed weights of some outputs. */
-static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
+static void gemm_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;
     uint32_t block = rows > 64 ? 128 : 32;
     uint64_t K = w->inputs, steps = round_up(K, 32) / 32, count = kvc_offload_piece_rows(w, piece), line = steps * 128;
     uint64_t at_once = KVC_PACKED_BYTES / line / 128 * 128, x_bytes = round_up(rows, block) * line;
     struct kvc_buffer *workspace;
-    struct kvc_launch pack = kvc_cuda_own(KVC_CUDA_many_pack_x);
+    struct kvc_launch pack = kvc_cuda_own(KVC_CUDA_gemm_pack_x);
     at_once = at_once < 128 ? 128 : at_once > round_up(count, 128) ? round_up(count, 128) : at_once;
     workspace = kvc_offload_workspace(offload, x_bytes + at_once * line);
     if (!workspace)
@@ -37,9 +37,9 @@ static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args
     kvc_launch_items(offload, &pack, rows * steps, 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
         uint64_t here = kvc_min_u64(count - from, at_once);
-        struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_many_product_128 : KVC_CUDA_many_product_32);
+        struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_gemm_product_128 : KVC_CUDA_gemm_product_32);
         unsigned char *packed = (unsigned char *)workspace->handle + x_bytes;
-        pack = kvc_cuda_own(KVC_CUDA_many_pack_w);
+        pack = kvc_cuda_own(KVC_CUDA_gemm_pack_w);
         KVC_PUSH(&pack, packed, w->piece[piece], w->row_bytes, w->type, K, from, here);
         kvc_launch_items(offload, &pack, here * steps, 1, 1);
         KVC_PUSH(&product, kvc_cuda_data(args->y), workspace->handle, packed, K, w->outputs,
@@ -54,15 +54,15 @@ void kvc_cuda_linear(struct kvc_device *device, const struct kvc_linear *args) {
     bool blocks = kvc_type_block(w->type).elements > 1;
     bool aligned =
         (uintptr_t)kvc_cuda_data(args->x) % 16 == 0 && w->inputs % 8 == 0 && (blocks || w->row_bytes % 16 == 0);
-    if (args->rows < KVC_MANY_ROWS && !aligned) {
+    if (args->rows < KVC_GEMM_ROWS && !aligned) {
         kvc_offload_linear(device, args);
         return;
     }
     for (uint32_t i = 0; i < w->pieces; i++) {
-        if (args->rows < KVC_MANY_ROWS)
+        if (args->rows < KVC_GEMM_ROWS)
             few_rows(offload, args, i);
         else
-            many_rows(offload, args, i);
+            gemm_rows(offload, args, i);
     }
 }
 
@@ -76,7 +76,7 @@ void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int
     }
     for (uint32_t i = 0; i < w->pieces; i++) {
         const uint64_t count = kvc_offload_piece_rows(w, i);
-        struct kvc_launch many = kvc_cuda_own(KVC_CUDA_many_int8);
+        struct kvc_launch many = kvc_cuda_own(KVC_CUDA_gemm_int8);
         KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale),
                  kvc_cuda_data(args->x.sum), w->piece[i], w->row_bytes, w->type, w->inputs / 32, w->outputs,
                  i * w->piece_rows, count, kvc_cuda_data(args->bias));

@@ -22,7 +22,7 @@
     KVC_OPEN_TILES;                                                                                                    \
     KVC_OPEN_ARENA(arena);                                                                                             \
     KVC_OPEN_HEAD(head, l, h);                                                                                         \
-    view = kvc_query_view_of(&head, read_count, read_rank, read_stride, h,                                             \
+    view = kvc_query_view_of(&head, read_count, read_index, read_stride, h,                                            \
                              causal_offset_buffer[causal_offset_offset + row + i],                                     \
                              positions_buffer[positions_offset + row + i], window);                                    \
     count = view.places > first ? view.places - first : 0;                                                             \
@@ -65,24 +65,24 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const fl
                                 float scale, KVC_LOCAL float *shared_sum) {
     for (kvc_u32 from = 0; from < t.count; from += KVC_TEAMS) {
         kvc_u32 j = from + KVC_LOCAL_ID() / KVC_WORKERS, k = 0, worker = KVC_LOCAL_ID() % KVC_WORKERS;
-        struct kvc_part sum[KVC_HEADS];
+        struct kvc_lanes sum[KVC_HEADS];
         for (int g = 0; g < KVC_HEADS; g++)
-            sum[g] = kvc_part_zero();
+            sum[g] = kvc_lanes_zero();
         for (; t.keys[j] && k + 32 <= d; k += 32) {
-            struct kvc_part p = kvc_part_entry(type, t.keys[j], k, worker);
+            struct kvc_lanes p = kvc_lanes_entry(type, t.keys[j], k, worker);
             for (int g = 0; g < KVC_HEADS; g++)
                 sum[g] =
-                    kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker), p, sum[g]);
+                    kvc_lanes_fma(kvc_lanes_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker), p, sum[g]);
         }
         if (t.keys[j] && k < d) {
-            struct kvc_part p = kvc_part_entry_tail(type, t.keys[j], k, worker, d - k);
+            struct kvc_lanes p = kvc_lanes_entry_tail(type, t.keys[j], k, worker, d - k);
             for (int g = 0; g < KVC_HEADS; g++)
-                sum[g] = kvc_part_fma_tail(
-                    kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p, sum[g],
+                sum[g] = kvc_lanes_fma_tail(
+                    kvc_lanes_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p, sum[g],
                     d - k);
         }
         for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that no barrier is conditional */
-            float s = kvc_part_sum(sum[g], shared_sum) * scale;
+            float s = kvc_lanes_sum(sum[g], shared_sum) * scale;
             if (worker == 0 && (kvc_u32)g < here)
                 t.score[g][j] = s;
         }
@@ -237,25 +237,25 @@ KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view
 KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
                                 float scale) {
     for (kvc_u32 j = 0; j < t->count; j++) {
-        struct kvc_part sum[KVC_HEADS];
+        struct kvc_lanes sum[KVC_HEADS];
         kvc_u32 k = 0;
         if (!t->keys[j])
             continue;
         for (int g = 0; g < KVC_HEADS; g++)
-            sum[g] = kvc_part_zero();
+            sum[g] = kvc_lanes_zero();
         for (; k + 32 <= d; k += 32) {
-            struct kvc_part p = kvc_part_entry(type, t->keys[j], k, 0);
+            struct kvc_lanes p = kvc_lanes_entry(type, t->keys[j], k, 0);
             for (int g = 0; g < KVC_HEADS; g++)
-                sum[g] = kvc_part_fma(kvc_part_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0), p, sum[g]);
+                sum[g] = kvc_lanes_fma(kvc_lanes_floats(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0), p, sum[g]);
         }
         if (k < d) {
-            struct kvc_part p = kvc_part_entry_tail(type, t->keys[j], k, 0, d - k);
+            struct kvc_lanes p = kvc_lanes_entry_tail(type, t->keys[j], k, 0, d - k);
             for (int g = 0; g < KVC_HEADS; g++)
-                sum[g] = kvc_part_fma_tail(
-                    kvc_part_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0, d - k), p, sum[g], d - k);
+                sum[g] = kvc_lanes_fma_tail(
+                    kvc_lanes_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, 0, d - k), p, sum[g], d - k);
         }
         for (int g = 0; g < KVC_HEADS; g++)
-            ((float *)t->score[g])[j] = kvc_part_tree(sum[g]) * scale;
+            ((float *)t->score[g])[j] = kvc_lanes_tree(sum[g]) * scale;
     }
 }
 
@@ -263,7 +263,7 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const f
 KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float cap, float one, float *m) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     float16 most = (float16)(-kvc_infinity());
-    struct kvc_part lanes = kvc_part_zero();
+    struct kvc_lanes lanes = kvc_lanes_zero();
     *m = -kvc_infinity();
     for (kvc_u32 j = 0; cap != 0.0f && j < t->count; j++)
         ((float *)t->score[g])[j] = kvc_capped(((float *)t->score[g])[j], cap);
@@ -279,7 +279,7 @@ KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float cap, fl
         else
             lanes.low = kvc_plus16(lanes.low, p, one);
     }
-    return kvc_part_tree(lanes);
+    return kvc_lanes_tree(lanes);
 }
 
 /* The sums of values for the first `here` heads, each to [d] floats, `step` floats from head to head. */
@@ -287,14 +287,14 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
                                 kvc_u64 step) {
     kvc_u32 c = 0;
     for (; c + 32 <= d; c += 32) {
-        struct kvc_part o[KVC_HEADS];
+        struct kvc_lanes o[KVC_HEADS];
         for (int g = 0; g < KVC_HEADS; g++)
-            o[g] = kvc_part_zero();
+            o[g] = kvc_lanes_zero();
         for (kvc_u32 j = 0; j < t->count; j++) {
-            struct kvc_part value;
+            struct kvc_lanes value;
             if (!t->keys[j])
                 continue;
-            value = kvc_part_entry(type, t->keys[j] + t->values, c, 0);
+            value = kvc_lanes_entry(type, t->keys[j] + t->values, c, 0);
             for (int g = 0; g < KVC_HEADS; g++) {
                 float16 p = (float16)(((const float *)t->score[g])[j]);
                 o[g].low = fma(p, value.low, o[g].low);

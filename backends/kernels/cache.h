@@ -104,16 +104,16 @@ KVC_KERNEL(identity)(KVC_LISTS(l)) {
     }
 }
 
-/* How many of the ranks [count], ascending, are below `rank`; low: an answer for a lower rank, or 0. */
-KVC_DEVICE kvc_u32 kvc_ranks_below(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 count, kvc_u32 rank, kvc_u32 low) {
+/* How many of the indices [count], ascending, are below `index`; low: an answer for a lower index, or 0. */
+KVC_DEVICE kvc_u32 kvc_indices_below(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, kvc_u32 index, kvc_u32 low) {
 #if KVC_WORKERS == 1
-    while (low < count && ranks[low] < rank)
+    while (low < count && indices[low] < index)
         low++;
 #else
     kvc_u32 high = count;
     while (low < high) {
         kvc_u32 middle = (low + high) / 2;
-        if (ranks[middle] < rank)
+        if (indices[middle] < index)
             low = middle + 1;
         else
             high = middle;
@@ -125,7 +125,7 @@ KVC_DEVICE kvc_u32 kvc_ranks_below(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 coun
 /* A group a head. workspace: as many words as there are slots. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low = 0;
-    KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
+    KVC_GLOBAL const kvc_u32 *indices = read_index + (kvc_u64)h * read_stride;
     KVC_OPEN_HEAD(head, l, h);
     KVC_GLOBAL kvc_u32 *was = workspace + head.base;
     if (kept == head.count)
@@ -136,8 +136,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     }
 #if KVC_WORKERS == 1
     kvc_u32 from = 0, gone = 0;
-    for (low = 0; low <= kept; low++) { /* those between two kept ranks wait in the workspace */
-        for (kvc_u32 end = low < kept ? ranks[low] : head.count; from < end;)
+    for (low = 0; low <= kept; low++) { /* those between two kept indices wait in the workspace */
+        for (kvc_u32 end = low < kept ? indices[low] : head.count; from < end;)
             was[gone++] = head.order[from++];
         if (low < kept)
             head.order[low] = head.order[from++];
@@ -147,9 +147,9 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
         was[r] = head.order[r];
     KVC_BARRIER();
-    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: kept ranks below r */
-        low = kvc_ranks_below(ranks, kept, r, low);
-        head.order[low < kept && ranks[low] == r ? low : kept + (r - low)] = was[r];
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: kept indices below r */
+        low = kvc_indices_below(indices, kept, r, low);
+        head.order[low < kept && indices[low] == r ? low : kept + (r - low)] = was[r];
     }
 #endif
     if (KVC_LOCAL_ID() == 0)
@@ -172,26 +172,26 @@ KVC_KERNEL(keep_keys)
 }
 
 /* Grid: pairs of channels of the fullest head's entries, heads. A work-item a pair, or two channels after the rotary
- * ones. rotated: the rotated keys, d values for each rank. */
+ * ones. rotated: the rotated keys, d values for each index. */
 KVC_KERNEL(rotate_rows)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *rotated,
  kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
     kvc_u32 pairs = (d + 1) / 2, half_size = rotary / 2, slot;
-    kvc_u64 id = KVC_GLOBAL_ID(), rank = id / pairs;
+    kvc_u64 id = KVC_GLOBAL_ID(), index = id / pairs;
     kvc_u32 i = (kvc_u32)(id % pairs), from0, from1;
     KVC_GLOBAL float *y;
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    if (rank >= head.count)
+    if (index >= head.count)
         return;
-    slot = kvc_head_slot(&head, (kvc_u32)rank);
-    y = rotated + (head.base + rank) * d;
+    slot = kvc_head_slot(&head, (kvc_u32)index);
+    y = rotated + (head.base + index) * d;
     from0 = i < half_size && !interleaved ? i : 2 * i;
     from1 = i < half_size && !interleaved ? i + half_size : 2 * i + 1;
     float x0 = kvc_head_column(&head, first + from0)[slot];
     float x1 = from1 < d ? kvc_head_column(&head, first + from1)[slot] : 0.0f;
     if (i < half_size) {
-        float c = cosine_buffer[cosine_offset + rank * half_size + i];
-        float s = sine_buffer[sine_offset + rank * half_size + i];
+        float c = cosine_buffer[cosine_offset + index * half_size + i];
+        float s = sine_buffer[sine_offset + index * half_size + i];
         y[i] = kvc_fma(-x1, s, x0 * c);
         y[i + half_size] = kvc_fma(x0, s, x1 * c);
         return;
@@ -201,7 +201,7 @@ KVC_KERNEL(rotate_rows)
         y[from1] = x1;
 }
 
-/* Grid: groups of 16 ranks each, heads. */
+/* Grid: groups of 16 indices each, heads. */
 KVC_GROUP_KERNEL(store_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *rotated, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 saturated = 0, width;
@@ -209,11 +209,11 @@ KVC_GROUP_KERNEL(store_keys)
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
     width = kvc_store_width(&arena);
     for (kvc_u32 i = KVC_LOCAL_ID() / width; i < 16; i += KVC_GROUP / width) {
-        kvc_u32 rank = KVC_GROUP_ID(0) * 16 + i;
-        if (rank < head.count)
+        kvc_u32 index = KVC_GROUP_ID(0) * 16 + i;
+        if (index < head.count)
             saturated +=
-                kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)),
-                                rotated + (kvc_u64)(head.base + rank) * head_size, KVC_LOCAL_ID() % width, width);
+                kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)),
+                                rotated + (kvc_u64)(head.base + index) * head_size, KVC_LOCAL_ID() % width, width);
     }
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
@@ -262,24 +262,24 @@ KVC_GROUP_KERNEL(relayout)
     }
     KVC_BARRIER();
     for (kvc_u32 first = 0; first < from.count; first += KVC_GROUP) { /* where each entry goes */
-        kvc_u32 rank = first + KVC_LOCAL_ID(), all;
-        kvc_u32 slot = rank < from.count ? kvc_head_slot(&from, rank) : 0;
+        kvc_u32 index = first + KVC_LOCAL_ID(), all;
+        kvc_u32 slot = index < from.count ? kvc_head_slot(&from, index) : 0;
         kvc_u32 moves = slot >= stay;
         kvc_u32 before = kvc_group_before(moves, &all, capacity);
-        if (rank < from.count)
-            place[rank] = moves ? unused[moved + before] : slot;
+        if (index < from.count)
+            place[index] = moves ? unused[moved + before] : slot;
         moved += all;
     }
     KVC_BARRIER();
-    for (kvc_u32 rank = KVC_LOCAL_ID(); rank < from.count; rank += KVC_GROUP) {
-        kvc_u32 slot = kvc_head_slot(&from, rank), then = place[rank];
+    for (kvc_u32 index = KVC_LOCAL_ID(); index < from.count; index += KVC_GROUP) {
+        kvc_u32 slot = kvc_head_slot(&from, index), then = place[index];
         if (then != slot)
             kvc_copy_entry(&arena, kvc_head_key(&arena, &to, then), kvc_head_key(&arena, &from, slot));
         if (to.state && from.state)
             for (kvc_u32 c = 0; c < to.columns; c++)
                 kvc_head_column(&to, c)[then] = kvc_head_column(&from, c)[slot];
         if (to.order)
-            to.order[rank] = then;
+            to.order[index] = then;
         if (to.position)
             to.position[then] = kvc_head_position(&from, slot);
     }
@@ -293,13 +293,13 @@ KVC_GROUP_KERNEL(relayout)
 /* Grid: channels of the fullest head's entries; on CPUs entries. */
 KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
-    kvc_u64 i = KVC_GLOBAL_ID() * run, rank = i / head_size;
+    kvc_u64 i = KVC_GLOBAL_ID() * run, index = i / head_size;
     KVC_GLOBAL const kvc_u8 *key;
-    if (rank >= l_count[h])
+    if (index >= l_count[h])
         return;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, (kvc_u32)rank));
+    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, (kvc_u32)index));
     for (kvc_u32 end = c + run; c < end; c++, i++) {
         if (keys_buffer)
             keys_buffer[keys_offset + i] = kvc_entry_value(entry_type, key, c);

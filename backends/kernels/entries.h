@@ -2,23 +2,23 @@
  * output_norms, weigh_scores. */
 
 /* The lanes of dot32(x, x), by a team; where the team has no entry (0), nothing is read. */
-KVC_DEVICE struct kvc_part kvc_part_square_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *x, kvc_u32 d) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_square_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *x, kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, c = 0;
-    struct kvc_part sum = kvc_part_zero();
+    struct kvc_lanes sum = kvc_lanes_zero();
     if (!x)
         return sum;
     for (; c + 32 <= d; c += 32) {
-        struct kvc_part p = kvc_part_entry(type, x, c, worker);
-        sum = kvc_part_fma(p, p, sum);
+        struct kvc_lanes p = kvc_lanes_entry(type, x, c, worker);
+        sum = kvc_lanes_fma(p, p, sum);
     }
     if (c < d) {
-        struct kvc_part p = kvc_part_entry_tail(type, x, c, worker, d - c);
-        sum = kvc_part_fma_tail(p, p, sum, d - c);
+        struct kvc_lanes p = kvc_lanes_entry_tail(type, x, c, worker, d - c);
+        sum = kvc_lanes_fma_tail(p, p, sum, d - c);
     }
     return sum;
 }
 
-/* Grid: tiles of the ranks of the fullest head, heads. kind: KVC_ENTRIES_*; u [H_kv, d] where it is asked for. */
+/* Grid: tiles of the indices of the fullest head, heads. kind: KVC_ENTRIES_*; u [H_kv, d] where it is asked for. */
 KVC_GROUP_KERNEL(entry_scores)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u32 first_list, kvc_u64 seed, KVC_GLOBAL const float *u,
  KVC_SPAN(float, scores), kvc_u32 stride) {
@@ -27,13 +27,13 @@ KVC_GROUP_KERNEL(entry_scores)
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
-        kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
-        kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_u32 index = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = index < head.count;
+        kvc_u32 slot = here ? kvc_head_slot(&head, index) : 0;
         kvc_bytes key = here && kind != KVC_ENTRIES_DRAW ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
-        float score = kvc_sqrt(kvc_part_sum(kvc_part_square_entry(entry_type, key, head_size), shared_sum));
+        float score = kvc_sqrt(kvc_lanes_sum(kvc_lanes_square_entry(entry_type, key, head_size), shared_sum));
         if (kind == KVC_ENTRIES_APART) {
             float dot =
-                kvc_part_sum(kvc_part_dot_entry(entry_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
+                kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
             score = score == 0.0f ? 0.0f : -kvc_div(dot, score);
         }
         if (kind == KVC_ENTRIES_NORM)
@@ -43,7 +43,7 @@ KVC_GROUP_KERNEL(entry_scores)
                                 .word[0] >>
                             8);
         if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
-            scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = score;
+            scores_buffer[scores_offset + (kvc_u64)h * stride + index] = score;
     }
 }
 
@@ -59,12 +59,12 @@ KVC_KERNEL(entry_directions)
         return;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    for (kvc_u32 rank = first; rank < head.count && rank < first + KVC_TILE; rank++)
-        if (length[rank] != 0.0f)
+    for (kvc_u32 index = first; index < head.count && index < first + KVC_TILE; index++)
+        if (length[index] != 0.0f)
             sum = kvc_plus(
                 sum,
-                kvc_div(kvc_entry_value(entry_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, rank)), c),
-                        length[rank]),
+                kvc_div(kvc_entry_value(entry_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)), c),
+                        length[index]),
                 one);
     sums_buffer[sums_offset + (kvc_u64)h * tiles * head_size + id] = sum;
 }
@@ -89,9 +89,9 @@ KVC_KERNEL(entry_direction)
 KVC_DEVICE kvc_u32 kvc_lag_parts(kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
     return count > first ? (count - first) / lag : 0;
 }
-/* Whether a rank is in a partition that another follows. */
-KVC_DEVICE kvc_u32 kvc_lag_scored(kvc_u32 rank, kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
-    return rank >= first && (rank - first) / lag + 1 < kvc_lag_parts(count, first, lag);
+/* Whether a index is in a partition that another follows. */
+KVC_DEVICE kvc_u32 kvc_lag_scored(kvc_u32 index, kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
+    return index >= first && (index - first) / lag + 1 < kvc_lag_parts(count, first, lag);
 }
 
 /* Grid: channels of partitions, heads, keys and values. Bounds [2, H_kv, parts, low and high, d] of each partition but
@@ -121,21 +121,21 @@ KVC_DEVICE float kvc_lag_scaled(float x, float low, float high) {
     return high > low ? kvc_div(x - low, high - low) : 0.0f;
 }
 
-/* Grid: ranks, heads, keys and values. s to spread [2, H_kv, stride]. */
+/* Grid: indices, heads, keys and values. s to spread [2, H_kv, stride]. */
 KVC_KERNEL(lag_spread)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL const float *bounds, kvc_u32 parts, kvc_u32 heads,
  KVC_SPAN(float, spread), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), side = KVC_GROUP_ID(2), slot, p;
     kvc_bytes x;
     KVC_GLOBAL const float *low;
     float lane[32], mean, one = KVC_ONE(parts);
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    if (rank >= head.count || !kvc_lag_scored((kvc_u32)rank, head.count, first, lag))
+    if (index >= head.count || !kvc_lag_scored((kvc_u32)index, head.count, first, lag))
         return;
-    p = ((kvc_u32)rank - first) / lag + 1;
-    slot = kvc_head_slot(&head, (kvc_u32)rank);
+    p = ((kvc_u32)index - first) / lag + 1;
+    slot = kvc_head_slot(&head, (kvc_u32)index);
     x = side ? kvc_head_value(&arena, &head, slot) : kvc_head_key(&arena, &head, slot);
     low = bounds + (((kvc_u64)side * heads + h) * parts + p) * 2 * head_size;
     for (int i = 0; i < 32; i++)
@@ -152,7 +152,7 @@ KVC_KERNEL(lag_spread)
         lane[c % 32] = kvc_fma(e, e, lane[c % 32]);
     }
     KVC_TREE32(lane);
-    spread_buffer[spread_offset + ((kvc_u64)side * heads + h) * stride + rank] =
+    spread_buffer[spread_offset + ((kvc_u64)side * heads + h) * stride + index] =
         head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
 }
 
@@ -184,37 +184,37 @@ KVC_KERNEL(lag_raw)
     }
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(lag_scores)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 across, KVC_SPAN(const float, raw),
  KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), below = 0, key, begin;
     KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
     KVC_GLOBAL const float *raw = raw_buffer + raw_offset + (kvc_u64)h * stride;
-    if (rank >= count[h])
+    if (index >= count[h])
         return;
-    if (!kvc_lag_scored((kvc_u32)rank, count[h], first, lag)) {
-        score[rank] = (float)lag;
+    if (!kvc_lag_scored((kvc_u32)index, count[h], first, lag)) {
+        score[index] = (float)lag;
         return;
     }
-    key = kvc_score_key(raw[rank]);
-    begin = (kvc_u32)rank - ((kvc_u32)rank - first) % lag;
+    key = kvc_score_key(raw[index]);
+    begin = (kvc_u32)index - ((kvc_u32)index - first) % lag;
     for (kvc_u32 j = begin; !across && j < begin + lag; j++) {
         kvc_u32 other = kvc_score_key(raw[j]);
-        below += other < key || (other == key && j > rank);
+        below += other < key || (other == key && j > index);
     }
-    score[rank] = across ? raw[rank] : (float)below;
+    score[index] = across ? raw[index] : (float)below;
 }
 
 /* ---- mix_redundancy; the first two kernels serve expected_scores, too ---- */
 
-/* Grid: channels of ranks, heads. keys [H_kv, ranks, d], rotated back where there is a cosine. */
+/* Grid: channels of indices, heads. keys [H_kv, indices, d], rotated back where there is a cosine. */
 KVC_KERNEL(entry_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
- KVC_SPAN(float, keys), kvc_u32 ranks) {
+ KVC_SPAN(float, keys), kvc_u32 indices) {
     kvc_u64 id = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), rank = (kvc_u32)(id / head_size), pairs = rotary / 2;
+    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), index = (kvc_u32)(id / head_size), pairs = rotary / 2;
     kvc_bytes key;
     float x;
     KVC_OPEN(const float, cosine);
@@ -223,18 +223,18 @@ KVC_KERNEL(entry_keys)
     KVC_OPEN_HEAD(head, l, h);
     if (id / head_size >= head.count)
         return;
-    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, rank));
+    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
     x = kvc_entry_value(entry_type, key, c);
     if (cosine_buffer && c < pairs)
         x = kvc_fma(kvc_entry_value(entry_type, key, c + pairs), sine[c], x * cosine[c]);
     else if (cosine_buffer && c < 2 * pairs)
         x = kvc_fma(-kvc_entry_value(entry_type, key, c - pairs), sine[c - pairs], x * cosine[c - pairs]);
-    keys_buffer[keys_offset + (kvc_u64)h * ranks * head_size + id] = x;
+    keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
-/* Grid: rows of values [rows, stride], of which a head has `group`. Totals [rows, 2]: M and L of the ranks from `first`
- * on. */
-KVC_KERNEL(rank_totals)
+/* Grid: rows of values [rows, stride], of which a head has `group`. Totals [rows, 2]: M and L of the indices from
+ * `first` on. */
+KVC_KERNEL(index_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 rows, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, values),
  kvc_u32 stride, KVC_SPAN(float, totals)) {
     kvc_u64 row = KVC_GLOBAL_ID();
@@ -261,18 +261,18 @@ KVC_KERNEL(rank_totals)
 
 /* How alike two keys are. A team; all teams of the group call it together. */
 KVC_DEVICE float kvc_likeness(kvc_bytes a, kvc_bytes b, float lengths, kvc_u32 d, KVC_LOCAL float *shared_sum) {
-    float dot = kvc_part_sum(kvc_part_dot_entry(KVC_K_F32, (KVC_GLOBAL const float *)a, b, d), shared_sum);
+    float dot = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, (KVC_GLOBAL const float *)a, b, d), shared_sum);
     return lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);
 }
 
-/* Grid: ranks, KVC_TEAMS a group; heads. last [H_kv, stride]: of each key the highest rank that it is much like. */
+/* Grid: indices, KVC_TEAMS a group; heads. last [H_kv, stride]: of each key the highest index that it is much like. */
 KVC_GROUP_KERNEL(redundancy_last)
-(KVC_GLOBAL const kvc_u32 *count, float threshold, KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d,
+(KVC_GLOBAL const kvc_u32 *count, float threshold, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, length), KVC_SPAN(kvc_u32, last), kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 h = KVC_GROUP_ID(1), n = count[h], found = 0;
     kvc_u32 i = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, here = i < n;
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * ranks * d;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * indices * d;
     KVC_GLOBAL const float *long_by = length_buffer + length_offset + (kvc_u64)h * stride;
     for (kvc_u32 j = 0; j < n; j++) {
         float c = kvc_likeness((kvc_bytes)(key + (kvc_u64)(here ? i : 0) * d),
@@ -286,16 +286,16 @@ KVC_GROUP_KERNEL(redundancy_last)
 
 /* The same grid. mean [H_kv, stride]: how much each key is like the others, but those of which it is the last. */
 KVC_GROUP_KERNEL(redundancy_means)
-(KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d, KVC_SPAN(const float, length),
- KVC_SPAN(const kvc_u32, last), KVC_SPAN(float, mean), kvc_u32 stride) {
+(KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
+ KVC_SPAN(const float, length), KVC_SPAN(const kvc_u32, last), KVC_SPAN(float, mean), kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_SHARED float lanes[KVC_TEAMS][32];
     kvc_u32 h = KVC_GROUP_ID(1), n = count[h], team = KVC_LOCAL_ID() / KVC_WORKERS;
     kvc_u32 j = KVC_GROUP_ID(0) * KVC_TEAMS + team, here = j < n, writes = here && KVC_LOCAL_ID() % KVC_WORKERS == 0;
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * ranks * d;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * indices * d;
     KVC_GLOBAL const float *long_by = length_buffer + length_offset + (kvc_u64)h * stride;
     KVC_GLOBAL const kvc_u32 *left_out = last_buffer + last_offset + (kvc_u64)h * stride;
-    float one = KVC_ONE(ranks);
+    float one = KVC_ONE(indices);
     for (int i = 0; writes && i < 32; i++)
         lanes[team][i] = 0.0f;
     for (kvc_u32 i = 0; i < n; i++) {
@@ -311,68 +311,68 @@ KVC_GROUP_KERNEL(redundancy_means)
     }
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(mix_redundancy)
 (KVC_GLOBAL const kvc_u32 *count, float share, float divisor, KVC_SPAN(const float, mean),
  KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1);
     KVC_GLOBAL const float *total = totals_buffer + totals_offset + 2 * (kvc_u64)h;
-    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
     float p;
-    if (rank >= count[h])
+    if (index >= count[h])
         return;
-    p = kvc_div(kvc_exp(mean_buffer[mean_offset + (kvc_u64)h * stride + rank] - total[0]), total[1]);
+    p = kvc_div(kvc_exp(mean_buffer[mean_offset + (kvc_u64)h * stride + index] - total[0]), total[1]);
     *score = kvc_fma(share, kvc_div(*score, divisor), (share - 1.0f) * p);
 }
 
 /* ---- output_norms, weigh_scores ---- */
 
-/* Grid: ranks, KVC_TEAMS a group; query heads. */
+/* Grid: indices, KVC_TEAMS a group; query heads. */
 KVC_GROUP_KERNEL(output_norms)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, w), kvc_u32 heads, kvc_u32 group, kvc_u32 outputs, kvc_u32 fresh,
  KVC_SPAN(float, norms), kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    kvc_u32 g = KVC_GROUP_ID(1), rank = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, here;
+    kvc_u32 g = KVC_GROUP_ID(1), index = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS, here;
     KVC_GLOBAL const float *row = w_buffer + w_offset + (kvc_u64)g * head_size;
     KVC_GLOBAL float *norm = norms_buffer + norms_offset + (kvc_u64)g * stride;
     kvc_bytes value = 0;
     float one = KVC_ONE(outputs), sum;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, g / group);
-    here = rank < head.count;
+    here = index < head.count;
     if (here)
-        value = kvc_head_value(&arena, &head, kvc_head_slot(&head, rank));
-    sum = here && !fresh ? norm[rank] : 0.0f;
+        value = kvc_head_value(&arena, &head, kvc_head_slot(&head, index));
+    sum = here && !fresh ? norm[index] : 0.0f;
     KVC_BARRIER(); /* a team's first work-item writes what all of it have read */
     for (kvc_u32 n = 0; n < outputs; n++, row += (kvc_u64)heads * head_size) {
-        float dot = kvc_part_sum(kvc_part_dot_entry(entry_type, row, value, head_size), shared_sum);
+        float dot = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, row, value, head_size), shared_sum);
         sum = kvc_plus(sum, kvc_from_bits(kvc_bits(dot) & 0x7fffffffu), one);
     }
     if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
-        norm[rank] = sum;
+        norm[index] = sum;
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(weigh_scores)
 (KVC_GLOBAL const kvc_u32 *count, KVC_READS, float epsilon, KVC_SPAN(const float, factor), KVC_SPAN(float, scores),
  kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), low = 0, high;
-    KVC_GLOBAL const kvc_u32 *kept = read_rank + (kvc_u64)h * read_stride;
-    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
-    if (rank >= count[h])
+    KVC_GLOBAL const kvc_u32 *kept = read_index + (kvc_u64)h * read_stride;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
+    if (index >= count[h])
         return;
     high = read_count[h];
     while (low < high) {
         kvc_u32 middle = low + (high - low) / 2;
-        if (kept[middle] < rank)
+        if (kept[middle] < index)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low < read_count[h] && kept[low] == rank)
+    if (low < read_count[h] && kept[low] == index)
         *score = kvc_infinity();
     else
-        *score = (*score + epsilon) * factor_buffer[factor_offset + (kvc_u64)h * stride + rank];
+        *score = (*score + epsilon) * factor_buffer[factor_offset + (kvc_u64)h * stride + index];
 }

@@ -37,47 +37,48 @@ KVC_KERNEL(expected_moments)
     moments_buffer[moments_offset + id] = value;
 }
 
-/* Grid: ranks, KVC_TEAMS a group; query heads. s [H, stride] of ranks from `first` on; keys as entry_keys makes them.
+/* Grid: indices, KVC_TEAMS a group; query heads. s [H, stride] of indices from `first` on; keys as entry_keys makes
+ * them.
  */
 KVC_GROUP_KERNEL(expected_logits)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, moments),
- KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d, float scale, kvc_u32 covariance, KVC_SPAN(float, logits),
+ KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d, float scale, kvc_u32 covariance, KVC_SPAN(float, logits),
  kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    kvc_u32 g = KVC_GROUP_ID(1), h = g / group, rank = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
-    kvc_u32 here = rank >= first && rank < count[h];
-    KVC_GLOBAL const float *y = keys_buffer + keys_offset + ((kvc_u64)h * ranks + (here ? rank : 0)) * d;
+    kvc_u32 g = KVC_GROUP_ID(1), h = g / group, index = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
+    kvc_u32 here = index >= first && index < count[h];
+    KVC_GLOBAL const float *y = keys_buffer + keys_offset + ((kvc_u64)h * indices + (here ? index : 0)) * d;
     KVC_GLOBAL const float *mean = moments_buffer + moments_offset + (kvc_u64)g * (d + 1) * d;
     kvc_bytes key = here ? (kvc_bytes)y : (kvc_bytes)0;
-    float a = kvc_part_sum(kvc_part_dot_entry(KVC_K_F32, mean, key, d), shared_sum), b = 0.0f;
+    float a = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, mean, key, d), shared_sum), b = 0.0f;
     for (kvc_u32 i = 0; covariance && i < d; i++) {
-        float t = kvc_part_sum(kvc_part_dot_entry(KVC_K_F32, mean + (kvc_u64)(i + 1) * d, key, d), shared_sum);
+        float t = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, mean + (kvc_u64)(i + 1) * d, key, d), shared_sum);
         b = here ? kvc_fma(t, y[i], b) : b;
     }
     if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
-        logits_buffer[logits_offset + (kvc_u64)g * stride + rank] =
+        logits_buffer[logits_offset + (kvc_u64)g * stride + index] =
             scale * (covariance ? kvc_fma(0.5f * scale, b, a) : a);
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(expected_sums)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 group, kvc_u32 first, kvc_u32 values, float epsilon, KVC_SPAN(const float, logits),
  KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1);
     KVC_GLOBAL const float *total = totals_buffer + totals_offset + 2 * (kvc_u64)h * group;
-    KVC_GLOBAL const float *logit = logits_buffer + logits_offset + (kvc_u64)h * group * stride + rank;
+    KVC_GLOBAL const float *logit = logits_buffer + logits_offset + (kvc_u64)h * group * stride + index;
     float lane[32], one = KVC_ONE(group), sum = 0.0f;
     kvc_bytes x;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    if (rank >= head.count)
+    if (index >= head.count)
         return;
-    for (kvc_u32 g = 0; rank >= first && g < group; g++)
+    for (kvc_u32 g = 0; index >= first && g < group; g++)
         sum = kvc_plus(sum, kvc_div(kvc_exp(logit[(kvc_u64)g * stride] - total[2 * g]), total[2 * g + 1]), one);
     sum = kvc_div(sum, (float)group);
-    if (rank >= first && values) {
-        x = kvc_head_value(&arena, &head, kvc_head_slot(&head, (kvc_u32)rank));
+    if (index >= first && values) {
+        x = kvc_head_value(&arena, &head, kvc_head_slot(&head, (kvc_u32)index));
         for (int i = 0; i < 32; i++)
             lane[i] = 0.0f;
         for (kvc_u32 c = 0; c < head_size; c++) {
@@ -87,5 +88,5 @@ KVC_KERNEL(expected_sums)
         KVC_TREE32(lane);
         sum = (sum + epsilon) * kvc_sqrt(lane[0]);
     }
-    scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = sum;
+    scores_buffer[scores_offset + (kvc_u64)h * stride + index] = sum;
 }

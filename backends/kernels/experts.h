@@ -125,10 +125,10 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
             const kvc_u64 at = (kvc_u64)e * N + n - first_row;                                                         \
             const bool mine = n < N && at < count;                                                                     \
             KVC_GLOBAL const kvc_u8 *weight = w + (mine ? at : 0) * row_bytes;                                         \
-            struct kvc_part sum[KVC_EXPERT_ROWS];                                                                      \
+            struct kvc_lanes sum[KVC_EXPERT_ROWS];                                                                     \
             KVC_SUM_ROWS(KVC_K_##NAME, KVC_EXPERT_ROWS, sum, x, here, weight, K);                                      \
             for (int i = 0; i < KVC_EXPERT_ROWS; i++) {                                                                \
-                float value = kvc_part_sum(sum[i], shared_sum);                                                        \
+                float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
                 if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && mine)                                    \
                     y_buffer[y_offset + (kvc_u64)(pair + i) * N + n] =                                                 \
                         bias_buffer ? value + bias_buffer[bias_offset + (kvc_u64)e * N + n] : value;                   \

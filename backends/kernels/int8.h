@@ -34,7 +34,8 @@ KVC_KERNEL(quantize_rows)
         for (kvc_u32 r = 0; r < here; r++)                                                                             \
             lane[r] = 0.0f;                                                                                            \
         for (kvc_u64 b = l; b < blocks; b += KVC_INT8_LANES) {                                                         \
-            const struct kvc_piece first = kvc_piece_##name(w, b, 0), second = kvc_piece_##name(w, b, 1);              \
+            const struct kvc_half_weights first = kvc_half_weights_##name(w, b, 0),                                    \
+                                          second = kvc_half_weights_##name(w, b, 1);                                   \
             for (kvc_u32 r = 0; r < here; r++) {                                                                       \
                 const kvc_u64 at_block = r * blocks + b;                                                               \
                 const struct kvc_half x0 = kvc_half_load(quant + at_block * 8),                                        \
@@ -150,7 +151,7 @@ KVC_GROUP_KERNEL(expert_linear_int8)
 
 #if KVC_WORKERS == 1
 /* A work-item an output, as where rows are few; more rows in one pass over the weights. */
-KVC_GROUP_KERNEL(linear_int8_many)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
+KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
     const kvc_u32 here = rows - row < KVC_INT8_MANY ? (kvc_u32)(rows - row) : KVC_INT8_MANY;
     KVC_INT8_OUTPUT(KVC_INT8_MANY, row, here, first_row + n, n, first_row + n, n < count);
@@ -162,7 +163,7 @@ KVC_GROUP_KERNEL(linear_int8_many)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
 
 /* A group KVC_INT8_TILE rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. A
  * block of 32 of both sides lies in local memory, word by word. */
-KVC_GROUP_KERNEL(linear_int8_many)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
+KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED kvc_u32 x_word[8][KVC_INT8_TILE], w_word[8][64];
     KVC_SHARED float x_scale[KVC_INT8_TILE], w_scale[2][64], w_minimum[2][64];
     KVC_SHARED kvc_i32 x_sum[2][KVC_INT8_TILE];
@@ -181,8 +182,8 @@ KVC_GROUP_KERNEL(linear_int8_many)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
             KVC_BARRIER();
             for (kvc_u32 j = id; j < 128; j += KVC_GROUP) { /* outputs after the last repeat it */
                 const kvc_u32 n = j / 2, h = j % 2;
-                const struct kvc_piece p =
-                    kvc_piece_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b, h);
+                const struct kvc_half_weights p =
+                    kvc_half_weights_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b, h);
                 for (kvc_u32 k = 0; k < 4; k++)
                     w_word[4 * h + k][n] = p.half_block.word[k];
                 w_scale[h][n] = p.scale;

@@ -75,11 +75,11 @@ KVC_KERNEL(group_scores)
     }
 }
 
-/* Of one head: whether the rule keeps a rank whatever its score. */
-KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 rank, kvc_u64 first, kvc_u64 tail,
+/* Of one head: whether the rule keeps a index whatever its score. */
+KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 index, kvc_u64 first, kvc_u64 tail,
                                  kvc_u64 limit, kvc_i64 recent) {
-    return head->count <= limit || rank < first || (kvc_u64)(head->count - rank) <= tail ||
-           kvc_head_position(head, kvc_head_slot(head, rank)) >= recent;
+    return head->count <= limit || index < first || (kvc_u64)(head->count - index) <= tail ||
+           kvc_head_position(head, kvc_head_slot(head, index)) >= recent;
 }
 
 #define KVC_DIGITS 258 /* counts of 256 digits, and the two words that one work-item finds for the group */
@@ -99,27 +99,28 @@ KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     return digits[256];
 }
 
-KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const float *tie, kvc_u64 rank) {
-    return (kvc_u64)(score ? kvc_score_key(score[rank]) : 0u) << 32 | (tie ? kvc_score_key(tie[rank]) : 0u);
+KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const float *tie, kvc_u64 index) {
+    return (kvc_u64)(score ? kvc_score_key(score[index]) : 0u) << 32 | (tie ? kvc_score_key(tie[index]) : 0u);
 }
 
 /* A group a head, from first_head on. The best `top` candidates are those above a threshold key, found eight bits at a
- * time, and of those equal to it the lowest ranks. */
+ * time, and of those equal to it the lowest indices. */
 KVC_GROUP_KERNEL(keep)
 (KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
  kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
- KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank, kvc_u32 kept_stride) {
+ KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_index, kvc_u32 kept_stride) {
     KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, kept = 0, equal_taken = 0, need;
     kvc_u64 threshold = 0;
     KVC_GLOBAL const float *score = scores_buffer ? scores_buffer + scores_offset + (kvc_u64)h * stride : 0;
     KVC_GLOBAL const float *tie = ties_buffer ? ties_buffer + ties_offset + (kvc_u64)h * stride : 0;
-    KVC_GLOBAL kvc_u32 *ranks = kept_rank + (kvc_u64)h * kept_stride;
+    KVC_GLOBAL kvc_u32 *indices = kept_index + (kvc_u64)h * kept_stride;
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 from = 0; from < head.count; from += KVC_GROUP) {
-        kvc_u32 rank = from + KVC_LOCAL_ID(), all;
-        kvc_group_before(rank < head.count && kvc_is_forced(&head, rank, first, tail, limit, recent), &all, shared_sum);
+        kvc_u32 index = from + KVC_LOCAL_ID(), all;
+        kvc_group_before(index < head.count && kvc_is_forced(&head, index, first, tail, limit, recent), &all,
+                         shared_sum);
         forced += all;
     }
     if (fill > forced && top < fill - forced)
@@ -129,10 +130,10 @@ KVC_GROUP_KERNEL(keep)
         for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
             digits[i] = 0;
         KVC_BARRIER();
-        for (kvc_u32 rank = KVC_LOCAL_ID(); rank < head.count; rank += KVC_GROUP) {
-            kvc_u64 key = kvc_tied_key(score, tie, rank);
+        for (kvc_u32 index = KVC_LOCAL_ID(); index < head.count; index += KVC_GROUP) {
+            kvc_u64 key = kvc_tied_key(score, tie, index);
             if ((shift == 56 || (key ^ threshold) >> (shift + 8) == 0) &&
-                !kvc_is_forced(&head, rank, first, tail, limit, recent))
+                !kvc_is_forced(&head, index, first, tail, limit, recent))
                 KVC_ADD_LOCAL(&digits[key >> shift & 255], 1);
         }
         KVC_BARRIER();
@@ -140,9 +141,9 @@ KVC_GROUP_KERNEL(keep)
         KVC_BARRIER();
     }
     for (kvc_u32 from = 0; from < head.count; from += KVC_GROUP) {
-        kvc_u32 rank = from + KVC_LOCAL_ID(), here = rank < head.count, all, before, is_equal, keeps;
-        kvc_u64 key = here ? kvc_tied_key(score, tie, rank) : 0;
-        keeps = here && kvc_is_forced(&head, rank, first, tail, limit, recent);
+        kvc_u32 index = from + KVC_LOCAL_ID(), here = index < head.count, all, before, is_equal, keeps;
+        kvc_u64 key = here ? kvc_tied_key(score, tie, index) : 0;
+        keeps = here && kvc_is_forced(&head, index, first, tail, limit, recent);
         is_equal = here && !keeps && key == threshold;
         before = kvc_group_before(is_equal, &all, shared_sum);
         if (here && !keeps && need)
@@ -150,7 +151,7 @@ KVC_GROUP_KERNEL(keep)
         equal_taken += all;
         before = kvc_group_before(keeps, &all, shared_sum);
         if (keeps)
-            ranks[kept + before] = rank;
+            indices[kept + before] = index;
         kept += all;
     }
     if (KVC_LOCAL_ID() == 0)
@@ -174,8 +175,8 @@ KVC_GROUP_KERNEL(shares)
             digits[i] = 0;
         KVC_BARRIER();
         for (kvc_u32 h = 0; h < kv_heads; h++)
-            for (kvc_u32 rank = KVC_LOCAL_ID(); rank + tail < l_count[h]; rank += KVC_GROUP) {
-                kvc_u32 key = kvc_score_key(scores_buffer[scores_offset + (kvc_u64)h * stride + rank]);
+            for (kvc_u32 index = KVC_LOCAL_ID(); index + tail < l_count[h]; index += KVC_GROUP) {
+                kvc_u32 key = kvc_score_key(scores_buffer[scores_offset + (kvc_u64)h * stride + index]);
                 if (shift == 24 || (key ^ threshold) >> (shift + 8) == 0)
                     KVC_ADD_LOCAL(&digits[key >> shift & 255], 1);
             }
@@ -188,8 +189,8 @@ KVC_GROUP_KERNEL(shares)
         if (KVC_LOCAL_ID() == 0)
             above[0] = level[0] = 0;
         KVC_BARRIER();
-        for (kvc_u32 rank = KVC_LOCAL_ID(); rank + tail < l_count[h]; rank += KVC_GROUP) {
-            kvc_u32 key = kvc_score_key(scores_buffer[scores_offset + (kvc_u64)h * stride + rank]);
+        for (kvc_u32 index = KVC_LOCAL_ID(); index + tail < l_count[h]; index += KVC_GROUP) {
+            kvc_u32 key = kvc_score_key(scores_buffer[scores_offset + (kvc_u64)h * stride + index]);
             if (key > threshold)
                 KVC_ADD_LOCAL(above, 1);
             else if (key == threshold)

@@ -1,18 +1,18 @@
 /* leverage.h - compactor's scores: chunk_mass, leverage_scores, standard_mix. */
 
-/* The first rank that is not scored any more, of those at the end; the first that is. */
+/* The first index that is not scored any more, of those at the end; the first that is. */
 KVC_DEVICE kvc_u32 kvc_scored_end(kvc_u32 count, kvc_u32 last) { return count > last ? count - last : 0; }
 KVC_DEVICE kvc_u32 kvc_scored_begin(kvc_u32 first, kvc_u32 end) { return first < end ? first : end; }
 
 /* ---- chunk_mass: one head after another ---- */
 
-/* The chunk that a rank is in; from == end: none. */
+/* The chunk that a index is in; from == end: none. */
 struct kvc_chunk_view {
     kvc_u32 from, end;
 };
 KVC_DEVICE struct kvc_chunk_view kvc_chunk_view_of(const struct kvc_head_view *head,
                                                    KVC_GLOBAL const kvc_i32 *positions, kvc_u32 queries, kvc_u32 first,
-                                                   kvc_u32 last, kvc_u32 chunk, kvc_u64 rank) {
+                                                   kvc_u32 last, kvc_u32 chunk, kvc_u64 index) {
     struct kvc_chunk_view view;
     kvc_u32 low = 0, high = head->count, end = kvc_scored_end(head->count, last);
     while (queries && low < high) {
@@ -24,27 +24,27 @@ KVC_DEVICE struct kvc_chunk_view kvc_chunk_view_of(const struct kvc_head_view *h
     }
     low = low < first ? first : low;
     view.from = view.end = end;
-    if (queries && rank >= low && rank < end) {
-        view.from = (kvc_u32)rank - ((kvc_u32)rank - low) % chunk;
+    if (queries && index >= low && index < end) {
+        view.from = (kvc_u32)index - ((kvc_u32)index - low) % chunk;
         view.end = end - view.from > chunk ? view.from + chunk : end;
     }
     return view;
 }
 
-/* Grid: ranks; the key, then the group's queries of that entry; channels. columns [1 + G, d, ranks]. */
+/* Grid: indices; the key, then the group's queries of that entry; channels. columns [1 + G, d, indices]. */
 KVC_KERNEL(chunk_columns)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 h, kvc_u32 group, kvc_u32 last, KVC_SPAN(const float, q),
- KVC_SPAN(const kvc_i32, positions), kvc_u32 queries, kvc_u32 heads, KVC_GLOBAL float *columns, kvc_u32 ranks) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+ KVC_SPAN(const kvc_i32, positions), kvc_u32 queries, kvc_u32 heads, KVC_GLOBAL float *columns, kvc_u32 indices) {
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 g = KVC_GROUP_ID(1), c = KVC_GROUP_ID(2), low = 0, high = queries - 1, slot;
-    KVC_GLOBAL float *to = columns + ((kvc_u64)g * head_size + c) * ranks + rank;
+    KVC_GLOBAL float *to = columns + ((kvc_u64)g * head_size + c) * indices + index;
     kvc_i32 position;
     KVC_OPEN(const kvc_i32, positions);
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    if (queries == 0 || rank >= kvc_scored_end(head.count, last))
+    if (queries == 0 || index >= kvc_scored_end(head.count, last))
         return;
-    slot = kvc_head_slot(&head, (kvc_u32)rank);
+    slot = kvc_head_slot(&head, (kvc_u32)index);
     if (g == 0) {
         *to = kvc_entry_value(entry_type, kvc_head_key(&arena, &head, slot), c);
         return;
@@ -61,88 +61,88 @@ KVC_KERNEL(chunk_columns)
 }
 
 /* dot32 of two columns. */
-KVC_DEVICE float kvc_column_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u32 d, kvc_u64 ranks) {
+KVC_DEVICE float kvc_column_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u32 d, kvc_u64 indices) {
     float lane[32];
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < d; c += 32)
         for (kvc_u32 i = 0; i < 32; i++)
             if (c + i < d)
-                lane[i] = kvc_fma(a[(c + i) * ranks], b[(c + i) * ranks], lane[i]);
+                lane[i] = kvc_fma(a[(c + i) * indices], b[(c + i) * indices], lane[i]);
     KVC_TREE32(lane);
     return lane[0];
 }
 
-/* Grid: ranks; query heads of the group. totals [G, ranks, 2]: M and L of the entry's query. */
+/* Grid: indices; query heads of the group. totals [G, indices, 2]: M and L of the entry's query. */
 KVC_KERNEL(chunk_totals)
 (KVC_LISTS(l), kvc_u32 h, kvc_u32 first, kvc_u32 last, KVC_SPAN(const kvc_i32, positions), kvc_u32 queries,
- kvc_u32 chunk, KVC_GLOBAL const float *columns, kvc_u32 d, KVC_SPAN(float, totals), kvc_u32 ranks) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+ kvc_u32 chunk, KVC_GLOBAL const float *columns, kvc_u32 d, KVC_SPAN(float, totals), kvc_u32 indices) {
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 g = KVC_GROUP_ID(1);
-    KVC_GLOBAL const float *q = columns + ((kvc_u64)(g + 1) * d) * ranks + rank;
-    KVC_GLOBAL float *total = totals_buffer + totals_offset + 2 * ((kvc_u64)g * ranks + rank);
+    KVC_GLOBAL const float *q = columns + ((kvc_u64)(g + 1) * d) * indices + index;
+    KVC_GLOBAL float *total = totals_buffer + totals_offset + 2 * ((kvc_u64)g * indices + index);
     struct kvc_chunk_view view;
-    float lane[32], M = -kvc_infinity(), one = KVC_ONE(ranks);
+    float lane[32], M = -kvc_infinity(), one = KVC_ONE(indices);
     KVC_OPEN(const kvc_i32, positions);
     KVC_OPEN_HEAD(head, l, h);
-    view = kvc_chunk_view_of(&head, positions, queries, first, last, chunk, rank);
+    view = kvc_chunk_view_of(&head, positions, queries, first, last, chunk, index);
     if (view.from == view.end)
         return;
     for (kvc_u32 j = view.from; j < view.end; j++)
-        M = kvc_max(M, kvc_column_dot(q, columns + j, d, ranks));
+        M = kvc_max(M, kvc_column_dot(q, columns + j, d, indices));
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 j = view.from; j < view.end; j++) {
         kvc_u32 i = (j - view.from) % 32;
-        lane[i] = kvc_plus(lane[i], kvc_exp(kvc_column_dot(q, columns + j, d, ranks) - M), one);
+        lane[i] = kvc_plus(lane[i], kvc_exp(kvc_column_dot(q, columns + j, d, indices) - M), one);
     }
     KVC_TREE32(lane);
     total[0] = M;
     total[1] = lane[0];
 }
 
-/* Grid: ranks. */
+/* Grid: indices. */
 KVC_KERNEL(chunk_mass)
 (KVC_LISTS(l), kvc_u32 h, kvc_u32 group, kvc_u32 first, kvc_u32 last, KVC_SPAN(const kvc_i32, positions),
- kvc_u32 queries, kvc_u32 chunk, kvc_u32 column, KVC_GLOBAL const float *columns, kvc_u32 d, kvc_u32 ranks) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
-    KVC_GLOBAL const float *totals = columns + (kvc_u64)(1 + group) * d * ranks;
+ kvc_u32 queries, kvc_u32 chunk, kvc_u32 column, KVC_GLOBAL const float *columns, kvc_u32 d, kvc_u32 indices) {
+    kvc_u64 index = KVC_GLOBAL_ID();
+    KVC_GLOBAL const float *totals = columns + (kvc_u64)(1 + group) * d * indices;
     struct kvc_chunk_view view;
-    float mass = 0.0f, one = KVC_ONE(ranks);
+    float mass = 0.0f, one = KVC_ONE(indices);
     KVC_OPEN(const kvc_i32, positions);
     KVC_OPEN_HEAD(head, l, h);
-    view = kvc_chunk_view_of(&head, positions, queries, first, last, chunk, rank);
+    view = kvc_chunk_view_of(&head, positions, queries, first, last, chunk, index);
     if (view.from == view.end)
         return;
     for (kvc_u32 i = view.from; i < view.end; i++) {
         float sum = 0.0f;
         for (kvc_u32 g = 0; g < group; g++) {
-            KVC_GLOBAL const float *total = totals + 2 * ((kvc_u64)g * ranks + i);
-            float s = kvc_column_dot(columns + (kvc_u64)(g + 1) * d * ranks + i, columns + rank, d, ranks);
+            KVC_GLOBAL const float *total = totals + 2 * ((kvc_u64)g * indices + i);
+            float s = kvc_column_dot(columns + (kvc_u64)(g + 1) * d * indices + i, columns + index, d, indices);
             sum = kvc_plus(sum, kvc_div(kvc_exp(s - total[0]), total[1]), one);
         }
         mass = kvc_plus(mass, sum, one);
     }
-    kvc_head_column(&head, column)[kvc_head_slot(&head, (kvc_u32)rank)] = kvc_div(mass, (float)group);
+    kvc_head_column(&head, column)[kvc_head_slot(&head, (kvc_u32)index)] = kvc_div(mass, (float)group);
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(chunk_weights)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 last, kvc_u32 column, KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), slot;
-    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
     float lane[32];
     kvc_bytes x;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    if (rank >= head.count)
+    if (index >= head.count)
         return;
-    if (rank < first || rank >= kvc_scored_end(head.count, last)) {
+    if (index < first || index >= kvc_scored_end(head.count, last)) {
         *score = 0.0f;
         return;
     }
-    slot = kvc_head_slot(&head, (kvc_u32)rank);
+    slot = kvc_head_slot(&head, (kvc_u32)index);
     x = kvc_head_value(&arena, &head, slot);
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
@@ -156,12 +156,12 @@ KVC_KERNEL(chunk_weights)
 
 /* ---- leverage_scores ---- */
 
-/* Grid: channels of ranks, heads. keys [H_kv, ranks, d], each rotated back from its position. */
+/* Grid: channels of indices, heads. keys [H_kv, indices, d], each rotated back from its position. */
 KVC_KERNEL(leverage_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
- KVC_SPAN(float, keys), kvc_u32 ranks) {
+ KVC_SPAN(float, keys), kvc_u32 indices) {
     kvc_u64 id = KVC_GLOBAL_ID(), row;
-    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), rank = (kvc_u32)(id / head_size), pairs = rotary / 2;
+    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), index = (kvc_u32)(id / head_size), pairs = rotary / 2;
     kvc_u32 slot;
     kvc_bytes key;
     float x;
@@ -171,7 +171,7 @@ KVC_KERNEL(leverage_keys)
     KVC_OPEN_HEAD(head, l, h);
     if (id / head_size >= head.count)
         return;
-    slot = kvc_head_slot(&head, rank);
+    slot = kvc_head_slot(&head, index);
     key = kvc_head_key(&arena, &head, slot);
     row = (kvc_u64)kvc_head_position(&head, slot) * pairs;
     x = kvc_entry_value(entry_type, key, c);
@@ -179,17 +179,17 @@ KVC_KERNEL(leverage_keys)
         x = kvc_fma(kvc_entry_value(entry_type, key, c + pairs), sine[row + c], x * cosine[row + c]);
     else if (cosine_buffer && c < 2 * pairs)
         x = kvc_fma(-kvc_entry_value(entry_type, key, c - pairs), sine[row + c - pairs], x * cosine[row + c - pairs]);
-    keys_buffer[keys_offset + (kvc_u64)h * ranks * head_size + id] = x;
+    keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
 /* Grid: channels, heads. means [H_kv, d]. */
 KVC_KERNEL(leverage_means)
-(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d,
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(float, means)) {
     kvc_u64 c = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), end = kvc_scored_end(count[h], last), begin = kvc_scored_begin(first, end), r = begin;
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * ranks * d + c;
-    float sum = 0.0f, one = KVC_ONE(ranks);
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * indices * d + c;
+    float sum = 0.0f, one = KVC_ONE(indices);
     if (c >= d)
         return;
     while (r < end) {
@@ -204,13 +204,13 @@ KVC_KERNEL(leverage_means)
 
 /* Grid: pairs of channels b, c; heads. gram [H_kv, d, d], c <= b. */
 KVC_KERNEL(leverage_gram)
-(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 ranks, kvc_u32 d,
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, means), float ridge, KVC_SPAN(float, gram)) {
     kvc_u64 id = KVC_GLOBAL_ID(), b = id / d, c = id % d;
     kvc_u32 h = KVC_GROUP_ID(1), end = kvc_scored_end(count[h], last), r = kvc_scored_begin(first, end);
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * ranks * d;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * indices * d;
     KVC_GLOBAL const float *mean = means_buffer + means_offset + (kvc_u64)h * d;
-    float sum = 0.0f, one = KVC_ONE(ranks), of_b, of_c;
+    float sum = 0.0f, one = KVC_ONE(indices), of_b, of_c;
     if (b >= d || c > b)
         return;
     of_b = mean[b];
@@ -254,32 +254,32 @@ KVC_GROUP_KERNEL(leverage_factor)
     }
 }
 
-/* Grid: ranks, heads. y [H_kv, d, ranks]. */
+/* Grid: indices, heads. y [H_kv, d, indices]. */
 KVC_KERNEL(leverage_scores)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys),
  KVC_SPAN(const float, means), KVC_SPAN(const float, gram), KVC_SPAN(const float, diagonal), KVC_SPAN(float, y),
- kvc_u32 ranks, kvc_u32 d, KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+ kvc_u32 indices, kvc_u32 d, KVC_SPAN(float, scores), kvc_u32 stride) {
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1);
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + ((kvc_u64)h * ranks + rank) * d;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + ((kvc_u64)h * indices + index) * d;
     KVC_GLOBAL const float *mean = means_buffer + means_offset + (kvc_u64)h * d;
     KVC_GLOBAL const float *row = gram_buffer + gram_offset + (kvc_u64)h * d * d;
     KVC_GLOBAL const float *diagonal = diagonal_buffer + diagonal_offset + (kvc_u64)h * d;
-    KVC_GLOBAL float *mine = y_buffer + y_offset + (kvc_u64)h * d * ranks + rank;
-    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
-    if (rank >= count[h])
+    KVC_GLOBAL float *mine = y_buffer + y_offset + (kvc_u64)h * d * indices + index;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
+    if (index >= count[h])
         return;
-    if (rank < first || rank >= kvc_scored_end(count[h], last)) {
+    if (index < first || index >= kvc_scored_end(count[h], last)) {
         *score = 0.0f;
         return;
     }
     for (kvc_u32 b = 0; b < d; b++, row += d) {
         float s = key[b] - mean[b];
         for (kvc_u32 k = 0; k < b; k++)
-            s = kvc_fma(-row[k], mine[(kvc_u64)k * ranks], s);
-        mine[(kvc_u64)b * ranks] = kvc_div(s, diagonal[b]);
+            s = kvc_fma(-row[k], mine[(kvc_u64)k * indices], s);
+        mine[(kvc_u64)b * indices] = kvc_div(s, diagonal[b]);
     }
-    *score = kvc_column_dot(mine, mine, d, ranks);
+    *score = kvc_column_dot(mine, mine, d, indices);
 }
 
 /* ---- standard_mix ---- */
@@ -335,18 +335,18 @@ KVC_KERNEL(standard_totals)
     }
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(standard_mix)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, float share, KVC_GLOBAL const float *totals,
  KVC_SPAN(const float, leverage), KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1);
-    KVC_GLOBAL const float *lever = leverage_buffer + leverage_offset + (kvc_u64)h * stride + rank;
-    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + rank;
+    KVC_GLOBAL const float *lever = leverage_buffer + leverage_offset + (kvc_u64)h * stride + index;
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
     float mass = 0.0f;
-    if (rank >= count[h])
+    if (index >= count[h])
         return;
-    if (rank < first || rank >= kvc_scored_end(count[h], last)) {
+    if (index < first || index >= kvc_scored_end(count[h], last)) {
         *score = 0.0f;
         return;
     }

@@ -2,7 +2,8 @@
  * sides packed by lane, then an ordinary matrix product for each lane; the 32 products are added in the order of the
  * tree. */
 
-/* Few rows: grid (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_FEW), so many rows for one pass over the weights. */
+/* Few rows: grid (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_SMALL_BATCH), so many rows for one pass over the
+ * weights. */
 #define KVC_EACH KVC_EACH_OF(KVC_WORKERS)
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
@@ -14,40 +15,41 @@
         const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)((K) % 32);                               \
         kvc_u64 k = 0;                                                                                                 \
         for (int i = 0; i < most; i++)                                                                                 \
-            sum[i] = kvc_part_zero();                                                                                  \
+            sum[i] = kvc_lanes_zero();                                                                                 \
         if (here == 1) {                                                                                               \
-            struct kvc_part one = kvc_part_zero();                                                                     \
+            struct kvc_lanes one = kvc_lanes_zero();                                                                   \
             for (; k + 32 <= (K); k += 32)                                                                             \
-                one = kvc_part_fma(kvc_part_floats(x + k, worker), kvc_part_weight(type, weight, k, worker), one);     \
+                one = kvc_lanes_fma(kvc_lanes_floats(x + k, worker), kvc_lanes_weight(type, weight, k, worker), one);  \
             sum[0] = one;                                                                                              \
         } else {                                                                                                       \
             for (; k + 32 <= (K); k += 32) {                                                                           \
-                struct kvc_part p = kvc_part_weight(type, weight, k, worker);                                          \
+                struct kvc_lanes p = kvc_lanes_weight(type, weight, k, worker);                                        \
                 for (int i = 0; i < most; i++)                                                                         \
                     sum[i] =                                                                                           \
-                        kvc_part_fma(kvc_part_floats(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker), p, sum[i]);   \
+                        kvc_lanes_fma(kvc_lanes_floats(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker), p, sum[i]); \
             }                                                                                                          \
         }                                                                                                              \
         if (left) {                                                                                                    \
-            struct kvc_part p = kvc_part_weight_tail(type, weight, k, worker, left);                                   \
+            struct kvc_lanes p = kvc_lanes_weight_tail(type, weight, k, worker, left);                                 \
             for (int i = 0; i < most; i++)                                                                             \
-                sum[i] = kvc_part_fma_tail(                                                                            \
-                    kvc_part_floats_tail(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker, left), p, sum[i], left);   \
+                sum[i] = kvc_lanes_fma_tail(                                                                           \
+                    kvc_lanes_floats_tail(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker, left), p, sum[i], left);  \
         }                                                                                                              \
     } while (0)
 /* w: rows first..first+count-1 of the matrix. */
 #define KVC_LINEAR_FEW(name, type)                                                                                     \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
-        kvc_u32 row = KVC_GROUP_ID(1) * KVC_FEW, here = rows - row < KVC_FEW ? rows - row : KVC_FEW;                   \
+        kvc_u32 row = KVC_GROUP_ID(1) * KVC_SMALL_BATCH,                                                               \
+                here = rows - row < KVC_SMALL_BATCH ? rows - row : KVC_SMALL_BATCH;                                    \
         KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
         for (kvc_u32 each = 0; each < KVC_EACH; each++) {                                                              \
             kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;       \
             KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                     \
-            struct kvc_part sum[KVC_FEW];                                                                              \
-            KVC_SUM_ROWS(type, KVC_FEW, sum, x, here, weight, K);                                                      \
-            for (int i = 0; i < KVC_FEW; i++) { /* all of them, so that no barrier is conditional */                   \
-                float value = kvc_part_sum(sum[i], shared_sum);                                                        \
+            struct kvc_lanes sum[KVC_SMALL_BATCH];                                                                     \
+            KVC_SUM_ROWS(type, KVC_SMALL_BATCH, sum, x, here, weight, K);                                              \
+            for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* all of them, so that no barrier is conditional */           \
+                float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
                 if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)                               \
                     y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
                         bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                            \
@@ -112,8 +114,8 @@ KVC_KERNEL(pack_w)
         for (kvc_u32 i = 0; i < 16; i++) {
             kvc_u64 here = row + half_block + i < rows ? row + half_block + i : row;
             KVC_GLOBAL const kvc_u8 *from = w + (first + here) * row_bytes;
-            struct kvc_part p = left >= 32 ? kvc_part_weight(type, from, step * 32, 0)
-                                           : kvc_part_weight_tail(type, from, step * 32, 0, (kvc_u32)left);
+            struct kvc_lanes p = left >= 32 ? kvc_lanes_weight(type, from, step * 32, 0)
+                                            : kvc_lanes_weight_tail(type, from, step * 32, 0, (kvc_u32)left);
             low[i] = p.low;
             high[i] = p.high;
         }
@@ -134,8 +136,8 @@ KVC_KERNEL(pack_w)
     kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
     KVC_GLOBAL const kvc_u8 *from = w + (first + row) * row_bytes;
     for (kvc_u32 worker = 0; worker < 4 && left > 0; worker++) {
-        struct kvc_part p = left >= 32 ? kvc_part_weight(type, from, step * 32, worker)
-                                       : kvc_part_weight_tail(type, from, step * 32, worker, (kvc_u32)left);
+        struct kvc_lanes p = left >= 32 ? kvc_lanes_weight(type, from, step * 32, worker)
+                                        : kvc_lanes_weight_tail(type, from, step * 32, worker, (kvc_u32)left);
         for (kvc_u32 i = 0; i < 8 && worker * 8 + i < left; i++)
             packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_W, row, K, worker * 8 + i, step)] = p.lane[i];
     }

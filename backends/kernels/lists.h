@@ -30,9 +30,9 @@ struct kvc_arena_view {
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
     kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_TILE);
     kvc_u32 chunk, first, place = 0;
-    if (block & KVC_SPARE) {
+    if (block & KVC_EXTRA_SLOT) {
         place = block % KVC_TILE;
-        block = (block & ~KVC_SPARE) / KVC_TILE;
+        block = (block & ~KVC_EXTRA_SLOT) / KVC_TILE;
     }
     if (block >> arena->top) { /* chunks of the largest size */
         chunk = arena->top - arena->shift + (block >> arena->top);
@@ -73,8 +73,8 @@ struct kvc_head_view { /* one head of one layer */
     view.position = prefix##_position ? prefix##_position + view.base : 0;                                             \
     view.state = prefix##_state ? prefix##_state + (kvc_u64)view.columns * view.base : 0
 
-KVC_DEVICE kvc_u32 kvc_head_slot(const struct kvc_head_view *head, kvc_u32 rank) {
-    return head->order ? head->order[rank] : rank;
+KVC_DEVICE kvc_u32 kvc_head_slot(const struct kvc_head_view *head, kvc_u32 index) {
+    return head->order ? head->order[index] : index;
 }
 KVC_DEVICE kvc_i32 kvc_head_position(const struct kvc_head_view *head, kvc_u32 slot) {
     return head->position ? head->position[slot] : (kvc_i32)slot;
@@ -91,22 +91,22 @@ KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, k
     return head->state + (kvc_u64)column * head->slots;
 }
 
-/* What one query sees of one head: places 0..places-1 of its ranks or of a read list. */
+/* What one query sees of one head: places 0..places-1 of its indices or of a read list. */
 struct kvc_query_view {
-    KVC_GLOBAL const kvc_u32 *ranks; /* 0: all */
-    kvc_u32 places, visible;         /* ranks below visible */
-    kvc_i64 oldest;                  /* entries at positions below this are skipped; INT64_MIN: none */
+    KVC_GLOBAL const kvc_u32 *indices; /* 0: all */
+    kvc_u32 places, visible;           /* indices below visible */
+    kvc_i64 oldest;                    /* entries at positions below this are skipped; INT64_MIN: none */
 };
-#define KVC_READS KVC_GLOBAL const kvc_u32 *read_count, KVC_GLOBAL const kvc_u32 *read_rank, kvc_u32 read_stride
+#define KVC_READS KVC_GLOBAL const kvc_u32 *read_count, KVC_GLOBAL const kvc_u32 *read_index, kvc_u32 read_stride
 #define KVC_NO_WINDOW (-(kvc_i64)0x7fffffffffffffff - 1)
 
 KVC_DEVICE struct kvc_query_view kvc_query_view_of(const struct kvc_head_view *head,
                                                    KVC_GLOBAL const kvc_u32 *read_count,
-                                                   KVC_GLOBAL const kvc_u32 *read_rank, kvc_u32 read_stride, kvc_u32 h,
+                                                   KVC_GLOBAL const kvc_u32 *read_index, kvc_u32 read_stride, kvc_u32 h,
                                                    kvc_u32 causal_offset, kvc_i32 position, kvc_u32 window) {
     struct kvc_query_view view;
     view.visible = head->count > causal_offset ? head->count - causal_offset : 0;
-    view.ranks = read_count ? read_rank + (kvc_u64)h * read_stride : 0;
+    view.indices = read_count ? read_index + (kvc_u64)h * read_stride : 0;
     view.places = read_count ? read_count[h] : view.visible;
     view.oldest = window ? (kvc_i64)position - (kvc_i64)window + 1 : KVC_NO_WINDOW;
     return view;
@@ -115,10 +115,10 @@ KVC_DEVICE struct kvc_query_view kvc_query_view_of(const struct kvc_head_view *h
 #define KVC_MASKED 0xffffffffu
 /* The slot at a place, or KVC_MASKED. */
 KVC_DEVICE kvc_u32 kvc_query_slot(const struct kvc_query_view *view, const struct kvc_head_view *head, kvc_u32 place) {
-    kvc_u32 rank = view->ranks ? view->ranks[place] : place, slot;
-    if (rank >= view->visible)
+    kvc_u32 index = view->indices ? view->indices[place] : place, slot;
+    if (index >= view->visible)
         return KVC_MASKED;
-    slot = kvc_head_slot(head, rank);
+    slot = kvc_head_slot(head, index);
     if (view->oldest != KVC_NO_WINDOW && kvc_head_position(head, slot) < view->oldest)
         return KVC_MASKED;
     return slot;

@@ -3,32 +3,32 @@
 /* Places of head h, and the slot at one. */
 #define KVC_PLACES(head, h) (read_count ? read_count[h] : (head).count)
 #define KVC_PLACE_SLOT(head, h, place)                                                                                 \
-    kvc_head_slot(&(head), read_count ? read_rank[(kvc_u64)(h)*read_stride + (place)] : (place))
+    kvc_head_slot(&(head), read_count ? read_index[(kvc_u64)(h)*read_stride + (place)] : (place))
 
 /* A group a head: the newest `rows` entries join the view. */
 KVC_GROUP_KERNEL(view_append)
-(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank, kvc_u32 view_stride, kvc_u32 rows) {
+(KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_index, kvc_u32 view_stride, kvc_u32 rows) {
     kvc_u32 h = KVC_GROUP_ID(0), held = l_count[h], n = rows < held ? rows : held, had = view_count[h];
     for (kvc_u32 i = KVC_LOCAL_ID(); i < n; i += KVC_GROUP)
-        view_rank[(kvc_u64)h * view_stride + had + i] = held - n + i;
+        view_index[(kvc_u64)h * view_stride + had + i] = held - n + i;
     KVC_BARRIER();
     if (KVC_LOCAL_ID() == 0)
         view_count[h] = had + n;
 }
 
-/* A group a head. The view keeps, in place, those of its ranks that are among the ranks kept (KVC_READS); each becomes
- * its index there. */
+/* A group a head. The view keeps, in place, those of its indices that are among the indices kept (KVC_READS); each
+ * becomes its index there. */
 KVC_GROUP_KERNEL(view_evict)
-(KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_rank, kvc_u32 view_stride) {
+(KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_index, kvc_u32 view_stride) {
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], seen = view_count[h], low = 0, left = 0;
-    KVC_GLOBAL const kvc_u32 *ranks = read_rank + (kvc_u64)h * read_stride;
-    KVC_GLOBAL kvc_u32 *view = view_rank + (kvc_u64)h * view_stride;
+    KVC_GLOBAL const kvc_u32 *indices = read_index + (kvc_u64)h * read_stride;
+    KVC_GLOBAL kvc_u32 *view = view_index + (kvc_u64)h * view_stride;
     for (kvc_u32 from = 0; from < seen; from += KVC_GROUP) {
         kvc_u32 i = from + KVC_LOCAL_ID(), stays = 0, all, before;
         if (i < seen) {
-            low = kvc_ranks_below(ranks, kept, view[i], low);
-            stays = low < kept && ranks[low] == view[i];
+            low = kvc_indices_below(indices, kept, view[i], low);
+            stays = low < kept && indices[low] == view[i];
         }
         before = kvc_group_before(stays, &all, shared_sum); /* here all have read theirs */
         if (stays)
@@ -124,11 +124,11 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     place = rows < places ? places - rows : 0;
 #if KVC_WORKERS == 1
     if (head_size - c >= KVC_RUN) {
-        struct kvc_part total = rows == 0xffffffffu ? kvc_part_zero() : kvc_part_floats(sum, 0);
+        struct kvc_lanes total = rows == 0xffffffffu ? kvc_lanes_zero() : kvc_lanes_floats(sum, 0);
         for (; place < places; place++) {
-            struct kvc_part p =
-                kvc_part_entry(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
-            total = kvc_part_of(kvc_plus16(total.low, p.low, one), kvc_plus16(total.high, p.high, one));
+            struct kvc_lanes p =
+                kvc_lanes_entry(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
+            total = kvc_lanes_of(kvc_plus16(total.low, p.low, one), kvc_plus16(total.high, p.high, one));
         }
         vstore16(total.low, 0, sum);
         vstore16(total.high, 1, sum);

@@ -4,49 +4,49 @@
 
 #if KVC_WORKERS == 1
 
-KVC_DEVICE struct kvc_part kvc_part_of(float16 low, float16 high) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_of(float16 low, float16 high) {
+    struct kvc_lanes p;
     p.low = low;
     p.high = high;
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_halves(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_halves(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
     KVC_GLOBAL const half *h = (KVC_GLOBAL const half *)(row + 2 * k);
-    return kvc_part_of(vload_half16(0, h), vload_half16(1, h)); /* exact */
+    return kvc_lanes_of(vload_half16(0, h), vload_half16(1, h)); /* exact */
 }
 KVC_DEVICE float16 kvc_bf16x16(ushort16 h) { return as_float16(convert_uint16(h) << 16); }
 /* Nibbles: of 32 bytes the low or high halves; of 16 bytes the low halves, then the high ones. */
-KVC_DEVICE struct kvc_part kvc_part_scaled(int16 low, int16 high, float a, float b) {
-    return kvc_part_of(a * convert_float16(low), b * convert_float16(high));
+KVC_DEVICE struct kvc_lanes kvc_lanes_scaled(int16 low, int16 high, float a, float b) {
+    return kvc_lanes_of(a * convert_float16(low), b * convert_float16(high));
 }
-KVC_DEVICE struct kvc_part kvc_part_offset(int16 low, int16 high, float a, float m) {
-    return kvc_part_of(fma((float16)(a), convert_float16(low), (float16)(m)),
-                       fma((float16)(a), convert_float16(high), (float16)(m)));
+KVC_DEVICE struct kvc_lanes kvc_lanes_offset(int16 low, int16 high, float a, float m) {
+    return kvc_lanes_of(fma((float16)(a), convert_float16(low), (float16)(m)),
+                        fma((float16)(a), convert_float16(high), (float16)(m)));
 }
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
 
 /* Channels c to c + 31 of a key or value. */
-KVC_DEVICE struct kvc_part kvc_part_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     KVC_GLOBAL const char *q;
     float d;
     if (type == KVC_K_F32)
-        return kvc_part_floats((KVC_GLOBAL const float *)row + c, 0);
+        return kvc_lanes_floats((KVC_GLOBAL const float *)row + c, 0);
     if (type == KVC_K_F16)
-        return kvc_part_halves(row, c);
+        return kvc_lanes_halves(row, c);
     group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
     q = (KVC_GLOBAL const char *)group + 2;
     d = KVC_HALF(group);
-    return kvc_part_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
+    return kvc_lanes_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
 }
-KVC_DEVICE struct kvc_part kvc_part_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
-                                               kvc_u32 count) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
+                                                 kvc_u32 count) {
     union {
-        struct kvc_part p;
+        struct kvc_lanes p;
         float lane[32];
     } u;
-    u.p = kvc_part_zero();
+    u.p = kvc_lanes_zero();
     for (kvc_u32 i = 0; i < count; i++)
         u.lane[i] = kvc_entry_value(type, row, c + i);
     return u.p;
@@ -95,10 +95,10 @@ KVC_DEVICE uint2 kvc_load_bytes(KVC_GLOBAL const kvc_u8 *b) { /* blocks begin ev
 }
 #define KVC_BYTE(v, i) (((i) < 4 ? (v).x >> 8 * (i) : (v).y >> 8 * ((i)-4)) & 255u)
 
-KVC_DEVICE struct kvc_part kvc_part_pairs(KVC_GLOBAL const kvc_u16 *h, bool halves) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_pairs(KVC_GLOBAL const kvc_u16 *h, bool halves) {
     uint4 v = kvc_load_pairs(h);
     kvc_u32 word[4];
-    struct kvc_part p;
+    struct kvc_lanes p;
     word[0] = v.x;
     word[1] = v.y;
     word[2] = v.z;
@@ -109,9 +109,9 @@ KVC_DEVICE struct kvc_part kvc_part_pairs(KVC_GLOBAL const kvc_u16 *h, bool halv
     }
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d * the signed bytes */
+KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d * the signed bytes */
     uint2 v = kvc_load_bytes(q);
-    struct kvc_part p;
+    struct kvc_lanes p;
     for (int i = 0; i < 8; i++)
         p.lane[i] = d * (float)(kvc_i8)KVC_BYTE(v, i);
     return p;
@@ -131,14 +131,14 @@ KVC_DEVICE struct kvc_quants kvc_quants_of(uint2 low, kvc_u32 shift, kvc_u32 mas
 }
 
 /* c is a multiple of 32, as groups of Q8_0 are long. */
-KVC_DEVICE struct kvc_part kvc_part_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     if (type == KVC_K_F32)
-        return kvc_part_floats((KVC_GLOBAL const float *)row + c, worker);
+        return kvc_lanes_floats((KVC_GLOBAL const float *)row + c, worker);
     if (type == KVC_K_F16)
-        return kvc_part_pairs((KVC_GLOBAL const kvc_u16 *)row + c + worker * 8, true);
+        return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + c + worker * 8, true);
     group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-    return kvc_part_bytes(group + 2 + worker * 8, KVC_HALF(group));
+    return kvc_lanes_bytes(group + 2 + worker * 8, KVC_HALF(group));
 }
 /* Channels c to c + 3 of an entry, c a multiple of 4. */
 KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
@@ -165,9 +165,9 @@ KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc
     v.w = d * (float)(kvc_i8)group[3];
     return v;
 }
-KVC_DEVICE struct kvc_part kvc_part_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
-                                               kvc_u32 count) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
+                                                 kvc_u32 count) {
+    struct kvc_lanes p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
         p.lane[i] =
             worker * KVC_LANES_EACH + i < count ? kvc_entry_value(type, row, c + worker * KVC_LANES_EACH + i) : 0.0f;
@@ -177,17 +177,17 @@ KVC_DEVICE struct kvc_part kvc_part_entry_tail(kvc_u32 type, KVC_GLOBAL const kv
 #endif
 
 /* The lanes of dot32(q, key), by a team; where the team has no key (0), nothing is read. */
-KVC_DEVICE struct kvc_part kvc_part_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
-                                              kvc_u32 d) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+                                                kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
-    struct kvc_part sum = kvc_part_zero();
+    struct kvc_lanes sum = kvc_lanes_zero();
     if (!key)
         return sum;
     for (; k + 32 <= d; k += 32)
-        sum = kvc_part_fma(kvc_part_floats(q + k, worker), kvc_part_entry(type, key, k, worker), sum);
+        sum = kvc_lanes_fma(kvc_lanes_floats(q + k, worker), kvc_lanes_entry(type, key, k, worker), sum);
     if (k < d)
-        sum = kvc_part_fma_tail(kvc_part_floats_tail(q + k, worker, d - k),
-                                kvc_part_entry_tail(type, key, k, worker, d - k), sum, d - k);
+        sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(q + k, worker, d - k),
+                                 kvc_lanes_entry_tail(type, key, k, worker, d - k), sum, d - k);
     return sum;
 }
 

@@ -52,7 +52,7 @@ typedef long kvc_i64;
 typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 #define KVC_TILE 256u
-#define KVC_SPARE 0x80000000u
+#define KVC_EXTRA_SLOT 0x80000000u
 #define KVC_LANES_EACH (32 / KVC_WORKERS)
 
 /* KVC_KERNEL: one work-item an element, KVC_ITEMS in a group. KVC_GROUP_KERNEL: a group of KVC_GROUP works together;
@@ -109,82 +109,84 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 #define KVC_ODD16(a, b) (float16)(KVC_ODDS8(a), KVC_ODDS8(b))
 #endif
 
-struct kvc_part {
+struct kvc_lanes {
     float16 low, high;
 };
-KVC_DEVICE struct kvc_part kvc_part_zero(void) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_zero(void) {
+    struct kvc_lanes p;
     p.low = (float16)(0.0f);
     p.high = (float16)(0.0f);
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_all(float x) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_all(float x) {
+    struct kvc_lanes p;
     p.low = p.high = (float16)(x);
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, struct kvc_part sum) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_fma(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum) {
     sum.low = fma(a.low, b.low, sum.low);
     sum.high = fma(a.high, b.high, sum.high);
     return sum;
 }
 /* Only lanes below count. */
-KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part b, struct kvc_part sum, kvc_u32 count) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum,
+                                               kvc_u32 count) {
     const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     sum.low = select(sum.low, fma(a.low, b.low, sum.low), lane < (int16)((int)count));
     sum.high = select(sum.high, fma(a.high, b.high, sum.high), lane < (int16)((int)count - 16));
     return sum;
 }
-KVC_DEVICE struct kvc_part kvc_part_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
+    struct kvc_lanes p;
     p.low = vload16(0, x);
     p.high = vload16(1, x);
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {
     union {
-        struct kvc_part p;
+        struct kvc_lanes p;
         float lane[32];
     } u;
-    u.p = kvc_part_zero();
+    u.p = kvc_lanes_zero();
     for (kvc_u32 i = 0; i < count; i++)
         u.lane[i] = x[i];
     return u.p;
 }
-KVC_DEVICE float kvc_part_tree(struct kvc_part p) {
+KVC_DEVICE float kvc_lanes_tree(struct kvc_lanes p) {
     float16 a = p.low + p.high;
     float8 b = KVC_LOW8(a) + KVC_HIGH8(a);
     float4 c = b.lo + b.hi;
     float2 d = c.lo + c.hi;
     return d.lo + d.hi;
 }
-#define KVC_SUM_FLOATS 1 /* floats a group shares for kvc_part_sum */
-KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) { return kvc_part_tree(p); }
+#define KVC_SUM_FLOATS 1 /* floats a group shares for kvc_lanes_sum */
+KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) { return kvc_lanes_tree(p); }
 
 #else
 
-struct kvc_part { /* worker w holds lanes 8w to 8w + 7 */
+struct kvc_lanes { /* worker w holds lanes 8w to 8w + 7 */
     float lane[KVC_LANES_EACH];
 };
-KVC_DEVICE struct kvc_part kvc_part_zero(void) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_zero(void) {
+    struct kvc_lanes p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
         p.lane[i] = 0.0f;
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_all(float x) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_all(float x) {
+    struct kvc_lanes p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
         p.lane[i] = x;
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_fma(struct kvc_part a, struct kvc_part b, struct kvc_part sum) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_fma(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum) {
     for (int i = 0; i < KVC_LANES_EACH; i++)
         sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
     return sum;
 }
 /* Only lanes below count; of this worker: count is what is left for it, and may be negative. */
-KVC_DEVICE struct kvc_part kvc_part_fma_tail(struct kvc_part a, struct kvc_part b, struct kvc_part sum, kvc_u32 count) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum,
+                                               kvc_u32 count) {
     kvc_i32 left = (kvc_i32)count - (kvc_i32)(KVC_LOCAL_ID() % KVC_WORKERS * KVC_LANES_EACH);
     for (int i = 0; i < KVC_LANES_EACH; i++)
         sum.lane[i] = i < left ? kvc_fma(a.lane[i], b.lane[i], sum.lane[i]) : sum.lane[i];
@@ -206,9 +208,9 @@ KVC_DEVICE float4 kvc_load_floats(KVC_GLOBAL const float *x) {
     v.w = x[3];
     return v;
 }
-KVC_DEVICE struct kvc_part kvc_part_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
+KVC_DEVICE struct kvc_lanes kvc_lanes_floats(KVC_GLOBAL const float *x, kvc_u32 worker) {
     float4 a = kvc_load_floats(x + worker * KVC_LANES_EACH), b = kvc_load_floats(x + worker * KVC_LANES_EACH + 4);
-    struct kvc_part p;
+    struct kvc_lanes p;
     p.lane[0] = a.x;
     p.lane[1] = a.y;
     p.lane[2] = a.z;
@@ -219,8 +221,8 @@ KVC_DEVICE struct kvc_part kvc_part_floats(KVC_GLOBAL const float *x, kvc_u32 wo
     p.lane[7] = b.w;
     return p;
 }
-KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {
-    struct kvc_part p;
+KVC_DEVICE struct kvc_lanes kvc_lanes_floats_tail(KVC_GLOBAL const float *x, kvc_u32 worker, kvc_u32 count) {
+    struct kvc_lanes p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
         p.lane[i] = worker * KVC_LANES_EACH + i < count ? x[worker * KVC_LANES_EACH + i] : 0.0f;
     return p;
@@ -228,7 +230,7 @@ KVC_DEVICE struct kvc_part kvc_part_floats_tail(KVC_GLOBAL const float *x, kvc_u
 /* The sum of a team's 32 lanes, for each of its work-items. Every work-item of the group calls it at the same time. */
 #if defined(__CUDACC__)
 #define KVC_SUM_FLOATS 1
-KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
+KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) {
     (void)shared_sum;
     for (int w = 2; w > 0; w /= 2) /* lanes i + 16, then i + 8 */
         for (int i = 0; i < KVC_LANES_EACH; i++)
@@ -240,7 +242,7 @@ KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
 }
 #else
 #define KVC_SUM_FLOATS (KVC_GROUP * KVC_LANES_EACH)
-KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
+KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     KVC_LOCAL float *team = shared_sum + KVC_LOCAL_ID() / KVC_WORKERS * 32;
     float sum;
@@ -268,26 +270,26 @@ KVC_DEVICE float kvc_part_sum(struct kvc_part p, KVC_LOCAL float *shared_sum) {
 KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K,
                                 KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
-    struct kvc_part sum = kvc_part_zero();
+    struct kvc_lanes sum = kvc_lanes_zero();
     kvc_u64 k = 0;
     for (; k + 32 <= K; k += 32)
-        sum = kvc_part_fma(kvc_part_floats(a + k, worker), kvc_part_floats(b + k, worker), sum);
+        sum = kvc_lanes_fma(kvc_lanes_floats(a + k, worker), kvc_lanes_floats(b + k, worker), sum);
     if (k < K)
-        sum = kvc_part_fma_tail(kvc_part_floats_tail(a + k, worker, (kvc_u32)(K - k)),
-                                kvc_part_floats_tail(b + k, worker, (kvc_u32)(K - k)), sum, (kvc_u32)(K - k));
-    return kvc_part_sum(sum, shared_sum);
+        sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(a + k, worker, (kvc_u32)(K - k)),
+                                 kvc_lanes_floats_tail(b + k, worker, (kvc_u32)(K - k)), sum, (kvc_u32)(K - k));
+    return kvc_lanes_sum(sum, shared_sum);
 }
 
 /* The same with ones, which the caller has of KVC_ONE, for b. */
 KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
-    struct kvc_part sum = kvc_part_zero(), ones = kvc_part_all(one);
+    struct kvc_lanes sum = kvc_lanes_zero(), ones = kvc_lanes_all(one);
     kvc_u64 k = 0;
     for (; k + 32 <= K; k += 32)
-        sum = kvc_part_fma(kvc_part_floats(a + k, worker), ones, sum);
+        sum = kvc_lanes_fma(kvc_lanes_floats(a + k, worker), ones, sum);
     if (k < K)
-        sum = kvc_part_fma_tail(kvc_part_floats_tail(a + k, worker, (kvc_u32)(K - k)), ones, sum, (kvc_u32)(K - k));
-    return kvc_part_sum(sum, shared_sum);
+        sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(a + k, worker, (kvc_u32)(K - k)), ones, sum, (kvc_u32)(K - k));
+    return kvc_lanes_sum(sum, shared_sum);
 }
 
 /* ---- a prefix sum: the group's work-items each have 0 or 1, in order ---- */

@@ -131,16 +131,16 @@ KVC_DEVICE kvc_i32 kvc_block_dot(struct kvc_half a0, struct kvc_half b0, struct 
 #endif
 
 /* Half h of block b of a row of weights, with its scale and minimum; where 32 quants have a scale, that of both. */
-struct kvc_piece {
+struct kvc_half_weights {
     struct kvc_half half_block;
     float scale, minimum;
 };
 #define KVC_PIECE_OF(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                    \
-    KVC_DEVICE struct kvc_piece kvc_piece_##name(kvc_bytes row, kvc_u64 b, kvc_u32 h) {                                \
+    KVC_DEVICE struct kvc_half_weights kvc_half_weights_##name(kvc_bytes row, kvc_u64 b, kvc_u32 h) {                  \
         KVC_GLOBAL const struct kvc_block_##name *from =                                                               \
             (KVC_GLOBAL const struct kvc_block_##name *)row + b * 32 / (elements);                                     \
         const kvc_u32 e = (kvc_u32)(b * 32 % (elements)) + h * 16, s = e / KVC_INT8_WIDTH_##NAME;                      \
-        struct kvc_piece p;                                                                                            \
+        struct kvc_half_weights p;                                                                                     \
         for (kvc_u32 i = 0; i < 4; i++)                                                                                \
             p.half_block.word[i] = KVC_WORD_##NAME(from, e + 4 * i);                                                   \
         p.scale = KVC_INT8_SCALE_##NAME(*from, s);                                                                     \
@@ -152,9 +152,9 @@ KVC_BLOCK_TYPES(KVC_PIECE_OF, )
 
 #define KVC_PIECE_CASE(a, NAME, name, ...)                                                                             \
     case KVC_K_##NAME:                                                                                                 \
-        return kvc_piece_##name(row, b, h);
-KVC_DEVICE struct kvc_piece kvc_piece_of(kvc_u32 type, kvc_bytes row, kvc_u64 b, kvc_u32 h) {
-    struct kvc_piece none;
+        return kvc_half_weights_##name(row, b, h);
+KVC_DEVICE struct kvc_half_weights kvc_half_weights_of(kvc_u32 type, kvc_bytes row, kvc_u64 b, kvc_u32 h) {
+    struct kvc_half_weights none;
     switch (type) { KVC_BLOCK_TYPES(KVC_PIECE_CASE, ) }
     for (int i = 0; i < 4; i++)
         none.half_block.word[i] = 0;

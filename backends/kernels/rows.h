@@ -2,17 +2,18 @@
  * gather, fma_loop. */
 
 /* The run of a weight row that starts at its element k. */
-KVC_DEVICE void kvc_widen_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u64 K) {
+KVC_DEVICE void kvc_dequantize_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k,
+                                   kvc_u64 K) {
 #if KVC_WORKERS == 1
     if (K - k >= KVC_RUN) {
-        struct kvc_part p = kvc_part_weight(type, row, k, 0);
+        struct kvc_lanes p = kvc_lanes_weight(type, row, k, 0);
         vstore16(p.low, 0, to);
         vstore16(p.high, 1, to);
         return;
     }
 #endif
     for (kvc_u32 i = 0; i < KVC_RUN && k + i < K; i++)
-        to[i] = kvc_widen_weight(type, row, k + i);
+        to[i] = kvc_dequantize_weight(type, row, k + i);
 }
 KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *from, kvc_u64 n) {
     kvc_u64 i = 0;
@@ -37,16 +38,16 @@ KVC_KERNEL(embed)
         return;
     token = (kvc_u64)tokens[row] - first;
     if (token < count)
-        kvc_widen_run(out + row * K + k, type, table + token * row_bytes, k, K);
+        kvc_dequantize_run(out + row * K + k, type, table + token * row_bytes, k, K);
 }
 
 /* out [rows, K] = matrix rows first..first+rows-1, widened; a work-item a run of a row. */
-KVC_KERNEL(widen)
+KVC_KERNEL(dequantize)
 (KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
  kvc_u64 rows) {
     kvc_u64 runs = (K + KVC_RUN - 1) / KVC_RUN, row = KVC_GLOBAL_ID() / runs, k = KVC_GLOBAL_ID() % runs * KVC_RUN;
     if (row < rows)
-        kvc_widen_run(out_buffer + out_offset + row * K + k, type, w + (first + row) * row_bytes, k, K);
+        kvc_dequantize_run(out_buffer + out_offset + row * K + k, type, w + (first + row) * row_bytes, k, K);
 }
 
 KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N, kvc_u64 n) {

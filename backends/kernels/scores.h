@@ -8,26 +8,26 @@
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
         float scale, float cap, kvc_u64 seed, kvc_u32 layer, kvc_u32 first_head, float tau
 
-/* Whether a query sees the entry of a rank at position `at`. Where causal_offset is 0 (NULL) it sees those up to its
+/* Whether a query sees the entry of a index at position `at`. Where causal_offset is 0 (NULL) it sees those up to its
  * own position. */
-KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 rank, kvc_i64 at, kvc_i32 position,
+KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 index, kvc_i64 at, kvc_i32 position,
                             KVC_GLOBAL const kvc_u32 *causal_offset, kvc_u32 window) {
     kvc_u32 visible = causal_offset ? (head->count > *causal_offset ? head->count - *causal_offset : 0) : head->count;
-    return rank < visible && (causal_offset || at <= (kvc_i64)position) &&
+    return index < visible && (causal_offset || at <= (kvc_i64)position) &&
            (!window || at > (kvc_i64)position - (kvc_i64)window);
 }
 
-/* Whether a read list holds a rank. */
-KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 count, kvc_u32 rank) {
+/* Whether a read list holds a index. */
+KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, kvc_u32 index) {
     kvc_u32 low = 0, high = count;
     while (low < high) {
         kvc_u32 middle = (low + high) / 2;
-        if (ranks[middle] < rank)
+        if (indices[middle] < index)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < count && ranks[low] == rank;
+    return low < count && indices[low] == index;
 }
 
 /* keyformer's score, or the score itself where tau is 0. */
@@ -70,8 +70,8 @@ KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pas
 KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc_u32 mode, kvc_u32 first_column,
                              kvc_u32 ring, kvc_i32 position, kvc_u32 seen, float value, float few, float one) {
     const kvc_u32 row = (kvc_u32)position % ring;
-    const float unseen = mode == KVC_RING_LOGITS ? -kvc_infinity() : 0.0f;
-    kvc_head_column(head, first_column + row)[slot] = seen ? value : unseen;
+    const float expired = mode == KVC_RING_LOGITS ? -kvc_infinity() : 0.0f;
+    kvc_head_column(head, first_column + row)[slot] = seen ? value : expired;
     if (mode == KVC_RING_COUNTS) {
         KVC_GLOBAL float *was = kvc_head_column(head, first_column + ring + row) + slot;
         KVC_GLOBAL float *minus = kvc_head_column(head, first_column + 2 * ring) + slot;
@@ -81,7 +81,7 @@ KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc
     }
 }
 
-/* Grid: tiles of the ranks of the fullest head, heads (or query heads: by_head). */
+/* Grid: tiles of the indices of the fullest head, heads (or query heads: by_head). */
 KVC_GROUP_KERNEL(probabilities)
 (KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
  kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
@@ -95,9 +95,10 @@ KVC_GROUP_KERNEL(probabilities)
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
-        kvc_u32 rank = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = rank < head.count;
-        kvc_u32 slot = here ? kvc_head_slot(&head, rank) : 0;
-        kvc_u32 listed = here && (!read_count || kvc_listed(read_rank + (kvc_u64)h * read_stride, read_count[h], rank));
+        kvc_u32 index = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = index < head.count;
+        kvc_u32 slot = here ? kvc_head_slot(&head, index) : 0;
+        kvc_u32 listed =
+            here && (!read_count || kvc_listed(read_index + (kvc_u64)h * read_stride, read_count[h], index));
         kvc_bytes key = listed ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
         struct kvc_totals sum = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
@@ -110,14 +111,14 @@ KVC_GROUP_KERNEL(probabilities)
                 kvc_i32 position = positions_buffer[positions_offset + query];
                 kvc_u32 seen =
                     listed &&
-                    kvc_sees(&head, rank, at, position,
+                    kvc_sees(&head, index, at, position,
                              causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
                 float value = 0.0f, few = 0.0f;
                 for (kvc_u32 g = query_head; g < query_head + members; g++) {
                     kvc_u64 row = (kvc_u64)query * heads + g;
-                    float x = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
-                                                              seen ? key : (kvc_bytes)0, head_size),
-                                           shared_sum) *
+                    float x = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
+                                                                seen ? key : (kvc_bytes)0, head_size),
+                                            shared_sum) *
                               scale;
                     x = cap != 0.0f ? kvc_capped(x, cap) : x;
                     if (mode != KVC_RING_LOGITS)
@@ -140,36 +141,36 @@ KVC_GROUP_KERNEL(probabilities)
         if (!here || worker != 0)
             continue;
         if (to_scores)
-            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + rank] = sum.mass;
+            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + index] = sum.mass;
         if (mode == KVC_ACCUMULATE) {
             kvc_head_column(&head, first_column)[slot] = sum.older;
             kvc_head_column(&head, first_column + 1)[slot] = sum.newer;
         }
         if (mode == KVC_MOMENTS) {
-            kvc_u32 counts = rank + tail < head.count;
+            kvc_u32 counts = index + tail < head.count;
             sum.variance = queries > 1 ? kvc_div(sum.variance, (float)(queries - 1)) : 0.0f;
-            scores_buffer[scores_offset + (kvc_u64)query_head * stride + rank] =
+            scores_buffer[scores_offset + (kvc_u64)query_head * stride + index] =
                 counts ? kvc_fma(gamma, sum.variance, sum.mean) : 0.0f;
-            low[(kvc_u64)query_head * 2 * stride + rank] = sum.dispersion;
-            low[((kvc_u64)query_head * 2 + 1) * stride + rank] = sum.variance;
+            low[(kvc_u64)query_head * 2 * stride + index] = sum.dispersion;
+            low[((kvc_u64)query_head * 2 + 1) * stride + index] = sum.variance;
         }
     }
 }
 
-/* One work-item a query head and total: the sum over lanes rank % 32 and the tree, to where its first rank's was. */
+/* One work-item a query head and total: the sum over lanes index % 32 and the tree, to where its first index's was. */
 KVC_KERNEL(moment_lanes)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL const float *values,
  kvc_u32 stride, KVC_SPAN(float, totals)) {
     kvc_u64 i = KVC_GLOBAL_ID();
-    kvc_u32 ranks;
+    kvc_u32 indices;
     float lane[32], one = KVC_ONE(heads);
     if (i >= 2 * (kvc_u64)heads)
         return;
-    ranks = count[i / 2 / (heads / kv_heads)];
-    ranks = ranks > tail ? ranks - (kvc_u32)tail : 0;
+    indices = count[i / 2 / (heads / kv_heads)];
+    indices = indices > tail ? indices - (kvc_u32)tail : 0;
     for (int j = 0; j < 32; j++)
         lane[j] = 0.0f;
-    for (kvc_u32 r = 0; r < ranks; r++)
+    for (kvc_u32 r = 0; r < indices; r++)
         lane[r % 32] = kvc_plus(lane[r % 32], values[i * stride + r], one);
     KVC_TREE32(lane);
     totals_buffer[totals_offset + i] = lane[0];
@@ -184,11 +185,11 @@ KVC_GROUP_KERNEL(seen_shares)
     KVC_OPEN_HEAD(head, l, h);
     places = read_count ? read_count[h] : head.count;
     for (kvc_u32 from = 0; from < places; from += KVC_GROUP) {
-        kvc_u32 place = from + KVC_LOCAL_ID(), rank = 0, sees = 0;
+        kvc_u32 place = from + KVC_LOCAL_ID(), index = 0, sees = 0;
         if (place < places) {
-            rank = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
-            sees = rank < head.count &&
-                   kvc_sees(&head, rank, kvc_head_position(&head, kvc_head_slot(&head, rank)),
+            index = read_count ? read_index[(kvc_u64)h * read_stride + place] : place;
+            sees = index < head.count &&
+                   kvc_sees(&head, index, kvc_head_position(&head, kvc_head_slot(&head, index)),
                             positions_buffer[positions_offset + query],
                             causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
         }
@@ -215,16 +216,16 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
     count = places > first ? (places - first < KVC_TILE ? places - first : KVC_TILE) : 0;
     for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {
         kvc_u32 j = from + KVC_LOCAL_ID() / KVC_WORKERS, place = first + j;
-        kvc_u32 rank = j < count ? (read_count ? read_rank[(kvc_u64)h * read_stride + place] : place) : 0;
-        kvc_u32 here = j < count && rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
+        kvc_u32 index = j < count ? (read_count ? read_index[(kvc_u64)h * read_stride + place] : place) : 0;
+        kvc_u32 here = j < count && index < head.count, slot = here ? kvc_head_slot(&head, index) : 0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
         kvc_u32 seen =
-            here && kvc_sees(&head, rank, at, position,
+            here && kvc_sees(&head, index, at, position,
                              causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
-        float s = kvc_part_sum(kvc_part_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
-                                                  seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
-                                                  head_size),
-                               shared_sum) *
+        float s = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
+                                                    seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
+                                                    head_size),
+                                shared_sum) *
                   scale;
         s = cap != 0.0f ? kvc_capped(s, cap) : s;
         if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
@@ -270,15 +271,15 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
 }
 
 #if KVC_WORKERS == 1
-/* Whether the 16 entries from a rank on lie in neighbouring slots, from *slot on. */
-KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 rank, kvc_u64 *slot) {
+/* Whether the 16 entries from a index on lie in neighbouring slots, from *slot on. */
+KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 index, kvc_u64 *slot) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    *slot = kvc_head_slot(head, (kvc_u32)rank);
-    return !head->order || all(vload16(0, head->order + rank) == (uint16)((kvc_u32)*slot) + place);
+    *slot = kvc_head_slot(head, (kvc_u32)index);
+    return !head->order || all(vload16(0, head->order + index) == (uint16)((kvc_u32)*slot) + place);
 }
 #endif
 
-/* Grid: runs of the fullest head's ranks, heads. scores = the sum of `columns` columns from the first on; below: a
+/* Grid: runs of the fullest head's indices, heads. scores = the sum of `columns` columns from the first on; below: a
  * column = scores. */
 KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
@@ -373,7 +374,7 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     tile[1] = L;
 }
 
-/* Grid: runs of the fullest head's ranks, heads. tiles 0: rows of probabilities. */
+/* Grid: runs of the fullest head's indices, heads. tiles 0: rows of probabilities. */
 KVC_KERNEL(ring_fuse)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
  KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {
@@ -381,8 +382,8 @@ KVC_KERNEL(ring_fuse)
     kvc_u32 slot[KVC_RUN], fused[KVC_RUN];
     float F[KVC_RUN], one = KVC_ONE(ring);
     KVC_OPEN_HEAD(head, l, h);
-    KVC_EACH_OF_RUN(rank, head.count) {
-        slot[n] = kvc_head_slot(&head, (kvc_u32)rank);
+    KVC_EACH_OF_RUN(index, head.count) {
+        slot[n] = kvc_head_slot(&head, (kvc_u32)index);
         fused[n] = kvc_head_position(&head, slot[n]) < recent;
         F[n++] = 0.0f;
     }

@@ -88,7 +88,7 @@ KVC_GROUP_KERNEL(select_units)
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     view =
-        kvc_query_view_of(&head, read_count, read_rank, read_stride, h, 0, positions_buffer[positions_offset], window);
+        kvc_query_view_of(&head, read_count, read_index, read_stride, h, 0, positions_buffer[positions_offset], window);
     if (view.places <= budget) /* the whole group */
         return;
     units = paged ? (kvc_u32)(((kvc_u64)view.places + page_size - 1) / page_size) : view.places;
@@ -114,7 +114,7 @@ KVC_GROUP_KERNEL(select_units)
             KVC_GLOBAL const float *query = q_buffer + q_offset + ((kvc_u64)h * group + g) * d;
             float dot = 0.0f;
             if (kind == KVC_UNITS_EXACT) {
-                dot = kvc_part_sum(kvc_part_dot_entry(entry_type, query, key, d), shared_sum) * scale;
+                dot = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, query, key, d), shared_sum) * scale;
             } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
                 for (kvc_u32 c = 0; c < d; c++)
                     dot = kvc_fma(query[c],
@@ -229,7 +229,7 @@ KVC_KERNEL(select_sums)
 KVC_GROUP_KERNEL(select_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
  KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(const float, rest),
- KVC_SPAN(float, alpha), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank,
+ KVC_SPAN(float, alpha), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_index,
  kvc_u32 kept_stride, KVC_SPAN(kvc_u32, taken), KVC_SPAN(kvc_u32, chosen), KVC_SPAN(float, lanes)) {
     KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
@@ -243,7 +243,8 @@ KVC_GROUP_KERNEL(select_reads)
     kvc_u64 best = top > last ? top - last : 0;
     kvc_u64 most = whole || candidates < units ? candidates : (kvc_u64)places; /* of what is counted below */
     KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
-    KVC_GLOBAL kvc_u32 *ranks = kept_rank + (kvc_u64)h * kept_stride, *places_read = chosen + (kvc_u64)h * kept_stride;
+    KVC_GLOBAL kvc_u32 *indices = kept_index + (kvc_u64)h * kept_stride,
+                       *places_read = chosen + (kvc_u64)h * kept_stride;
     KVC_GLOBAL kvc_u32 *taken_of = taken + (kvc_u64)h * stride;
     need = all_read ? 0 : best < most ? (kvc_u32)best : (kvc_u32)most;
 /* What a unit counts: its places, or (whole) one. */
@@ -285,7 +286,7 @@ KVC_GROUP_KERNEL(select_reads)
         kvc_u32 reads = place < places && (all_read || place % page_size < taken_of[place / page_size]);
         before = kvc_group_before(reads, &all, shared_sum);
         if (reads) {
-            ranks[kept + before] = read_count ? read_rank[(kvc_u64)h * read_stride + place] : place;
+            indices[kept + before] = read_count ? read_index[(kvc_u64)h * read_stride + place] : place;
             places_read[kept + before] = place;
         }
         kept += all;
@@ -332,14 +333,14 @@ KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
     return sum;
 }
 
-/* The place of a rank: where there is a view, by search. */
-KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 places, kvc_u32 rank) {
+/* The place of a index: where there is a view, by search. */
+KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 places, kvc_u32 index) {
     kvc_u32 low = 0, high = places;
-    if (!ranks)
-        return rank;
+    if (!indices)
+        return index;
     while (low < high) {
         kvc_u32 middle = low + (high - low) / 2;
-        if (ranks[middle] < rank)
+        if (indices[middle] < index)
             low = middle + 1;
         else
             high = middle;
@@ -350,15 +351,15 @@ KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *ranks, kvc_u32 places,
 /* A group a head. KVC_READS: the view; kept: what was chosen, in and out. */
 KVC_GROUP_KERNEL(cut_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u64 budget, float factor, kvc_u32 share,
- KVC_SPAN(const float, scores), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_rank,
+ KVC_SPAN(const float, scores), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_index,
  kvc_u32 kept_stride) {
     KVC_SHARED kvc_u64 shared_total[KVC_GROUP];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
     kvc_u32 h = KVC_GROUP_ID(0), places = read_count ? read_count[h] : l_count[h], count = kept_count[h];
     kvc_u32 units = (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size), least = 0, equal = 0, kept = 0, q = 0;
     KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
-    KVC_GLOBAL const kvc_u32 *ranks = read_count ? read_rank + (kvc_u64)h * read_stride : 0;
-    KVC_GLOBAL kvc_u32 *read = kept_rank + (kvc_u64)h * kept_stride;
+    KVC_GLOBAL const kvc_u32 *indices = read_count ? read_index + (kvc_u64)h * read_stride : 0;
+    KVC_GLOBAL kvc_u32 *read = kept_index + (kvc_u64)h * kept_stride;
     kvc_u64 total = 0, need, from = 0, few = 0;
     float M = -kvc_infinity();
     if (places <= budget)
@@ -377,7 +378,7 @@ KVC_GROUP_KERNEL(cut_reads)
         kvc_u32 tried = bit == 32 ? 0u : least | 1u << bit;
         kvc_u64 sum = 0;
         for (kvc_u32 i = KVC_LOCAL_ID(); i < count; i += KVC_GROUP) {
-            float s = score[kvc_place_of(ranks, places, read[i]) / page_size];
+            float s = score[kvc_place_of(indices, places, read[i]) / page_size];
             sum += kvc_score_key(s) >= tried ? kvc_unit_weight(s, M, factor) : 0u;
         }
         sum = kvc_group_total(sum, shared_total);
@@ -389,11 +390,11 @@ KVC_GROUP_KERNEL(cut_reads)
         }
     }
     for (kvc_u32 i = KVC_LOCAL_ID(); i < count; i += KVC_GROUP)
-        equal += kvc_score_key(score[kvc_place_of(ranks, places, read[i]) / page_size]) == least;
+        equal += kvc_score_key(score[kvc_place_of(indices, places, read[i]) / page_size]) == least;
     equal = (kvc_u32)kvc_group_total(equal, shared_total);
     for (kvc_u32 first = 0, same = 0; first < count; first += KVC_GROUP) {
-        kvc_u32 i = first + KVC_LOCAL_ID(), here = i < count, all, before, stays = 0, rank = here ? read[i] : 0;
-        float s = here ? score[kvc_place_of(ranks, places, rank) / page_size] : 0.0f;
+        kvc_u32 i = first + KVC_LOCAL_ID(), here = i < count, all, before, stays = 0, index = here ? read[i] : 0;
+        float s = here ? score[kvc_place_of(indices, places, index) / page_size] : 0.0f;
         kvc_u32 key = here ? kvc_score_key(s) : 0u, ties = here && key == least;
         before = same + kvc_group_before(ties, &all, shared_sum);
         same += all;
@@ -404,9 +405,9 @@ KVC_GROUP_KERNEL(cut_reads)
         }
         stays = here && (key > least || (ties && before < few));
         before = kvc_group_before(stays, &all, shared_sum);
-        KVC_BARRIER(); /* ranks are written where others were read */
+        KVC_BARRIER(); /* indices are written where others were read */
         if (stays)
-            read[kept + before] = rank;
+            read[kept + before] = index;
         kept += all;
         KVC_BARRIER();
     }

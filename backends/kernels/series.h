@@ -1,39 +1,41 @@
 /* series.h - TriAttention's scores, from what is known of all queries: series_scores. */
 
-/* Grid: pairs of ranks, heads. lengths [H_kv, ranks, pairs]. */
-KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(float, lengths), kvc_u32 ranks) {
+/* Grid: pairs of indices, heads. lengths [H_kv, indices, pairs]. */
+KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(float, lengths), kvc_u32 indices) {
     kvc_u64 id = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), i = (kvc_u32)(id % pairs), rank = (kvc_u32)(id / pairs);
+    kvc_u32 h = KVC_GROUP_ID(1), i = (kvc_u32)(id % pairs), index = (kvc_u32)(id / pairs);
     kvc_bytes key;
     float a, b;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     if (id / pairs >= head.count)
         return;
-    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, rank));
+    key = kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
     a = kvc_entry_value(entry_type, key, i);
     b = kvc_entry_value(entry_type, key, i + pairs);
-    lengths_buffer[lengths_offset + (kvc_u64)h * ranks * pairs + id] = kvc_sqrt(kvc_fma(b, b, a * a));
+    lengths_buffer[lengths_offset + (kvc_u64)h * indices * pairs + id] = kvc_sqrt(kvc_fma(b, b, a * a));
 }
 
-/* Grid: ranks, KVC_TEAMS a group; query heads. s to logits [H, stride]. */
+/* Grid: indices, KVC_TEAMS a group; query heads. s to logits [H, stride]. */
 KVC_GROUP_KERNEL(series_logits)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 group, KVC_SPAN(const float, mean), KVC_SPAN(const float, spread),
- KVC_SPAN(const float, lengths), kvc_u32 ranks, kvc_u32 pairs, KVC_SPAN(float, logits), kvc_u32 stride) {
+ KVC_SPAN(const float, lengths), kvc_u32 indices, kvc_u32 pairs, KVC_SPAN(float, logits), kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    kvc_u32 g = KVC_GROUP_ID(1), h = g / group, rank = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
+    kvc_u32 g = KVC_GROUP_ID(1), h = g / group, index = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    kvc_u32 here = rank < head.count, slot = here ? kvc_head_slot(&head, rank) : 0;
-    KVC_GLOBAL const float *length = lengths_buffer + lengths_offset + ((kvc_u64)h * ranks + (here ? rank : 0)) * pairs;
+    kvc_u32 here = index < head.count, slot = here ? kvc_head_slot(&head, index) : 0;
+    KVC_GLOBAL const float *length =
+        lengths_buffer + lengths_offset + ((kvc_u64)h * indices + (here ? index : 0)) * pairs;
     kvc_bytes key = here ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
-    float a = kvc_part_sum(
-        kvc_part_dot_entry(entry_type, mean_buffer + mean_offset + (kvc_u64)g * head_size, key, head_size), shared_sum);
-    float b = kvc_part_sum(kvc_part_dot_entry(KVC_K_F32, spread_buffer + spread_offset + (kvc_u64)g * pairs,
-                                              here ? (kvc_bytes)length : (kvc_bytes)0, pairs),
-                           shared_sum);
+    float a = kvc_lanes_sum(
+        kvc_lanes_dot_entry(entry_type, mean_buffer + mean_offset + (kvc_u64)g * head_size, key, head_size),
+        shared_sum);
+    float b = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, spread_buffer + spread_offset + (kvc_u64)g * pairs,
+                                                here ? (kvc_bytes)length : (kvc_bytes)0, pairs),
+                            shared_sum);
     if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
-        logits_buffer[logits_offset + (kvc_u64)g * stride + rank] = a + b;
+        logits_buffer[logits_offset + (kvc_u64)g * stride + index] = a + b;
 }
 
 /* The sum of n values less u, or of the squares of what is left then. */
@@ -70,20 +72,20 @@ KVC_KERNEL(series_totals)
         kvc_max(kvc_sqrt(kvc_div(kvc_series_sum(value, n, u, 1, one), (float)n)), 1e-6f);
 }
 
-/* Grid: ranks, heads. */
+/* Grid: indices, heads. */
 KVC_KERNEL(series_scores)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 average, KVC_SPAN(const float, logits),
  KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 rank = KVC_GLOBAL_ID();
+    kvc_u64 index = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1);
     KVC_GLOBAL const float *total = totals_buffer + totals_offset + 2 * (kvc_u64)h * group;
-    KVC_GLOBAL const float *logit = logits_buffer + logits_offset + (kvc_u64)h * group * stride + rank;
+    KVC_GLOBAL const float *logit = logits_buffer + logits_offset + (kvc_u64)h * group * stride + index;
     float one = KVC_ONE(group), score = average ? 0.0f : -kvc_infinity();
-    if (rank >= count[h])
+    if (index >= count[h])
         return;
     for (kvc_u32 g = 0; g < group; g++) {
         float z = kvc_div(logit[(kvc_u64)g * stride] - total[2 * g], total[2 * g + 1]);
         score = average ? kvc_plus(score, z, one) : kvc_max(score, z);
     }
-    scores_buffer[scores_offset + (kvc_u64)h * stride + rank] = average ? kvc_div(score, (float)group) : score;
+    scores_buffer[scores_offset + (kvc_u64)h * stride + index] = average ? kvc_div(score, (float)group) : score;
 }

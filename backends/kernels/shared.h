@@ -16,8 +16,8 @@
 
 /* Work-items in a group of group kernels, unless the host says otherwise (KVC_GROUP); by that: in a group of the other
  * kernels, rows in a block of packed x. By KVC_WORKERS: rows in a block of packed w; outputs that a team of linear
- * makes one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS). KVC_FEW: rows of one
- * pass of linear over them. */
+ * makes one after another; rows of one pass of expert_linear over the weights (KVC_EXPERT_ROWS). KVC_SMALL_BATCH: rows
+ * of one pass of linear over them. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(group) ((group) == 1 ? 64u : (group))
 #define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)
@@ -26,7 +26,7 @@
 #define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u)   /* the same where they are only copied */
 #define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* and where they are cleared */
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns of a work-item of keep_keys */
-#define KVC_FEW 4u
+#define KVC_SMALL_BATCH 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
 #define KVC_INT8_ROWS 4u  /* rows of one pass of linear_int8 over the weights */
 #define KVC_INT8_FEW 8u   /* up to so many rows that way */
@@ -42,7 +42,7 @@
 #define KVC_RING_COUNTS 6u /* or of probabilities, then of such counts, and minus the sum of these */
 #define KVC_ACCUMULATE 4u  /* onto state columns first and first + 1 */
 #define KVC_MAXIMA 7u      /* column maxima into scores */
-#define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the ranks' totals */
+#define KVC_MOMENTS 5u /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the indices' totals */
 
 /* enum kvc_pooling (kvcull/policy.h); the host checks that they agree. */
 #define KVC_POOLS_MAX 0u

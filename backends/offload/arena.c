@@ -7,8 +7,6 @@
 
 #define KVC_FIRST_CHUNK_BYTES ((size_t)8 << 20)
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 static bool taken(const struct kvc_arena *arena, uint32_t block) { return arena->taken[block / 64] >> block % 64 & 1; }
 
 /* The chunk of a block, its first block, and how many it has. */
@@ -38,17 +36,17 @@ enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct
         return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
     made->format = *format;
     made->block_bytes = (size_t)2 * KVC_TILE * format->row_bytes;
-    if (made->block_bytes > of(device)->most_bytes) {
+    if (made->block_bytes > kvc_offload_of(device)->most_bytes) {
         free(made);
         return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
                         device->name, (size_t)2 * KVC_TILE * format->row_bytes);
     }
     /* chunks are a share of the device at most, so that the unused end of the last one is not much */
-    while (made->top < 27 && made->block_bytes << (made->top + 1) <= of(device)->most_bytes &&
-           made->block_bytes << (made->top + 1) <= of(device)->memory_bytes / 4)
+    while (made->top < 27 && made->block_bytes << (made->top + 1) <= kvc_offload_of(device)->most_bytes &&
+           made->block_bytes << (made->top + 1) <= kvc_offload_of(device)->memory_bytes / 4)
         made->top++;
     while (made->shift < made->top && made->block_bytes << (made->shift + 1) <= KVC_FIRST_CHUNK_BYTES &&
-           made->block_bytes << (made->shift + 1) <= of(device)->memory_bytes / 64)
+           made->block_bytes << (made->shift + 1) <= kvc_offload_of(device)->memory_bytes / 64)
         made->shift++;
     *arena = made;
     return KVC_OK;
@@ -57,10 +55,10 @@ enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct
 void kvc_offload_arena_free(struct kvc_device *device, struct kvc_arena *arena) {
     if (!arena)
         return;
-    kvc_offload_count(of(device), KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
+    kvc_offload_count(kvc_offload_of(device), KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
     for (uint32_t i = 0; i < KVC_CHUNKS; i++)
         if (arena->chunk[i])
-            of(device)->driver->release(of(device), arena->chunk[i]);
+            kvc_offload_of(device)->driver->release(kvc_offload_of(device), arena->chunk[i]);
     free(arena->taken);
     free(arena);
 }
@@ -88,7 +86,7 @@ static enum kvc_status provide(struct kvc_offload *offload, struct kvc_arena *ar
                                 &borrowed, error);
 }
 
-static void give(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
+static void arena_return(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     uint32_t given = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = blocks[i];
@@ -113,11 +111,11 @@ enum kvc_status kvc_offload_arena_take(struct kvc_device *device, struct kvc_are
         enum kvc_status status;
         while (block < arena->bits && taken(arena, block))
             block++;
-        status = provide(of(device), arena, block, error);
+        status = provide(kvc_offload_of(device), arena, block, error);
         if (status != KVC_OK) {
-            kvc_offload_count(of(device), KVC_MEMORY_CACHE, (int64_t)(i * arena->block_bytes));
+            kvc_offload_count(kvc_offload_of(device), KVC_MEMORY_CACHE, (int64_t)(i * arena->block_bytes));
             arena->taken_count += i;
-            give(of(device), arena, i, blocks);
+            arena_return(kvc_offload_of(device), arena, i, blocks);
             return status;
         }
         arena->taken[block / 64] |= (uint64_t)1 << block % 64;
@@ -125,28 +123,29 @@ enum kvc_status kvc_offload_arena_take(struct kvc_device *device, struct kvc_are
         blocks[i] = block;
     }
     arena->taken_count += count;
-    kvc_offload_count(of(device), KVC_MEMORY_CACHE, (int64_t)(count * arena->block_bytes));
+    kvc_offload_count(kvc_offload_of(device), KVC_MEMORY_CACHE, (int64_t)(count * arena->block_bytes));
     return KVC_OK;
 }
 
-void kvc_offload_arena_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count,
-                            const uint32_t *blocks) {
-    give(of(device), arena, count, blocks);
+void kvc_offload_arena_return(struct kvc_device *device, struct kvc_arena *arena, uint32_t count,
+                              const uint32_t *blocks) {
+    arena_return(kvc_offload_of(device), arena, count, blocks);
 }
 
 /* The chunk that a block or a spare slot lies in, and where in it. */
 static void *block_at(const struct kvc_arena *arena, uint32_t name, size_t *offset) {
-    const bool spare = name & KVC_SPARE;
-    const uint32_t block = spare ? (name & ~KVC_SPARE) / KVC_TILE : name;
+    const bool extra_slot = name & KVC_EXTRA_SLOT;
+    const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_TILE : name;
     uint32_t first, blocks;
     void *chunk = arena->chunk[chunk_of(arena, block, &first, &blocks)];
-    *offset = (block - first) * arena->block_bytes + (spare ? name % KVC_TILE * (size_t)arena->format.row_bytes : 0);
+    *offset =
+        (block - first) * arena->block_bytes + (extra_slot ? name % KVC_TILE * (size_t)arena->format.row_bytes : 0);
     return chunk;
 }
 
 void kvc_offload_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *to,
                             const uint32_t *from) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     for (uint32_t i = 0; i < count && !offload->lost; i++) {
         size_t to_offset, from_offset;
         void *target = block_at(arena, to[i], &to_offset), *source = block_at(arena, from[i], &from_offset);
@@ -158,8 +157,8 @@ void kvc_offload_arena_read(struct kvc_device *device, struct kvc_arena *arena, 
                             size_t bytes) {
     size_t at;
     void *chunk = block_at(arena, name, &at);
-    if (!of(device)->lost)
-        of(device)->driver->read(of(device), to, chunk, at + offset, bytes);
+    if (!kvc_offload_of(device)->lost)
+        kvc_offload_of(device)->driver->read(kvc_offload_of(device), to, chunk, at + offset, bytes);
     else
         memset(to, 0, bytes);
 }
@@ -168,8 +167,8 @@ void kvc_offload_arena_write(struct kvc_device *device, struct kvc_arena *arena,
                              const void *from, size_t bytes) {
     size_t at;
     void *chunk = block_at(arena, name, &at);
-    if (!of(device)->lost)
-        of(device)->driver->write(of(device), chunk, at + offset, from, bytes);
+    if (!kvc_offload_of(device)->lost)
+        kvc_offload_of(device)->driver->write(kvc_offload_of(device), chunk, at + offset, from, bytes);
 }
 
 void kvc_offload_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
@@ -180,7 +179,7 @@ void kvc_offload_arena_trim(struct kvc_device *device, struct kvc_arena *arena) 
         for (uint32_t i = first; i < first + blocks && !held; i++)
             held = taken(arena, i);
         if (!held) {
-            of(device)->driver->release(of(device), arena->chunk[chunk]);
+            kvc_offload_of(device)->driver->release(kvc_offload_of(device), arena->chunk[chunk]);
             arena->chunk[chunk] = NULL;
         }
     }

@@ -93,7 +93,7 @@ struct finding {
     char text[200];
 };
 
-static void find(struct finding *found, size_t j, const float *in, float right, float out) {
+static void check_find(struct finding *found, size_t j, const float *in, float right, float out) {
     const bool is_denormal = denormal(in[0]) || denormal(right) || (j != 3 && j != 5 && denormal(in[1])) ||
                              (j < 2 && (denormal(in[2]) || denormal(in[0] * in[1])));
     const bool of_division = KVC_OF_DIVISION(j);
@@ -109,14 +109,14 @@ static void find(struct finding *found, size_t j, const float *in, float right, 
              kvc_bits(right), is_denormal ? "no denormal numbers" : operation[j].lack);
 }
 
-static void compare(const float *in, const float *out, struct finding *found) {
+static void check_compare(const float *in, const float *out, struct finding *found) {
     for (size_t i = 0; i < KVC_CASES; i++, in += 3, out += KVC_OPERATIONS) {
         volatile float product = in[0] * in[1];
         const float right[KVC_OPERATIONS] = {
             product + in[2], kvc_fma(in[0], in[1], in[2]), product, kvc_exp(in[0]), in[0] / in[1], kvc_sqrt(in[0])};
         for (size_t j = 0; j < KVC_OPERATIONS; j++)
             if (kvc_hash_bits(right[j]) != kvc_hash_bits(out[j]))
-                find(found, j, in, right[j], out[j]);
+                check_find(found, j, in, right[j], out[j]);
     }
 }
 
@@ -160,7 +160,7 @@ static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace
                                        "a dot product of %u values"};
     struct kvc_launch windows = kvc_launch_of(KVC_KERNEL_check_windows), sums = kvc_launch_of(KVC_KERNEL_check_sums);
     const size_t bytes = KVC_VALUES * sizeof *x;
-    const uint32_t count = offload->few_checks ? 1 : KVC_WINDOWS;
+    const uint32_t count = offload->small_batch_checks ? 1 : KVC_WINDOWS;
     for (size_t i = 0; i < KVC_VALUES; i++) /* up to 1, of either sign */
         x[i] = (float)(kvc_i32)kvc_philox4x32((kvc_u32)i, 1u, 0u, 0u, 20u).word[0] * 4.6566128730773925781e-10f;
     offload->driver->write(offload, workspace->handle, 0, x, bytes);
@@ -201,12 +201,12 @@ enum kvc_status kvc_offload_check(struct kvc_offload *offload, bool *only_divisi
         free(in);
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for the self-test", offload->device.name);
     }
-    for (size_t round = 0; round < (offload->few_checks ? 1 : KVC_ROUNDS); round++) {
+    for (size_t round = 0; round < (offload->small_batch_checks ? 1 : KVC_ROUNDS); round++) {
         for (size_t i = 0; i < KVC_CASES; i++)
             make_case(round * KVC_CASES + i, in + 3 * i);
         compute(offload, workspace, in, out);
         if (offload->failure == KVC_OK)
-            compare(in, out, &found);
+            check_compare(in, out, &found);
     }
     if (!found.wrong || found.of_division) {
         struct finding of_sums = {.wrong = false};

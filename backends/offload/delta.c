@@ -1,8 +1,6 @@
 /* delta.c - gated delta nets: convolve, delta_rule. A launch for each segment. */
 #include "backends/offload/offload.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 static struct kvc_span from_row(struct kvc_span span, uint32_t row, uint64_t width) {
     span.offset += (size_t)(row * width * sizeof(float));
     return span;
@@ -15,7 +13,7 @@ static struct kvc_span state_of(struct kvc_device *device, const struct kvc_recu
     const size_t bytes = (size_t)floats * sizeof(float);
     if (segment->kept)
         return state;
-    const struct kvc_span copy = {kvc_offload_workspace(of(device), bytes), 0};
+    const struct kvc_span copy = {kvc_offload_workspace(kvc_offload_of(device), bytes), 0};
     if (copy.buffer)
         kvc_offload_copy(device, copy, state, bytes);
     return copy;
@@ -31,7 +29,7 @@ void kvc_offload_convolve(struct kvc_device *device, const struct kvc_convolve *
             continue;
         KVC_PUSH(&launch, kept, from_row(args->y, segment->row, channels), from_row(args->x, segment->row, channels),
                  args->w, channels, taps, segment->rows);
-        kvc_launch_items(of(device), &launch, segment->rows ? channels : 0, 1, 1);
+        kvc_launch_items(kvc_offload_of(device), &launch, segment->rows ? channels : 0, 1, 1);
     }
 }
 
@@ -49,6 +47,6 @@ void kvc_offload_delta_rule(struct kvc_device *device, const struct kvc_delta_ru
                  from_row(args->k, row, keys), from_row(args->v, row, values), from_row(args->a, row, args->heads),
                  from_row(args->beta, row, args->heads), args->rate, args->bias);
         KVC_PUSH(&launch, segment->rows, args->heads, args->key_heads, args->value_size, args->key_size, args->tiled);
-        kvc_launch_items(of(device), &launch, segment->rows ? values : 0, 1, 1);
+        kvc_launch_items(kvc_offload_of(device), &launch, segment->rows ? values : 0, 1, 1);
     }
 }

@@ -6,8 +6,6 @@ _Static_assert(KVC_ENTRIES_DRAW == KVC_ENTRY_DRAW && KVC_ENTRIES_NORM == KVC_ENT
                    KVC_ENTRIES_APART == KVC_ENTRY_APART,
                "kernels number the kinds of entry_scores as the host does");
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 static void score_entries(struct kvc_offload *offload, const struct kvc_entry_scores *args, uint32_t kind,
                           const struct kvc_buffer *u) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entry_scores);
@@ -24,20 +22,20 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
     struct kvc_launch parts = kvc_launch_of(KVC_KERNEL_entry_directions);
     struct kvc_launch whole = kvc_launch_of(KVC_KERNEL_entry_direction);
     if (args->kind != KVC_ENTRY_APART) {
-        score_entries(of(device), args, (uint32_t)args->kind, NULL);
+        score_entries(kvc_offload_of(device), args, (uint32_t)args->kind, NULL);
         return;
     }
-    struct kvc_buffer *u =
-        kvc_offload_workspace(of(device), (uint64_t)lists->kv_heads * d * (1 + (uint64_t)tiles) * sizeof(float));
+    struct kvc_buffer *u = kvc_offload_workspace(kvc_offload_of(device),
+                                                 (uint64_t)lists->kv_heads * d * (1 + (uint64_t)tiles) * sizeof(float));
     if (!u)
         return;
     const struct kvc_span sums = {u, (size_t)lists->kv_heads * d * sizeof(float)};
-    score_entries(of(device), args, KVC_ENTRIES_LENGTH, NULL);
+    score_entries(kvc_offload_of(device), args, KVC_ENTRIES_LENGTH, NULL);
     KVC_PUSH(&parts, lists, lists->arena, args->scores, args->stride, sums, tiles);
-    kvc_launch_items(of(device), &parts, (uint64_t)tiles * d, lists->kv_heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &parts, (uint64_t)tiles * d, lists->kv_heads, 1);
     KVC_PUSH(&whole, lists->count, sums, tiles, u, d);
-    kvc_launch_items(of(device), &whole, d, lists->kv_heads, 1);
-    score_entries(of(device), args, KVC_ENTRIES_APART, u);
+    kvc_launch_items(kvc_offload_of(device), &whole, d, lists->kv_heads, 1);
+    score_entries(kvc_offload_of(device), args, KVC_ENTRIES_APART, u);
 }
 
 /* The workspace: bounds [2, H_kv, parts, 2, d], then spread [2, H_kv, stride]. */
@@ -49,26 +47,26 @@ void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scor
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_lag_bounds), spread = kvc_launch_of(KVC_KERNEL_lag_spread);
     struct kvc_launch raw = kvc_launch_of(KVC_KERNEL_lag_raw), order = kvc_launch_of(KVC_KERNEL_lag_scores);
     struct kvc_buffer *workspace =
-        kvc_offload_workspace(of(device), (bounds + (uint64_t)2 * heads * args->stride) * sizeof(float));
+        kvc_offload_workspace(kvc_offload_of(device), (bounds + (uint64_t)2 * heads * args->stride) * sizeof(float));
     if (!workspace)
         return;
     const struct kvc_span to = {workspace, (size_t)bounds * sizeof(float)};
     if (parts > 1) {
         KVC_PUSH(&launch, lists, lists->arena, args->first, args->lag, workspace, parts, heads);
-        kvc_launch_items(of(device), &launch, (uint64_t)parts * d, heads, 2);
+        kvc_launch_items(kvc_offload_of(device), &launch, (uint64_t)parts * d, heads, 2);
         KVC_PUSH(&spread, lists, lists->arena, args->first, args->lag, workspace, parts, heads, to, args->stride);
-        kvc_launch_items(of(device), &spread, most, heads, 2);
+        kvc_launch_items(kvc_offload_of(device), &spread, most, heads, 2);
         KVC_PUSH(&raw, lists->count, args->first, args->lag, heads, to, args->stride);
-        kvc_launch_items(of(device), &raw, parts, heads, 1);
+        kvc_launch_items(kvc_offload_of(device), &raw, parts, heads, 1);
     }
     KVC_PUSH(&order, lists->count, args->first, args->lag, args->across, to, args->scores, args->stride);
-    kvc_launch_items(of(device), &order, most, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &order, most, heads, 1);
 }
 
-/* Of each rank of `rows` rows, of which a head has `group`, its part in the row's softmax: M and L to totals. */
-void kvc_offload_rank_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group, uint32_t first,
-                             struct kvc_span values, uint32_t stride, struct kvc_span totals) {
-    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_rank_totals);
+/* Of each index of `rows` rows, of which a head has `group`, its part in the row's softmax: M and L to totals. */
+void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
+                              uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_index_totals);
     const uint32_t rows = lists->kv_heads * group;
     KVC_PUSH(&launch, lists->count, rows, group, first, values, stride, totals);
     kvc_launch_items(offload, &launch, rows, 1, 1);
@@ -86,42 +84,44 @@ void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists 
 void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_redundancy *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
-    const uint32_t teams = of(device)->group / of(device)->workers;
+    const uint32_t teams = kvc_offload_of(device)->group / kvc_offload_of(device)->workers;
     const uint64_t one = (uint64_t)heads * args->stride;
     struct kvc_launch last = kvc_launch_of(KVC_KERNEL_redundancy_last);
     struct kvc_launch means = kvc_launch_of(KVC_KERNEL_redundancy_means);
     struct kvc_launch mix = kvc_launch_of(KVC_KERNEL_mix_redundancy);
-    struct kvc_buffer *workspace =
-        kvc_offload_workspace(of(device), (3 * one + 2ull * heads + (uint64_t)heads * most * d) * sizeof(float));
+    struct kvc_buffer *workspace = kvc_offload_workspace(
+        kvc_offload_of(device), (3 * one + 2ull * heads + (uint64_t)heads * most * d) * sizeof(float));
     if (!workspace)
         return;
     const struct kvc_span length = {workspace, 0}, mean = {workspace, (size_t)one * 4};
     const struct kvc_span found = {workspace, (size_t)one * 8}, totals = {workspace, (size_t)one * 12};
     const struct kvc_span keys = {workspace, (size_t)(one * 12 + 8ull * heads)}, none = {NULL, 0};
     const struct kvc_entry_scores lengths = {.lists = lists, .scores = length, .stride = args->stride};
-    score_entries(of(device), &lengths, KVC_ENTRIES_LENGTH, NULL);
-    kvc_offload_entry_keys(of(device), lists, none, none, 0, keys);
+    score_entries(kvc_offload_of(device), &lengths, KVC_ENTRIES_LENGTH, NULL);
+    kvc_offload_entry_keys(kvc_offload_of(device), lists, none, none, 0, keys);
     KVC_PUSH(&last, lists->count, args->threshold, keys, most, d, length, found, args->stride);
-    kvc_launch_groups(of(device), &last, (most + teams - 1) / teams, heads, 1);
+    kvc_launch_groups(kvc_offload_of(device), &last, (most + teams - 1) / teams, heads, 1);
     KVC_PUSH(&means, lists->count, keys, most, d, length, found, mean, args->stride);
-    kvc_launch_groups(of(device), &means, (most + teams - 1) / teams, heads, 1);
-    kvc_offload_rank_totals(of(device), lists, 1, 0, mean, args->stride, totals);
+    kvc_launch_groups(kvc_offload_of(device), &means, (most + teams - 1) / teams, heads, 1);
+    kvc_offload_index_totals(kvc_offload_of(device), lists, 1, 0, mean, args->stride, totals);
     KVC_PUSH(&mix, lists->count, args->share, args->divisor, mean, totals, args->scores, args->stride);
-    kvc_launch_items(of(device), &mix, most, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &mix, most, heads, 1);
 }
 
 void kvc_offload_output_norms(struct kvc_device *device, const struct kvc_output_norms *args) {
     const struct kvc_lists *lists = args->lists;
-    const uint32_t teams = of(device)->group / of(device)->workers, group = args->heads / lists->kv_heads;
+    const uint32_t teams = kvc_offload_of(device)->group / kvc_offload_of(device)->workers,
+                   group = args->heads / lists->kv_heads;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_output_norms);
     KVC_PUSH(&launch, lists, lists->arena, args->w, args->heads, group, args->outputs, args->first, args->norms,
              args->stride);
-    kvc_launch_groups(of(device), &launch, (kvc_offload_most_slots(lists) + teams - 1) / teams, args->heads, 1);
+    kvc_launch_groups(kvc_offload_of(device), &launch, (kvc_offload_most_slots(lists) + teams - 1) / teams, args->heads,
+                      1);
 }
 
 void kvc_offload_weigh_scores(struct kvc_device *device, const struct kvc_weigh_scores *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_weigh_scores);
     KVC_PUSH(&launch, lists->count, args->kept, args->epsilon, args->factor, args->scores, args->stride);
-    kvc_launch_items(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads, 1);
 }

@@ -1,19 +1,17 @@
 /* experts.c - feed-forward networks of which each row passes a few: route, expert_linear, expert_sum. */
 #include "backends/offload/offload.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 void kvc_offload_route(struct kvc_device *device, const struct kvc_route *args) {
     struct kvc_launch choose = kvc_launch_of(KVC_KERNEL_route_choose), number = kvc_launch_of(KVC_KERNEL_route_number);
     KVC_PUSH(&choose, args->logits, args->experts, args->used, args->normalised, args->expert, args->share);
-    kvc_launch_groups(of(device), &choose, args->rows, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &choose, args->rows, 1, 1);
     KVC_PUSH(&number, args->expert, args->experts, args->rows * args->used, args->used, args->pair, args->row,
              args->first);
-    kvc_launch_groups(of(device), &number, args->rows ? args->experts : 0, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &number, args->rows ? args->experts : 0, 1, 1);
 }
 
 void kvc_offload_expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     const struct kvc_weight *w = args->w;
     const uint32_t outputs = offload->group / offload->workers * KVC_EACH_OF(offload->workers);
     const uint64_t N = w->outputs / args->experts, across = (N + outputs - 1) / outputs;
@@ -30,5 +28,5 @@ void kvc_offload_expert_sum(struct kvc_device *device, const struct kvc_expert_s
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_expert_sum);
     KVC_PUSH(&launch, args->out, args->y, args->share, args->pair, args->shared, args->shared_logit, args->rows,
              args->used, args->width);
-    kvc_launch_items(of(device), &launch, (uint64_t)args->rows * args->width, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, (uint64_t)args->rows * args->width, 1, 1);
 }

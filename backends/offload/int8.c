@@ -2,13 +2,11 @@
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 void kvc_offload_quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_quantize_rows);
     const uint64_t blocks = (uint64_t)args->rows * (args->K / 32);
     KVC_PUSH(&launch, args->y.quant, args->y.scale, args->y.sum, args->x, blocks);
-    kvc_launch_items(of(device), &launch, blocks, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, blocks, 1, 1);
 }
 
 /* What both kernels take first. */
@@ -25,14 +23,14 @@ static uint64_t outputs_of_group(const struct kvc_offload *offload) {
 }
 
 void kvc_offload_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     const uint64_t rows = args->rows, outputs = outputs_of_group(offload), few = KVC_INT8_ROWS;
     const uint64_t tile = offload->workers == 1 ? KVC_INT8_MANY : KVC_PACK_X_OF(offload->group);
     const uint64_t tile_outputs = offload->workers == 1 ? 1 : 64;
     const bool many = rows > KVC_INT8_FEW;
     for (uint32_t i = 0; i < args->w->pieces; i++) {
         const uint64_t count = kvc_offload_piece_rows(args->w, i);
-        struct kvc_launch launch = launch_of(many ? KVC_KERNEL_linear_int8_many : KVC_KERNEL_linear_int8, args->y,
+        struct kvc_launch launch = launch_of(many ? KVC_KERNEL_linear_int8_gemm : KVC_KERNEL_linear_int8, args->y,
                                              &args->x, args->w, i, args->w->outputs, args->bias);
         KVC_PUSH(&launch, rows);
         if (many)
@@ -43,7 +41,7 @@ void kvc_offload_linear_int8(struct kvc_device *device, const struct kvc_linear_
 }
 
 void kvc_offload_expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     const uint64_t N = args->w->outputs / args->experts, outputs = outputs_of_group(offload);
     const uint64_t across = (N + outputs - 1) / outputs;
     for (uint32_t i = 0; i < args->w->pieces; i++) {

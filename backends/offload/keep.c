@@ -4,21 +4,20 @@
 _Static_assert(KVC_POOLS_MAX == KVC_POOL_MAX && KVC_POOLS_CHUNKS == KVC_POOL_CHUNKS,
                "kernels number the kinds of pooling as the host does");
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 void kvc_offload_pool(struct kvc_device *device, const struct kvc_pool *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pool);
     KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->tail, args->kernel,
              (uint32_t)args->pooling);
-    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), (uint64_t)lists->kv_heads * args->rows);
+    kvc_launch_runs(kvc_offload_of(device), &launch, kvc_offload_most_slots(lists),
+                    (uint64_t)lists->kv_heads * args->rows);
 }
 
 void kvc_offload_group_scores(struct kvc_device *device, const struct kvc_group_scores *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_group_scores);
     KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->divisor);
-    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
+    kvc_launch_runs(kvc_offload_of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
 /* `heads` of them by one rule, from `first` on. */
@@ -34,16 +33,17 @@ static void keep_heads(struct kvc_offload *offload, const struct kvc_lists *list
 void kvc_offload_keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
     const struct kvc_lists *lists = args->lists;
     if (args->rule_count == 1)
-        keep_heads(of(device), lists, args->rules, args->scores, args->ties, args->stride, args->kept, 0,
+        keep_heads(kvc_offload_of(device), lists, args->rules, args->scores, args->ties, args->stride, args->kept, 0,
                    lists->kv_heads);
     else
         for (uint32_t h = 0; h < lists->kv_heads; h++)
-            keep_heads(of(device), lists, &args->rules[h], args->scores, args->ties, args->stride, args->kept, h, 1);
+            keep_heads(kvc_offload_of(device), lists, &args->rules[h], args->scores, args->ties, args->stride,
+                       args->kept, h, 1);
 }
 
 void kvc_offload_shares(struct kvc_device *device, const struct kvc_shares *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_shares);
     KVC_PUSH(&launch, lists, lists->kv_heads, args->scores, args->stride, args->tail, args->slots, args->shares);
-    kvc_launch_groups(of(device), &launch, 1, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &launch, 1, 1, 1);
 }

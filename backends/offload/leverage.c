@@ -3,8 +3,6 @@
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 /* The workspace, of one head at a time: columns [1 + G, d, most], totals [G, most, 2]. */
 void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {
     const struct kvc_lists *lists = args->lists;
@@ -14,7 +12,8 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
     struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
     if (most == 0) /* no slots: no device has empty buffers */
         return;
-    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), (columns + 2ull * group * most) * sizeof(float));
+    struct kvc_buffer *workspace =
+        kvc_offload_workspace(kvc_offload_of(device), (columns + 2ull * group * most) * sizeof(float));
     if (!workspace)
         return;
     const struct kvc_span totals = {workspace, (size_t)columns * sizeof(float)};
@@ -24,18 +23,18 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
         struct kvc_launch mass = kvc_launch_of(KVC_KERNEL_chunk_mass);
         KVC_PUSH(&turn, lists, lists->arena, h, group, args->last, args->q, args->positions, args->queries, args->heads,
                  workspace, most);
-        kvc_launch_items(of(device), &turn, most, 1 + group, d);
+        kvc_launch_items(kvc_offload_of(device), &turn, most, 1 + group, d);
         KVC_PUSH(&close, lists, h, args->first, args->last, args->positions, args->queries, args->chunk, workspace, d,
                  totals, most);
-        kvc_launch_items(of(device), &close, most, group, 1);
+        kvc_launch_items(kvc_offload_of(device), &close, most, group, 1);
         KVC_PUSH(&mass, lists, h, group, args->first, args->last, args->positions, args->queries, args->chunk,
                  args->column, workspace, d, most);
-        kvc_launch_items(of(device), &mass, most, 1, 1);
+        kvc_launch_items(kvc_offload_of(device), &mass, most, 1, 1);
     }
     if (!args->scores.buffer)
         return;
     KVC_PUSH(&weigh, lists, lists->arena, args->first, args->last, args->column, args->scores, args->stride);
-    kvc_launch_items(of(device), &weigh, most, lists->kv_heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &weigh, most, lists->kv_heads, 1);
 }
 
 /* The workspace: keys [H_kv, most, d], y [H_kv, d, most], gram [H_kv, d, d], its diagonal and means [H_kv, d]. */
@@ -48,7 +47,8 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
     struct kvc_launch multiply = kvc_launch_of(KVC_KERNEL_leverage_gram);
     struct kvc_launch factor = kvc_launch_of(KVC_KERNEL_leverage_factor);
     struct kvc_launch solve = kvc_launch_of(KVC_KERNEL_leverage_scores);
-    struct kvc_buffer *workspace = kvc_offload_workspace(of(device), 2 * keys_bytes + gram_bytes + 8ull * heads * d);
+    struct kvc_buffer *workspace =
+        kvc_offload_workspace(kvc_offload_of(device), 2 * keys_bytes + gram_bytes + 8ull * heads * d);
     if (!workspace)
         return;
     const struct kvc_span keys = {workspace, 0}, y = {workspace, (size_t)keys_bytes},
@@ -56,16 +56,16 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
     const struct kvc_span diagonal = {workspace, gram.offset + (size_t)gram_bytes};
     const struct kvc_span means = {workspace, diagonal.offset + (size_t)heads * d * 4};
     KVC_PUSH(&turn, lists, lists->arena, args->cosine, args->sine, args->rotary, keys, most);
-    kvc_launch_items(of(device), &turn, (uint64_t)most * d, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &turn, (uint64_t)most * d, heads, 1);
     KVC_PUSH(&mean, lists->count, args->first, args->last, keys, most, d, means);
-    kvc_launch_items(of(device), &mean, d, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &mean, d, heads, 1);
     KVC_PUSH(&multiply, lists->count, args->first, args->last, keys, most, d, means, args->ridge, gram);
-    kvc_launch_items(of(device), &multiply, (uint64_t)d * d, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &multiply, (uint64_t)d * d, heads, 1);
     KVC_PUSH(&factor, gram, diagonal, d, args->ridge);
-    kvc_launch_groups(of(device), &factor, heads, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &factor, heads, 1, 1);
     KVC_PUSH(&solve, lists->count, args->first, args->last, keys, means, gram, diagonal, y, most, d, args->scores,
              args->stride);
-    kvc_launch_items(of(device), &solve, most, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &solve, most, heads, 1);
 }
 
 /* The workspace: totals [2, 2], sums [2, H_kv, tiles]. */
@@ -73,7 +73,8 @@ void kvc_offload_standard_mix(struct kvc_device *device, const struct kvc_standa
     const struct kvc_lists *lists = args->lists;
     const uint32_t heads = lists->kv_heads, most = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(most);
     struct kvc_launch mix = kvc_launch_of(KVC_KERNEL_standard_mix);
-    struct kvc_buffer *totals = kvc_offload_workspace(of(device), (4 + 2ull * heads * tiles) * sizeof(float));
+    struct kvc_buffer *totals =
+        kvc_offload_workspace(kvc_offload_of(device), (4 + 2ull * heads * tiles) * sizeof(float));
     if (!totals)
         return;
     const struct kvc_span sums = {totals, 4 * sizeof(float)};
@@ -82,11 +83,11 @@ void kvc_offload_standard_mix(struct kvc_device *device, const struct kvc_standa
         struct kvc_launch close = kvc_launch_of(KVC_KERNEL_standard_totals);
         KVC_PUSH(&part, lists->count, heads, args->first, args->last, args->leverage, args->scores, args->stride,
                  squares, totals, sums, tiles);
-        kvc_launch_items(of(device), &part, tiles, heads, 2);
+        kvc_launch_items(kvc_offload_of(device), &part, tiles, heads, 2);
         KVC_PUSH(&close, lists->count, heads, args->first, args->last, squares, sums, tiles, totals);
-        kvc_launch_items(of(device), &close, 2, 1, 1);
+        kvc_launch_items(kvc_offload_of(device), &close, 2, 1, 1);
     }
     KVC_PUSH(&mix, lists->count, args->first, args->last, args->share, totals, args->leverage, args->scores,
              args->stride);
-    kvc_launch_items(of(device), &mix, most, heads, 1);
+    kvc_launch_items(kvc_offload_of(device), &mix, most, heads, 1);
 }

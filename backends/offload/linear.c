@@ -2,17 +2,15 @@
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
     uint64_t first = piece * w->piece_rows;
     return kvc_min_u64(w->outputs - first, w->piece_rows);
 }
 
-#define KVC_MANY_ROWS 32u                     /* from here on both sides are packed */
+#define KVC_GEMM_ROWS 32u                     /* from here on both sides are packed */
 #define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* of weights at once */
 
-struct kvc_launch kvc_offload_few(const struct kvc_linear *args, uint32_t piece) {
+struct kvc_launch kvc_offload_small_batch(const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     struct kvc_launch launch = kvc_launch_of((enum kvc_kernel)((unsigned)KVC_KERNEL_linear_f32 + (unsigned)w->type));
     KVC_PUSH(&launch, args->y, args->x, w->piece[piece], w->row_bytes, w->inputs, w->outputs, piece * w->piece_rows,
@@ -21,16 +19,17 @@ struct kvc_launch kvc_offload_few(const struct kvc_linear *args, uint32_t piece)
 }
 
 static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
-    struct kvc_launch launch = kvc_offload_few(args, piece);
+    struct kvc_launch launch = kvc_offload_small_batch(args, piece);
     uint32_t outputs = offload->group / offload->workers * KVC_EACH_OF(offload->workers);
     uint64_t count = kvc_offload_piece_rows(args->w, piece);
-    kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs, (args->rows + KVC_FEW - 1) / KVC_FEW, 1);
+    kvc_launch_groups(offload, &launch, (count + outputs - 1) / outputs,
+                      (args->rows + KVC_SMALL_BATCH - 1) / KVC_SMALL_BATCH, 1);
 }
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 /* The workspace: packed x, then packed weights of some outputs. */
-static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
+static void gemm_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;
     uint32_t block_x = KVC_PACK_X_OF(offload->group), block_w = KVC_PACK_W_OF(offload->workers);
@@ -60,9 +59,9 @@ static void many_rows(struct kvc_offload *offload, const struct kvc_linear *args
 
 void kvc_offload_linear(struct kvc_device *device, const struct kvc_linear *args) {
     for (uint32_t i = 0; i < args->w->pieces; i++) {
-        if (args->rows < KVC_MANY_ROWS)
-            few_rows(of(device), args, i);
+        if (args->rows < KVC_GEMM_ROWS)
+            few_rows(kvc_offload_of(device), args, i);
         else
-            many_rows(of(device), args, i);
+            gemm_rows(kvc_offload_of(device), args, i);
     }
 }

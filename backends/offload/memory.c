@@ -8,11 +8,9 @@
 
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 enum kvc_status kvc_offload_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                           struct kvc_buffer **buffer, struct kvc_error *error) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     struct kvc_buffer *made = calloc(1, sizeof *made);
     size_t whole = bytes ? bytes : 1; /* no device has empty buffers */
     enum kvc_status status;
@@ -74,7 +72,7 @@ void kvc_offload_take_status(struct kvc_offload *offload) {
 }
 
 void kvc_offload_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     if (!buffer)
         return;
     if (offload->read_count) /* the session that counts its reads may be closing */
@@ -89,7 +87,7 @@ void *kvc_offload_reach(struct kvc_device *device, struct kvc_span span, size_t 
     return NULL;
 }
 
-static bool inside(struct kvc_offload *offload, struct kvc_span span, size_t bytes) {
+static bool memory_inside(struct kvc_offload *offload, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return !offload->lost;
     kvc_offload_failed(offload, KVC_RESOURCE, "%zu bytes at offset %zu of a buffer of %zu", bytes, span.offset,
@@ -98,29 +96,30 @@ static bool inside(struct kvc_offload *offload, struct kvc_span span, size_t byt
 }
 
 void kvc_offload_upload(struct kvc_device *device, struct kvc_span to, const void *from, size_t bytes) {
-    if (bytes && inside(of(device), to, bytes))
-        of(device)->driver->write(of(device), to.buffer->handle, to.offset, from, bytes);
+    if (bytes && memory_inside(kvc_offload_of(device), to, bytes))
+        kvc_offload_of(device)->driver->write(kvc_offload_of(device), to.buffer->handle, to.offset, from, bytes);
 }
 
 void kvc_offload_download(struct kvc_device *device, void *to, struct kvc_span from, size_t bytes) {
-    if (bytes && inside(of(device), from, bytes))
-        of(device)->driver->read(of(device), to, from.buffer->handle, from.offset, bytes);
-    else if (bytes && of(device)->lost)
+    if (bytes && memory_inside(kvc_offload_of(device), from, bytes))
+        kvc_offload_of(device)->driver->read(kvc_offload_of(device), to, from.buffer->handle, from.offset, bytes);
+    else if (bytes && kvc_offload_of(device)->lost)
         memset(to, 0, bytes);
 }
 
 void kvc_offload_copy(struct kvc_device *device, struct kvc_span to, struct kvc_span from, size_t bytes) {
-    if (bytes && inside(of(device), to, bytes) && inside(of(device), from, bytes))
-        of(device)->driver->copy(of(device), to.buffer->handle, to.offset, from.buffer->handle, from.offset, bytes);
+    if (bytes && memory_inside(kvc_offload_of(device), to, bytes) && memory_inside(kvc_offload_of(device), from, bytes))
+        kvc_offload_of(device)->driver->copy(kvc_offload_of(device), to.buffer->handle, to.offset, from.buffer->handle,
+                                             from.offset, bytes);
 }
 
 void kvc_offload_zero(struct kvc_device *device, struct kvc_span span, size_t bytes) {
-    if (bytes && inside(of(device), span, bytes))
-        of(device)->driver->zero(of(device), span.buffer->handle, span.offset, bytes);
+    if (bytes && memory_inside(kvc_offload_of(device), span, bytes))
+        kvc_offload_of(device)->driver->zero(kvc_offload_of(device), span.buffer->handle, span.offset, bytes);
 }
 
 enum kvc_status kvc_offload_sync(struct kvc_device *device, struct kvc_error *error) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     enum kvc_status status;
     if (!offload->lost) {
         kvc_offload_take_status(offload);
@@ -139,8 +138,8 @@ void kvc_offload_weight_free(struct kvc_device *device, struct kvc_weight *weigh
         return;
     for (uint32_t i = 0; i < weight->pieces; i++)
         if (weight->piece[i])
-            of(device)->driver->release(of(device), weight->piece[i]);
-    kvc_offload_count(of(device), KVC_MEMORY_WEIGHTS, -(int64_t)weight->counted);
+            kvc_offload_of(device)->driver->release(kvc_offload_of(device), weight->piece[i]);
+    kvc_offload_count(kvc_offload_of(device), KVC_MEMORY_WEIGHTS, -(int64_t)weight->counted);
     free(weight);
 }
 
@@ -152,8 +151,8 @@ static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t in
 }
 
 /* A weight of `outputs` rows on the device; its pieces have no memory yet. */
-static enum kvc_status describe(struct kvc_offload *offload, enum kvc_type type, uint64_t outputs, uint64_t inputs,
-                                struct kvc_weight **weight, struct kvc_error *error) {
+static enum kvc_status memory_describe(struct kvc_offload *offload, enum kvc_type type, uint64_t outputs,
+                                       uint64_t inputs, struct kvc_weight **weight, struct kvc_error *error) {
     size_t row_bytes = kvc_type_row_bytes(type, inputs);
     uint64_t piece_rows, pieces;
     struct kvc_weight *made;
@@ -204,11 +203,11 @@ static enum kvc_status allocate_pieces(struct kvc_offload *offload, struct kvc_w
 enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_type type, uint64_t outputs,
                                           uint64_t inputs, const void *host, struct kvc_weight **weight,
                                           struct kvc_error *error) {
-    enum kvc_status status = describe(of(device), type, outputs, inputs, weight, error);
+    enum kvc_status status = memory_describe(kvc_offload_of(device), type, outputs, inputs, weight, error);
     if (status != KVC_OK)
         return status;
-    note_size(of(device), kvc_min_u64(outputs, (*weight)->piece_rows), inputs);
-    status = allocate_pieces(of(device), *weight, host, error);
+    note_size(kvc_offload_of(device), kvc_min_u64(outputs, (*weight)->piece_rows), inputs);
+    status = allocate_pieces(kvc_offload_of(device), *weight, host, error);
     if (status != KVC_OK) {
         kvc_offload_weight_free(device, *weight);
         *weight = NULL;
@@ -233,11 +232,11 @@ static void write_expert(struct kvc_offload *offload, const struct kvc_weight *w
 enum kvc_status kvc_offload_experts_create(struct kvc_device *device, enum kvc_type type, uint32_t experts,
                                            uint64_t outputs, uint64_t inputs, const void *const *host,
                                            struct kvc_weight **weight, struct kvc_error *error) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     if (outputs > UINT64_MAX / experts)
         return kvc_fail(error, KVC_INPUT, "%u matrices of %llu rows are larger than memory can be", experts,
                         (unsigned long long)outputs);
-    enum kvc_status status = describe(offload, type, experts * outputs, inputs, weight, error);
+    enum kvc_status status = memory_describe(offload, type, experts * outputs, inputs, weight, error);
     if (status != KVC_OK)
         return status;
     const size_t bytes = (size_t)outputs * (*weight)->row_bytes;

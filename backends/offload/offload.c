@@ -196,7 +196,7 @@ void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena) 
 
 void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads) {
     kvc_launch_buffer(launch, reads ? reads->count : NULL);
-    kvc_launch_buffer(launch, reads ? reads->rank : NULL);
+    kvc_launch_buffer(launch, reads ? reads->index : NULL);
     kvc_launch_word(launch, reads ? reads->stride : 0);
 }
 

@@ -72,7 +72,7 @@ struct kvc_offload {
     uint32_t workers, group; /* KVC_WORKERS of the kernels: 1 or 4; KVC_GROUP */
     uint64_t most_bytes;     /* of one allocation */
     uint64_t memory_bytes;   /* of the device */
-    bool few_checks;         /* for tests: the self-test takes few cases */
+    bool small_batch_checks; /* for tests: the self-test takes few cases */
     enum kvc_status failure; /* first since the last sync */
     char failure_text[300];
     bool lost; /* the device; nothing more is queued */
@@ -84,6 +84,8 @@ struct kvc_offload {
     struct kvc_buffer workspace; /* of one operation, grown when it must */
     uint64_t widest, largest;    /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
 };
+/* The offload device that contains `device`. */
+static inline struct kvc_offload *kvc_offload_of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
 /* All but allocate report failures with kvc_offload_failed. */
 struct kvc_offload_driver {
@@ -155,10 +157,10 @@ uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
 /* At most so many places of a head. */
 uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
-/* Of rows of values by rank, `group` a head: M and L of each, to totals [rows, 2]. Keys as floats [H_kv, most slots,
+/* Of rows of values by index, `group` a head: M and L of each, to totals [rows, 2]. Keys as floats [H_kv, most slots,
  * d], rotated back by cosine and sine where there are any. */
-void kvc_offload_rank_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group, uint32_t first,
-                             struct kvc_span values, uint32_t stride, struct kvc_span totals);
+void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
+                              uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals);
 void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span cosine,
                             struct kvc_span sine, uint32_t rotary, struct kvc_span keys);
 
@@ -181,6 +183,6 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
                         const struct kvc_attention_shape *shape);
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece);
 /* A launch of few rows by the shared kernel, or another that takes the same. */
-struct kvc_launch kvc_offload_few(const struct kvc_linear *args, uint32_t piece);
+struct kvc_launch kvc_offload_small_batch(const struct kvc_linear *args, uint32_t piece);
 
 #endif

@@ -2,8 +2,6 @@
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view) {
     return view ? view->stride : kvc_offload_most_slots(lists);
 }
@@ -12,13 +10,13 @@ void kvc_offload_view_append(struct kvc_device *device, const struct kvc_view_ap
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_view_append);
     KVC_PUSH(&launch, lists, args->view, args->rows);
-    kvc_launch_groups(of(device), &launch, lists->kv_heads, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &launch, lists->kv_heads, 1, 1);
 }
 
 void kvc_offload_view_evict(struct kvc_device *device, const struct kvc_view_evict *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_view_evict);
     KVC_PUSH(&launch, args->kept, args->view);
-    kvc_launch_groups(of(device), &launch, args->lists->kv_heads, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &launch, args->lists->kv_heads, 1, 1);
 }
 
 /* How many heads the grid has side by side: all of them where each has little to do, so that few groups do it all. */
@@ -33,7 +31,8 @@ void kvc_offload_pages_update(struct kvc_device *device, const struct kvc_pages_
     changed = kvc_min_u64(changed, args->pages->stride);
     KVC_PUSH(&launch, lists, lists->arena, args->view, args->pages->page, args->pages->stride, args->pages->type,
              args->pages->low, args->pages->high, args->rows, (uint32_t)changed, across);
-    kvc_launch_items(of(device), &launch, changed * across * (of(device)->workers == 1 ? 1 : lists->format.head_size),
+    kvc_launch_items(kvc_offload_of(device), &launch,
+                     changed * across * (kvc_offload_of(device)->workers == 1 ? 1 : lists->format.head_size),
                      lists->kv_heads / across, 1);
 }
 
@@ -42,7 +41,8 @@ void kvc_offload_value_sums(struct kvc_device *device, const struct kvc_value_su
     const uint32_t across = heads_across(lists, args->rows);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_value_sums);
     KVC_PUSH(&launch, lists, lists->arena, args->view, args->sums, args->rows, across);
-    kvc_launch_items(of(device), &launch, across * kvc_offload_runs(of(device), lists->format.head_size),
+    kvc_launch_items(kvc_offload_of(device), &launch,
+                     across * kvc_offload_runs(kvc_offload_of(device), lists->format.head_size),
                      lists->kv_heads / across, 1);
 }
 
@@ -51,6 +51,6 @@ void kvc_offload_mix_mean(struct kvc_device *device, const struct kvc_mix_mean *
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_mix_mean);
     KVC_PUSH(&launch, lists, args->view, args->reads->count, args->heads, lists->kv_heads, args->head_size, args->out,
              args->alpha, args->sums);
-    kvc_launch_items(of(device), &launch, (uint64_t)args->heads * (of(device)->workers == 1 ? 1 : args->head_size), 1,
-                     1);
+    kvc_launch_items(kvc_offload_of(device), &launch,
+                     (uint64_t)args->heads * (kvc_offload_of(device)->workers == 1 ? 1 : args->head_size), 1, 1);
 }

@@ -2,15 +2,14 @@
  * gather. */
 #include "backends/offload/offload.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 void kvc_offload_embed(struct kvc_device *device, const struct kvc_embed *args) {
     for (uint32_t i = 0; i < args->table->pieces; i++) {
         struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_embed);
         KVC_PUSH(&launch, args->out, args->table->piece[i], i * args->table->piece_rows,
                  kvc_offload_piece_rows(args->table, i), args->table->row_bytes, args->table->type, args->table->inputs,
                  args->tokens, args->rows);
-        kvc_launch_items(of(device), &launch, args->rows * kvc_offload_runs(of(device), args->table->inputs), 1, 1);
+        kvc_launch_items(kvc_offload_of(device), &launch,
+                         args->rows * kvc_offload_runs(kvc_offload_of(device), args->table->inputs), 1, 1);
     }
 }
 
@@ -20,58 +19,60 @@ void kvc_offload_norm(struct kvc_device *device, const struct kvc_norm *args) {
     if (args->centred)
         kvc_launch_span(&launch, args->bias);
     KVC_PUSH(&launch, args->K, args->heads ? args->heads : 1, args->eps);
-    kvc_launch_groups(of(device), &launch, args->rows, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &launch, args->rows, 1, 1);
 }
 
 void kvc_offload_rope(struct kvc_device *device, const struct kvc_rope_heads *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_rope);
     KVC_PUSH(&launch, args->y, args->x, args->cosine, args->sine, args->rows, args->heads, args->head_size,
              args->rotary, args->interleaved);
-    kvc_launch_items(of(device), &launch,
-                     (uint64_t)args->rows * args->heads * (of(device)->workers == 1 ? 1 : (args->head_size + 1) / 2), 1,
-                     1);
+    kvc_launch_items(kvc_offload_of(device), &launch,
+                     (uint64_t)args->rows * args->heads *
+                         (kvc_offload_of(device)->workers == 1 ? 1 : (args->head_size + 1) / 2),
+                     1, 1);
 }
 
 void kvc_offload_gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gated_silu);
     KVC_PUSH(&launch, args->y, args->gate, args->up, (uint32_t)args->activation, args->n);
-    kvc_launch_items(of(device), &launch, args->n, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_add(struct kvc_device *device, const struct kvc_add *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_add);
     KVC_PUSH(&launch, args->y, args->x, args->n);
-    kvc_launch_items(of(device), &launch, args->n, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_blend(struct kvc_device *device, const struct kvc_blend *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_blend);
     KVC_PUSH(&launch, args->y, args->x, args->share, 1.0f - args->share, args->n);
-    kvc_launch_items(of(device), &launch, args->n, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_scale(struct kvc_device *device, const struct kvc_scale *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_scale);
     KVC_PUSH(&launch, args->y, args->x, args->factor, args->cap, args->n);
-    kvc_launch_items(of(device), &launch, args->n, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_repeat_heads(struct kvc_device *device, const struct kvc_repeat_heads *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_repeat_heads);
     uint64_t n = (uint64_t)args->rows * args->heads * args->copies * args->head_size;
     KVC_PUSH(&launch, args->out, args->x, n, args->copies, args->head_size);
-    kvc_launch_items(of(device), &launch, of(device)->workers == 1 ? (uint64_t)args->rows * args->heads : n, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch,
+                     kvc_offload_of(device)->workers == 1 ? (uint64_t)args->rows * args->heads : n, 1, 1);
 }
 
 void kvc_offload_gather(struct kvc_device *device, const struct kvc_gather *args) {
-    const uint64_t run = KVC_COPIED_OF(of(device)->workers);
+    const uint64_t run = KVC_COPIED_OF(kvc_offload_of(device)->workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gather);
     KVC_PUSH(&launch, args->out, args->x, args->index, args->rows, args->width);
-    kvc_launch_items(of(device), &launch, args->rows * (((uint64_t)args->width + run - 1) / run), 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, args->rows * (((uint64_t)args->width + run - 1) / run), 1, 1);
 }
 
 void kvc_offload_fma_loop(struct kvc_device *device, const struct kvc_fma_loop *args) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_fma_loop);
     KVC_PUSH(&launch, args->x, args->n, args->rounds);
-    kvc_launch_items(of(device), &launch, args->n / KVC_LOOP_OF(of(device)->workers), 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &launch, args->n / KVC_LOOP_OF(kvc_offload_of(device)->workers), 1, 1);
 }

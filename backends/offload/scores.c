@@ -2,8 +2,6 @@
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 static const struct kvc_span none = {NULL, 0};
 
 /* What a kernel over rows of probabilities gets; maximum and sum of row i at i * step. */
@@ -42,7 +40,7 @@ void kvc_offload_window_mass(struct kvc_device *device, const struct kvc_window_
                                 .scores = args->scores,
                                 .stride = args->stride,
                                 .by_head = args->by_head};
-    probabilities(of(device), w, w->maximum, w->sum, 1, NULL, &more);
+    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
 }
 
 void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_window_moments *args) {
@@ -55,13 +53,13 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
                           .gamma = args->gamma};
     struct kvc_launch lanes = kvc_launch_of(KVC_KERNEL_moment_lanes);
     struct kvc_buffer *workspace =
-        kvc_offload_workspace(of(device), (uint64_t)w->heads * 2 * args->stride * sizeof(float));
+        kvc_offload_workspace(kvc_offload_of(device), (uint64_t)w->heads * 2 * args->stride * sizeof(float));
     if (!workspace)
         return;
     more.low = workspace;
-    probabilities(of(device), w, w->maximum, w->sum, 1, NULL, &more);
+    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
     KVC_PUSH(&lanes, w->lists->count, w->heads, w->kv_heads, args->tail, workspace, args->stride, args->totals);
-    kvc_launch_items(of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
+    kvc_launch_items(kvc_offload_of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
 }
 
 /* M and L of every row's noisy scores go into the workspace first, at 2 * tiles floats from one row to the next. */
@@ -73,19 +71,20 @@ void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumula
     struct kvc_launch tile = kvc_launch_of(KVC_KERNEL_noise_tiles), merge = kvc_launch_of(KVC_KERNEL_ring_merge);
     struct kvc_buffer *workspace;
     if (!args->noise) {
-        probabilities(of(device), w, w->maximum, w->sum, 1, NULL, &more);
+        probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
         return;
     }
-    workspace = kvc_offload_workspace(of(device), (uint64_t)w->queries * w->heads * tiles * 2 * sizeof(float));
+    workspace =
+        kvc_offload_workspace(kvc_offload_of(device), (uint64_t)w->queries * w->heads * tiles * 2 * sizeof(float));
     if (!workspace)
         return;
     push_probabilities(&tile, w, none, none, 0, args->noise);
     KVC_PUSH(&tile, workspace, tiles);
-    kvc_launch_groups(of(device), &tile, tiles, w->heads, w->queries);
+    kvc_launch_groups(kvc_offload_of(device), &tile, tiles, w->heads, w->queries);
     KVC_PUSH(&merge, workspace, tiles, w->queries * w->heads);
-    kvc_launch_items(of(device), &merge, (uint64_t)w->queries * w->heads, 1, 1);
-    probabilities(of(device), w, (struct kvc_span){workspace, 0}, (struct kvc_span){workspace, sizeof(float)},
-                  2 * (uint64_t)tiles, args->noise, &more);
+    kvc_launch_items(kvc_offload_of(device), &merge, (uint64_t)w->queries * w->heads, 1, 1);
+    probabilities(kvc_offload_of(device), w, (struct kvc_span){workspace, 0},
+                  (struct kvc_span){workspace, sizeof(float)}, 2 * (uint64_t)tiles, args->noise, &more);
 }
 
 void kvc_offload_ring_write(struct kvc_device *device, const struct kvc_ring_write *args) {
@@ -98,20 +97,20 @@ void kvc_offload_ring_write(struct kvc_device *device, const struct kvc_ring_wri
                           .ring = args->ring};
     if (args->kind == KVC_ROW_LOW || args->kind == KVC_ROW_COUNTS) {
         struct kvc_buffer *workspace =
-            kvc_offload_workspace(of(device), (uint64_t)w->queries * w->kv_heads * sizeof(float));
+            kvc_offload_workspace(kvc_offload_of(device), (uint64_t)w->queries * w->kv_heads * sizeof(float));
         struct kvc_launch shares = kvc_launch_of(KVC_KERNEL_seen_shares);
         if (!workspace)
             return;
         KVC_PUSH(&shares, w->lists, w->reads, w->positions, w->causal_offset, w->window, workspace, w->kv_heads);
-        kvc_launch_groups(of(device), &shares, w->kv_heads, w->queries, 1);
+        kvc_launch_groups(kvc_offload_of(device), &shares, w->kv_heads, w->queries, 1);
         more.low = workspace;
     }
-    probabilities(of(device), w, w->maximum, w->sum, 1, NULL, &more);
+    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
 }
 
 void kvc_offload_ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse *args) {
     const struct kvc_lists *lists = args->lists;
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     struct kvc_launch fuse = kvc_launch_of(KVC_KERNEL_ring_fuse);
     uint32_t slots = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(slots),
              rows = lists->kv_heads * args->filled;
@@ -136,12 +135,12 @@ void kvc_offload_column_scores(struct kvc_device *device, const struct kvc_colum
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_column_scores);
     KVC_PUSH(&launch, lists, args->first, args->columns, args->scores, args->stride);
-    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
+    kvc_launch_runs(kvc_offload_of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
 void kvc_offload_scores_column(struct kvc_device *device, const struct kvc_scores_column *args) {
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_scores_column);
     KVC_PUSH(&launch, lists, args->column, args->scores, args->stride);
-    kvc_launch_runs(of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
+    kvc_launch_runs(kvc_offload_of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }

@@ -8,8 +8,6 @@ _Static_assert((unsigned)KVC_SCORE_EXACT == KVC_UNITS_EXACT && (unsigned)KVC_SCO
                    (unsigned)KVC_SCORE_PAGE_BOUND == KVC_UNITS_PAGE_BOUND,
                "kernels know the kinds by these numbers");
 
-static struct kvc_offload *of(struct kvc_device *device) { return (struct kvc_offload *)device; }
-
 static const struct kvc_span none = {NULL, 0};
 
 /* The workspace of one call, in words from `at`. */
@@ -33,7 +31,7 @@ static bool make_parts(struct kvc_offload *offload, const struct kvc_select_scor
     return parts->workspace != NULL;
 }
 
-static struct kvc_span part(const struct parts *parts, uint64_t at) {
+static struct kvc_span select_part(const struct parts *parts, uint64_t at) {
     return (struct kvc_span){parts->workspace, (size_t)(at * 4)};
 }
 
@@ -66,14 +64,15 @@ static void score_units(struct kvc_offload *offload, const struct kvc_select_sco
     KVC_PUSH(&launch, s->kind, s->dims, s->heads, s->lists->kv_heads);
     KVC_PUSH(&launch, s->window, s->budget, s->q, s->positions, kvc_score_scale(s->scoring.scale, s->head_size),
              s->scoring.cap);
-    KVC_PUSH(&launch, part(parts, parts->channels), part(parts, parts->positives), part(parts, parts->factors), score,
-             part(parts, parts->seen), s->stride, &offload->status_words,
+    KVC_PUSH(&launch, select_part(parts, parts->channels), select_part(parts, parts->positives),
+             select_part(parts, parts->factors), score, select_part(parts, parts->seen), s->stride,
+             &offload->status_words,
              kvc_offload_read_status(offload, s->lists->kv_heads, s->bytes_read, bytes, divisor));
     kvc_launch_groups(offload, &launch, (units + KVC_TILE - 1) / KVC_TILE, s->lists->kv_heads, 1);
 }
 
 void kvc_offload_select_scores(struct kvc_device *device, const struct kvc_select_scores *s) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     const bool paged = s->kind == KVC_SCORE_PAGE_CHANNELS || s->kind == KVC_SCORE_PAGE_BOUND;
     const bool some = s->kind == KVC_SCORE_CHANNELS || s->kind == KVC_SCORE_PAGE_CHANNELS;
     const bool bound = s->kind == KVC_SCORE_PAGE_BOUND;
@@ -86,28 +85,28 @@ void kvc_offload_select_scores(struct kvc_device *device, const struct kvc_selec
     if (!make_parts(offload, s, &parts))
         return;
     units = kvc_min_u64(units, s->stride);
-    score = s->probabilities.buffer ? s->probabilities : part(&parts, parts.score);
+    score = s->probabilities.buffer ? s->probabilities : select_part(&parts, parts.score);
     if (some) {
         struct kvc_launch channels = kvc_launch_of(KVC_KERNEL_select_channels);
         KVC_PUSH(&channels, s->q, group, s->head_size, kvc_score_span(s->scoring.scale, s->head_size), s->dims,
-                 part(&parts, parts.keys), part(&parts, parts.channels), part(&parts, parts.positives),
-                 part(&parts, parts.factors));
+                 select_part(&parts, parts.keys), select_part(&parts, parts.channels),
+                 select_part(&parts, parts.positives), select_part(&parts, parts.factors));
         kvc_launch_groups(offload, &channels, s->lists->kv_heads, 1, 1);
     }
     score_units(offload, s, &parts, score, units);
     if (!bound) {
         struct kvc_launch softmax = kvc_launch_of(KVC_KERNEL_select_softmax);
-        KVC_PUSH(&softmax, places, group, s->budget, page, score, part(&parts, parts.seen), s->stride,
-                 part(&parts, parts.share), s->sinks, s->rest);
+        KVC_PUSH(&softmax, places, group, s->budget, page, score, select_part(&parts, parts.seen), s->stride,
+                 select_part(&parts, parts.share), s->sinks, s->rest);
         kvc_launch_groups(offload, &softmax, s->heads, 1, 1);
     }
-    KVC_PUSH(&sums, places, group, s->budget, page, score, part(&parts, parts.seen), s->stride,
-             bound ? none : part(&parts, parts.share), s->scores);
+    KVC_PUSH(&sums, places, group, s->budget, page, score, select_part(&parts, parts.seen), s->stride,
+             bound ? none : select_part(&parts, parts.share), s->scores);
     kvc_launch_items(offload, &sums, units, s->lists->kv_heads, 1);
 }
 
 void kvc_offload_select_reads(struct kvc_device *device, const struct kvc_select_reads *s) {
-    struct kvc_offload *offload = of(device);
+    struct kvc_offload *offload = kvc_offload_of(device);
     const uint64_t kv_heads = s->lists->kv_heads, taken = kv_heads * s->stride, chosen = kv_heads * s->reads->stride;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_select_reads);
     struct kvc_buffer *workspace = kvc_offload_workspace(offload, (taken + chosen + (uint64_t)s->heads * 32) * 4);
@@ -125,5 +124,5 @@ void kvc_offload_cut_reads(struct kvc_device *device, const struct kvc_cut_reads
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_cut_reads);
     KVC_PUSH(&launch, args->lists, args->view, args->page, args->whole, args->budget, args->factor, args->share,
              args->scores, args->stride, args->reads);
-    kvc_launch_groups(of(device), &launch, args->lists->kv_heads, 1, 1);
+    kvc_launch_groups(kvc_offload_of(device), &launch, args->lists->kv_heads, 1, 1);
 }

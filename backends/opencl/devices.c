@@ -12,7 +12,7 @@ static void text_of(cl_device_id id, cl_device_info what, char *text, size_t cap
     text[capacity - 1] = '\0';
 }
 
-static bool look(cl_platform_id platform, cl_device_id id, struct kvc_opencl_device *device) {
+static bool devices_look(cl_platform_id platform, cl_device_id id, struct kvc_opencl_device *device) {
     cl_device_fp_config config = 0;
     cl_bool available = CL_FALSE, compiler = CL_FALSE;
     cl_ulong memory = 0, most = 0;
@@ -58,7 +58,7 @@ size_t kvc_opencl_devices(struct kvc_opencl_device *devices) {
             if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, ids, &id_count) != CL_SUCCESS)
                 continue;
             for (cl_uint i = 0; i < id_count && i < 16 && count < KVC_OPENCL_DEVICES; i++)
-                if (look(platforms[p], ids[i], &devices[count]) &&
+                if (devices_look(platforms[p], ids[i], &devices[count]) &&
                     ((devices[count].type & CL_DEVICE_TYPE_CPU) != 0) == (cpus == 1))
                     count++;
         }

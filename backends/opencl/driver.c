@@ -5,7 +5,7 @@
 
 #include "backends/opencl/opencl.h"
 
-static struct kvc_opencl *of(struct kvc_offload *offload) { return (struct kvc_opencl *)offload; }
+static struct kvc_opencl *opencl_of(struct kvc_offload *offload) { return (struct kvc_opencl *)offload; }
 
 const char *kvc_opencl_error(cl_int code) {
     switch (code) {
@@ -24,17 +24,17 @@ const char *kvc_opencl_error(cl_int code) {
 }
 
 /* A failure on the queue: what followed it is lost, so nothing more is queued. */
-static void check(struct kvc_offload *offload, cl_int code, const char *what) {
+static void driver_check(struct kvc_offload *offload, cl_int code, const char *what) {
     if (code == CL_SUCCESS || offload->lost)
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
-    clFinish(of(offload)->queue); /* what still runs may read a mapped model, which is unmapped next */
+    clFinish(opencl_of(offload)->queue); /* what still runs may read a mapped model, which is unmapped next */
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,
                                 void **handle, bool *borrowed, struct kvc_error *error) {
-    struct kvc_opencl *opencl = of(offload);
+    struct kvc_opencl *opencl = opencl_of(offload);
     const uint64_t held = offload->device.memory.now_total;
     cl_int code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     cl_mem memory = NULL;
@@ -53,34 +53,39 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
                         (unsigned long long)offload->memory_bytes);
     *handle = memory;
     if (host && !*borrowed)
-        check(offload, clEnqueueWriteBuffer(opencl->queue, memory, CL_TRUE, 0, bytes, host, 0, NULL, NULL), "upload");
+        driver_check(offload, clEnqueueWriteBuffer(opencl->queue, memory, CL_TRUE, 0, bytes, host, 0, NULL, NULL),
+                     "upload");
     return KVC_OK;
 }
 
-static void release(struct kvc_offload *offload, void *handle) {
-    memset(of(offload)->known, 0, sizeof of(offload)->known); /* another buffer may get this handle */
+static void driver_release(struct kvc_offload *offload, void *handle) {
+    memset(opencl_of(offload)->known, 0, sizeof opencl_of(offload)->known); /* another buffer may get this handle */
     clReleaseMemObject(handle);
 }
 
 static void write_buffer(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
     if (!offload->lost)
-        check(offload, clEnqueueWriteBuffer(of(offload)->queue, to, CL_TRUE, offset, bytes, from, 0, NULL, NULL),
-              "upload");
+        driver_check(offload,
+                     clEnqueueWriteBuffer(opencl_of(offload)->queue, to, CL_TRUE, offset, bytes, from, 0, NULL, NULL),
+                     "upload");
 }
 
 static void read_buffer(struct kvc_offload *offload, void *to, void *from, size_t offset, size_t bytes) {
     if (!offload->lost)
-        check(offload, clEnqueueReadBuffer(of(offload)->queue, from, CL_TRUE, offset, bytes, to, 0, NULL, NULL),
-              "download");
+        driver_check(offload,
+                     clEnqueueReadBuffer(opencl_of(offload)->queue, from, CL_TRUE, offset, bytes, to, 0, NULL, NULL),
+                     "download");
     if (offload->lost)
         memset(to, 0, bytes);
 }
 
-static void copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
-                 size_t bytes) {
+static void driver_copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
+                        size_t bytes) {
     if (!offload->lost)
-        check(offload, clEnqueueCopyBuffer(of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL),
-              "copy");
+        driver_check(
+            offload,
+            clEnqueueCopyBuffer(opencl_of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL),
+            "copy");
 }
 
 struct clearing { /* of a native kernel */
@@ -116,16 +121,18 @@ static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_
     const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
-    if (!offload->lost &&
-        (zero_by_kernel(of(offload), handle, offset, bytes) || zero_natively(of(offload), handle, offset, bytes)))
+    if (!offload->lost && (zero_by_kernel(opencl_of(offload), handle, offset, bytes) ||
+                           zero_natively(opencl_of(offload), handle, offset, bytes)))
         return;
     if (whole && !offload->lost)
-        check(offload, clEnqueueFillBuffer(of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
-              "zero");
+        driver_check(offload,
+                     clEnqueueFillBuffer(opencl_of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
+                     "zero");
     if (whole < bytes && !offload->lost)
-        check(offload,
-              clEnqueueFillBuffer(of(offload)->queue, handle, &word, 1, offset + whole, bytes - whole, 0, NULL, NULL),
-              "zero");
+        driver_check(offload,
+                     clEnqueueFillBuffer(opencl_of(offload)->queue, handle, &word, 1, offset + whole, bytes - whole, 0,
+                                         NULL, NULL),
+                     "zero");
 }
 
 /* Only what differs from the kernel's last launch. */
@@ -140,7 +147,7 @@ static cl_int set_argument(struct kvc_opencl *opencl, const struct kvc_launch *l
 }
 
 static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
-    struct kvc_opencl *opencl = of(offload);
+    struct kvc_opencl *opencl = opencl_of(offload);
     cl_kernel kernel = opencl->kernel[l->kernel];
     const size_t local[3] = {l->items, 1, 1};
     const size_t global[3] = {(size_t)l->groups[0] * l->items, l->groups[1], l->groups[2]};
@@ -152,12 +159,12 @@ static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
         code = clEnqueueNDRangeKernel(opencl->queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
     if (opencl->lose_after && --opencl->lose_after == 0)
         code = CL_OUT_OF_RESOURCES;
-    check(offload, code, "launch");
+    driver_check(offload, code, "launch");
 }
 
-static void finish(struct kvc_offload *offload) {
+static void driver_finish(struct kvc_offload *offload) {
     if (!offload->lost)
-        check(offload, clFinish(of(offload)->queue), "waiting for the device");
+        driver_check(offload, clFinish(opencl_of(offload)->queue), "waiting for the device");
 }
 
 void kvc_opencl_release_kernels(struct kvc_opencl *opencl) {
@@ -172,7 +179,7 @@ void kvc_opencl_release_kernels(struct kvc_opencl *opencl) {
 }
 
 static void close_device(struct kvc_offload *offload) {
-    struct kvc_opencl *opencl = of(offload);
+    struct kvc_opencl *opencl = opencl_of(offload);
     if (opencl->queue)
         clFinish(opencl->queue);
     kvc_opencl_release_kernels(opencl);
@@ -184,11 +191,11 @@ static void close_device(struct kvc_offload *offload) {
 }
 
 const struct kvc_offload_driver kvc_opencl_driver = {.allocate = allocate,
-                                                     .release = release,
+                                                     .release = driver_release,
                                                      .write = write_buffer,
                                                      .read = read_buffer,
-                                                     .copy = copy,
+                                                     .copy = driver_copy,
                                                      .zero = zero,
                                                      .launch = launch,
-                                                     .finish = finish,
+                                                     .finish = driver_finish,
                                                      .close = close_device};

@@ -20,13 +20,14 @@ typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTrans
 static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *args, uint32_t piece, uint64_t from,
                          uint64_t count, struct kvc_buffer *workspace) {
     const struct kvc_weight *w = args->w;
-    struct kvc_launch widen = kvc_launch_of(KVC_KERNEL_widen);
+    struct kvc_launch dequantize = kvc_launch_of(KVC_KERNEL_dequantize);
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
     CLBlastStatusCode code;
     sgemm_fn *sgemm;
     memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
-    KVC_PUSH(&widen, ((struct kvc_span){workspace, 0}), w->piece[piece], w->row_bytes, w->type, w->inputs, from, count);
-    kvc_launch_items(&opencl->offload, &widen, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
+    KVC_PUSH(&dequantize, ((struct kvc_span){workspace, 0}), w->piece[piece], w->row_bytes, w->type, w->inputs, from,
+             count);
+    kvc_launch_items(&opencl->offload, &dequantize, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
     if (opencl->offload.lost)
         return;
     code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, args->rows, (size_t)count, K, 1.0f,

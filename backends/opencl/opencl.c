@@ -39,8 +39,8 @@ static bool holds(const char *text, const char *part) {
 }
 
 /* The device of that number, or whose name holds `name`. */
-static enum kvc_status choose(const char *name, unsigned index, struct kvc_opencl_device *chosen,
-                              struct kvc_error *error) {
+static enum kvc_status opencl_choose(const char *name, unsigned index, struct kvc_opencl_device *chosen,
+                                     struct kvc_error *error) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
     size_t count, i = index;
     if (!devices)
@@ -120,7 +120,7 @@ static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error)
 
 /* Where a device claims exact quotients and roots and has none, they are computed in integers, as on those that claim
  * none. */
-static enum kvc_status check(struct kvc_opencl *opencl, struct kvc_error *error) {
+static enum kvc_status opencl_check(struct kvc_opencl *opencl, struct kvc_error *error) {
     bool only_division = false;
     enum kvc_status status = kvc_offload_check(&opencl->offload, &only_division, error);
     if (status == KVC_OK || !only_division || !opencl->found.division)
@@ -143,8 +143,8 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
         return kvc_fail(error, KVC_RESOURCE, "opencl: no memory for a device");
     opencl->offload.driver = &kvc_opencl_driver;
     opencl->lose_after = lose ? (unsigned)strtoul(lose, NULL, 10) : 0;
-    opencl->offload.few_checks = checks != NULL;
-    status = choose(path, index, &opencl->found, error);
+    opencl->offload.small_batch_checks = checks != NULL;
+    status = opencl_choose(path, index, &opencl->found, error);
     if (status == KVC_OK && !opencl->found.compiler)
         status = kvc_fail(error, KVC_RESOURCE, "opencl: the driver of %s has no compiler", opencl->found.name);
     if (status == KVC_OK)
@@ -161,7 +161,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     if (status == KVC_OK)
         status = kvc_offload_open(&opencl->offload, error);
     if (status == KVC_OK && math != KVC_MATH_FAST && !(checks && strcmp(checks, "none") == 0))
-        status = check(opencl, error);
+        status = opencl_check(opencl, error);
     if (status == KVC_OK && math == KVC_MATH_FAST)
         status = kvc_opencl_fill_fast(opencl, error);
     kvc_float_close(environment);
@@ -174,7 +174,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     return KVC_OK;
 }
 
-static void missing(char *text, size_t capacity) { snprintf(text, capacity, "none"); }
+static void opencl_missing(char *text, size_t capacity) { snprintf(text, capacity, "none"); }
 
 const struct kvc_backend_class kvc_backend_opencl = {
-    .name = "opencl", .usable = usable, .open = open_device, .missing = missing, .device = device};
+    .name = "opencl", .usable = usable, .open = open_device, .missing = opencl_missing, .device = device};

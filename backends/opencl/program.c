@@ -117,7 +117,7 @@ static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char
                     (int)code);
 }
 
-static bool load(struct kvc_opencl *opencl, const char *path, uint64_t key, const char *options) {
+static bool program_load(struct kvc_opencl *opencl, const char *path, uint64_t key, const char *options) {
     size_t bytes = 0;
     unsigned char *binary = read_cached(path, key, &bytes);
     const unsigned char *binaries[1] = {binary};
@@ -135,7 +135,7 @@ static bool load(struct kvc_opencl *opencl, const char *path, uint64_t key, cons
     return code == CL_SUCCESS;
 }
 
-static void store(struct kvc_opencl *opencl, const char *path, uint64_t key) {
+static void program_store(struct kvc_opencl *opencl, const char *path, uint64_t key) {
     size_t bytes = 0;
     unsigned char *binary = NULL, *binaries[1];
     if (clGetProgramInfo(opencl->program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
@@ -177,7 +177,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
         folder[0] = '\0';
     if (folder[0] && caches)
         snprintf(path, sizeof path, "%s/opencl-%016llx.bin", folder, (unsigned long long)key);
-    if (!path[0] || !load(opencl, path, key, options)) {
+    if (!path[0] || !program_load(opencl, path, key, options)) {
         /* The casts: the C API takes what it does not write as not const. */
         opencl->program = clCreateProgramWithSource(opencl->context, (cl_uint)kvc_opencl_source_count,
                                                     (const char **)(uintptr_t)kvc_opencl_source, NULL, &code);
@@ -186,7 +186,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
         if (code != CL_SUCCESS)
             return failed(opencl, code, folder, error);
         if (path[0])
-            store(opencl, path, key);
+            program_store(opencl, path, key);
     }
     for (int i = 0; i < KVC_KERNELS; i++) {
         opencl->kernel[i] = clCreateKernel(opencl->program, names[i], &code);

@@ -64,9 +64,9 @@ static int open_shape(struct bench *bench, const char *shape, enum kvc_type type
     return status;
 }
 
-static int note_copy(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+static int note_copy(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row) {
     (void)row;
-    *(double *)user = ceilings->copy;
+    *(double *)user = rooflines->copy;
     return 1;
 }
 
@@ -133,7 +133,7 @@ static void measure_bandwidth(struct bench *bench) {
         bench->bandwidth = found;
 }
 
-static int measure(struct bench *bench) {
+static int bench_measure(struct bench *bench) {
     const struct bench_arguments *a = bench->a;
     const bool prompts = !a->fill || a->generate == 0;
     size_t specs = a->specs.count, pairs = specs * a->prompts.count, prefills = prompts ? pairs : 0, decodes = 0;
@@ -230,7 +230,7 @@ static int run_policies(const struct cli_command *command, struct bench_argument
         else
             status = open_all(&bench);
         if (status == KVC_OK)
-            status = measure(&bench);
+            status = bench_measure(&bench);
         kvc_model_close(bench.model);
         kvc_engine_close(bench.engine);
     }

@@ -32,7 +32,7 @@ __attribute__((target("avx512f"))) static uint64_t sweep_avx512(const block *fro
 
 typedef uint64_t sweep_fn(const block *from, size_t count);
 
-static sweep_fn *choose(void) {
+static sweep_fn *machine_choose(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f"))
@@ -117,7 +117,7 @@ double bench_bandwidth(unsigned threads) {
     memset(memory, 1, bytes);
     part = bytes / sizeof(block) / threads / 4 * 4;
     for (unsigned i = 0; i < threads; i++)
-        readers[i] = (struct reader){.sweep = choose(),
+        readers[i] = (struct reader){.sweep = machine_choose(),
                                      .from = (const block *)(const void *)memory + i * part,
                                      .count = part,
                                      .barrier = &barrier};

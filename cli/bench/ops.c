@@ -8,14 +8,14 @@ struct ops_report {
     const struct bench_arguments *a;
     struct cli_table *table;
     json_t *rows; /* NULL: a table is wanted */
-    struct kvc_ceilings ceilings;
+    struct kvc_rooflines rooflines;
     unsigned slower;
     char first[128]; /* the first of those */
     bool failed;
 };
 
 /* What holds a call up, and how near to it the call came. */
-static double of_ceiling(const struct kvc_ceilings *c, const struct kvc_measured *row, const char **bound) {
+static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measured *row, const char **bound) {
     const double bytes = (double)row->bytes / c->copy, flops = (double)row->flops / c->fma;
     const double least = bytes > flops ? bytes : flops;
 
@@ -35,13 +35,13 @@ static void rate(struct ops_report *report, double count, double seconds) {
         cli_cell(report->table, "-");
 }
 
-static int add_row(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+static int add_row(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row) {
     struct ops_report *report = user;
     const char *bound;
-    const double ratio = of_ceiling(ceilings, row, &bound);
+    const double ratio = of_roofline(rooflines, row, &bound);
     char text[32];
 
-    report->ceilings = *ceilings;
+    report->rooflines = *rooflines;
     if (is_slower(row) && report->slower++ == 0)
         snprintf(report->first, sizeof report->first, "%s (%s)", row->name, row->shape);
     if (!report->a->common.quiet)
@@ -77,15 +77,15 @@ static int add_row(void *user, const struct kvc_ceilings *ceilings, const struct
 }
 
 static int print_json(struct ops_report *report) {
-    json_t *root = json_object(), *ceilings = json_object();
+    json_t *root = json_object(), *rooflines = json_object();
 
-    cli_json_set(ceilings, "copy_bytes_per_second", json_real(report->ceilings.copy));
-    cli_json_set(ceilings, "fma_flops_per_second", json_real(report->ceilings.fma));
-    cli_json_set(ceilings, "product_flops_per_second",
-                 report->ceilings.product > 0 ? json_real(report->ceilings.product) : json_null());
-    cli_json_set(ceilings, "call_seconds", json_real(report->ceilings.launch));
+    cli_json_set(rooflines, "copy_bytes_per_second", json_real(report->rooflines.copy));
+    cli_json_set(rooflines, "fma_flops_per_second", json_real(report->rooflines.fma));
+    cli_json_set(rooflines, "product_flops_per_second",
+                 report->rooflines.product > 0 ? json_real(report->rooflines.product) : json_null());
+    cli_json_set(rooflines, "call_seconds", json_real(report->rooflines.launch));
     cli_json_set(root, "backend", cli_json_text(report->a->common.backend, strlen(report->a->common.backend)));
-    cli_json_set(root, "ceilings", ceilings);
+    cli_json_set(root, "ceilings", rooflines);
     if (report->a->beside) {
         cli_json_set(root, "beside", cli_json_text(report->a->beside, strlen(report->a->beside)));
         cli_json_set(root, "slower", json_integer((json_int_t)report->slower));
@@ -95,7 +95,7 @@ static int print_json(struct ops_report *report) {
 }
 
 static int print_table(struct ops_report *report) {
-    const struct kvc_ceilings *c = &report->ceilings;
+    const struct kvc_rooflines *c = &report->rooflines;
     char text[32];
     int status;
 

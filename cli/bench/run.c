@@ -96,7 +96,7 @@ static int one_prefill(struct bench *bench, const int32_t *tokens, struct bench_
     struct kvc_session_stats stats;
     struct kvc_memory memory;
     struct cli_progress progress;
-    struct kvc_prompt_options hooks = {.progress = cli_progress, .user = &progress, .made_up = bench->a->fill};
+    struct kvc_prompt_options hooks = {.progress = cli_progress, .user = &progress, .synthetic = bench->a->fill};
     struct kvc_ranks_traffic before;
     struct kvc_error error;
     double start;
@@ -188,7 +188,7 @@ static uint64_t sum_stats(const struct decoding *decoding, uint64_t batch, uint6
 static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const char *spec, struct decoding *decoding) {
     int32_t *tokens = malloc((size_t)prompt * sizeof *tokens);
     uint64_t state = (uint64_t)bench->a->seed;
-    const struct kvc_prompt_options hooks = {.made_up = bench->a->fill};
+    const struct kvc_prompt_options hooks = {.synthetic = bench->a->fill};
     struct kvc_error error;
     int status = KVC_OK;
 

@@ -14,7 +14,7 @@ struct source { /* a file under `root`, or a line of it */
 };
 
 /* The number after key on a line of a file, or on its first line where key is NULL; false: there is none ("max"). */
-static bool number(struct source source, const char *key, uint64_t *value) {
+static bool available_number(struct source source, const char *key, uint64_t *value) {
     char path[4096 + 512], line[512];
     FILE *stream = NULL;
     bool found = false;
@@ -62,16 +62,16 @@ static void group(struct info_available *capacity, const char *root, const char 
                   const struct version *version) {
     uint64_t used = 0, files = 0, limit, one;
 
-    (void)number((struct source){root, folder, version->used}, NULL, &used);
+    (void)available_number((struct source){root, folder, version->used}, NULL, &used);
     for (size_t i = 0; i < 2; i++)
-        if (number((struct source){root, folder, "memory.stat"}, version->files[i], &one))
+        if (available_number((struct source){root, folder, "memory.stat"}, version->files[i], &one))
             files += one;
     used -= cli_min(files, used);
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
-        if (number((struct source){root, folder, version->limits[i]}, NULL, &limit))
+        if (available_number((struct source){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);
     /* of version 1: the least one up to the root, also where those above cannot be seen */
-    if (number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
+    if (available_number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
         lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
 
@@ -92,7 +92,7 @@ static void groups(struct info_available *capacity, const char *root, const char
         if (!slash || strlen(folder) <= strlen(mount))
             return;
         *slash = '\0';
-        if (number((struct source){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
+        if (available_number((struct source){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
             return; /* old kernels: its limit is not for those below */
     }
 }
@@ -162,14 +162,14 @@ void info_available(const char *root, uint64_t mapped, struct info_available *ca
     uint64_t size = 0, limit;
 
     *capacity = (struct info_available){UINT64_MAX, ""};
-    if (number((struct source){root, "/proc", "meminfo"}, "MemAvailable", &size))
+    if (available_number((struct source){root, "/proc", "meminfo"}, "MemAvailable", &size))
         lower(capacity, size * 1024, 0, "the machine", "");
     control_groups(capacity, root);
     /* The mapped weights are part of the address space already, and never of the data. */
-    if (number(limits, "Max address space", &limit) && number(status, "VmSize", &size))
+    if (available_number(limits, "Max address space", &limit) && available_number(status, "VmSize", &size))
         lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
               "the address space (ulimit -v)", "");
-    if (number(limits, "Max data size", &limit) && number(status, "VmData", &size))
+    if (available_number(limits, "Max data size", &limit) && available_number(status, "VmData", &size))
         lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
               "the data segment (ulimit -d)", "");
 }

@@ -15,7 +15,7 @@ void info_stages(unsigned stages, char text[64]) {
         snprintf(text, 64, "none");
 }
 
-static void bound(double value, char *text, size_t capacity) {
+static void methods_bound(double value, char *text, size_t capacity) {
     if (value == floor(value) && fabs(value) < 1e15)
         snprintf(text, capacity, "%.0f", value);
     else
@@ -25,8 +25,8 @@ static void bound(double value, char *text, size_t capacity) {
 void info_range(const struct kvc_option *option, char text[96]) {
     char low[32], high[32];
 
-    bound(option->minimum, low, sizeof low);
-    bound(option->maximum, high, sizeof high);
+    methods_bound(option->minimum, low, sizeof low);
+    methods_bound(option->maximum, high, sizeof high);
     switch (option->kind) {
     case KVC_OPTION_INT:
     case KVC_OPTION_REAL:
@@ -144,7 +144,7 @@ static json_t *policy_json(const struct kvc_policy_class *policy) {
     return one;
 }
 
-static const struct kvc_policy_class *find(const struct kvc_engine *engine, const char *name) {
+static const struct kvc_policy_class *methods_find(const struct kvc_engine *engine, const char *name) {
     const struct kvc_policy_class *policy;
 
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++)
@@ -153,7 +153,7 @@ static const struct kvc_policy_class *find(const struct kvc_engine *engine, cons
     return NULL;
 }
 
-static int unknown(const struct cli_command *command, const struct kvc_engine *engine, const char *name) {
+static int methods_unknown(const struct cli_command *command, const struct kvc_engine *engine, const char *name) {
     const char *names[64], *near;
     size_t count = 0;
 
@@ -187,7 +187,8 @@ static const char *paper(const struct kvc_policy_class *policy) { return policy-
 static const char *memory(const struct kvc_policy_class *policy) { return policy->memory; }
 static const char *traffic(const struct kvc_policy_class *policy) { return policy->traffic; }
 
-static int list(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine) {
+static int methods_list(const struct cli_command *command, const struct info_arguments *a,
+                        const struct kvc_engine *engine) {
     const struct kvc_policy_class *policy;
     struct cli_table *table;
     int status;
@@ -239,9 +240,9 @@ int info_methods(const struct cli_command *command, const struct info_arguments 
     else if (!name && a->markdown)
         status = info_methods_markdown(command, engine);
     else if (!name)
-        status = list(command, a, engine);
-    else if ((policy = find(engine, name)) == NULL)
-        status = unknown(command, engine, name);
+        status = methods_list(command, a, engine);
+    else if ((policy = methods_find(engine, name)) == NULL)
+        status = methods_unknown(command, engine, name);
     else if (a->man)
         status = info_method_manual(command, policy);
     else if (a->markdown)

@@ -27,9 +27,9 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
 }
 
 /* The longest prompt that fits, by halving; up to 2^30 tokens. */
-static enum kvc_status longest(const struct kvc_engine *engine, const struct kvc_model_info *info, const char *spec,
-                               const struct info_arguments *a, uint64_t memory, uint64_t *tokens,
-                               struct kvc_error *error) {
+static enum kvc_status model_longest(const struct kvc_engine *engine, const struct kvc_model_info *info,
+                                     const char *spec, const struct info_arguments *a, uint64_t memory,
+                                     uint64_t *tokens, struct kvc_error *error) {
     uint64_t low = 0, high = 1u << 30;
     struct fit fit;
 
@@ -267,7 +267,7 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
         const char *spec = a->specs.items[i].text;
 
-        if (longest(engine, info, spec, a, capacity.bytes, &fits[i].longest, &error) != KVC_OK ||
+        if (model_longest(engine, info, spec, a, capacity.bytes, &fits[i].longest, &error) != KVC_OK ||
             estimate(engine, info, spec, a, prompt, capacity.bytes, &fits[i], &error) != KVC_OK)
             status = cli_report(command, &error);
         all = all && fits[i].fits;

@@ -11,9 +11,10 @@ struct holding { /* of one rank, with one policy */
     bool fits;
 };
 
-static int hold(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine,
-                const struct kvc_model_info *model, const struct kvc_ranks_part *part, const char *spec,
-                uint64_t prompt, uint64_t memory, struct holding *holding) {
+static int parts_hold(const struct cli_command *command, const struct info_arguments *a,
+                      const struct kvc_engine *engine, const struct kvc_model_info *model,
+                      const struct kvc_ranks_part *part, const char *spec, uint64_t prompt, uint64_t memory,
+                      struct holding *holding) {
     const struct kvc_geometry geometry = {model->layers, part->heads, part->kv_heads, model->head_size};
     struct kvc_error error;
 
@@ -85,7 +86,7 @@ int info_parts(const struct cli_command *command, const struct info_arguments *a
         for (uint32_t r = 0; r < count && status == KVC_OK; r++) {
             struct holding holding;
 
-            status = hold(command, a, engine, model, &parts[r], spec, prompt, memory, &holding);
+            status = parts_hold(command, a, engine, model, &parts[r], spec, prompt, memory, &holding);
             if (status != KVC_OK)
                 break;
             *all = *all && holding.fits;

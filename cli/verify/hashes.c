@@ -85,8 +85,8 @@ int verify_model_hash(const struct cli_command *command, const char *path, uint6
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
-static int add(const struct cli_command *command, struct verify_hashes *hashes, bool method, const char *name,
-               uint64_t cases, const uint64_t hash[3]) {
+static int hashes_add(const struct cli_command *command, struct verify_hashes *hashes, bool method, const char *name,
+                      uint64_t cases, const uint64_t hash[3]) {
     struct verify_entry *more = realloc(hashes->items, (hashes->count + 1) * sizeof *more);
     char *copy = strdup(name);
 
@@ -104,7 +104,7 @@ int verify_hashes_add(const struct cli_command *command, struct verify_hashes *h
                       const struct kvc_verify_row *row) {
     const uint64_t hash[3] = {row->hash, row->kept_hash, row->read_hash};
 
-    return add(command, hashes, strcmp(row->kind, "method") == 0, row->name, row->cases, hash);
+    return hashes_add(command, hashes, strcmp(row->kind, "method") == 0, row->name, row->cases, hash);
 }
 
 enum verify_stored verify_hashes_find(const struct verify_hashes *hashes, const struct kvc_verify_row *row) {
@@ -171,13 +171,13 @@ static int read_line(const struct cli_command *command, struct verify_hashes *ha
         return KVC_OK;
     }
     if (sscanf(line, "operation %299s %" SCNu64 " %16" SCNx64, name, &cases, &hash[0]) == 3)
-        return add(command, hashes, false, name, cases, hash);
+        return hashes_add(command, hashes, false, name, cases, hash);
     if (sscanf(line, "runs %16" SCNx64 " %" SCNd64 " %" SCNd64 " %15s", &hashes->model, &hashes->prompt, &hashes->steps,
                type) == 4 &&
         kvc_type_from_name(type, &hashes->type))
         return KVC_OK;
     if (sscanf(line, "method %299s %16" SCNx64 " %16" SCNx64 " %16" SCNx64, name, &hash[0], &hash[1], &hash[2]) == 4)
-        return add(command, hashes, true, name, 0, hash);
+        return hashes_add(command, hashes, true, name, 0, hash);
     return damaged(command, hashes, number, "must be arithmetic, operation, runs, method or end");
 }
 

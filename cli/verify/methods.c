@@ -160,7 +160,7 @@ static int compare_entries(struct runs *runs, bool read, const char *when) {
     return status;
 }
 
-static int32_t likeliest(const float *logits, uint32_t vocab) {
+static int32_t methods_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
 
     for (uint32_t i = 1; i < vocab; i++)
@@ -180,7 +180,7 @@ static int feed(struct runs *runs, const int32_t *tokens, size_t count, const ch
         enum kvc_status result;
 
         if (!tokens && (r == 0 || runs->first))
-            token = likeliest(run->logits, runs->vocab);
+            token = methods_likeliest(run->logits, runs->vocab);
         result = tokens ? kvc_session_prompt(run->session, tokens, count, NULL, run->logits, &error)
                         : kvc_decode(&run->session, &token, 1, run->logits, NULL, &error);
         if (result != KVC_OK)

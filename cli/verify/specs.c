@@ -155,8 +155,8 @@ static int add_method(const struct cli_command *command, const struct verify_arg
     return status;
 }
 
-static int fill(const struct cli_command *command, const struct verify_arguments *a, const struct kvc_engine *engine,
-                struct cli_texts *specs) {
+static int specs_fill(const struct cli_command *command, const struct verify_arguments *a,
+                      const struct kvc_engine *engine, struct cli_texts *specs) {
     /* A share, an interval and a layer's exception: what the parts alone do not try; and a pair of each kind that may
      * be joined (tests/core/test_policy.c has the table). */
     static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
@@ -208,7 +208,7 @@ int verify_specs(const struct cli_command *command, const struct verify_argument
     common.backend = "ref";
     status = cli_open_engine(command, &common, &engine);
     if (status == KVC_OK)
-        status = fill(command, a, engine, specs);
+        status = specs_fill(command, a, engine, specs);
     kvc_engine_close(engine);
     return status;
 }

@@ -58,8 +58,8 @@ static bool opens(const char *backend, struct kvc_error *error) {
 
 /* The backends to compare with ref. all: every CPU path and device that can be opened here; a listed device that cannot
  * is reported. */
-static int choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
-                  size_t *count, struct verify_report *report) {
+static int verify_choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
+                         size_t *count, struct verify_report *report) {
     static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
     struct kvc_backend_info info;
 
@@ -121,7 +121,8 @@ static json_t *not_compared(const struct verify_report *report) {
     return list;
 }
 
-static int finish(const struct cli_command *command, const struct verify_arguments *a, struct verify_report *report) {
+static int verify_finish(const struct cli_command *command, const struct verify_arguments *a,
+                         struct verify_report *report) {
     char int8[24];
     int status;
 
@@ -281,7 +282,7 @@ static int verify(const struct cli_command *command, const struct verify_argumen
     if (status == KVC_OK && a->write)
         status = cli_check_output(command, a->write);
     if (status == KVC_OK)
-        status = choose(command, a, backends, &count, &report);
+        status = verify_choose(command, a, backends, &count, &report);
     if (status == KVC_OK)
         status = verify_specs(command, a, &specs);
     if (status == KVC_OK && !a->only)
@@ -299,7 +300,7 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_methods(command, &int8, &specs, backends, count, &report);
     }
     if (status == KVC_OK)
-        status = a->write ? verify_hashes_write(command, &report.hashes, a->write) : finish(command, a, &report);
+        status = a->write ? verify_hashes_write(command, &report.hashes, a->write) : verify_finish(command, a, &report);
     cli_specs_free(&specs);
     cli_table_free(report.table);
     json_decref(report.rows);

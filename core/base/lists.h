@@ -12,7 +12,7 @@
 #error "big-endian machine: weights are used where they lie in the file, and model files are little-endian"
 #endif
 
-#define KVC_TILE 256u /* ranks in an attention tile; also entries in a cache block */
+#define KVC_TILE 256u /* indices in an attention tile; also entries in a cache block */
 
 struct kvc_buffer; /* a backend's memory */
 struct kvc_weight; /* a matrix [outputs N, inputs K] of any enum kvc_type, in the backend's own layout */
@@ -47,17 +47,18 @@ struct kvc_entry_format {
 };
 
 /* A head may have one slot more than its blocks hold, for the entry that only a decode step adds: its spare slot, in
- * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_SPARE + block * KVC_TILE + slot. In
- * the arrays of a list it takes KVC_SPARE_SLOTS slots, so that what follows lies evenly; only the first is ever used.
+ * an arena block that up to KVC_TILE heads share. Where blocks are named it is KVC_EXTRA_SLOT + block * KVC_TILE +
+ * slot. In the arrays of a list it takes KVC_EXTRA_SLOTS slots, so that what follows lies evenly; only the first is
+ * ever used.
  */
-#define KVC_SPARE 0x80000000u
-#define KVC_SPARE_SLOTS 16u
+#define KVC_EXTRA_SLOT 0x80000000u
+#define KVC_EXTRA_SLOTS 16u
 
 /* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1: a multiple of KVC_TILE, and with a
- * spare slot KVC_SPARE_SLOTS more. Its blocks are named from blocks[kvc_first_block(base[h], h)] on; slot s lies in
- * the s / KVC_TILE-th, where it is slot s % KVC_TILE. Rank r (ascending position) lies in slot order[base[h] + r];
+ * spare slot KVC_EXTRA_SLOTS more. Its blocks are named from blocks[kvc_first_block(base[h], h)] on; slot s lies in
+ * the s / KVC_TILE-th, where it is slot s % KVC_TILE. Index r (ascending position) lies in slot order[base[h] + r];
  * order[base[h] + count[h] ...] are the head's free slots in the order in which they will be used. Without `order`
- * (NULL) rank, slot and position are all the same number. state holds `columns` float32 columns: column c of slot s of
+ * (NULL) index, slot and position are all the same number. state holds `columns` float32 columns: column c of slot s of
  * head h is state[columns*base[h] + c*(base[h+1]-base[h]) + s].
  * The arrays are device memory; the host keeps base only. */
 struct kvc_lists {
@@ -84,11 +85,11 @@ static inline uint32_t kvc_slots_kept(uint32_t slots, uint32_t had) {
     return slots == had ? slots : both - both % KVC_TILE;
 }
 
-/* Per head an ascending list of ranks: which entries a row reads (select methods), which are kept, or a view: the
- * entries that select methods see. A place is an index into such a list, or the rank itself where there is none. */
+/* Per head an ascending list of indices: which entries a row reads (select methods), which are kept, or a view: the
+ * entries that select methods see. A place is an index into such a list, or the index itself where there is none. */
 struct kvc_read_list {
     struct kvc_buffer *count; /* uint32 [H_kv] */
-    struct kvc_buffer *rank;  /* uint32 [H_kv, stride] */
+    struct kvc_buffer *index; /* uint32 [H_kv, stride] */
     uint32_t stride;
 };
 

@@ -111,7 +111,7 @@ struct kvc_backend_class {
                             struct kvc_error *);
     void (*missing)(char *text, size_t capacity); /* operations filled from ref, "none" where there are none */
     bool (*device)(size_t i, char *detail, size_t capacity); /* the i-th device; NULL: there is one */
-    bool in_turn; /* ranks of one machine take one device after another where none is named */
+    bool in_turn; /* indices of one machine take one device after another where none is named */
 };
 
 #endif

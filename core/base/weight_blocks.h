@@ -7,10 +7,10 @@
 #include "core/base/canon.h"
 #endif
 
-/* Blocks as GGUF files hold them, little-endian, and FP8. KVC_WIDEN_<TYPE>(b, e) is the value of a weight, from its
- * block as an lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of scale,
- * at most 12 of sub-scale and quant together), except beside denormal results; types with a minimum then round once, in
- * the fma. So these are the values that other programs have, which multiply first and add or subtract then. */
+/* Blocks as GGUF files hold them, little-endian, and FP8. KVC_DEQUANTIZE_<TYPE>(b, e) is the value of a weight, from
+ * its block as an lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of
+ * scale, at most 12 of sub-scale and quant together), except beside denormal results; types with a minimum then round
+ * once, in the fma. So these are the values that other programs have, which multiply first and add or subtract then. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
@@ -139,28 +139,29 @@ KVC_INLINE float kvc_weight_scaled(float d, int scale, int quant) { return (d * 
 KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int quant) {
     return kvc_fma(d * (float)scale, (float)quant, -(dmin * (float)min));
 }
-#define KVC_WIDEN_Q8_0(b, e) (KVC_HALF((b).d) * (float)(b).q[e])
-#define KVC_WIDEN_Q4_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q4_0_QUANT(b, e))
-#define KVC_WIDEN_Q5_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q5_0_QUANT(b, e))
-#define KVC_WIDEN_Q4_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q4_1_QUANT(b, e), KVC_HALF((b).m))
-#define KVC_WIDEN_Q5_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q5_1_QUANT(b, e), KVC_HALF((b).m))
-#define KVC_WIDEN_IQ4_NL(b, e) (KVC_HALF((b).d) * (float)KVC_IQ4_NL_QUANT(b, e))
-#define KVC_WIDEN_MXFP4(b, e) (kvc_power_half((b).power[0]) * (float)KVC_MXFP4_QUANT(b, e))
+#define KVC_DEQUANTIZE_Q8_0(b, e) (KVC_HALF((b).d) * (float)(b).q[e])
+#define KVC_DEQUANTIZE_Q4_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q4_0_QUANT(b, e))
+#define KVC_DEQUANTIZE_Q5_0(b, e) (KVC_HALF((b).d) * (float)KVC_Q5_0_QUANT(b, e))
+#define KVC_DEQUANTIZE_Q4_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q4_1_QUANT(b, e), KVC_HALF((b).m))
+#define KVC_DEQUANTIZE_Q5_1(b, e) kvc_fma(KVC_HALF((b).d), (float)KVC_Q5_1_QUANT(b, e), KVC_HALF((b).m))
+#define KVC_DEQUANTIZE_IQ4_NL(b, e) (KVC_HALF((b).d) * (float)KVC_IQ4_NL_QUANT(b, e))
+#define KVC_DEQUANTIZE_MXFP4(b, e) (kvc_power_half((b).power[0]) * (float)KVC_MXFP4_QUANT(b, e))
 /* The scale of a block of FP8. */
 #define KVC_FP8_SCALE(b)                                                                                               \
     kvc_from_bits((kvc_u32)(b).scale[0] | (kvc_u32)(b).scale[1] << 8 | (kvc_u32)(b).scale[2] << 16 |                   \
                   (kvc_u32)(b).scale[3] << 24)
-#define KVC_WIDEN_FP8(b, e) (kvc_e4m3_to_f32((b).q[e]) * KVC_FP8_SCALE(b))
-#define KVC_WIDEN_Q2_K(b, e)                                                                                           \
+#define KVC_DEQUANTIZE_FP8(b, e) (kvc_e4m3_to_f32((b).q[e]) * KVC_FP8_SCALE(b))
+#define KVC_DEQUANTIZE_Q2_K(b, e)                                                                                      \
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q2_K_SCALE(b, (e) / 16), KVC_Q2_K_MIN(b, (e) / 16),     \
                       KVC_Q2_K_QUANT(b, e))
-#define KVC_WIDEN_IQ4_XS(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_IQ4_XS_SCALE(b, (e) / 32), KVC_IQ4_XS_QUANT(b, e))
-#define KVC_WIDEN_Q3_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
-#define KVC_WIDEN_Q6_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
-#define KVC_WIDEN_Q4_K(b, e)                                                                                           \
+#define KVC_DEQUANTIZE_IQ4_XS(b, e)                                                                                    \
+    kvc_weight_scaled(KVC_HALF((b).d), KVC_IQ4_XS_SCALE(b, (e) / 32), KVC_IQ4_XS_QUANT(b, e))
+#define KVC_DEQUANTIZE_Q3_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), KVC_Q3_K_SCALE(b, (e) / 16), KVC_Q3_K_QUANT(b, e))
+#define KVC_DEQUANTIZE_Q6_K(b, e) kvc_weight_scaled(KVC_HALF((b).d), (b).scale[(e) / 16], KVC_Q6_K_QUANT(b, e))
+#define KVC_DEQUANTIZE_Q4_K(b, e)                                                                                      \
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
                       KVC_Q4_K_QUANT(b, e))
-#define KVC_WIDEN_Q5_K(b, e)                                                                                           \
+#define KVC_DEQUANTIZE_Q5_K(b, e)                                                                                      \
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
                       KVC_Q5_K_QUANT(b, e))
 

@@ -1,4 +1,4 @@
-/* inject.c - one operation with wrong results, for tests: a flipped bit, another rank, a missing entry (inject.h). */
+/* inject.c - one operation with wrong results, for tests: a flipped bit, another index, a missing entry (inject.h). */
 #include "core/check/inject.h"
 
 #include <stdlib.h>
@@ -83,20 +83,20 @@ void kvc_swap_slots(struct kvc_device *device, const struct kvc_lists *lists) {
     kvc_put_word(device, order, last, a);
 }
 
-/* One rank of ascending lists becomes one that the list has not, below the head's count. */
-void kvc_change_rank(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *list) {
-    const struct kvc_span ranks = kvc_all_of(list->rank);
+/* One index of ascending lists becomes one that the list has not, below the head's count. */
+void kvc_change_index(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *list) {
+    const struct kvc_span indices = kvc_all_of(list->index);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t held = kvc_word_at(device, kvc_all_of(lists->count), h);
         const uint32_t count = kvc_word_at(device, kvc_all_of(list->count), h);
         const size_t first = (size_t)h * list->stride;
-        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest rank that is still free here */
-            const uint32_t rank = kvc_word_at(device, ranks, first + i);
-            if (rank > before || (i + 1 == count && rank + 1 < held)) {
-                kvc_put_word(device, ranks, first + i, rank > before ? rank - 1 : rank + 1);
+        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest index that is still free here */
+            const uint32_t index = kvc_word_at(device, indices, first + i);
+            if (index > before || (i + 1 == count && index + 1 < held)) {
+                kvc_put_word(device, indices, first + i, index > before ? index - 1 : index + 1);
                 return;
             }
-            before = rank + 1;
+            before = index + 1;
         }
     }
 }

@@ -48,8 +48,8 @@ void kvc_flip_score(struct kvc_device *device, const struct kvc_lists *lists, st
 void kvc_flip_state(struct kvc_device *device, const struct kvc_lists *lists, uint32_t column);
 void kvc_take_one(struct kvc_device *device, const struct kvc_lists *lists);
 void kvc_shift_position(struct kvc_device *device, const struct kvc_lists *lists);
-/* The last two slots of the first head; one rank of ascending lists. */
+/* The last two slots of the first head; one index of ascending lists. */
 void kvc_swap_slots(struct kvc_device *device, const struct kvc_lists *lists);
-void kvc_change_rank(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *list);
+void kvc_change_index(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *list);
 
 #endif

@@ -110,7 +110,7 @@ uint32_t *kvc_verify_first_pairs(struct kvc_verify *v, uint32_t E, uint32_t pair
 
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out);
 void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists);
-/* Ascending ranks below count, for each head; a share of them, or all, or none. */
+/* Ascending indices below count, for each head; a share of them, or all, or none. */
 void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_read_list out[2]);
 
 /* Compare n values, or 32-bit integers, of the two buffers from offset (in values) on. */
@@ -118,8 +118,8 @@ void kvc_verify_compare(struct kvc_verify *v, struct kvc_twin twin, size_t offse
 void kvc_verify_compare_words(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
 void kvc_verify_compare_host(struct kvc_verify *v, const float *ref, const float *other, size_t n, const char *what);
 void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], const char *what);
-/* Read lists: counts [heads], ranks [heads, stride] up to each count. */
-void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin ranks, uint32_t heads,
+/* Read lists: counts [heads], indices [heads, stride] up to each count. */
+void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin indices, uint32_t heads,
                               uint32_t stride);
 /* Scores [H_kv, stride] up to each head's count. */
 void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,

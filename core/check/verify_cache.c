@@ -1,4 +1,4 @@
-/* verify_cache.c - cases of the operations on lists: append, drop, identity, evict, keep_keys, turn_keys, relayout,
+/* verify_cache.c - cases of the operations on lists: append, drop, identity, evict, keep_keys, rotate_keys, relayout,
  * entries, attention. */
 #include <stdio.h>
 #include <string.h>
@@ -139,7 +139,7 @@ KVC_CASE(evict, 6) {
     kvc_verify_lists_free(v, &lists);
 }
 
-/* keep_keys, or turn_keys with what the columns hold. */
+/* keep_keys, or rotate_keys with what the columns hold. */
 static void keys_case(struct kvc_verify *v, bool rotate) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 4, kvc_verify_range(v, 0, 2) > 0);
     const uint32_t d = shape.head_size, first = kvc_verify_range(v, 0, 2);
@@ -162,12 +162,12 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         const struct kvc_ops *ops = v->device[side]->ops;
         if (rotate)
-            ops->turn_keys(v->device[side], &(struct kvc_turn_keys){.lists = &lists.lists[side],
-                                                                    .first = first,
-                                                                    .cosine = kvc_verify_span(cosine, side),
-                                                                    .sine = kvc_verify_span(sine, side),
-                                                                    .rotary = 2 * half,
-                                                                    .interleaved = interleaved});
+            ops->rotate_keys(v->device[side], &(struct kvc_rotate_keys){.lists = &lists.lists[side],
+                                                                        .first = first,
+                                                                        .cosine = kvc_verify_span(cosine, side),
+                                                                        .sine = kvc_verify_span(sine, side),
+                                                                        .rotary = 2 * half,
+                                                                        .interleaved = interleaved});
         else
             ops->keep_keys(v->device[side], &(struct kvc_keep_keys){.lists = &lists.lists[side],
                                                                     .first = first,
@@ -183,7 +183,7 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
 KVC_INJECT(keep_keys, kvc_keep_keys, if (args->rows) kvc_flip_state(device, args->lists, args->first))
 KVC_CASE(keep_keys, 4) { keys_case(v, false); }
 /* The newest entry's first channel is taken for another number. */
-void kvc_inject_turn_keys(struct kvc_device *device, const struct kvc_turn_keys *args) {
+void kvc_inject_rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);
     struct kvc_newest newest;
     const bool any = kvc_find_newest(device, args->lists, &newest);
@@ -191,13 +191,13 @@ void kvc_inject_turn_keys(struct kvc_device *device, const struct kvc_turn_keys 
     const uint32_t word = any ? kvc_word_at(device, kvc_all_of(args->lists->state), at) : 0;
     if (any)
         kvc_put_word(device, kvc_all_of(args->lists->state), at, word ^ 0x40000000u);
-    device->ops->turn_keys(device, args);
+    device->ops->rotate_keys(device, args);
     if (any)
         kvc_put_word(device, kvc_all_of(args->lists->state), at, word);
     kvc_inject_close(device, inject);
 }
 
-KVC_CASE(turn_keys, 8) { keys_case(v, true); }
+KVC_CASE(rotate_keys, 8) { keys_case(v, true); }
 
 /* The lists again with other numbers of slots per head: dst's buffers, and the blocks it has more than src. */
 static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *src, bool ordered,

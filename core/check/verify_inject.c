@@ -1,5 +1,5 @@
 /* verify_inject.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a
- * broken kernel would: a flipped bit, another rank, a missing entry. */
+ * broken kernel would: a flipped bit, another index, a missing entry. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static void inject_close(struct kvc_device *device) {
 }
 
 /* Puts the broken operation in; false: there is none of this name. */
-static bool replace(struct kvc_ops *ops, const char *name, bool memory) {
+static bool verify_inject_replace(struct kvc_ops *ops, const char *name, bool memory) {
 #define KVC_BYTES(result, operation, arguments)                                                                        \
     if (memory && strcmp(name, #operation) == 0) {                                                                     \
         ops->operation = kvc_inject_##operation;                                                                       \
@@ -44,7 +44,7 @@ enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, boo
     inject->ops = *device->ops;
     inject->real = device->ops;
     inject->ops.close = inject_close;
-    if (!replace(&inject->ops, operation, memory)) {
+    if (!verify_inject_replace(&inject->ops, operation, memory)) {
         free(inject);
         return KVC_OK;
     }

@@ -86,12 +86,12 @@ static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lis
     return rule;
 }
 
-KVC_INJECT(keep, kvc_keep_rules, kvc_change_rank(device, args->lists, args->kept))
+KVC_INJECT(keep, kvc_keep_rules, kvc_change_index(device, args->lists, args->kept))
 KVC_CASE(keep, 100) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
     struct kvc_twin_lists lists;
     struct kvc_keep rule[8];
-    struct kvc_twin scores, ties = {{NULL, NULL}}, counts, ranks;
+    struct kvc_twin scores, ties = {{NULL, NULL}}, counts, indices;
     uint32_t stride, rules = kvc_verify_range(v, 0, 2) ? 1 : shape.kv_heads;
     bool scored = false;
     shape.head_size = 8;
@@ -113,9 +113,9 @@ KVC_CASE(keep, 100) {
         ties = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     }
     counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
+    indices = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
-        struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
+        struct kvc_read_list list = {counts.buffer[side], indices.buffer[side], stride};
         struct kvc_span none = {NULL, 0};
         v->device[side]->ops->keep(v->device[side],
                                    &(struct kvc_keep_rules){.lists = &lists.lists[side],
@@ -126,14 +126,14 @@ KVC_CASE(keep, 100) {
                                                             .stride = stride,
                                                             .kept = &list});
     }
-    kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
+    kvc_verify_compare_reads(v, counts, indices, shape.kv_heads, stride);
     kvc_verify_lists_free(v, &lists);
 }
 
 void kvc_inject_keep_ring(struct kvc_device *device, const struct kvc_keep_ring *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);
     kvc_run_keep_ring(device, args);
-    kvc_change_rank(device, args->lists, args->kept);
+    kvc_change_index(device, args->lists, args->kept);
     kvc_inject_close(device, inject);
 }
 
@@ -146,7 +146,7 @@ KVC_CASE(keep_ring, 80) {
     struct kvc_ring ring = {first, rows, kvc_verify_range(v, 0, 2) ? first + rows : UINT32_MAX, 0};
     struct kvc_keep rule = {.top = 0};
     struct kvc_twin_lists lists;
-    struct kvc_twin scores = {{NULL, NULL}}, fused, counts, ranks;
+    struct kvc_twin scores = {{NULL, NULL}}, fused, counts, indices;
     uint32_t stride;
     shape.head_size = 8;
     kvc_verify_lists(v, &shape, &lists);
@@ -169,11 +169,11 @@ KVC_CASE(keep_ring, 80) {
         scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
     fused = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
     counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    ranks = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
+    indices = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_device *device = v->device[side];
         struct kvc_lists *on = &lists.lists[side];
-        struct kvc_read_list list = {counts.buffer[side], ranks.buffer[side], stride};
+        struct kvc_read_list list = {counts.buffer[side], indices.buffer[side], stride};
         const struct kvc_span sums = kvc_verify_span(fused, side), none = {NULL, 0};
         device->ops->upload(device, (struct kvc_span){on->state, 0}, values, n * sizeof *values);
         for (uint32_t b = 0; b < blocks; b++) {
@@ -194,7 +194,7 @@ KVC_CASE(keep_ring, 80) {
                                                           .stride = stride,
                                                           .kept = &list});
     }
-    kvc_verify_compare_reads(v, counts, ranks, shape.kv_heads, stride);
+    kvc_verify_compare_reads(v, counts, indices, shape.kv_heads, stride);
     kvc_verify_lists_free(v, &lists);
 }
 

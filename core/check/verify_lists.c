@@ -62,7 +62,7 @@ struct plan {
     float *state;
 };
 
-/* How many slots of a head get entries: all, or (small) as many as it has ranks, and one. The other slots come after
+/* How many slots of a head get entries: all, or (small) as many as it has indices, and one. The other slots come after
  * them in the order list. */
 static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
     const uint32_t few = lists->count[h] + 1;
@@ -246,29 +246,29 @@ void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists) {
 
 void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_read_list out[2]) {
     uint32_t heads = lists->lists[1].kv_heads, stride = lists->most + kvc_verify_range(v, 1, 5);
-    uint32_t *rank = kvc_verify_alloc(v, (size_t)heads * stride * sizeof *rank);
+    uint32_t *index = kvc_verify_alloc(v, (size_t)heads * stride * sizeof *index);
     uint32_t *count = kvc_verify_alloc(v, heads * sizeof *count);
-    struct kvc_twin counts, ranks;
-    if (!rank || !count)
+    struct kvc_twin counts, indices;
+    if (!index || !count)
         return;
     for (uint32_t h = 0; h < heads; h++) {
         uint32_t of = kvc_verify_range(v, 0, 4); /* none to all, in quarters */
         for (uint32_t r = 0; r < lists->count[h]; r++)
             if (of == 4 || kvc_verify_range(v, 0, 3) < of)
-                rank[(size_t)h * stride + count[h]++] = r;
+                index[(size_t)h * stride + count[h]++] = r;
     }
     counts = kvc_verify_twin(v, heads * sizeof *count, count);
-    ranks = kvc_verify_twin(v, (size_t)heads * stride * sizeof *rank, rank);
+    indices = kvc_verify_twin(v, (size_t)heads * stride * sizeof *index, index);
     for (int side = v->first; side < 2; side++)
-        out[side] = (struct kvc_read_list){counts.buffer[side], ranks.buffer[side], stride};
+        out[side] = (struct kvc_read_list){counts.buffer[side], indices.buffer[side], stride};
 }
 
 /* An array of the two lists as a twin. */
 #define KVC_TWIN_OF(twin_lists, member)                                                                                \
     ((struct kvc_twin){{(twin_lists)->lists[0].member, (twin_lists)->lists[1].member}})
 
-/* Positions and state columns of head h by rank, as floats. */
-static float *by_rank(struct kvc_verify *v, const struct kvc_lists *lists, int side, uint32_t h, uint32_t count) {
+/* Positions and state columns of head h by index, as floats. */
+static float *by_index(struct kvc_verify *v, const struct kvc_lists *lists, int side, uint32_t h, uint32_t count) {
     const struct kvc_ops *ops = v->device[side]->ops;
     uint32_t base = lists->host_base[h], slots = lists->host_base[h + 1] - base;
     float *out = kvc_verify_alloc(v, (size_t)count * (1 + lists->columns) * sizeof *out);
@@ -318,7 +318,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
         float *found[2] = {NULL, NULL};
         char what[40];
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
-            found[side] = by_rank(v, &lists->lists[side], side, h, counts[h]);
+            found[side] = by_index(v, &lists->lists[side], side, h, counts[h]);
             v->device[side]->ops->entries(v->device[side],
                                           &(struct kvc_entries){.lists = &lists->lists[side],
                                                                 .head = h,

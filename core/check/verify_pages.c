@@ -9,7 +9,7 @@
 bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c) {
     uint32_t blocks = kvc_verify_range(v, 0, 7) ? 4 : 20;
     bool ordered = kvc_verify_range(v, 0, 2) > 0;
-    uint32_t heads, *rank, stride;
+    uint32_t heads, *index, stride;
     memset(c, 0, sizeof *c);
     c->shape = kvc_verify_shape(v, 0, blocks, ordered);
     c->viewed = kvc_verify_range(v, 0, 2) == 0;
@@ -20,19 +20,19 @@ bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c) {
     if (v->status != KVC_OK)
         return false;
     stride = 2 * c->lists.most + kvc_verify_range(v, 1, 5);
-    rank = kvc_verify_alloc(v, (size_t)heads * stride * sizeof *rank);
-    for (uint32_t h = 0; rank && h < heads; h++) {
+    index = kvc_verify_alloc(v, (size_t)heads * stride * sizeof *index);
+    for (uint32_t h = 0; index && h < heads; h++) {
         uint32_t of = c->viewed ? kvc_verify_range(v, 0, 4) : 4;
         for (uint32_t r = 0; r < c->lists.count[h]; r++)
             if (of == 4 || kvc_verify_range(v, 0, 3) < of)
-                rank[(size_t)h * stride + c->places[h]++] = r;
+                index[(size_t)h * stride + c->places[h]++] = r;
         c->most = kvc_max_u32(c->places[h], c->most);
     }
     if (c->viewed) {
         c->view_count = kvc_verify_twin(v, heads * sizeof *c->places, c->places);
-        c->view_rank = kvc_verify_twin(v, (size_t)heads * stride * sizeof *rank, rank);
+        c->view_index = kvc_verify_twin(v, (size_t)heads * stride * sizeof *index, index);
         for (int side = v->first; side < 2; side++)
-            c->view[side] = (struct kvc_read_list){c->view_count.buffer[side], c->view_rank.buffer[side], stride};
+            c->view[side] = (struct kvc_read_list){c->view_count.buffer[side], c->view_index.buffer[side], stride};
         kvc_verify_describe(v, ", view", 0, 0);
     }
     return v->status == KVC_OK;
@@ -90,7 +90,7 @@ uint32_t kvc_verify_page(struct kvc_verify *v) {
     return kvc_verify_pick(v, pages);
 }
 
-KVC_INJECT(view_append, kvc_view_append, kvc_change_rank(device, args->lists, args->view))
+KVC_INJECT(view_append, kvc_view_append, kvc_change_index(device, args->lists, args->view))
 KVC_CASE(view_append, 6) {
     struct kvc_verify_places c;
     uint32_t rows;
@@ -98,14 +98,14 @@ KVC_CASE(view_append, 6) {
         rows = v->small ? kvc_verify_range(v, 1, 2) : kvc_verify_range(v, 0, 5);
         for (uint32_t h = 0, left = 0; v->small && h < c.shape.kv_heads; h++) {
             left += c.lists.count[h] - c.places[h];
-            c.viewed = c.viewed && (left || h + 1 < c.shape.kv_heads); /* not of all: a changed rank must show */
+            c.viewed = c.viewed && (left || h + 1 < c.shape.kv_heads); /* not of all: a changed index must show */
         }
         if (!c.viewed) { /* an empty one */
             c.view_count = kvc_verify_twin(v, c.shape.kv_heads * sizeof(uint32_t), NULL);
-            c.view_rank = kvc_verify_twin(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t), NULL);
+            c.view_index = kvc_verify_twin(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t), NULL);
         }
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
-            struct kvc_read_list view = {c.view_count.buffer[side], c.view_rank.buffer[side],
+            struct kvc_read_list view = {c.view_count.buffer[side], c.view_index.buffer[side],
                                          c.viewed ? c.view[side].stride : c.most + 6};
             v->device[side]->ops->view_append(
                 v->device[side], &(struct kvc_view_append){.lists = &c.lists.lists[side], .view = &view, .rows = rows});
@@ -114,24 +114,24 @@ KVC_CASE(view_append, 6) {
         for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
             uint32_t more = kvc_min_u32(rows, c.lists.count[h]);
             size_t stride = c.viewed ? c.view[1].stride : c.most + 6;
-            kvc_verify_compare_words(v, c.view_rank, h * stride, (c.viewed ? c.places[h] : 0) + more, "rank");
+            kvc_verify_compare_words(v, c.view_index, h * stride, (c.viewed ? c.places[h] : 0) + more, "index");
         }
     }
     kvc_verify_lists_free(v, &c.lists);
 }
 
-KVC_INJECT(view_evict, kvc_view_evict, kvc_change_rank(device, args->lists, args->view))
+KVC_INJECT(view_evict, kvc_view_evict, kvc_change_index(device, args->lists, args->view))
 /* A view and what an eviction keeps: any two lists; nothing in common; all of the view kept; a view of one entry. */
 KVC_CASE(view_evict, 20) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, kvc_verify_range(v, 0, 7) ? 4 : 20, true);
     struct kvc_twin_lists lists;
-    struct kvc_twin counts[2], ranks[2]; /* of the view, of what is kept */
-    uint32_t *count[2], *rank[2], stride[2];
+    struct kvc_twin counts[2], indices[2]; /* of the view, of what is kept */
+    uint32_t *count[2], *index[2], stride[2];
     kvc_verify_lists(v, &shape, &lists);
     for (int i = 0; i < 2; i++) {
         stride[i] = lists.most + kvc_verify_range(v, 1, 5);
         count[i] = kvc_verify_alloc(v, shape.kv_heads * sizeof *count[i]);
-        rank[i] = kvc_verify_alloc(v, (size_t)shape.kv_heads * stride[i] * sizeof *rank[i]);
+        index[i] = kvc_verify_alloc(v, (size_t)shape.kv_heads * stride[i] * sizeof *index[i]);
     }
     for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++) {
         uint32_t kind = kvc_verify_range(v, 0, 4), quarters[2] = {kvc_verify_range(v, 0, 4), kvc_verify_range(v, 0, 4)};
@@ -146,23 +146,23 @@ KVC_CASE(view_evict, 20) {
                 in[1] = kind == 1 ? !in[0] : in[1] || in[0];
             for (int i = 0; i < 2; i++)
                 if (in[i])
-                    rank[i][(size_t)h * stride[i] + count[i][h]++] = r;
+                    index[i][(size_t)h * stride[i] + count[i][h]++] = r;
         }
     }
     for (int i = 0; i < 2; i++) {
         counts[i] = kvc_verify_twin(v, shape.kv_heads * sizeof *count[i], count[i]);
-        ranks[i] = kvc_verify_twin(v, (size_t)shape.kv_heads * stride[i] * sizeof *rank[i], rank[i]);
+        indices[i] = kvc_verify_twin(v, (size_t)shape.kv_heads * stride[i] * sizeof *index[i], index[i]);
     }
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         const struct kvc_ops *ops = v->device[side]->ops;
-        struct kvc_read_list view = {counts[0].buffer[side], ranks[0].buffer[side], stride[0]};
-        const struct kvc_read_list kept = {counts[1].buffer[side], ranks[1].buffer[side], stride[1]};
+        struct kvc_read_list view = {counts[0].buffer[side], indices[0].buffer[side], stride[0]};
+        const struct kvc_read_list kept = {counts[1].buffer[side], indices[1].buffer[side], stride[1]};
         ops->evict(v->device[side], &(struct kvc_evict){.lists = &lists.lists[side], .kept = &kept});
         ops->view_evict(v->device[side],
                         &(struct kvc_view_evict){.lists = &lists.lists[side], .kept = &kept, .view = &view});
     }
     if (v->status == KVC_OK)
-        kvc_verify_compare_reads(v, counts[0], ranks[0], shape.kv_heads, stride[0]);
+        kvc_verify_compare_reads(v, counts[0], indices[0], shape.kv_heads, stride[0]);
     kvc_verify_lists_free(v, &lists);
 }
 

@@ -7,7 +7,7 @@
 struct kvc_verify_places {
     struct kvc_lists_shape shape;
     struct kvc_twin_lists lists;
-    struct kvc_twin view_count, view_rank, low, high;
+    struct kvc_twin view_count, view_index, low, high;
     struct kvc_read_list view[2];
     struct kvc_pages pages[2];
     uint32_t *places; /* [H_kv] */

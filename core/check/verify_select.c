@@ -11,7 +11,7 @@ struct choice {
     bool by_page, with_probabilities, mixed; /* mixed: alpha is wanted */
     uint64_t bytes[2];
     struct kvc_scoring scoring;
-    struct kvc_twin q, positions, scores, probabilities, sinks, rest, alpha, counts, ranks;
+    struct kvc_twin q, positions, scores, probabilities, sinks, rest, alpha, counts, indices;
     struct kvc_read_list reads[2];
 };
 
@@ -51,9 +51,9 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
                             : kvc_verify_twin(v, c->heads * sizeof(float), NULL);
     }
     o->counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
-    o->ranks = kvc_verify_twin(v, n * sizeof(uint32_t), NULL);
+    o->indices = kvc_verify_twin(v, n * sizeof(uint32_t), NULL);
     for (int side = v->first; side < 2; side++)
-        o->reads[side] = (struct kvc_read_list){o->counts.buffer[side], o->ranks.buffer[side], o->stride};
+        o->reads[side] = (struct kvc_read_list){o->counts.buffer[side], o->indices.buffer[side], o->stride};
     kvc_verify_describe(v, ", kind %u, heads %u", o->kind, c->heads);
     kvc_verify_describe(v, ", top %u, budget %u", o->top, o->budget);
 }
@@ -97,7 +97,7 @@ static struct kvc_select_reads reads_call(const struct kvc_verify_places *c, str
 }
 
 static void compare_reads(struct kvc_verify *v, const struct kvc_verify_places *c, const struct choice *o) {
-    kvc_verify_compare_reads(v, o->counts, o->ranks, c->shape.kv_heads, o->stride);
+    kvc_verify_compare_reads(v, o->counts, o->indices, c->shape.kv_heads, o->stride);
     if (o->mixed)
         kvc_verify_compare(v, o->alpha, 0, c->heads, "alpha");
 }
@@ -132,7 +132,7 @@ KVC_CASE(select_scores, 50) {
 KVC_FURTHER_CASES(select_scores, scoring, 40)
 KVC_FURTHER_CASES(select_scores, sinks, 40)
 
-KVC_INJECT(select_reads, kvc_select_reads, kvc_change_rank(device, args->lists, args->reads))
+KVC_INJECT(select_reads, kvc_select_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(select_reads, 60) {
     struct kvc_verify_places c;
     if (kvc_verify_places(v, &c)) {
@@ -152,7 +152,7 @@ KVC_FURTHER_CASES(select_reads, sinks, 30)
 void kvc_inject_select_scores_reads(struct kvc_device *device, const struct kvc_select_scores_reads *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);
     kvc_run_select(device, args);
-    kvc_change_rank(device, args->reads->lists, args->reads->reads);
+    kvc_change_index(device, args->reads->lists, args->reads->reads);
     kvc_inject_close(device, inject);
 }
 
@@ -176,7 +176,7 @@ KVC_CASE(select_scores_reads, 40) {
 KVC_FURTHER_CASES(select_scores_reads, scoring, 30)
 KVC_FURTHER_CASES(select_scores_reads, sinks, 30)
 
-KVC_INJECT(cut_reads, kvc_cut_reads, kvc_change_rank(device, args->lists, args->reads))
+KVC_INJECT(cut_reads, kvc_cut_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(cut_reads, 40) {
     struct kvc_verify_places c;
     const uint32_t share = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 1, 65536) : 65536;
@@ -199,7 +199,7 @@ KVC_CASE(cut_reads, 40) {
                                                                     .stride = call.stride,
                                                                     .reads = call.reads});
         }
-        kvc_verify_compare_reads(v, o.counts, o.ranks, c.shape.kv_heads, o.stride);
+        kvc_verify_compare_reads(v, o.counts, o.indices, c.shape.kv_heads, o.stride);
     }
     kvc_verify_lists_free(v, &c.lists);
 }

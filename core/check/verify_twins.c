@@ -71,12 +71,12 @@ uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32
     return download(v, counts, v->first, 0, heads);
 }
 
-void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin ranks, uint32_t heads,
+void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin indices, uint32_t heads,
                               uint32_t stride) {
     const uint32_t *count = kvc_verify_counts(v, counts, heads);
     kvc_verify_compare_words(v, counts, 0, heads, "count");
     for (uint32_t h = 0; v->status == KVC_OK && h < heads; h++) /* alone, no comparison has found wrong counts yet */
-        kvc_verify_compare_words(v, ranks, (size_t)h * stride, kvc_min_u32(count[h], stride), "rank");
+        kvc_verify_compare_words(v, indices, (size_t)h * stride, kvc_min_u32(count[h], stride), "index");
 }
 
 /* ---- made-up inputs ---- */

@@ -24,12 +24,12 @@ static const char *size(uint64_t bytes, char text[32]) {
 }
 
 /* Replaces the old advice, which follows the last "; ". */
-static void replace(struct kvc_error *error, const char *format, ...)
+static void advice_replace(struct kvc_error *error, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
-static void replace(struct kvc_error *error, const char *format, ...) {
+static void advice_replace(struct kvc_error *error, const char *format, ...) {
     char *end = error->text + strlen(error->text);
     for (char *at = error->text; (at = strstr(at, "; ")) != NULL; at++)
         end = at;
@@ -106,11 +106,11 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
     if (!bytes || fits(&need, session->policy->spec, tokens))
         return status; /* it was something else's size */
     if (!fewer && !method[0])
-        replace(error, "%llu tokens need %s in all, and no shorter context fits beside the weights",
-                (unsigned long long)tokens, size(bytes, text));
+        advice_replace(error, "%llu tokens need %s in all, and no shorter context fits beside the weights",
+                       (unsigned long long)tokens, size(bytes, text));
     else
-        replace(error, "%llu tokens need %s in all; a context of %llu would fit%s%s", (unsigned long long)tokens,
-                size(bytes, text), (unsigned long long)fewer, method[0] ? ", or --kv " : "", method);
+        advice_replace(error, "%llu tokens need %s in all; a context of %llu would fit%s%s", (unsigned long long)tokens,
+                       size(bytes, text), (unsigned long long)fewer, method[0] ? ", or --kv " : "", method);
     return status;
 }
 
@@ -130,7 +130,7 @@ enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, ui
     char type[80] = "";
     if (bits >= 1.02 * least) /* norms stay f32 */
         snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
-    replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text), size(device->capacity, has),
-            type, *type ? "" : " may have enough memory");
+    advice_replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text),
+                   size(device->capacity, has), type, *type ? "" : " may have enough memory");
     return status;
 }

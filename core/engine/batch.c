@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static struct kvc_span whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
+static struct kvc_span batch_whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
 void kvc_batch_set_kinds(struct kvc_batch *batch) {
     batch->hidden.kind = KVC_MEMORY_HIDDEN;
@@ -48,7 +48,7 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
     if (status != KVC_OK)
         return status;
     batch->rows = rows;
-    device->ops->upload(device, whole(&batch->positions), positions, rows * sizeof(int32_t));
+    device->ops->upload(device, batch_whole(&batch->positions), positions, rows * sizeof(int32_t));
     if (!network)
         return KVC_OK;
     const size_t half = network->rope[0].rotary / 2, values = (size_t)rows * half, bytes = values * sizeof(float);
@@ -68,7 +68,7 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
         if (!runner->host_rows)
             return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu bytes", bytes);
     }
-    device->ops->upload(device, whole(&batch->tokens), tokens, rows * sizeof(int32_t));
+    device->ops->upload(device, batch_whole(&batch->tokens), tokens, rows * sizeof(int32_t));
     for (uint32_t r = 0; r < network->ropes; r++) {
         kvc_rope_rows(&network->rope[r], positions, long_factors, rows, false, runner->host_rows);
         device->ops->upload(device, kvc_growable_at(&batch->cosine, r * bytes), runner->host_rows, bytes);
@@ -87,10 +87,10 @@ enum kvc_status kvc_batch_gather(struct kvc_runner *runner, struct kvc_batch *ba
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &indices, rows * sizeof *index, error);
     if (status == KVC_OK) {
-        device->ops->upload(device, whole(&indices), index, rows * sizeof *index);
-        device->ops->gather(device, &(struct kvc_gather){.out = whole(&kept),
-                                                         .x = whole(&batch->hidden),
-                                                         .index = whole(&indices),
+        device->ops->upload(device, batch_whole(&indices), index, rows * sizeof *index);
+        device->ops->gather(device, &(struct kvc_gather){.out = batch_whole(&kept),
+                                                         .x = batch_whole(&batch->hidden),
+                                                         .index = batch_whole(&indices),
                                                          .rows = rows,
                                                          .width = hidden});
         status = device->ops->sync(device, error);

@@ -30,7 +30,7 @@ uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t en
 
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most) {
     if (entries == step_most && entries > 1 && entries % KVC_TILE == 1)
-        return entries - 1 + KVC_SPARE_SLOTS;
+        return entries - 1 + KVC_EXTRA_SLOTS;
     return kvc_round_up(entries, KVC_TILE);
 }
 
@@ -42,7 +42,7 @@ static uint32_t head_slots(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base ? lists->host_base[h + 1] - lists->host_base[h] : 0;
 }
 
-enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *store,
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_extra_slots *store,
                                const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error) {
     memset(cache, 0, sizeof *cache);
@@ -92,9 +92,9 @@ static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer 
     if (stay == had)
         return 0;
     if (whole > from)
-        cache->device->ops->arena_give(cache->device, cache->store->arena, whole - from, names + from);
+        cache->device->ops->arena_return(cache->device, cache->store->arena, whole - from, names + from);
     if (had % KVC_TILE)
-        kvc_spares_give(cache->store, 1, names + whole);
+        kvc_extra_slots_free(cache->store, 1, names + whole);
     return (kvc_slots_hold(had) - stay) * entry_bytes(&cache->format);
 }
 
@@ -191,30 +191,31 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
 /* What heads take that get other slots: blocks and spare slots. */
 struct fresh {
     uint32_t blocks;
-    uint32_t spares;
-    uint32_t *block; /* [blocks] */
-    uint32_t *spare; /* [spares], in the same allocation */
+    uint32_t extra_slots;
+    uint32_t *block;      /* [blocks] */
+    uint32_t *extra_slot; /* [spares], in the same allocation */
 };
 
-static enum kvc_status take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,
-                            struct fresh *fresh, struct kvc_error *error) {
+static enum kvc_status cache_take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,
+                                  struct fresh *fresh, struct kvc_error *error) {
     for (uint32_t h = 0; h < old->kv_heads; h++) {
         const uint32_t then = base[h + 1] - base[h], stay = kvc_slots_kept(then, head_slots(old, h));
         fresh->blocks += then / KVC_TILE - stay / KVC_TILE;
-        fresh->spares += then != stay && then % KVC_TILE;
+        fresh->extra_slots += then != stay && then % KVC_TILE;
     }
-    const uint64_t bytes = fresh->blocks * block_bytes(&cache->format) + fresh->spares * entry_bytes(&cache->format);
-    fresh->block = malloc(((size_t)fresh->blocks + fresh->spares) * sizeof(uint32_t) + 1);
+    const uint64_t bytes =
+        fresh->blocks * block_bytes(&cache->format) + fresh->extra_slots * entry_bytes(&cache->format);
+    fresh->block = malloc(((size_t)fresh->blocks + fresh->extra_slots) * sizeof(uint32_t) + 1);
     if (!fresh->block)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");
-    fresh->spare = fresh->block + fresh->blocks;
+    fresh->extra_slot = fresh->block + fresh->blocks;
     enum kvc_status status = bytes ? check_limit(cache, bytes, error) : KVC_OK;
     if (status == KVC_OK && fresh->blocks > 0)
         status = cache->device->ops->arena_take(cache->device, cache->store->arena, fresh->blocks, fresh->block, error);
     if (status == KVC_OK) {
-        status = kvc_spares_take(cache->store, fresh->spares, fresh->spare, error);
+        status = kvc_extra_slots_take(cache->store, fresh->extra_slots, fresh->extra_slot, error);
         if (status != KVC_OK && fresh->blocks > 0)
-            cache->device->ops->arena_give(cache->device, cache->store->arena, fresh->blocks, fresh->block);
+            cache->device->ops->arena_return(cache->device, cache->store->arena, fresh->blocks, fresh->block);
     }
     if (status == KVC_OK)
         cache->cache_bytes += bytes;
@@ -231,13 +232,13 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
         .count = layer->count, .stale = layer->stale, .before = layer->before, .step_most = layer->step_most};
     enum kvc_status status = make_arrays(cache, base, heads, columns, ordered, &made, error);
     if (status == KVC_OK)
-        status = take(cache, old, base, &fresh, error);
+        status = cache_take(cache, old, base, &fresh, error);
     if (status != KVC_OK) {
         free_arrays(cache, &made);
         free(fresh.block);
         return status;
     }
-    const uint32_t *block = fresh.block, *spare = fresh.spare;
+    const uint32_t *block = fresh.block, *extra_slot = fresh.extra_slot;
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], stay = kvc_slots_kept(then, had);
         uint32_t *names = made.blocks + kvc_first_block(base[h], h);
@@ -247,7 +248,7 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
         for (uint32_t b = stay / KVC_TILE; then != stay && b < then / KVC_TILE; b++)
             names[b] = *block++;
         if (then != stay && then % KVC_TILE)
-            names[then / KVC_TILE] = *spare++;
+            names[then / KVC_TILE] = *extra_slot++;
     }
     ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
                 kvc_first_block(base[heads], heads) * sizeof(uint32_t));

@@ -4,7 +4,7 @@
 #define KVC_CORE_ENGINE_CACHE_H
 
 #include "core/base/ops.h"
-#include "core/engine/spares.h"
+#include "core/engine/extra_slots.h"
 
 struct kvc_cache_layer {
     struct kvc_lists lists;
@@ -18,7 +18,7 @@ struct kvc_cache_layer {
 
 struct kvc_cache {
     struct kvc_device *device;
-    struct kvc_spares *store; /* not owned */
+    struct kvc_extra_slots *store; /* not owned */
     struct kvc_entry_format format;
     uint32_t layers;
     struct kvc_cache_layer *layer; /* [layers] */
@@ -38,12 +38,12 @@ uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most);
 
 /* Entries in front of a list of `held` neighbouring positions that no row from the next position on can see through a
  * window (0: none), in whole tiles. */
-static inline uint64_t kvc_window_unseen(uint32_t window, uint64_t held) {
+static inline uint64_t kvc_window_expired(uint32_t window, uint64_t held) {
     return window && held >= window ? (held - window + 1) / KVC_TILE * KVC_TILE : 0;
 }
 
 /* heads [layers]: lists of entries in each layer. */
-enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_spares *store,
+enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_extra_slots *store,
                                const struct kvc_entry_format *format, uint32_t layers, const uint32_t *heads,
                                uint64_t limit_bytes, struct kvc_cache *cache, struct kvc_error *error);
 void kvc_cache_close(struct kvc_cache *cache);
@@ -81,7 +81,7 @@ uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, uint32_t many,
                                  struct kvc_error *error);
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the fullest head */
-/* Positions of a head's entries by rank, at most `capacity` of its `count`. */
+/* Positions of a head's entries by index, at most `capacity` of its `count`. */
 enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t layer, uint32_t head,
                                          int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 

@@ -1,5 +1,5 @@
-/* cache_lists.c - what the lists of a cache hold as bytes on the host, by rank and without what lies in free slots; and
- * as a copy in another cache, slot by slot on the device. */
+/* cache_lists.c - what the lists of a cache hold as bytes on the host, by index and without what lies in free slots;
+ * and as a copy in another cache, slot by slot on the device. */
 #include "core/engine/cache_lists.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t l, uint32_
 /* Whether a head may own so many slots for so many entries. */
 static bool may_own(uint32_t slots, uint32_t count) {
     const uint32_t beside = slots % KVC_TILE;
-    return (beside == 0 || beside == KVC_SPARE_SLOTS) && count <= kvc_slots_hold(slots);
+    return (beside == 0 || beside == KVC_EXTRA_SLOTS) && count <= kvc_slots_hold(slots);
 }
 
 enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t l, const uint32_t *slots, const uint32_t *counts,
@@ -56,14 +56,14 @@ struct list {
     uint32_t h, slots, count, row; /* row: bytes of a key */
     const uint32_t *names;         /* of its blocks */
     uint32_t *order;               /* [slots] */
-    uint32_t *rank;                /* [slots]: of what lies there, or NO_RANK */
+    uint32_t *index;               /* [slots]: of what lies there, or NO_RANK */
     uint32_t *words;               /* [slots] */
     unsigned char *block;          /* of the arena */
 };
 
 static void list_close(struct list *list) {
     free(list->order);
-    free(list->rank);
+    free(list->index);
     free(list->words);
     free(list->block);
 }
@@ -80,10 +80,10 @@ static enum kvc_status list_open(const struct kvc_cache *cache, uint32_t l, uint
                           .row = cache->format.row_bytes,
                           .names = slots ? layer->blocks + kvc_first_block(layer->lists.host_base[h], h) : NULL,
                           .order = malloc(slots * sizeof(uint32_t) + 1),
-                          .rank = malloc(slots * sizeof(uint32_t) + 1),
+                          .index = malloc(slots * sizeof(uint32_t) + 1),
                           .words = malloc(slots * sizeof(uint32_t) + 1),
                           .block = malloc(2 * (size_t)KVC_TILE * cache->format.row_bytes)};
-    if (list->order && list->rank && list->words && list->block)
+    if (list->order && list->index && list->words && list->block)
         return KVC_OK;
     list_close(list);
     return kvc_fail(error, KVC_RESOURCE, "cache: no memory for %u entries", layer->count[h]);
@@ -107,20 +107,20 @@ size_t kvc_cache_list_bytes(const struct kvc_cache *cache, uint32_t l, uint32_t 
            (2 * (size_t)cache->format.row_bytes + (layer->lists.order ? sizeof(int32_t) : 0) + columns * sizeof(float));
 }
 
-static void find_ranks(const struct list *list) {
+static void find_indices(const struct list *list) {
     struct kvc_device *device = list->cache->device;
     if (list->lists->order)
         device->ops->download(device, list->order, part_of(list, list->lists->order), list->slots * sizeof(uint32_t));
     for (uint32_t s = 0; s < list->slots; s++) {
         if (!list->lists->order)
             list->order[s] = s;
-        list->rank[s] = NO_RANK;
+        list->index[s] = NO_RANK;
     }
     for (uint32_t r = 0; r < list->count; r++)
-        list->rank[list->order[r]] = r;
+        list->index[list->order[r]] = r;
 }
 
-/* Keys and values of block b, to where their ranks are. */
+/* Keys and values of block b, to where their indices are. */
 static void read_block(const struct list *list, uint32_t b, unsigned char *keys, unsigned char *values) {
     struct kvc_device *device = list->cache->device;
     struct kvc_arena *arena = list->cache->store->arena;
@@ -129,21 +129,21 @@ static void read_block(const struct list *list, uint32_t b, unsigned char *keys,
     const size_t row = list->row, half = KVC_TILE * row;
     bool used = false;
     for (uint32_t s = 0; s < some; s++)
-        used = used || list->rank[first + s] != NO_RANK;
+        used = used || list->index[first + s] != NO_RANK;
     if (!used)
         return;
     device->ops->arena_read(device, arena, list->names[b], 0, list->block, some * row);
     device->ops->arena_read(device, arena, list->names[b], half, list->block + half, some * row);
     for (uint32_t s = 0; s < some; s++) {
-        const uint32_t rank = list->rank[first + s];
-        if (rank == NO_RANK)
+        const uint32_t index = list->index[first + s];
+        if (index == NO_RANK)
             continue;
-        memcpy(keys + rank * row, list->block + s * row, row);
-        memcpy(values + rank * row, list->block + half + s * row, row);
+        memcpy(keys + index * row, list->block + s * row, row);
+        memcpy(values + index * row, list->block + half + s * row, row);
     }
 }
 
-/* Of words by slot those of the entries, by rank. */
+/* Of words by slot those of the entries, by index. */
 static unsigned char *put_words(const struct list *list, unsigned char *to) {
     for (uint32_t r = 0; r < list->count; r++)
         memcpy(to + r * sizeof(uint32_t), &list->words[list->order[r]], sizeof(uint32_t));
@@ -160,7 +160,7 @@ enum kvc_status kvc_cache_read_list(const struct kvc_cache *cache, uint32_t l, u
     if (status != KVC_OK)
         return status;
     const size_t side = (size_t)list.count * list.row;
-    find_ranks(&list);
+    find_indices(&list);
     for (uint32_t b = 0; b < kvc_slots_blocks(list.slots); b++)
         read_block(&list, b, bytes, bytes + side);
     bytes += 2 * side;
@@ -176,7 +176,7 @@ enum kvc_status kvc_cache_read_list(const struct kvc_cache *cache, uint32_t l, u
     return KVC_OK;
 }
 
-/* Positions of a list, by rank and slot. */
+/* Positions of a list, by index and slot. */
 static enum kvc_status write_positions(const struct list *list, const unsigned char *bytes, uint64_t tokens,
                                        struct kvc_error *error) {
     struct kvc_device *device = list->cache->device;

@@ -1,8 +1,8 @@
 /* cache_positions.c - keys at their cache positions instead of their positions in the text (rule 2 of
- * docs/reference/methods.md, positions=cache). In a layer where such a method acts, the entry of rank r holds the key
- * of a token at position r, and a query stands at the rank of its own entry. State columns keep the keys before their
- * rotation; when an eviction has changed the ranks, all keys of the layer are rotated anew. Until the first eviction
- * ranks are positions, and nothing differs. */
+ * docs/reference/methods.md, positions=cache). In a layer where such a method acts, the entry of index r holds the key
+ * of a token at position r, and a query stands at the index of its own entry. State columns keep the keys before their
+ * rotation; when an eviction has changed the indices, all keys of the layer are rotated anew. Until the first eviction
+ * indices are positions, and nothing differs. */
 #include "core/engine/cache_positions.h"
 
 #include "core/base/integers.h"
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Whether keys stand at ranks that may differ from their positions. */
+/* Whether keys stand at indices that may differ from their positions. */
 static bool at_cache_positions(const struct kvc_session *session, uint32_t layer) {
     return session->cache.layer[layer].lists.order && kvc_policy_cache_positions(session->policy, layer);
 }
@@ -24,18 +24,18 @@ static uint32_t first_column(const struct kvc_session *session, uint32_t layer) 
 static const struct kvc_rope *rope_of(const struct kvc_session *session, uint32_t layer, size_t *first) {
     const struct kvc_network *network = session->runner->network;
     const struct kvc_rope *rope = &network->rope[network->layer[layer].rope];
-    *first = network->layer[layer].rope * (size_t)session->cache_positions.ranks * (rope->rotary / 2) * sizeof(float);
+    *first = network->layer[layer].rope * (size_t)session->cache_positions.indices * (rope->rotary / 2) * sizeof(float);
     return rope;
 }
 
-/* Rows of cosine and sine for so many ranks. */
-static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, struct kvc_error *error) {
+/* Rows of cosine and sine for so many indices. */
+static enum kvc_status cache_positions_reserve(struct kvc_session *session, uint64_t indices, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_network *network = session->runner->network;
     struct kvc_cache_positions *cache_positions = &session->cache_positions;
-    if (ranks <= cache_positions->ranks)
+    if (indices <= cache_positions->indices)
         return KVC_OK;
-    const size_t rows = (size_t)kvc_round_up(ranks, KVC_TILE);
+    const size_t rows = (size_t)kvc_round_up(indices, KVC_TILE);
     const size_t bytes = rows * (network->rope[0].rotary / 2) * sizeof(float);
     enum kvc_status status = kvc_growable_reserve(device, &cache_positions->cosine, network->ropes * bytes, error);
     if (status == KVC_OK)
@@ -54,7 +54,7 @@ static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, stru
         kvc_rope_rows(&network->rope[i / 2], positions, long_factors, (uint32_t)rows, i % 2 == 1, host);
         device->ops->upload(device, kvc_growable_at(to, i / 2 * bytes), host, bytes);
     }
-    cache_positions->ranks = status == KVC_OK ? rows : 0;
+    cache_positions->indices = status == KVC_OK ? rows : 0;
     free(positions);
     free(long_factors);
     free(host);
@@ -64,11 +64,11 @@ static enum kvc_status reserve(struct kvc_session *session, uint64_t ranks, stru
 enum kvc_status kvc_cache_positions_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error) {
     uint64_t most = 0;
     for (uint32_t l = 0; l < session->cache.layers; l++) {
-        const uint64_t ranks =
+        const uint64_t indices =
             kvc_policy_cache_positions(session->policy, l) ? kvc_cache_most(&session->cache, l) + rows : 0;
-        most = kvc_max_u64(most, ranks);
+        most = kvc_max_u64(most, indices);
     }
-    return most ? reserve(session, most, error) : KVC_OK;
+    return most ? cache_positions_reserve(session, most, error) : KVC_OK;
 }
 
 void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t rows) {
@@ -79,11 +79,11 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uin
     if (!at_cache_positions(session, layer))
         return;
     const struct kvc_rope *rope = rope_of(session, layer, &first);
-    const size_t rank = first + session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
+    const size_t index = first + session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
     const size_t q = row * (size_t)g->heads * g->head_size * sizeof(float);
     const size_t k = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
-    const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, rank);
-    const struct kvc_span sine = kvc_growable_at(&session->cache_positions.sine, rank);
+    const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, index);
+    const struct kvc_span sine = kvc_growable_at(&session->cache_positions.sine, index);
     device->ops->rope(device, &(struct kvc_rope_heads){.y = kvc_growable_at(&runner->q, q),
                                                        .x = kvc_growable_at(&runner->q_raw, q),
                                                        .cosine = cosine,
@@ -120,17 +120,17 @@ enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t 
     struct kvc_device *device = session->runner->device;
     if (!at_cache_positions(session, layer))
         return KVC_OK;
-    const enum kvc_status status = reserve(session, kvc_cache_most(&session->cache, layer), error);
+    const enum kvc_status status = cache_positions_reserve(session, kvc_cache_most(&session->cache, layer), error);
     size_t first;
     const struct kvc_rope *rope = rope_of(session, layer, &first);
     if (status == KVC_OK)
-        device->ops->turn_keys(
-            device, &(struct kvc_turn_keys){.lists = &session->cache.layer[layer].lists,
-                                            .first = first_column(session, layer),
-                                            .cosine = kvc_growable_at(&session->cache_positions.cosine, first),
-                                            .sine = kvc_growable_at(&session->cache_positions.sine, first),
-                                            .rotary = rope->rotary,
-                                            .interleaved = rope->interleaved});
+        device->ops->rotate_keys(
+            device, &(struct kvc_rotate_keys){.lists = &session->cache.layer[layer].lists,
+                                              .first = first_column(session, layer),
+                                              .cosine = kvc_growable_at(&session->cache_positions.cosine, first),
+                                              .sine = kvc_growable_at(&session->cache_positions.sine, first),
+                                              .rotary = rope->rotary,
+                                              .interleaved = rope->interleaved});
     return status;
 }
 

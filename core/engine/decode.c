@@ -46,8 +46,8 @@ static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kv
 }
 
 /* Everything of a step that may fail for lack of memory; no session has changed yet. */
-static enum kvc_status prepare(struct kvc_runner *runner, const struct participants *participants, bool logits,
-                               struct kvc_error *error) {
+static enum kvc_status decode_prepare(struct kvc_runner *runner, const struct participants *participants, bool logits,
+                                      struct kvc_error *error) {
     enum kvc_status status = kvc_runner_reserve(runner, participants->count, participants->count, error);
     if (status == KVC_OK && logits)
         status = kvc_runner_reserve_logits(runner, kvc_min_u32(participants->count, KVC_LOGIT_ROWS), error);
@@ -114,7 +114,7 @@ static void step_group(struct kvc_runner *runner, const struct participants *par
             kvc_step_layer(&step, l);
             kvc_pipeline_advance(runner);
         }
-    kvc_pipeline_pass_on(&passing);
+    kvc_pipeline_send(&passing);
 }
 
 /* The step: the rows' embeddings pass the layers, the last of which gives logits. */
@@ -130,7 +130,7 @@ static enum kvc_status run_step(struct kvc_runner *runner, const struct particip
         step_group(runner, participants, groups, g);
     for (uint32_t g = 0; g < groups; g++) {
         struct kvc_passing passing = passing_group(runner, participants, groups, g);
-        (void)kvc_pipeline_hear(&passing);
+        (void)kvc_pipeline_receive_status(&passing);
         fail_received(&passing);
     }
     const enum kvc_status status = logits ? step_logits(runner, participants, logits, error) : KVC_OK;
@@ -161,15 +161,15 @@ static void check_finite(struct kvc_runner *runner, struct kvc_session *session,
         kvc_step_layer(&step, l);
         passing.status = kvc_finite_hidden(runner, batch, l, n, 1, position, error);
     }
-    kvc_pipeline_pass_on(&passing);
-    (void)kvc_pipeline_hear(&passing);
+    kvc_pipeline_send(&passing);
+    (void)kvc_pipeline_receive_status(&passing);
     if (passing.status == KVC_OK)
         (void)kvc_finite_logits(runner, logits, position, error);
 }
 
 /* Takes session i into the step, or says why not. */
-static enum kvc_status join(struct participants *participants, struct kvc_session *session, size_t i, int32_t token,
-                            struct kvc_runner *runner, struct kvc_error *error) {
+static enum kvc_status decode_join(struct participants *participants, struct kvc_session *session, size_t i,
+                                   int32_t token, struct kvc_runner *runner, struct kvc_error *error) {
     struct kvc_error cause = {KVC_OK, ""};
     if (session->busy)
         return kvc_fail(error, KVC_USAGE, "decode: session %zu is given twice", i);
@@ -195,7 +195,7 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct partici
                                  enum kvc_status *statuses, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const uint64_t saturated = device->saturated;
-    enum kvc_status first = prepare(runner, participants, logits != NULL, error);
+    enum kvc_status first = decode_prepare(runner, participants, logits != NULL, error);
     const bool prepared = first == KVC_OK;
     if (prepared)
         first = run_step(runner, participants, logits, error);
@@ -225,12 +225,13 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct partici
 }
 
 /* The first session that cannot take part is the first failure; the others take the step. */
-static enum kvc_status decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
-                              enum kvc_status *statuses, struct participants *participants, struct kvc_error *error) {
+static enum kvc_status decode_batch(struct kvc_session *const *sessions, const int32_t *tokens, size_t count,
+                                    float *logits, enum kvc_status *statuses, struct participants *participants,
+                                    struct kvc_error *error) {
     enum kvc_status first = KVC_OK;
     for (size_t i = 0; i < count; i++) {
         struct kvc_error cause;
-        enum kvc_status status = join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
+        enum kvc_status status = decode_join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
         status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
         if (status == KVC_RESOURCE && kvc_session_ranks(sessions[i])) /* the other ranks take the step with it */
             sessions[i]->engine->ranks->link->class->end(sessions[i]->engine->ranks->link, cause.text);
@@ -260,14 +261,14 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
     struct kvc_ranks *ranks = kvc_session_ranks(sessions[0]);
     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_DECODE);
     if (packet) {
-        kvc_sessions_tell(packet, sessions, count, tokens, count, logits != NULL);
-        kvc_call_tell(ranks);
+        kvc_sessions_broadcast(packet, sessions, count, tokens, count, logits != NULL);
+        kvc_call_broadcast(ranks);
     }
     struct participants participants;
     const uint64_t environment = kvc_float_open();
     const enum kvc_status status =
         participants_create(&participants, count)
-            ? decode(sessions, tokens, count, logits, statuses, &participants, error)
+            ? decode_batch(sessions, tokens, count, logits, statuses, &participants, error)
             : fail_all(statuses, count, kvc_fail(error, KVC_RESOURCE, "decode: no memory for %zu rows", count));
     participants_free(&participants);
     kvc_float_close(environment);

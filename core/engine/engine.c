@@ -83,25 +83,25 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
 }
 
 /* The other ranks open theirs. */
-static enum kvc_status tell_open(const struct kvc_engine *engine, const struct kvc_engine_options *options,
-                                 struct kvc_error *error) {
+static enum kvc_status broadcast_open(const struct kvc_engine *engine, const struct kvc_engine_options *options,
+                                      struct kvc_error *error) {
     struct kvc_packet *packet = kvc_call_begin(engine->ranks, KVC_CALL_ENGINE_OPEN);
     if (packet) {
         kvc_packet_put_pointer(packet, engine);
         kvc_packet_put_text(packet, options->backend);
         kvc_packet_put_number(packet, (uint64_t)options->threads);
         kvc_packet_put_number(packet, options->math);
-        kvc_call_tell(engine->ranks);
+        kvc_call_broadcast(engine->ranks);
     }
     return kvc_call_end(engine->ranks, KVC_OK, error);
 }
 
 /* A call that takes nothing but the engine. */
-static void tell(const struct kvc_engine *engine, enum kvc_call call) {
+static void engine_tell(const struct kvc_engine *engine, enum kvc_call call) {
     struct kvc_packet *packet = kvc_call_begin(engine->ranks, call);
     if (packet) {
         kvc_packet_put_pointer(packet, engine);
-        kvc_call_tell(engine->ranks);
+        kvc_call_broadcast(engine->ranks);
     }
 }
 
@@ -152,7 +152,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
     made->math = options->math;
     made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
     *engine = made;
-    const enum kvc_status told = tell_open(made, options, error);
+    const enum kvc_status told = broadcast_open(made, options, error);
     attach(made);
     return told;
 }
@@ -160,7 +160,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
 void kvc_engine_close(struct kvc_engine *engine) {
     if (!engine)
         return;
-    tell(engine, KVC_CALL_ENGINE_CLOSE);
+    engine_tell(engine, KVC_CALL_ENGINE_CLOSE);
     (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
     for (size_t i = 0; i < TEAMS && engine->ranks; i++)
         if (team_of(engine->ranks, i))
@@ -177,14 +177,14 @@ void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memor
     *memory = engine->device->memory;
     if (!ranks)
         return;
-    tell(engine, KVC_CALL_MEMORY);
+    engine_tell(engine, KVC_CALL_MEMORY);
     kvc_ranks_add(ranks, (uint64_t *)memory, sizeof *memory / sizeof(uint64_t));
     (void)kvc_call_end(ranks, KVC_OK, NULL);
 }
 
 void kvc_engine_reset_peaks(struct kvc_engine *engine) {
     struct kvc_memory *memory = &engine->device->memory;
-    tell(engine, KVC_CALL_RESET_PEAKS);
+    engine_tell(engine, KVC_CALL_RESET_PEAKS);
     memcpy(memory->peak, memory->now, sizeof memory->peak);
     memory->peak_total = memory->now_total;
     (void)kvc_call_end(engine->ranks, KVC_OK, NULL);

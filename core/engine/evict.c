@@ -1,10 +1,10 @@
-/* evict.c - eviction: what a policy's stage function may keep, by scores, by ranks, by positions or by a plan; and the
- * blocks that go back. Every way ends in `evict`: the lists, then what depends on their ranks (view, keys at cache
- * positions). */
+/* evict.c - eviction: what a policy's stage function may keep, by scores, by indices, by positions or by a plan; and
+ * the blocks that go back. Every way ends in `evict`: the lists, then what depends on their indices (view, keys at
+ * cache positions). */
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
-#include "core/engine/unseen.h"
+#include "core/engine/expired.h"
 #include "core/stage/stage.h"
 
 #include <stdlib.h>
@@ -38,16 +38,17 @@ enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list 
     struct kvc_runner *runner = stage->session->runner;
     const uint32_t heads = stage->info.kv_heads;
     const uint32_t stride = (uint32_t)kvc_round_up(kvc_stage_capacity(stage), KVC_TILE);
-    enum kvc_status status = kvc_growable_reserve(runner->device, &runner->stage.kept_rank,
+    enum kvc_status status = kvc_growable_reserve(runner->device, &runner->stage.kept_index,
                                                   (size_t)stride * heads * sizeof(uint32_t), error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(runner->device, &runner->stage.kept_count, heads * sizeof(uint32_t), error);
-    *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer, stride};
+    *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_index.buffer, stride};
     return status;
 }
 
-/* Only the ranks `kept` of the layer stay. */
-static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list *kept, struct kvc_error *error) {
+/* Only the indices `kept` of the layer stay. */
+static enum kvc_status evict_unkept(struct kvc_stage *stage, const struct kvc_read_list *kept,
+                                    struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_device *device = session->runner->device;
     enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
@@ -63,7 +64,7 @@ static enum kvc_status evict(struct kvc_stage *stage, const struct kvc_read_list
     return kvc_cache_positions_renew(session, stage->layer, error);
 }
 
-/* The ranks that the rules keep: one rule for all lists, or one for each. */
+/* The indices that the rules keep: one rule for all lists, or one for each. */
 static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                         struct kvc_read_list *kept) {
     struct kvc_device *device = stage->session->runner->device;
@@ -82,14 +83,14 @@ static enum kvc_status keep_by(struct kvc_stage *stage, const struct kvc_keep *r
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, rules, count, error);
     if (status == KVC_OK && !rules[0].scores)
-        status = kvc_unseen_clear(stage, error);
+        status = kvc_expired_clear(stage, error);
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
         return status;
     apply_rules(stage, rules, count, &kept);
     stage->session->runner->stage.kept_stride = kept.stride;
-    return evict(stage, &kept, error);
+    return evict_unkept(stage, &kept, error);
 }
 
 enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *rule, float epsilon,
@@ -157,53 +158,53 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
                                                            .stride = fused->stride,
                                                            .kept = &kept});
     stage->session->runner->stage.kept_stride = kept.stride;
-    return evict(stage, &kept, error);
+    return evict_unkept(stage, &kept, error);
 }
 
-/* The ranks of one list, from the host. */
+/* The indices of one list, from the host. */
 static void upload_kept(struct kvc_device *device, const struct kvc_read_list *kept, uint32_t list,
-                        const uint32_t *ranks, uint32_t count) {
+                        const uint32_t *indices, uint32_t count) {
     device->ops->upload(device, (struct kvc_span){kept->count, list * sizeof count}, &count, sizeof count);
     if (count)
-        device->ops->upload(device, (struct kvc_span){kept->rank, (size_t)list * kept->stride * sizeof *ranks}, ranks,
-                            count * sizeof *ranks);
+        device->ops->upload(device, (struct kvc_span){kept->index, (size_t)list * kept->stride * sizeof *indices},
+                            indices, count * sizeof *indices);
 }
 
-enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
-                                     struct kvc_error *error) {
+enum kvc_status kvc_stage_keep_indices(struct kvc_stage *stage, const uint32_t *indices, uint32_t count,
+                                       struct kvc_error *error) {
     const struct kvc_keep nothing = {.recent = INT64_MAX};
     const uint32_t heads = stage->info.kv_heads;
     struct kvc_read_list kept;
     enum kvc_status status = check_keep(stage, &nothing, 1, error);
     if (status == KVC_OK)
-        status = kvc_unseen_clear(stage, error);
+        status = kvc_expired_clear(stage, error);
     kvc_cache_catch_up(&stage->session->cache, stage->layer);
     for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
-        if (count > 0 && ranks[count - 1] >= kvc_stage_lists(stage)->count[h])
-            status = kvc_fail(error, KVC_USAGE, "policy: rank %u is to be kept of a head with %u entries",
-                              ranks[count - 1], kvc_stage_lists(stage)->count[h]);
+        if (count > 0 && indices[count - 1] >= kvc_stage_lists(stage)->count[h])
+            status = kvc_fail(error, KVC_USAGE, "policy: index %u is to be kept of a head with %u entries",
+                              indices[count - 1], kvc_stage_lists(stage)->count[h]);
     for (uint32_t i = 1; i < count && status == KVC_OK; i++)
-        if (ranks[i] <= ranks[i - 1])
-            status = kvc_fail(error, KVC_USAGE, "policy: ranks to be kept must ascend");
+        if (indices[i] <= indices[i - 1])
+            status = kvc_fail(error, KVC_USAGE, "policy: indices to be kept must ascend");
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
         return status;
     for (uint32_t h = 0; h < heads; h++)
-        upload_kept(stage->session->runner->device, &kept, h, ranks, count);
+        upload_kept(stage->session->runner->device, &kept, h, indices, count);
     stage->session->runner->stage.kept_stride = kept.stride;
-    return evict(stage, &kept, error);
+    return evict_unkept(stage, &kept, error);
 }
 
-/* Ranks of the entries of one head that stand at some positions; both ascend. */
-static uint32_t ranks_at(const int32_t *held, size_t held_count, const int32_t *positions, size_t count,
-                         uint32_t *ranks) {
+/* Indices of the entries of one head that stand at some positions; both ascend. */
+static uint32_t indices_at(const int32_t *held, size_t held_count, const int32_t *positions, size_t count,
+                           uint32_t *indices) {
     uint32_t n = 0;
     for (size_t i = 0, r = 0; i < count && r < held_count; r++) {
         while (i < count && positions[i] < held[r])
             i++;
         if (i < count && positions[i] == held[r])
-            ranks[n++] = (uint32_t)r;
+            indices[n++] = (uint32_t)r;
     }
     return n;
 }
@@ -231,12 +232,13 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
     }
     const size_t most = kvc_stage_capacity(stage);
     int32_t *held = malloc(most * sizeof *held + 1);
-    uint32_t *ranks = malloc(most * sizeof *ranks + 1);
+    uint32_t *indices = malloc(most * sizeof *indices + 1);
     struct kvc_read_list kept;
-    enum kvc_status status = held && ranks ? check_keep(stage, &nothing, 1, error)
-                                           : kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu positions", most);
+    enum kvc_status status = held && indices
+                                 ? check_keep(stage, &nothing, 1, error)
+                                 : kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu positions", most);
     if (status == KVC_OK)
-        status = kvc_unseen_clear(stage, error);
+        status = kvc_expired_clear(stage, error);
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     for (uint32_t h = 0; h < stage->info.kv_heads && status == KVC_OK; h++) {
@@ -244,12 +246,12 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
         status = kvc_stage_read_positions(stage, h, held, most, &count, error);
         if (status != KVC_OK)
             break;
-        upload_kept(stage->session->runner->device, &kept, h, ranks,
-                    ranks_at(held, count, positions[h], counts[h], ranks));
+        upload_kept(stage->session->runner->device, &kept, h, indices,
+                    indices_at(held, count, positions[h], counts[h], indices));
     }
     free(held);
-    free(ranks);
-    return status == KVC_OK ? evict(stage, &kept, error) : status;
+    free(indices);
+    return status == KVC_OK ? evict_unkept(stage, &kept, error) : status;
 }
 
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error) {
@@ -258,54 +260,54 @@ enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *
     const enum kvc_status status = check_keep(stage, &nothing, 1, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_read_list kept = {runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer,
+    const struct kvc_read_list kept = {runner->stage.kept_count.buffer, runner->stage.kept_index.buffer,
                                        runner->stage.kept_stride};
-    return evict(stage, &kept, error);
+    return evict_unkept(stage, &kept, error);
 }
 
 /* ---- what is kept by a plan ---- */
 
-enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *ranks, uint32_t count,
+enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *indices, uint32_t count,
                                struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_device *device = session->runner->device;
-    struct kvc_planned *planned = &session->evictions.planned[stage->layer];
+    struct kvc_planned_keep *planned = &session->evictions.planned[stage->layer];
     const size_t words = stage->info.kv_heads * sizeof(uint32_t);
     if (head >= stage->info.kv_heads || count > stage->info.entries)
-        return kvc_fail(error, KVC_USAGE, "policy: a plan of %u ranks for head %u: at most %llu of head 0 to %u", count,
-                        head, (unsigned long long)stage->info.entries, stage->info.kv_heads - 1);
+        return kvc_fail(error, KVC_USAGE, "policy: a plan of %u indices for head %u: at most %llu of head 0 to %u",
+                        count, head, (unsigned long long)stage->info.entries, stage->info.kv_heads - 1);
     for (uint32_t i = 0; i < count; i++)
-        if (ranks[i] >= stage->info.entries || (i > 0 && ranks[i] <= ranks[i - 1]))
-            return kvc_fail(error, KVC_USAGE, "policy: planned ranks must ascend, up to %llu",
+        if (indices[i] >= stage->info.entries || (i > 0 && indices[i] <= indices[i - 1]))
+            return kvc_fail(error, KVC_USAGE, "policy: planned indices must ascend, up to %llu",
                             (unsigned long long)stage->info.entries - 1);
-    planned->rank.kind = planned->count.kind = KVC_MEMORY_SCRATCH;
+    planned->index.kind = planned->count.kind = KVC_MEMORY_SCRATCH;
     planned->stride = (uint32_t)kvc_round_up(stage->info.entries, KVC_TILE);
-    enum kvc_status status = kvc_growable_reserve(device, &planned->rank, words * planned->stride, error);
+    enum kvc_status status = kvc_growable_reserve(device, &planned->index, words * planned->stride, error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &planned->count, words, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
-    upload_kept(device, &kept, head, ranks, count);
+    const struct kvc_read_list kept = {planned->count.buffer, planned->index.buffer, planned->stride};
+    upload_kept(device, &kept, head, indices, count);
     return KVC_OK;
 }
 
 void kvc_evict_forget_plan(struct kvc_session *session, uint32_t layer) {
-    kvc_growable_free(session->runner->device, &session->evictions.planned[layer].rank);
+    kvc_growable_free(session->runner->device, &session->evictions.planned[layer].index);
     kvc_growable_free(session->runner->device, &session->evictions.planned[layer].count);
 }
 
 enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
-    const struct kvc_planned *planned = &session->evictions.planned[stage->layer];
+    const struct kvc_planned_keep *planned = &session->evictions.planned[stage->layer];
     const struct kvc_keep nothing = {.recent = INT64_MAX};
     enum kvc_status status = check_keep(stage, &nothing, 1, error);
-    if (status == KVC_OK && (!planned->rank.buffer || stage->evicted))
+    if (status == KVC_OK && (!planned->index.buffer || stage->evicted))
         status = kvc_fail(error, KVC_USAGE, "policy: a plan is to be kept by, but none was made for this");
     if (status != KVC_OK)
         return status;
-    const struct kvc_read_list kept = {planned->count.buffer, planned->rank.buffer, planned->stride};
-    status = evict(stage, &kept, error);
+    const struct kvc_read_list kept = {planned->count.buffer, planned->index.buffer, planned->stride};
+    status = evict_unkept(stage, &kept, error);
     if (session->in_prompt) /* it is as long as the prompt */
         kvc_evict_forget_plan(session, stage->layer);
     return status;
@@ -320,7 +322,7 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *r
     enum kvc_status status = check_keep(stage, rule, 1, error);
     kvc_select_drop_view(session, stage->layer);
     if (status == KVC_OK && !rule->scores)
-        status = kvc_unseen_clear(stage, error);
+        status = kvc_expired_clear(stage, error);
     if (status == KVC_OK) /* as large as if everything were chosen */
         status = kvc_select_reserve(session, stage->layer, error);
     if (status != KVC_OK)

@@ -5,7 +5,7 @@
 
 #include "core/base/integers.h"
 #include "core/engine/runner.h"
-#include "core/engine/shared.h"
+#include "core/engine/sharded.h"
 
 #define BUFFERS 11u
 
@@ -78,7 +78,7 @@ static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
-                                                     .n = rows * kvc_shared_own(runner, width),
+                                                     .n = rows * kvc_sharded_own(runner, width),
                                                      .activation = runner->network->activation});
     in = (struct kvc_input){.x = gate, .rows = rows, .K = width, .parts = KVC_OUTPUTS};
     kvc_linear_pass(runner, all_of(&s->shared), in, layer->shared_down, none, runner->network->hidden);
@@ -98,7 +98,7 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
                                            .rows = rows,
                                            .experts = network->experts,
                                            .used = network->experts_used,
-                                           .normalised = network->shares_normalised,
+                                           .normalised = network->routing_normalized,
                                            .expert = all_of(&s->expert),
                                            .share = share,
                                            .pair = pair,
@@ -113,11 +113,11 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     ops->gated_silu(device, &(struct kvc_gated_silu){.y = gate,
                                                      .gate = gate,
                                                      .up = up,
-                                                     .n = pairs * kvc_shared_own(runner, network->expert_feed),
+                                                     .n = pairs * kvc_sharded_own(runner, network->expert_feed),
                                                      .activation = network->activation});
     in = (struct kvc_input){.x = gate, .rows = pairs, .K = network->expert_feed, .parts = KVC_OUTPUTS};
     kvc_linear_own_experts(runner, x, in, layer->down, layer->down_bias, all_of(&s->first));
-    kvc_shared_gather(runner, x, x, pairs, network->hidden, KVC_OUTPUTS);
+    kvc_sharded_gather(runner, x, x, pairs, network->hidden, KVC_OUTPUTS);
     if (layer->shared_router)
         pass_shared(runner, layer, rows);
     ops->expert_sum(device,

@@ -7,7 +7,7 @@
 #define STEP 8u      /* stretches begin at multiples of so many floats, */
 #define STEPS 16384u /* up to so many */
 
-static uint32_t draw(struct kvc_fill *fill) {
+static uint32_t fill_draw(struct kvc_fill *fill) {
     fill->random = fill->random * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(fill->random >> 32);
 }
@@ -22,7 +22,7 @@ enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session
     if (!values)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %zu made-up values", count);
     for (size_t i = 0; i < count; i++)
-        values[i] = (float)((int32_t)draw(fill) >> 8) * 0x1p-22f;
+        values[i] = (float)((int32_t)fill_draw(fill) >> 8) * 0x1p-22f;
     const enum kvc_status status = kvc_growable_reserve(device, &fill->values, count * sizeof *values, error);
     if (status == KVC_OK)
         device->ops->upload(device, kvc_growable_at(&fill->values, 0), values, count * sizeof *values);
@@ -35,10 +35,10 @@ void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session) {
 }
 
 static struct kvc_span stretch(struct kvc_fill *fill) {
-    return kvc_growable_at(&fill->values, (size_t)(draw(fill) % STEPS) * STEP * sizeof(float));
+    return kvc_growable_at(&fill->values, (size_t)(fill_draw(fill) % STEPS) * STEP * sizeof(float));
 }
 
-void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_part *part,
+void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_row_span *part,
                       struct kvc_projected *projected) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;

@@ -15,7 +15,7 @@ enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session
 void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session);
 /* Random queries, keys and values of a part. Only rows that the policy's prompt stage looks at, and those beside them
  * in their part, attend. */
-void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_part *part,
+void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_row_span *part,
                       struct kvc_projected *projected);
 
 #endif

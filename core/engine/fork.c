@@ -41,7 +41,7 @@ enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session
     if (packet) {
         kvc_packet_put_pointer(packet, session);
         kvc_packet_put_pointer(packet, made);
-        kvc_call_tell(session->engine->ranks);
+        kvc_call_broadcast(session->engine->ranks);
     }
     made->told = session->told;
     return kvc_call_end(kvc_session_ranks(session), KVC_OK, error);

@@ -42,8 +42,8 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
 }
 
 /* The rows of `in` as floats, those of all ranks. */
-static struct kvc_span whole(struct kvc_runner *runner, const struct kvc_input *in) {
-    kvc_shared_gather(runner, in->x, in->x, in->rows, in->K, in->parts);
+static struct kvc_span linear_whole(struct kvc_runner *runner, const struct kvc_input *in) {
+    kvc_sharded_gather(runner, in->x, in->x, in->rows, in->K, in->parts);
     return in->x;
 }
 
@@ -54,11 +54,11 @@ static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kv
                                        .scale = kvc_growable_at(&scratch->scale, 0),
                                        .sum = kvc_growable_at(&scratch->sum, 0)};
     const bool there =
-        (in->again && scratch->holds) || kvc_shared_gather_int8(runner, rows, in->x, in->rows, in->K, in->parts);
+        (in->again && scratch->holds) || kvc_sharded_gather_int8(runner, rows, in->x, in->rows, in->K, in->parts);
     if (!there)
         runner->device->ops->quantize_rows(
             runner->device,
-            &(struct kvc_quantize_rows){.y = rows, .x = whole(runner, in), .rows = in->rows, .K = in->K});
+            &(struct kvc_quantize_rows){.y = rows, .x = linear_whole(runner, in), .rows = in->rows, .K = in->K});
     scratch->holds = true;
     return rows;
 }
@@ -72,17 +72,17 @@ void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_inp
             device,
             &(struct kvc_linear_int8){.y = y, .x = quantized(runner, &in), .w = w, .bias = bias, .rows = in.rows});
     else
-        device->ops->linear(
-            device, &(struct kvc_linear){.y = y, .x = whole(runner, &in), .w = w, .bias = bias, .rows = in.rows});
+        device->ops->linear(device, &(struct kvc_linear){
+                                        .y = y, .x = linear_whole(runner, &in), .w = w, .bias = bias, .rows = in.rows});
 }
 
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                      struct kvc_span bias, uint64_t N) {
-    const bool shared = kvc_shared_splits(runner, N);
-    const struct kvc_span own = shared ? kvc_shared_room(runner, in.rows * kvc_shared_own(runner, N)) : y;
+    const bool shared = kvc_sharded_splits(runner, N);
+    const struct kvc_span own = shared ? kvc_sharded_buffer(runner, in.rows * kvc_sharded_own(runner, N)) : y;
     kvc_linear_own(runner, own, in, w, bias);
     if (shared)
-        kvc_shared_gather(runner, y, own, in.rows, N, KVC_OUTPUTS);
+        kvc_sharded_gather(runner, y, own, in.rows, N, KVC_OUTPUTS);
 }
 
 void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
@@ -100,7 +100,7 @@ void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct
                                                                                  .pairs = in.rows});
     else
         device->ops->expert_linear(device, &(struct kvc_expert_linear){.y = y,
-                                                                       .x = whole(runner, &in),
+                                                                       .x = linear_whole(runner, &in),
                                                                        .w = w,
                                                                        .bias = bias,
                                                                        .first = first,

@@ -5,7 +5,7 @@
 
 #include "core/engine/growable.h"
 #include "core/engine/network.h"
-#include "core/engine/shared.h"
+#include "core/engine/sharded.h"
 
 struct kvc_runner;
 
@@ -27,8 +27,9 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
 struct kvc_input {
     struct kvc_span x; /* [rows, K] */
     uint32_t rows, K;
-    bool again;           /* they are what the last call took too, unchanged */
-    enum kvc_parts parts; /* not KVC_WHOLE: x [rows, this rank's part] is gathered, to where it lies or in eight bits */
+    bool again; /* they are what the last call took too, unchanged */
+    enum kvc_ownership
+        parts; /* not KVC_WHOLE: x [rows, this rank's part] is gathered, to where it lies or in eight bits */
 };
 /* y [rows, N] = x w^T + bias. Where ranks share out the N outputs, w and bias are this rank's, and y is gathered. */
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,

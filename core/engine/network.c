@@ -30,14 +30,14 @@ bool kvc_network_counts(const struct kvc_network *network) {
     const struct kvc_team *team = network->part.ranks ? &network->part.ranks->rows : NULL;
     if (!team)
         return true;
-    return network->part.heads_shared
+    return network->part.heads_sharded
                ? kvc_split_owned_heads(network->part.kv_heads, &team->split, team->link->rank) > 0
                : team->link->rank == 0;
 }
 
 uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head) {
     uint32_t rank = 0;
-    if (!network->part.heads_shared)
+    if (!network->part.heads_sharded)
         return 0;
     const struct kvc_split *split = &network->part.ranks->rows.split;
     while (rank + 1 < split->ranks) {

@@ -76,7 +76,7 @@ struct kvc_delta_shape {
 /* Which part of a network this process has; heads and kv_heads of struct kvc_network are its own. */
 struct kvc_part_of {
     struct kvc_ranks *ranks;  /* NULL: it has all of each of its layers */
-    bool heads_shared;        /* each rank has some KV heads and their queries; otherwise each has all */
+    bool heads_sharded;       /* each rank has some KV heads and their queries; otherwise each has all */
     uint32_t heads, kv_heads; /* of all ranks */
     uint32_t first_kv_head;
     struct kvc_ranks *pipeline;       /* NULL: it has all layers, or a part of each */
@@ -100,7 +100,7 @@ struct kvc_network {
     uint32_t expert_feed;  /* of one expert */
     uint32_t experts;      /* E, of layers that have them; 0: none has */
     uint32_t experts_used; /* by each row */
-    bool shares_normalised;
+    bool routing_normalized;
     uint32_t shared_feed; /* of an expert that every row passes; 0: there is none */
     uint32_t vocab;
     uint64_t trained_context;

@@ -10,19 +10,19 @@
 #include "core/base/integers.h"
 #include "core/engine/pipeline.h"
 #include "core/engine/prune_rows.h"
-#include "core/engine/unseen.h"
+#include "core/engine/expired.h"
 #include "core/stage/stage_call.h"
 
 /* ---- some rows ---- */
 
-static struct kvc_segment segment_of(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+static struct kvc_segment segment_of(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     return (struct kvc_segment){
         .lists = &session->cache.layer[layer].lists, .rows = part->rows, .stored = part->stored};
 }
 
 /* The part's stored rows become entries of the layer's lists. */
-static void append(struct kvc_session *session, uint32_t layer, const struct kvc_part *part,
-                   const struct kvc_projected *projected) {
+static void pass_append(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part,
+                        const struct kvc_projected *projected) {
     struct kvc_runner *runner = session->runner;
     const struct kvc_segment segment = segment_of(session, layer, part);
     kvc_runner_append(runner, &segment, 1, projected->k, projected->v,
@@ -31,7 +31,7 @@ static void append(struct kvc_session *session, uint32_t layer, const struct kvc
     kvc_cache_positions_keep(session, layer, 0, part->stored);
 }
 
-static void attend(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+static void pass_attend(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
     const struct kvc_segment segment = segment_of(session, layer, part);
     kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
@@ -55,7 +55,7 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
 }
 
 /* Copies those of the part's queries that policies will look at. */
-static void keep_queries(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+static void keep_queries(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
     struct kvc_prompt *prompt = &session->prompt;
     const size_t q = (size_t)runner->geometry.heads * runner->geometry.head_size * sizeof(float);
@@ -81,33 +81,33 @@ static void keep_queries(struct kvc_session *session, uint32_t layer, const stru
 }
 
 /* Observers see the part's queries. */
-static void observe(struct kvc_session *session, uint32_t layer, const struct kvc_part *part) {
+static void pass_observe(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_stage stage = kvc_stage_make(session, layer);
     if (part->kind != KVC_ROWS_PROMPT || session->failure.status != KVC_OK)
         return;
-    kvc_stage_look_at(&stage, &session->runner->prompt, 0, part->row, part->rows);
+    kvc_stage_set_rows(&stage, &session->runner->prompt, 0, part->row, part->rows);
     stage.row = session->prompt.chunk_from + part->row;
     session->failure.status = kvc_stage_call_attended(&stage, &session->failure);
 }
 
 /* The road of some rows of the sessions. */
 static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
-                                 uint32_t layer, const struct kvc_part *part, struct kvc_error *error) {
+                                 uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
     struct kvc_projected projected = {.entries_only = false};
     const enum kvc_status status = source->project(source->user, layer, part, &projected, error);
     if (status != KVC_OK)
         return status;
     for (size_t i = 0; i < count; i++)
         if (sessions[i]->prompt.has_rows)
-            append(sessions[i], layer, part, &projected);
+            pass_append(sessions[i], layer, part, &projected);
     if (!projected.entries_only) {
-        attend(part->session, layer, part);
+        pass_attend(part->session, layer, part);
         for (size_t i = 0; i < count; i++)
             if (kvc_session_lives(sessions[i]))
                 keep_queries(sessions[i], layer, part);
         for (size_t i = 0; i < count; i++)
             if (sessions[i]->prompt.has_rows)
-                observe(sessions[i], layer, part);
+                pass_observe(sessions[i], layer, part);
     }
     return source->feed_forward(source->user, layer, part, error);
 }
@@ -116,8 +116,8 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
 static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     const uint32_t extra = kvc_prompt_extra_rows(session);
-    const struct kvc_part part = {session->prompt.extra_from, extra, kvc_prompt_extra_stored(session),
-                                  session->prompt.last_chunk ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE, session};
+    const struct kvc_row_span part = {session->prompt.extra_from, extra, kvc_prompt_extra_stored(session),
+                                      session->prompt.last_chunk ? KVC_ROWS_PSEUDO : KVC_ROWS_PROBE, session};
     if (extra == 0)
         return KVC_OK;
     const enum kvc_status status = pass_part(&session, 1, source, layer, &part, error);
@@ -149,14 +149,14 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
                                   struct kvc_error *error) {
     const uint64_t away = session->turn - kvc_session_rows(session);
     if (!session->prompt.chunking.chunk)
-        session->held[layer] = kvc_unseen_left(session, layer, kvc_cache_most(&session->cache, layer) + away);
+        session->held[layer] = kvc_expired_left(session, layer, kvc_cache_most(&session->cache, layer) + away);
     kvc_session_most(session, &session->held[layer], 1);
     session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->model,
                                                                  &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_call_prompt(&stage, error);
     for (uint32_t l = 0; l <= layer; l++) /* of the layers below, too, which the stage may have shrunk */
-        session->after[l] = kvc_unseen_left(session, l, kvc_cache_most(&session->cache, l));
+        session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
     kvc_session_most(session, session->after, layer + 1);
     if (status == KVC_OK)
         status = kvc_evict_shrink(session, layer + 1, 1, error);
@@ -176,8 +176,8 @@ static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_
 }
 
 /* The policy's stages after the rows: it observes, prunes rows, evicts. */
-static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
-                             struct kvc_error *error) {
+static enum kvc_status pass_evict(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                  struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     if (session->prompt.chunking.chunk) {
         struct kvc_stage stage = kvc_stage_make(session, layer);
@@ -191,7 +191,7 @@ static enum kvc_status evict(struct kvc_session *session, const struct kvc_row_s
 /* ---- the road ---- */
 
 /* Capacity of the layer's lists for the entries of all rows. */
-static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
+static enum kvc_status pass_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_prompt *prompt = &session->prompt;
     const uint64_t stored = (uint64_t)prompt->chunk_rows + kvc_prompt_extra_stored(session);
     enum kvc_status status =
@@ -205,7 +205,7 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, stru
 
 /* Whether a method must have the rows as they come: it looks on while they attend, or keeps keys as they are before
  * rotation. */
-static bool looks_on(const struct kvc_session *session, uint32_t layer) {
+static bool observes_layer(const struct kvc_session *session, uint32_t layer) {
     const struct kvc_policy *policy = session->policy;
     for (size_t i = 0; i < policy->count; i++)
         if (policy->method[i].policy->attended && session->use[i].acts[layer])
@@ -214,8 +214,8 @@ static bool looks_on(const struct kvc_session *session, uint32_t layer) {
 }
 
 /* Its lists shall take the rows in as they come. */
-static bool prepare(struct kvc_session *session, uint32_t layer) {
-    session->failure.status = reserve(session, layer, &session->failure);
+static bool pass_prepare(struct kvc_session *session, uint32_t layer) {
+    session->failure.status = pass_reserve(session, layer, &session->failure);
     session->prompt.has_rows = kvc_session_lives(session);
     if (session->prompt.moment_rows && session->prompt.first_chunk)
         session->prompt.moment_rows[layer] = 0;
@@ -223,17 +223,18 @@ static bool prepare(struct kvc_session *session, uint32_t layer) {
 }
 
 /* Prepares those that look on, or one where none does: the first of these is the holder. NULL: all have failed. */
-static struct kvc_session *choose_holder(struct kvc_session *const *sessions, size_t count, uint32_t layer) {
-    struct kvc_session *holder = NULL;
+static struct kvc_session *choose_owner(struct kvc_session *const *sessions, size_t count, uint32_t layer) {
+    struct kvc_session *owner = NULL;
     for (size_t i = 0; i < count; i++) {
         sessions[i]->prompt.has_rows = false;
-        if (kvc_session_lives(sessions[i]) && looks_on(sessions[i], layer) && prepare(sessions[i], layer) && !holder)
-            holder = sessions[i];
+        if (kvc_session_lives(sessions[i]) && observes_layer(sessions[i], layer) && pass_prepare(sessions[i], layer) &&
+            !owner)
+            owner = sessions[i];
     }
-    for (size_t i = 0; i < count && !holder; i++)
-        if (kvc_session_lives(sessions[i]) && prepare(sessions[i], layer))
-            holder = sessions[i];
-    return holder;
+    for (size_t i = 0; i < count && !owner; i++)
+        if (kvc_session_lives(sessions[i]) && pass_prepare(sessions[i], layer))
+            owner = sessions[i];
+    return owner;
 }
 
 /* What comes after the prompt's own rows, of one session. */
@@ -243,10 +244,10 @@ static void end_layer(struct kvc_session *session, const struct kvc_row_source *
     struct kvc_error *error = &session->failure;
     enum kvc_status status = pass_extra(session, source, layer, error);
     if (status == KVC_OK)
-        status = evict(session, source, layer, error);
+        status = pass_evict(session, source, layer, error);
     if (status == KVC_OK && (prompt_ends || !kvc_stage_decides(session, layer))) {
         const uint64_t come = prompt_ends ? session->turn : session->prompt.chunk_from + (uint64_t)rows;
-        status = kvc_unseen_give(session, layer, session->tokens + come, error);
+        status = kvc_expired_free(session, layer, session->tokens + come, error);
     }
     session->failure.status = status;
 }
@@ -268,14 +269,14 @@ static enum kvc_status share_saturated(struct kvc_session *const *sessions, size
 }
 
 /* Gives a session that has only watched the holder's rows, and ends the layer for it. */
-static enum kvc_status end_shared_layer(struct kvc_session *session, const struct kvc_session *holder,
+static enum kvc_status end_shared_layer(struct kvc_session *session, const struct kvc_session *owner,
                                         const struct kvc_row_source *source, uint32_t layer, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
     const uint64_t saturated = device->saturated;
     if (!kvc_session_lives(session))
         return KVC_OK;
-    if (!session->prompt.has_rows && prepare(session, layer))
-        kvc_cache_copy(&session->cache, &holder->cache, layer);
+    if (!session->prompt.has_rows && pass_prepare(session, layer))
+        kvc_cache_copy(&session->cache, &owner->cache, layer);
     if (kvc_session_lives(session))
         end_layer(session, source, layer);
     const enum kvc_status status = device->ops->sync(device, error);
@@ -285,30 +286,30 @@ static enum kvc_status end_shared_layer(struct kvc_session *session, const struc
 
 enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                                uint32_t layer, struct kvc_error *error) {
-    struct kvc_session *holder = choose_holder(sessions, count, layer);
-    if (!holder)
+    struct kvc_session *owner = choose_owner(sessions, count, layer);
+    if (!owner)
         return kvc_prompts_live(sessions, count, error);
-    const uint32_t rows = holder->prompt.chunk_rows;
-    const uint64_t saturated = holder->runner->device->saturated;
+    const uint32_t rows = owner->prompt.chunk_rows;
+    const uint64_t saturated = owner->runner->device->saturated;
     enum kvc_status status = KVC_OK;
     for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
-        some = kvc_min_u32(rows - row, holder->chunk);
-        const struct kvc_part part = {row, some, some, KVC_ROWS_PROMPT, holder};
-        status = kvc_engine_go_on(holder->runner->engine, error);
+        some = kvc_min_u32(rows - row, owner->chunk);
+        const struct kvc_row_span part = {row, some, some, KVC_ROWS_PROMPT, owner};
+        status = kvc_engine_go_on(owner->runner->engine, error);
         if (status == KVC_OK)
             status = pass_part(sessions, count, source, layer, &part, error);
         if (status == KVC_OK)
             status = kvc_prompts_live(sessions, count, error);
     }
     if (status == KVC_OK && count == 1)
-        end_layer(holder, source, layer);
+        end_layer(owner, source, layer);
     if (status == KVC_OK && count > 1)
         status = share_saturated(sessions, count, layer, saturated, error);
     for (size_t i = 0; i < count && count > 1 && status == KVC_OK; i++)
-        if (sessions[i] != holder)
-            status = end_shared_layer(sessions[i], holder, source, layer, error);
+        if (sessions[i] != owner)
+            status = end_shared_layer(sessions[i], owner, source, layer, error);
     if (status == KVC_OK && count > 1)
-        status = end_shared_layer(holder, holder, source, layer, error);
+        status = end_shared_layer(owner, owner, source, layer, error);
     return status == KVC_OK ? kvc_prompts_live(sessions, count, error) : status;
 }
 
@@ -326,7 +327,7 @@ static enum kvc_status share_again(struct kvc_session *session, uint32_t last, s
         status = kvc_stage_call_prompt_again(&stage, error);
     }
     for (uint32_t l = 0; l <= last; l++)
-        session->after[l] = kvc_unseen_left(session, l, kvc_cache_most(&session->cache, l));
+        session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
     return status == KVC_OK ? kvc_evict_shrink(session, last + 1, 1, error) : status;
 }
 

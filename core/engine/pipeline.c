@@ -25,7 +25,7 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
     return runner->network ? runner->network->part.pipeline : NULL;
 }
 
-static void end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
+static void pipeline_end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
 /* What became of a prompt's passes is heard late, after what calls between them tell. */
 static void move(const struct kvc_passing *passing, enum way way, void *data, size_t bytes) {
@@ -44,10 +44,10 @@ static void move(const struct kvc_passing *passing, enum way way, void *data, si
 /* Lack of memory, which one rank alone may have: the others wait for its rows. */
 static void end_where_memory_lacks(struct kvc_ranks *ranks, const struct kvc_passing *passing) {
     if (passing->status == KVC_RESOURCE)
-        end(ranks, passing->error && passing->error->text[0] ? passing->error->text : "out of memory");
+        pipeline_end(ranks, passing->error && passing->error->text[0] ? passing->error->text : "out of memory");
     for (size_t i = 0; i < passing->count; i++)
         if (passing->sessions[i]->failure.status == KVC_RESOURCE)
-            end(ranks, passing->sessions[i]->failure.text);
+            pipeline_end(ranks, passing->sessions[i]->failure.text);
 }
 
 static struct header header_of(const struct kvc_passing *passing) {
@@ -74,7 +74,7 @@ static bool acts_on_several(const struct kvc_network *network, const struct kvc_
 
 bool kvc_pipeline_shares(const struct kvc_session *session) {
     const struct kvc_policy *policy = session->policy;
-    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
+    const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_PROMPT);
     return ranks_of(session->runner) && method && kvc_method_forecast(method)->ragged == KVC_RAGGED_LAYERS &&
            acts_on_several(session->runner->network, &session->use[method - policy->method]);
 }
@@ -110,7 +110,7 @@ static void receive_failures(struct kvc_passing *passing, enum way way, const st
 static void move_states(const struct kvc_passing *passing, enum way way) {
     for (size_t i = 0; i < passing->count && passing->source; i++) {
         const struct kvc_session *session = passing->sessions[i];
-        const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_PROMPT);
+        const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_PROMPT);
         const struct kvc_method_use *use = method ? &session->use[method - session->policy->method] : NULL;
         if (kvc_pipeline_shares(session))
             move(passing, way, use->state, use->state_bytes);
@@ -122,7 +122,7 @@ static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, u
     struct kvc_session *session = passing->sessions[0];
     uint32_t *rows = malloc(kept * sizeof *rows);
     if (!rows)
-        end(ranks, "no memory for the rows that are kept");
+        pipeline_end(ranks, "no memory for the rows that are kept");
     move(passing, FROM_BELOW, rows, kept * sizeof *rows);
     free(session->prompt.next_kept_rows);
     session->prompt.next_kept_rows = rows;
@@ -152,7 +152,7 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     if (header.rows == 0)
         return;
     if (header.rows != passing->rows && passing->status == KVC_OK)
-        end(ranks, "the rank below passes on another number of rows");
+        pipeline_end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
     struct kvc_direct *direct = kvc_direct_of(ranks->stages.link, device);
     if (direct) {
@@ -160,7 +160,7 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
                            ranks->stages.link->rank - 1);
         return;
     }
-    float *rows = kvc_ranks_room(ranks, values);
+    float *rows = kvc_ranks_buffer(ranks, values);
     move(passing, FROM_BELOW, rows, values * sizeof *rows);
     if (passing->status == KVC_OK)
         device->ops->upload(device, place_of(passing, network->hidden), rows, values * sizeof *rows);
@@ -171,7 +171,7 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     struct kvc_device *device = passing->runner->device;
     struct header header = header_of(passing);
     const size_t values = (size_t)header.rows * network->hidden;
-    float *rows = kvc_ranks_room(ranks, values + 1);
+    float *rows = kvc_ranks_buffer(ranks, values + 1);
     move(passing, UP, &header, sizeof header);
     send_failures(passing, UP, &header);
     move_states(passing, UP);
@@ -189,7 +189,7 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
     move(passing, UP, rows, values * sizeof *rows);
 }
 
-void kvc_pipeline_pass_on(struct kvc_passing *passing) {
+void kvc_pipeline_send(struct kvc_passing *passing) {
     struct kvc_ranks *ranks = ranks_of(passing->runner);
     if (!ranks)
         return;
@@ -204,7 +204,7 @@ void kvc_pipeline_pass_on(struct kvc_passing *passing) {
     move_states(passing, TO_ALL);
 }
 
-enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing) {
+enum kvc_status kvc_pipeline_receive_status(struct kvc_passing *passing) {
     struct kvc_ranks *ranks = ranks_of(passing->runner);
     struct header header;
     if (!ranks || kvc_network_ends(passing->runner->network))
@@ -221,13 +221,13 @@ void kvc_pipeline_advance(struct kvc_runner *runner) {
         ranks->stages.link->class->advance(ranks->stages.link);
 }
 
-void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes) {
+void kvc_pipeline_broadcast(struct kvc_runner *runner, void *data, size_t bytes) {
     struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_error error = {KVC_OK, ""};
     if (!ranks)
         return;
     if (kvc_network_ends(runner->network) && runner->device->ops->sync(runner->device, &error) != KVC_OK)
-        end(ranks, error.text);
+        pipeline_end(ranks, error.text);
     struct kvc_link *link = ranks->stages.link;
     link->class->broadcast(link, data, bytes, link->count - 1);
 }
@@ -254,8 +254,8 @@ static bool decides_for_others(const struct kvc_session *session, uint32_t rank)
 uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
     const struct kvc_policy *policy = session->policy;
-    const bool chunks = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
-    if (!ranks || kvc_policy_holder(policy, KVC_STAGE_PROMPT) || kvc_policy_holder(policy, KVC_STAGE_PROPAGATE) ||
+    const bool chunks = kvc_policy_owner(policy, KVC_STAGE_CHUNK);
+    if (!ranks || kvc_policy_owner(policy, KVC_STAGE_PROMPT) || kvc_policy_owner(policy, KVC_STAGE_PROPAGATE) ||
         (!chunks && kvc_policy_queries(policy) > 0))
         return 0;
     for (uint32_t r = 0; r < ranks->stages.link->count; r++)
@@ -296,7 +296,7 @@ static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet
     if (status != KVC_OK)
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for the positions of %u lists", lists);
     else if (kvc_network_has(session->runner->network, layer))
-        status = kvc_stage_keep_told(session, decider_of(session, layer), layer, positions, counts, error);
+        status = kvc_stage_keep_received(session, decider_of(session, layer), layer, positions, counts, error);
     free(positions);
     free(counts);
     return status;
@@ -315,7 +315,7 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
         uint64_t bytes = packet->bytes;
         link->class->broadcast(link, &bytes, sizeof bytes, r);
         if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
-            end(ranks, "no memory for the positions that are kept");
+            pipeline_end(ranks, "no memory for the positions that are kept");
         link->class->broadcast(link, packet->data, (size_t)bytes, r);
         packet->bytes = (size_t)bytes;
         packet->at = 0;
@@ -329,9 +329,9 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
 
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
-    const struct kvc_method *chunks = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
+    const struct kvc_method *chunks = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
     for (uint32_t r = 0; ranks && chunks && r < ranks->stages.link->count; r++)
-        if (decides_for_others(session, r) && kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE))
+        if (decides_for_others(session, r) && kvc_policy_owner(session->policy, KVC_STAGE_PROPAGATE))
             return kvc_fail(error, KVC_USAGE,
                             "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "
                             "with no method that leaves rows out; '--ranks tensor' runs it",

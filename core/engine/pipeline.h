@@ -24,10 +24,10 @@ struct kvc_passing {
 /* Before a rank's first layer. Where the status, or a session, is still good it becomes that of the ranks below. */
 void kvc_pipeline_receive(struct kvc_passing *passing);
 /* After its last one. Lack of memory ends all ranks. */
-void kvc_pipeline_pass_on(struct kvc_passing *passing);
+void kvc_pipeline_send(struct kvc_passing *passing);
 /* What the last rank found the status, which is returned, and the sessions' failures to be: what is bad there is so
  * here. The last rank itself hears nothing. */
-enum kvc_status kvc_pipeline_hear(struct kvc_passing *passing);
+enum kvc_status kvc_pipeline_receive_status(struct kvc_passing *passing);
 /* Between layers: what was passed on goes on. */
 void kvc_pipeline_advance(struct kvc_runner *runner);
 /* How many passes of the session's prompt a rank may be ahead of what it has heard; 0: the next one waits for what
@@ -36,7 +36,7 @@ uint32_t kvc_pipeline_lead(const struct kvc_session *session);
 /* Into how many groups the `rows` of a decode step are divided, which flow one after another. */
 uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows);
 /* What the rank with the last layer has becomes what all have. */
-void kvc_pipeline_tell(struct kvc_runner *runner, void *data, size_t bytes);
+void kvc_pipeline_broadcast(struct kvc_runner *runner, void *data, size_t bytes);
 /* After a pass, on all ranks: each keeps in its layers what stages of other ranks' layers chose for them. */
 enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error);
 /* Whether the prompt stage's holder shares out entries among layers of several ranks: its state goes with the rows. */

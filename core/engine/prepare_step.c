@@ -3,14 +3,14 @@
  * what a method plans to keep. At its end come the counts after its evictions. */
 #include "core/engine/prepare_step.h"
 
-#include "core/engine/unseen.h"
+#include "core/engine/expired.h"
 #include "core/stage/stage_call.h"
 
 #include <stdlib.h>
 
 #define ARRAYS 2u /* of scores: no method's decode stage takes more */
 
-/* Buffers for the scores and kept ranks of a decode stage. */
+/* Buffers for the scores and kept indices of a decode stage. */
 static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_read_list kept;
     struct kvc_scores *scores;
@@ -39,7 +39,7 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
 static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
                                       struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
-    const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_DECODE);
+    const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_DECODE);
     const struct kvc_step_shape shape = {.lists = &session->cache.layer[layer].lists,
                                          .heads = g->heads,
                                          .head_size = g->head_size,
@@ -93,12 +93,12 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         if (!kvc_network_has(session->runner->network, l))
             continue;
-        enum kvc_status status = kvc_unseen_evict(session, l, session->tokens, error);
+        enum kvc_status status = kvc_expired_evict(session, l, session->tokens, error);
         if (status != KVC_OK)
             return status;
         status = kvc_cache_reserve(&session->cache, l, 1,
                                    kvc_policy_all_columns(session->policy, l, session->cache.format.head_size), error);
-        if (status == KVC_OK && session->select.layer[l].view.rank)
+        if (status == KVC_OK && session->select.layer[l].view.index)
             status = kvc_select_reserve(session, l, error);
         if (status != KVC_OK)
             return status;

@@ -31,7 +31,7 @@ static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, ui
         if (status != KVC_OK)
             return status;
         for (uint32_t i = 0; i < count; i++) {
-            if (!options->made_up)
+            if (!options->synthetic)
                 status =
                     kvc_finite_logits(runner, logits + (size_t)i * vocab, session->tokens + first + from + i, error);
             if (status != KVC_OK)
@@ -101,7 +101,7 @@ static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, ui
 }
 
 /* Before attention: q into the runner, and where k and v are. */
-static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc_part *part,
+static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
                                     struct kvc_projected *projected, struct kvc_error *error) {
     struct prompt *prompt = user;
     struct kvc_session *session = part->session;
@@ -131,7 +131,7 @@ static enum kvc_status call_progress(const struct prompt *prompt, uint64_t left,
 }
 
 /* After a part of a layer. */
-static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, const struct kvc_part *part,
+static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, const struct kvc_row_span *part,
                                        struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
@@ -147,7 +147,7 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
 }
 
 /* After attention; then what the caller wants to know of the prompt's own rows. */
-static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struct kvc_part *part,
+static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struct kvc_row_span *part,
                                          struct kvc_error *error) {
     struct prompt *prompt = user;
     struct kvc_session *session = prompt->session;
@@ -271,7 +271,7 @@ static void run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
     }
     passing->status = status;
     passing->rows = prompt->fill ? 0 : batch->rows;
-    kvc_pipeline_pass_on(passing);
+    kvc_pipeline_send(passing);
     prompt->unheard++;
 }
 
@@ -291,7 +291,7 @@ static bool hear(struct prompt *prompt, uint32_t lead) {
     if (kvc_network_ends(prompt->session->runner->network))
         return prompt->passing.status != KVC_OK && prompt->late++ >= lead;
     for (; prompt->unheard > lead; prompt->unheard--)
-        failed = kvc_pipeline_hear(&prompt->passing) != KVC_OK || failed;
+        failed = kvc_pipeline_receive_status(&prompt->passing) != KVC_OK || failed;
     return failed;
 }
 
@@ -315,7 +315,7 @@ static enum kvc_status report(struct prompt *prompt, uint64_t come, struct kvc_e
 static uint32_t rows_of_pass(struct prompt *prompt) {
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
-    prompt->lead = options && (options->row || options->made_up) ? 0 : UINT32_MAX;
+    prompt->lead = options && (options->row || options->synthetic) ? 0 : UINT32_MAX;
     for (size_t i = 0; i < prompt->count; i++)
         prompt->lead = kvc_min_u32(prompt->lead, kvc_pipeline_lead(prompt->sessions[i]));
     const uint32_t chunk = session->prompt.chunking.chunk;
@@ -350,7 +350,8 @@ enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tok
 }
 
 /* Buffers for the rows that are computed at once. */
-static enum kvc_status reserve(struct prompt *prompt, uint32_t count, struct kvc_fill *fill, struct kvc_error *error) {
+static enum kvc_status prompt_reserve(struct prompt *prompt, uint32_t count, struct kvc_fill *fill,
+                                      struct kvc_error *error) {
     struct kvc_runner *runner = prompt->session->runner;
     const struct kvc_prompt_options *options = prompt->options;
     uint32_t most = 0;
@@ -363,7 +364,7 @@ static enum kvc_status reserve(struct prompt *prompt, uint32_t count, struct kvc
             return kvc_fail(error, KVC_RESOURCE, "prompt: no memory for %zu rows of logits", rows);
     }
     enum kvc_status status = kvc_runner_reserve(runner, most, 1, error);
-    if (status == KVC_OK && options && options->made_up) {
+    if (status == KVC_OK && options && options->synthetic) {
         prompt->fill = fill;
         status = kvc_fill_open(fill, prompt->session, most, error);
     }
@@ -380,7 +381,7 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     struct prompt prompt = {.sessions = sessions, .count = session_count, .session = session, .options = options};
     const struct kvc_row_source source = {&prompt, tokens, 0, load_rows, project_rows, feed_rows_forward, gather_rows};
     const uint64_t saturated = device->saturated;
-    enum kvc_status status = reserve(&prompt, count, &fill, error);
+    enum kvc_status status = prompt_reserve(&prompt, count, &fill, error);
     prompt.passing = (struct kvc_passing){.runner = runner,
                                           .batch = &runner->prompt,
                                           .sessions = sessions,
@@ -407,30 +408,31 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     return status;
 }
 
-static void tell_prompt(const struct kvc_session *session, const int32_t *tokens, size_t count,
-                        const struct kvc_prompt_options *options, bool logits) {
+static void broadcast_prompt(const struct kvc_session *session, const int32_t *tokens, size_t count,
+                             const struct kvc_prompt_options *options, bool logits) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_PROMPT);
-    uint64_t flags = logits ? KVC_TOLD_LOGITS : 0;
+    uint64_t flags = logits ? KVC_PROMPT_LOGITS : 0;
     if (!packet)
         return;
     if (options)
-        flags |= (options->row ? (unsigned)KVC_TOLD_ROW : 0u) | (options->progress ? (unsigned)KVC_TOLD_PROGRESS : 0u) |
-                 (options->chunk ? (unsigned)KVC_TOLD_CHUNK : 0u) |
-                 (options->made_up ? (unsigned)KVC_TOLD_MADE_UP : 0u);
+        flags |= (options->row ? (unsigned)KVC_PROMPT_ROW : 0u) |
+                 (options->progress ? (unsigned)KVC_PROMPT_PROGRESS : 0u) |
+                 (options->chunk ? (unsigned)KVC_PROMPT_CHUNK : 0u) |
+                 (options->synthetic ? (unsigned)KVC_PROMPT_SYNTHETIC : 0u);
     kvc_packet_put_pointer(packet, session);
     kvc_packet_put_number(packet, count);
     kvc_packet_put(packet, tokens, count * sizeof *tokens);
     kvc_packet_put_number(packet, flags);
     kvc_packet_put_number(packet, session->runner->network->vocab);
-    kvc_call_tell(ranks);
+    kvc_call_broadcast(ranks);
 }
 
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
     if (count > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
-    tell_prompt(session, tokens, count, options, logits != NULL);
+    broadcast_prompt(session, tokens, count, options, logits != NULL);
     const uint64_t environment = kvc_float_open();
     enum kvc_status status = kvc_prompt_start(session, tokens, (uint32_t)count, error);
     if (status == KVC_OK)

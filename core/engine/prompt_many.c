@@ -49,7 +49,7 @@ static bool alike(const struct kvc_session *a, const struct kvc_session *b, uint
 }
 
 /* The sessions from i on that share its rows; at least itself. */
-static size_t gather(const struct many *many, size_t i) {
+static size_t prompt_many_gather(const struct many *many, size_t i) {
     size_t n = 0;
     for (size_t j = i; j < many->count; j++) {
         struct kvc_session *first = many->sessions[i], *other = many->sessions[j];
@@ -62,7 +62,7 @@ static size_t gather(const struct many *many, size_t i) {
 }
 
 /* Begins the prompt of n members; those that cannot are left out. Returns how many are left. */
-static size_t start(struct many *many, size_t n) {
+static size_t prompt_many_start(struct many *many, size_t n) {
     size_t left = 0;
     for (size_t k = 0; k < n; k++) {
         struct kvc_error cause = {KVC_OK, ""};
@@ -79,7 +79,7 @@ static size_t start(struct many *many, size_t n) {
 }
 
 /* The prompt of the first n members. */
-static void run(struct many *many, size_t n) {
+static void prompt_many_run(struct many *many, size_t n) {
     const struct kvc_runner *runner = many->member[0]->runner;
     const size_t vocab = runner->network->vocab, first = many->place[0];
     float *logits = many->logits ? many->logits + first * vocab : NULL;
@@ -104,7 +104,7 @@ static void run(struct many *many, size_t n) {
 }
 
 /* Sessions that cannot take part at all. */
-static void check(struct many *many) {
+static void prompt_many_check(struct many *many) {
     for (size_t i = 0; i < many->count; i++) {
         struct kvc_error cause;
         if (many->sessions[i]->busy)
@@ -147,8 +147,8 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
     struct kvc_ranks *ranks = kvc_session_ranks(sessions[0]);
     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_PROMPT_MANY);
     if (packet) {
-        kvc_sessions_tell(packet, sessions, session_count, tokens, count, logits != NULL);
-        kvc_call_tell(ranks);
+        kvc_sessions_broadcast(packet, sessions, session_count, tokens, count, logits != NULL);
+        kvc_call_broadcast(ranks);
     }
     many.over = calloc(session_count, sizeof *many.over);
     many.member = malloc(session_count * sizeof *many.member);
@@ -158,11 +158,11 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
         status = fail_all(&many, kvc_fail(error, KVC_RESOURCE, "prompt: no memory for %zu sessions", session_count));
     } else {
         const uint64_t environment = kvc_float_open();
-        check(&many);
+        prompt_many_check(&many);
         for (size_t i = 0; i < session_count; i++) {
-            const size_t n = many.over[i] ? 0 : start(&many, gather(&many, i));
+            const size_t n = many.over[i] ? 0 : prompt_many_start(&many, prompt_many_gather(&many, i));
             if (n)
-                run(&many, n);
+                prompt_many_run(&many, n);
         }
         kvc_float_close(environment);
         status = many.failed < session_count ? many.error->status : KVC_OK;

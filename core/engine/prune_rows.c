@@ -13,7 +13,7 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
     bool good = count > 0 && count <= had && rows[count - 1] == had - 1;
     for (uint32_t i = 1; i < count && good; i++)
         good = rows[i] > rows[i - 1];
-    if (!kvc_policy_holder(session->policy, KVC_STAGE_PROPAGATE)) /* others may share the prompt's rows */
+    if (!kvc_policy_owner(session->policy, KVC_STAGE_PROPAGATE)) /* others may share the prompt's rows */
         return kvc_fail(error, KVC_USAGE, "policy: %u rows are to be kept: no method holds the propagate stage", count);
     if (!good)
         return kvc_fail(error, KVC_USAGE,

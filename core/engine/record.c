@@ -65,17 +65,17 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
         }
         uint32_t count;
         device->ops->download(device, &count, (struct kvc_span){reads->count, h * sizeof count}, sizeof count);
-        uint32_t *ranks = malloc(count * sizeof *ranks + 1);
-        if (!ranks)
+        uint32_t *indices = malloc(count * sizeof *indices + 1);
+        if (!indices)
             return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
         if (count)
-            device->ops->download(device, ranks,
-                                  (struct kvc_span){reads->rank, (size_t)h * reads->stride * sizeof *ranks},
-                                  count * sizeof *ranks);
-        for (uint32_t i = 0; i < count; i++) /* ranks ascend: nothing is overwritten before it is read */
-            recorded->positions[i] = recorded->positions[ranks[i]];
+            device->ops->download(device, indices,
+                                  (struct kvc_span){reads->index, (size_t)h * reads->stride * sizeof *indices},
+                                  count * sizeof *indices);
+        for (uint32_t i = 0; i < count; i++) /* indices ascend: nothing is overwritten before it is read */
+            recorded->positions[i] = recorded->positions[indices[i]];
         recorded->count = count;
-        free(ranks);
+        free(indices);
     }
     return KVC_OK;
 }
@@ -89,7 +89,7 @@ enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t la
     if (!session->record.recorded)
         return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
     const uint32_t owner = kvc_session_list_owner(session, layer, kv_head, &here);
-    kvc_session_tell_list(session, KVC_CALL_READS, layer, kv_head, capacity);
+    kvc_session_broadcast_list(session, KVC_CALL_READS, layer, kv_head, capacity);
     if (!ranks || owner == ranks->link->rank) {
         const struct kvc_recorded *recorded =
             &session->record.recorded[(size_t)layer * session->runner->geometry.heads + here];
@@ -97,6 +97,6 @@ enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t la
         if (recorded->count && capacity)
             memcpy(positions, recorded->positions, kvc_min_u64(recorded->count, capacity) * sizeof *positions);
     }
-    kvc_session_share_positions(ranks, owner, positions, capacity, count);
+    kvc_session_broadcast_positions(ranks, owner, positions, capacity, count);
     return kvc_call_end(ranks, KVC_OK, error);
 }

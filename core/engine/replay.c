@@ -83,7 +83,7 @@ void kvc_replay_close(struct kvc_replay *replay) {
 
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay) { return replay->session; }
 
-static struct kvc_span whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
+static struct kvc_span replay_whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
 void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *user) {
     replay->chunk_done = done;
@@ -93,8 +93,8 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
 /* ---- rows that the caller gave, instead of a network's ---- */
 
 /* Rows of x, `width` floats each, to row `to` of a scratch buffer. */
-static void put(struct kvc_replay *replay, const struct kvc_growable *growable, uint32_t to, const float *x,
-                size_t rows, size_t width) {
+static void replay_put(struct kvc_replay *replay, const struct kvc_growable *growable, uint32_t to, const float *x,
+                       size_t rows, size_t width) {
     struct kvc_device *device = replay->runner->device;
     device->ops->upload(device, kvc_growable_at(growable, to * width * sizeof(float)), x, rows * width * sizeof(float));
 }
@@ -105,21 +105,21 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     (void)tokens;
     const enum kvc_status status = kvc_batch_fill(runner, &runner->prompt, NULL, positions, NULL, rows, error);
     if (status == KVC_OK)
-        runner->device->ops->upload(runner->device, whole(&runner->prompt.causal_offset), causal_offset,
+        runner->device->ops->upload(runner->device, replay_whole(&runner->prompt.causal_offset), causal_offset,
                                     rows * sizeof *causal_offset);
     return status;
 }
 
 /* Rows of the part from the i-th on that follow each other in what the caller gave: *from, the first of them there, and
  * how many. */
-static size_t neighbours(const struct kvc_session *session, const struct kvc_part *part, uint32_t i, size_t *from) {
+static size_t neighbours(const struct kvc_session *session, const struct kvc_row_span *part, uint32_t i, size_t *from) {
     const uint32_t at = session->prompt.chunk_from + part->row + i;
     *from = kvc_session_row(session, at);
     return session->prompt.kept_rows ? 1 : part->rows;
 }
 
 /* The given q, k and v of a part's rows, into the runner. */
-static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_part *part,
+static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
                                  struct kvc_projected *projected, struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_runner *runner = replay->runner;
@@ -128,39 +128,39 @@ static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_pa
     const struct kvc_geometry *g = &runner->geometry;
     const struct layer_rows *given = &replay->layer[layer];
     const size_t wide = (size_t)g->heads * g->head_size, narrow = (size_t)g->kv_heads * g->head_size;
-    projected->k = whole(&runner->k);
-    projected->v = whole(&runner->v);
+    projected->k = replay_whole(&runner->k);
+    projected->v = replay_whole(&runner->v);
     if (part->kind == KVC_ROWS_PSEUDO) {
         if (given->pseudo_rows != part->rows)
             return kvc_fail(error, KVC_INPUT, "replay: %u pseudo rows in layer %u: must be %u", given->pseudo_rows,
                             layer, part->rows);
-        put(replay, &runner->q, 0, given->pseudo_q, part->rows, wide);
-        put(replay, &runner->k, 0, given->pseudo_k, part->rows, narrow);
-        device->ops->zero(device, whole(&runner->v), part->rows * narrow * sizeof(float));
+        replay_put(replay, &runner->q, 0, given->pseudo_q, part->rows, wide);
+        replay_put(replay, &runner->k, 0, given->pseudo_k, part->rows, narrow);
+        device->ops->zero(device, replay_whole(&runner->v), part->rows * narrow * sizeof(float));
     } else if (part->kind == KVC_ROWS_PROBE) {
         const uint32_t chunk = session->prompt.chunk_from / session->prompt.chunking.chunk;
         if (chunk >= given->probe_chunks || !given->probe[chunk] || replay->probe_rows != part->rows)
             return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries must come with the prompt",
                             layer, chunk, part->rows);
-        put(replay, &runner->q, 0, given->probe[chunk], part->rows, wide);
+        replay_put(replay, &runner->q, 0, given->probe[chunk], part->rows, wide);
         if (part->stored) { /* what probes find in each other shows in their outputs alone, which nobody looks at */
-            device->ops->zero(device, whole(&runner->k), part->rows * narrow * sizeof(float));
-            device->ops->zero(device, whole(&runner->v), part->rows * narrow * sizeof(float));
+            device->ops->zero(device, replay_whole(&runner->k), part->rows * narrow * sizeof(float));
+            device->ops->zero(device, replay_whole(&runner->v), part->rows * narrow * sizeof(float));
         }
     } else {
         for (uint32_t i = 0, some; i < part->rows; i += some) {
             size_t from;
             some = (uint32_t)neighbours(session, part, i, &from);
-            put(replay, &runner->q, i, given->q + from * wide, some, wide);
-            put(replay, &runner->k, i, given->k + from * narrow, some, narrow);
-            put(replay, &runner->v, i, given->v + from * narrow, some, narrow);
+            replay_put(replay, &runner->q, i, given->q + from * wide, some, wide);
+            replay_put(replay, &runner->k, i, given->k + from * narrow, some, narrow);
+            replay_put(replay, &runner->v, i, given->v + from * narrow, some, narrow);
         }
     }
     return KVC_OK;
 }
 
 /* The attention output of a part's rows, to the caller. */
-static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_error *error) {
+static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_device *device = replay->runner->device;
     const struct kvc_geometry *g = &replay->runner->geometry;
@@ -334,17 +334,17 @@ static enum kvc_status step_layer(struct kvc_replay *replay, uint32_t layer, con
         if (status == KVC_OK)
             status = kvc_batch_fill(runner, &runner->step, NULL, &position, NULL, 1, error);
         if (status == KVC_OK)
-            runner->device->ops->zero(runner->device, whole(&runner->step.causal_offset), sizeof(uint32_t));
+            runner->device->ops->zero(runner->device, replay_whole(&runner->step.causal_offset), sizeof(uint32_t));
     }
     if (status == KVC_OK) {
         const struct kvc_geometry *g = &runner->geometry;
         const size_t wide = (size_t)g->heads * g->head_size, narrow = (size_t)g->kv_heads * g->head_size;
-        put(replay, &runner->q, 0, q, 1, wide);
-        put(replay, &runner->k, 0, k, 1, narrow);
-        put(replay, &runner->v, 0, v, 1, narrow);
+        replay_put(replay, &runner->q, 0, q, 1, wide);
+        replay_put(replay, &runner->k, 0, k, 1, narrow);
+        replay_put(replay, &runner->v, 0, v, 1, narrow);
         kvc_step_layer(&step, layer);
         if (out)
-            runner->device->ops->download(runner->device, out, whole(&runner->attended), wide * sizeof(float));
+            runner->device->ops->download(runner->device, out, replay_whole(&runner->attended), wide * sizeof(float));
         if (layer + 1 == g->layers)
             kvc_step_take_counts(runner, &session, 1);
         status = runner->device->ops->sync(runner->device, error);

@@ -288,8 +288,8 @@ enum kvc_status kvc_prompts_live(struct kvc_session *const *sessions, size_t cou
 }
 
 /* The session's part of a pass that begins: which rows its methods add. */
-static enum kvc_status begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
-                             uint32_t rows, struct kvc_error *error) {
+static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
+                                  uint32_t rows, struct kvc_error *error) {
     int32_t *pseudo_tokens = NULL;
     uint32_t offset = 0;
     session->prompt.chunk_from = from;
@@ -308,7 +308,7 @@ enum kvc_status kvc_pass_begin(struct kvc_session *const *sessions, size_t count
                                uint32_t from, uint32_t rows, struct kvc_error *error) {
     for (size_t i = 0; i < count; i++)
         if (kvc_session_lives(sessions[i]))
-            sessions[i]->failure.status = begin(sessions[i], source, from, rows, &sessions[i]->failure);
+            sessions[i]->failure.status = rows_begin(sessions[i], source, from, rows, &sessions[i]->failure);
     const enum kvc_status status = kvc_prompts_live(sessions, count, error);
     return status == KVC_OK ? kvc_pass_load(sessions, count, source, error) : status;
 }

@@ -11,7 +11,7 @@ struct kvc_session;
 enum kvc_rows_kind { KVC_ROWS_PROMPT, KVC_ROWS_PSEUDO, KVC_ROWS_PROBE };
 
 /* Neighbouring rows of a pass, computed at once; the first `stored` get entries. */
-struct kvc_part {
+struct kvc_row_span {
     uint32_t row; /* of the pass */
     uint32_t rows;
     uint32_t stored;
@@ -35,10 +35,11 @@ struct kvc_row_source {
     enum kvc_status (*load)(void *user, const int32_t *tokens, const int32_t *positions, const uint32_t *causal_offset,
                             uint32_t rows, struct kvc_error *error);
     /* Before attention: the part's queries into runner->q [rows, H, d], its keys and values anywhere. */
-    enum kvc_status (*project)(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_projected *projected,
-                               struct kvc_error *error);
+    enum kvc_status (*project)(void *user, uint32_t layer, const struct kvc_row_span *part,
+                               struct kvc_projected *projected, struct kvc_error *error);
     /* After attention, whose output is runner->attended [rows, H, d]. */
-    enum kvc_status (*feed_forward)(void *user, uint32_t layer, const struct kvc_part *part, struct kvc_error *error);
+    enum kvc_status (*feed_forward)(void *user, uint32_t layer, const struct kvc_row_span *part,
+                                    struct kvc_error *error);
     /* Token pruning: only the rows `index` [rows] of the pass are kept for the next layer. */
     enum kvc_status (*gather)(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error);
 };

@@ -7,7 +7,7 @@
 
 #include "core/base/integers.h"
 #include "core/engine/pipeline.h"
-#include "core/engine/shared.h"
+#include "core/engine/sharded.h"
 
 static const struct kvc_span none = {NULL, 0};
 
@@ -76,7 +76,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     kvc_experts_set_kinds(&made->experts);
     kvc_delta_set_kinds(&made->delta);
     struct kvc_stage_scratch *stage = &made->stage;
-    stage->kept_rank.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
+    stage->kept_index.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
     stage->rows.kind = stage->numbers.kind = KVC_MEMORY_SCRATCH;
     stage->across.kind = stage->across_count.kind = KVC_MEMORY_SCRATCH;
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
@@ -102,7 +102,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
                                      &runner->part_int8,
                                      &runner->gathered,
                                      &runner->counts,
-                                     &runner->stage.kept_rank,
+                                     &runner->stage.kept_index,
                                      &runner->stage.kept_count,
                                      &runner->stage.across,
                                      &runner->stage.across_count,
@@ -133,8 +133,8 @@ void kvc_runner_close(struct kvc_runner *runner) {
 }
 
 enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
-                                 struct kvc_spares **store, struct kvc_error *error) {
-    struct kvc_spares *found = &runner->store[format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2];
+                                 struct kvc_extra_slots **store, struct kvc_error *error) {
+    struct kvc_extra_slots *found = &runner->store[format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2];
     found->device = runner->device;
     *store = found;
     return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
@@ -246,7 +246,7 @@ static void norm_heads(struct kvc_runner *runner, struct kvc_span x, struct kvc_
 /* A linear layer to heads: this rank's own, where ranks share out heads. */
 static void pass_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                        struct kvc_span bias, uint32_t outputs) {
-    if (runner->network->part.heads_shared)
+    if (runner->network->part.heads_sharded)
         kvc_linear_own(runner, y, in, w, bias);
     else
         kvc_linear_pass(runner, y, in, w, bias, outputs);
@@ -424,7 +424,7 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
                                     &(struct kvc_gated_silu){.y = gate,
                                                              .gate = gate,
                                                              .up = up,
-                                                             .n = rows * kvc_shared_own(runner, width),
+                                                             .n = rows * kvc_sharded_own(runner, width),
                                                              .activation = runner->network->activation});
     kvc_linear_pass(runner, projected, (struct kvc_input){.x = gate, .rows = rows, .K = width, .parts = KVC_OUTPUTS},
                     layer->down, layer->down_bias, runner->network->hidden);
@@ -464,7 +464,7 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     if (status != KVC_OK)
         return status;
     if (!kvc_network_ends(network)) {
-        kvc_pipeline_tell(runner, logits, (size_t)count * network->vocab * sizeof *logits);
+        kvc_pipeline_broadcast(runner, logits, (size_t)count * network->vocab * sizeof *logits);
         return KVC_OK;
     }
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
@@ -476,6 +476,6 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
         scale_values(runner, out, (size_t)count * network->vocab,
                      network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);
     ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
-    kvc_pipeline_tell(runner, logits, (size_t)count * network->vocab * sizeof *logits);
+    kvc_pipeline_broadcast(runner, logits, (size_t)count * network->vocab * sizeof *logits);
     return KVC_OK;
 }

@@ -11,7 +11,7 @@
 #include "core/engine/growable.h"
 #include "core/engine/linear.h"
 #include "core/engine/network.h"
-#include "core/engine/spares.h"
+#include "core/engine/extra_slots.h"
 
 #define KVC_LOGIT_ROWS 64u
 
@@ -20,7 +20,7 @@
 /* Scratch of policies' stages, of the stage under way. */
 struct kvc_stage_scratch {
     struct kvc_growable scores[KVC_STAGE_SCORES]; /* float32 [heads, stride] each */
-    struct kvc_growable kept_rank;                /* uint32 [lists, kept_stride]: what the last eviction kept */
+    struct kvc_growable kept_index;               /* uint32 [lists, kept_stride]: what the last eviction kept */
     struct kvc_growable kept_count;               /* uint32 [lists] */
     struct kvc_growable totals;                   /* a few numbers on their way to the host */
     struct kvc_growable rows;                     /* float32 [some outputs, H*d] of an output projection */
@@ -35,7 +35,7 @@ struct kvc_runner {
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;      /* of this rank */
     struct kvc_geometry model;         /* of all ranks: what policies go by */
-    struct kvc_spares store[3];        /* arenas of F32, F16, Q8_0; made when first needed */
+    struct kvc_extra_slots store[3];   /* arenas of F32, F16, Q8_0; made when first needed */
     bool per_head;                     /* some session's cache has a list per query head */
 
     /* float32, of the rows that pass a layer; H query heads of d channels, H_kv key-value heads */
@@ -101,7 +101,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
 void kvc_runner_close(struct kvc_runner *runner);
 
 enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
-                                 struct kvc_spares **store, struct kvc_error *error);
+                                 struct kvc_extra_slots **store, struct kvc_error *error);
 
 /* Scratch for so many rows at once, in so many segments, and for so many rows of logits. */
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error);

@@ -162,7 +162,7 @@ static float uniform(uint64_t seed, uint32_t n) {
 }
 
 /* The token of the highest logit: of equal ones the lowest; NaN only where there is nothing else. */
-static uint32_t likeliest(const float *logits, uint32_t vocab) {
+static uint32_t sampler_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
     while (best < vocab && kvc_is_nan(logits[best]))
         best++;
@@ -178,7 +178,7 @@ static uint32_t likeliest(const float *logits, uint32_t vocab) {
 }
 
 /* Sorts order [count] by falling logits, equal ones as they were: four times by eight bits of their keys. */
-static void sort(uint32_t *order, union slot *room, size_t count, const float *logits) {
+static void sampler_sort(uint32_t *order, union slot *room, size_t count, const float *logits) {
     uint32_t places[4][256] = {{0}};
     for (size_t i = 0; i < count; i++)
         for (int byte = 0; byte < 4; byte++)
@@ -200,8 +200,8 @@ static void sort(uint32_t *order, union slot *room, size_t count, const float *l
 /* Fills order with the best `most` tokens, best first, but for those that a sum of weights, which begins with the
  * best one's 1, would not be changed by: exp(-TAIL) is below half a unit of any float from 1 on. A few are kept in
  * order as the tokens come, which costs little because hardly any is inserted; many are sorted. */
-static size_t collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
-    const uint32_t best = likeliest(logits, sampler->vocab);
+static size_t sampler_collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
+    const uint32_t best = sampler_likeliest(logits, sampler->vocab);
     const float highest = logits[best], least = -TAIL * sampler->options.temperature;
     uint32_t *order = sampler->order;
     size_t count = 0;
@@ -220,14 +220,14 @@ static size_t collect(struct kvc_sampler *sampler, const float *logits, size_t m
         order[at] = t;
     }
     if (most > SORTED_MOST)
-        sort(order, sampler->room, count, logits);
+        sampler_sort(order, sampler->room, count, logits);
     return kvc_min_u64(count, most);
 }
 
-static uint32_t draw(struct kvc_sampler *sampler, const float *logits) {
+static uint32_t sampler_draw(struct kvc_sampler *sampler, const float *logits) {
     const struct kvc_sampler_options *o = &sampler->options;
     const uint32_t *order = sampler->order;
-    const size_t most = o->top_k > 0 ? (size_t)o->top_k : SIZE_MAX, count = collect(sampler, logits, most);
+    const size_t most = o->top_k > 0 ? (size_t)o->top_k : SIZE_MAX, count = sampler_collect(sampler, logits, most);
     const float best = logits[order[0]];
     union slot *room = sampler->room;
     float total = 0;
@@ -253,7 +253,7 @@ int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
     const uint64_t environment = kvc_float_open();
     const float *changed = change(sampler, logits);
     const uint32_t token =
-        sampler->options.temperature > 0 ? draw(sampler, changed) : likeliest(changed, sampler->vocab);
+        sampler->options.temperature > 0 ? sampler_draw(sampler, changed) : sampler_likeliest(changed, sampler->vocab);
     kvc_float_close(environment);
     kvc_sampler_accept(sampler, (int32_t)token);
     if (sampler->drawn)

@@ -29,7 +29,7 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const size_t counts = session->cache.layer[layer].lists.kv_heads * sizeof(uint32_t);
     kvc_cache_state_free(&session->cache, counts, select->view.count);
-    kvc_cache_state_free(&session->cache, select->rank_bytes, select->view.rank);
+    kvc_cache_state_free(&session->cache, select->index_bytes, select->view.index);
     free(select->view_count);
     select->view = (struct kvc_read_list){.count = NULL};
     select->view_count = NULL;
@@ -38,9 +38,9 @@ void kvc_select_drop_view(struct kvc_session *session, uint32_t layer) {
 
 void kvc_select_close(struct kvc_session *session) {
     struct kvc_device *device = device_of(session);
-    struct kvc_growable *buffers[] = {&session->select.read_rank, &session->select.read_count,
-                                      &session->select.scores,    &session->select.probabilities,
-                                      &session->select.alpha,     &session->select.rest};
+    struct kvc_growable *buffers[] = {&session->select.read_index, &session->select.read_count,
+                                      &session->select.scores,     &session->select.probabilities,
+                                      &session->select.alpha,      &session->select.rest};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
     for (uint32_t l = 0; session->select.layer && l < session->cache.layers; l++) {
@@ -58,7 +58,7 @@ void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struc
     const struct kvc_ops *ops = device_of(session)->ops;
     const size_t bytes = lists->lists.kv_heads * sizeof(uint32_t);
     select->pages_right = select->sums_right = false;
-    if (!select->view.rank)
+    if (!select->view.index)
         return;
     ops->view_evict(device_of(session),
                     &(struct kvc_view_evict){.lists = &lists->lists, .kept = kept, .view = &select->view});
@@ -88,7 +88,7 @@ void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts)
     }
 }
 
-/* A view of `stride` ranks for each list, more than it has; what it has stays. */
+/* A view of `stride` indices for each list, more than it has; what it has stays. */
 static enum kvc_status grow_view(struct kvc_session *session, uint32_t layer, uint32_t stride,
                                  struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
@@ -96,7 +96,7 @@ static enum kvc_status grow_view(struct kvc_session *session, uint32_t layer, ui
     struct kvc_device *device = device_of(session);
     const uint32_t heads = cache->layer[layer].lists.kv_heads;
     const size_t bytes = (size_t)heads * stride * sizeof(uint32_t);
-    struct kvc_buffer *rank;
+    struct kvc_buffer *index;
     enum kvc_status status = KVC_OK;
     if (!select->view_count) {
         select->view_count = calloc(heads, sizeof *select->view_count);
@@ -105,25 +105,25 @@ static enum kvc_status grow_view(struct kvc_session *session, uint32_t layer, ui
         status = kvc_cache_state_create(cache, heads * sizeof(uint32_t), &select->view.count, error);
     }
     if (status == KVC_OK)
-        status = kvc_cache_state_create(cache, bytes, &rank, error);
+        status = kvc_cache_state_create(cache, bytes, &index, error);
     if (status != KVC_OK)
         return status;
-    for (uint32_t h = 0; h < heads && select->view.rank; h++)
+    for (uint32_t h = 0; h < heads && select->view.index; h++)
         if (select->view_count[h])
-            device->ops->copy(device, (struct kvc_span){rank, (size_t)h * stride * sizeof(uint32_t)},
-                              (struct kvc_span){select->view.rank, (size_t)h * select->view.stride * sizeof(uint32_t)},
+            device->ops->copy(device, (struct kvc_span){index, (size_t)h * stride * sizeof(uint32_t)},
+                              (struct kvc_span){select->view.index, (size_t)h * select->view.stride * sizeof(uint32_t)},
                               select->view_count[h] * sizeof(uint32_t));
-    kvc_cache_state_free(cache, select->rank_bytes, select->view.rank);
-    select->view.rank = rank;
+    kvc_cache_state_free(cache, select->index_bytes, select->view.index);
+    select->view.index = index;
     select->view.stride = stride;
-    select->rank_bytes = bytes;
+    select->index_bytes = bytes;
     return KVC_OK;
 }
 
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
     const uint64_t most = kvc_cache_most(&session->cache, layer) + 1ull;
-    if (select->view.rank && most <= select->view.stride)
+    if (select->view.index && most <= select->view.stride)
         return KVC_OK;
     return grow_view(session, layer, (uint32_t)kvc_round_up(most, KVC_TILE), error);
 }
@@ -132,7 +132,7 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const struct kvc_lists *lists = &session->cache.layer[layer].lists;
     select->fresh++;
-    if (!select->view.rank)
+    if (!select->view.index)
         return;
     device_of(session)->ops->view_append(device_of(session),
                                          &(struct kvc_view_append){.lists = lists, .view = &select->view, .rows = 1});
@@ -143,7 +143,7 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
 /* Places of a head: entries, or those in the view. */
 static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uint32_t h) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
-    return select->view.rank ? select->view_count[h] : session->cache.layer[layer].count[h];
+    return select->view.index ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
 
 /* Memory for `stride` pages of each list. */
@@ -184,7 +184,7 @@ static void update_pages(struct kvc_session *session, uint32_t layer) {
     if (rows)
         device_of(session)->ops->pages_update(
             device_of(session), &(struct kvc_pages_update){.lists = &session->cache.layer[layer].lists,
-                                                           .view = select->view.rank ? &select->view : NULL,
+                                                           .view = select->view.index ? &select->view : NULL,
                                                            .pages = &select->pages,
                                                            .rows = rows});
     select->pages_right = true;
@@ -196,7 +196,7 @@ static void update_sums(struct kvc_session *session, uint32_t layer) {
     if (rows)
         device_of(session)->ops->value_sums(device_of(session),
                                             &(struct kvc_value_sums){.lists = &session->cache.layer[layer].lists,
-                                                                     .view = select->view.rank ? &select->view : NULL,
+                                                                     .view = select->view.index ? &select->view : NULL,
                                                                      .sums = (struct kvc_span){select->sums, 0},
                                                                      .rows = rows});
     select->sums_right = true;
@@ -204,7 +204,7 @@ static void update_sums(struct kvc_session *session, uint32_t layer) {
 
 struct kvc_select_shape kvc_select_shape_of(const struct kvc_session *session, uint32_t layer) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
-    return (struct kvc_select_shape){.view_stride = select->view.rank ? select->view.stride : 0,
+    return (struct kvc_select_shape){.view_stride = select->view.index ? select->view.stride : 0,
                                      .page = select->pages.page,
                                      .pages = select->pages.stride,
                                      .low = select->pages.low != NULL,
@@ -232,7 +232,8 @@ enum kvc_status kvc_select_lay_out(struct kvc_session *session, uint32_t layer, 
 
 /* ---- choosing ---- */
 
-static enum kvc_status check(const struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
+static enum kvc_status select_check(const struct kvc_stage *stage, const struct kvc_select *select,
+                                    struct kvc_error *error) {
     const bool paged = select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
     const bool channels = select->kind == KVC_SELECT_CHANNELS || select->kind == KVC_SELECT_PAGE_CHANNELS;
     if ((unsigned)select->kind > KVC_SELECT_PAGE_BOUND)
@@ -266,8 +267,8 @@ static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
 }
 
 /* Buffers of scores, read lists and pages for choosing among `most` places. */
-static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
-                               uint32_t most, struct kvc_error *error) {
+static enum kvc_status select_reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
+                                      uint32_t most, struct kvc_error *error) {
     struct kvc_device *device = device_of(session);
     struct kvc_select_layer *kept = &session->select.layer[layer];
     const uint32_t H = session->runner->geometry.heads, heads = session->cache.layer[layer].lists.kv_heads;
@@ -284,7 +285,7 @@ static enum kvc_status reserve(struct kvc_session *session, uint32_t layer, cons
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &session->select.scores, heads * row, error);
     if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &session->select.read_rank, heads * row, error);
+        status = kvc_growable_reserve(device, &session->select.read_index, heads * row, error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &session->select.read_count, heads * sizeof(uint32_t), error);
     if (status == KVC_OK && probabilities)
@@ -302,21 +303,21 @@ enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, 
     if (most <= select->budget || (by_page(select) && !select->page)) /* reads all; or will be refused */
         return KVC_OK;
     *stride = (uint32_t)kvc_round_up(most, KVC_TILE);
-    return reserve(session, layer, select, most, error);
+    return select_reserve(session, layer, select, most, error);
 }
 
-static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
-                              struct kvc_error *error) {
+static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
+                                     struct kvc_error *error) {
     static const enum kvc_score_kind kinds[] = {KVC_SCORE_EXACT, KVC_SCORE_CHANNELS, KVC_SCORE_PAGE_CHANNELS,
                                                 KVC_SCORE_PAGE_BOUND};
     struct kvc_session *session = stage->session;
     struct kvc_device *device = device_of(session);
     struct kvc_select_layer *layer = &session->select.layer[stage->layer];
-    const struct kvc_read_list *view = layer->view.rank ? &layer->view : NULL;
+    const struct kvc_read_list *view = layer->view.index ? &layer->view : NULL;
     const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
     const bool paged = by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
     const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
-    const enum kvc_status status = reserve(session, stage->layer, select, most, error);
+    const enum kvc_status status = select_reserve(session, stage->layer, select, most, error);
     if (status != KVC_OK)
         return status;
     if (paged)
@@ -332,7 +333,7 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
     const struct kvc_span sinks = kvc_runner_sinks(session->runner, stage->layer);
     const struct kvc_span rest = sinks.buffer && select->mean_value ? kvc_growable_at(&session->select.rest, 0) : none;
     session->select.chosen =
-        (struct kvc_read_list){session->select.read_count.buffer, session->select.read_rank.buffer, stride};
+        (struct kvc_read_list){session->select.read_count.buffer, session->select.read_index.buffer, stride};
     const struct kvc_select_scores job = {.lists = lists,
                                           .view = view,
                                           .pages = paged ? &layer->pages : NULL,
@@ -394,13 +395,13 @@ static enum kvc_status choose(struct kvc_stage *stage, const struct kvc_select *
 enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_select_layer *layer = &session->select.layer[stage->layer];
-    const enum kvc_status status = check(stage, select, error);
+    const enum kvc_status status = select_check(stage, select, error);
     if (status != KVC_OK)
         return status;
     const uint32_t most = most_places(session, stage->layer);
     if (most > select->budget)
-        return choose(stage, select, most, error);
-    stage->chosen = layer->view.rank ? &layer->view : NULL;
+        return select_choose(stage, select, most, error);
+    stage->chosen = layer->view.index ? &layer->view : NULL;
     return KVC_OK;
 }
 
@@ -412,7 +413,7 @@ void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kv
     if (!session->select.mixing || !reads)
         return;
     device->ops->mix_mean(device, &(struct kvc_mix_mean){.lists = &session->cache.layer[layer].lists,
-                                                         .view = select->view.rank ? &select->view : NULL,
+                                                         .view = select->view.index ? &select->view : NULL,
                                                          .reads = reads,
                                                          .heads = g->heads,
                                                          .head_size = g->head_size,

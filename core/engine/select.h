@@ -9,12 +9,12 @@ struct kvc_session;
 /* What select methods keep of a layer beside its entries, counted as state. */
 struct kvc_select_layer {
     struct kvc_pages pages;
-    struct kvc_read_list view; /* rank NULL: none */
+    struct kvc_read_list view; /* index NULL: none */
     uint32_t *view_count;      /* [lists], the host's copy */
     bool view_stale;           /* an eviction has made the view shorter than view_count says */
     struct kvc_buffer *sums;   /* float32 [lists, d]: values of all places added up */
     size_t page_bytes;
-    size_t rank_bytes;
+    size_t index_bytes;
     bool pages_right; /* false: to be made anew */
     bool sums_right;
     uint32_t fresh; /* entries that came since */
@@ -23,19 +23,19 @@ struct kvc_select_layer {
 /* Of a session. */
 struct kvc_select_state {
     struct kvc_select_layer *layer;    /* [layers] */
-    struct kvc_growable read_rank;     /* uint32 [lists, stride] */
+    struct kvc_growable read_index;    /* uint32 [lists, stride] */
     struct kvc_growable read_count;    /* uint32 [lists] */
     struct kvc_growable rest;          /* [H]: what attention sinks have of each query head's probabilities */
     struct kvc_growable scores;        /* float32 [lists, stride] */
     struct kvc_growable probabilities; /* float32 [H, stride] */
     struct kvc_growable alpha;         /* float32 [H]: the share of what is not read */
-    struct kvc_read_list chosen;       /* by the row under way, in read_rank and read_count */
+    struct kvc_read_list chosen;       /* by the row under way, in read_index and read_count */
     bool mixing;                       /* the row under way gets the mean value of what it does not read */
 };
 
 void kvc_select_close(struct kvc_session *session);
-/* After an eviction that kept the ranks `kept` of the layer's lists: renumbers the view's ranks; pages and sums are to
- * be made anew. `to` is as for kvc_cache_evicted: within a step the view's counts on the host are stale, too. */
+/* After an eviction that kept the indices `kept` of the layer's lists: renumbers the view's indices; pages and sums are
+ * to be made anew. `to` is as for kvc_cache_evicted: within a step the view's counts on the host are stale, too. */
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
                         struct kvc_span to);
 bool kvc_select_is_stale(const struct kvc_session *session);
@@ -56,7 +56,7 @@ struct kvc_select_shape {
     bool low, sums;
 };
 struct kvc_select_shape kvc_select_shape_of(const struct kvc_session *session, uint32_t layer);
-/* view_counts [lists]: ranks of each list in the view; the caller writes these. */
+/* view_counts [lists]: indices of each list in the view; the caller writes these. */
 enum kvc_status kvc_select_lay_out(struct kvc_session *session, uint32_t layer, const struct kvc_select_shape *shape,
                                    const uint32_t *view_counts, struct kvc_error *error);
 /* Mixes the mean value of what was not read into the row's attention output [H, d], where its method wants that. */

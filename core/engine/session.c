@@ -18,7 +18,7 @@ void kvc_session_defaults(struct kvc_session_options *options) {
 /* Everything a session makes when it is needed, with the kind it is counted under. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->prompt.window, &session->prompt.pseudo, &session->prompt.probing};
-    struct kvc_growable *buffers[] = {&session->select.read_rank,
+    struct kvc_growable *buffers[] = {&session->select.read_index,
                                       &session->select.read_count,
                                       &session->select.scores,
                                       &session->select.probabilities,
@@ -40,7 +40,7 @@ static void set_kinds(struct kvc_session *session) {
 }
 
 /* The cache, and what the session knows of each layer. */
-static enum kvc_status open_layers(struct kvc_session *session, struct kvc_spares *store,
+static enum kvc_status open_layers(struct kvc_session *session, struct kvc_extra_slots *store,
                                    const struct kvc_entry_format *format, uint64_t limit, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
     uint32_t *heads = malloc(g->layers * sizeof *heads);
@@ -110,7 +110,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     set_kinds(made);
     const struct kvc_entry_format format = {options->cache_type, g->head_size,
                                             kvc_entry_row_bytes(options->cache_type, g->head_size)};
-    struct kvc_spares *store;
+    struct kvc_extra_slots *store;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
     if (status == KVC_OK)
         status = kvc_policy_open(made->policy, &runner->model, &made->use, error);
@@ -157,7 +157,7 @@ void kvc_session_close(struct kvc_session *session) {
     struct kvc_ranks *ranks = session ? kvc_session_ranks(session) : NULL;
     if (!session)
         return;
-    kvc_session_tell(session, KVC_CALL_SESSION_CLOSE);
+    kvc_session_broadcast(session, KVC_CALL_SESSION_CLOSE);
     kvc_session_free(session);
     (void)kvc_call_end(ranks, KVC_OK, NULL);
 }
@@ -246,14 +246,14 @@ static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session
     for (size_t i = 0; i < SUMS; i++)
         numbers[i] = i < COUNTED_ONCE && !counts ? 0 : *sums[i];
     kvc_ranks_add(ranks, numbers, SUMS);
-    kvc_ranks_most(ranks, ranks->link, &stats->entries_most, 1);
+    kvc_ranks_maximum(ranks, ranks->link, &stats->entries_most, 1);
     for (size_t i = 0; i < SUMS; i++)
         *sums[i] = numbers[i];
 }
 
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
-    kvc_session_tell(session, KVC_CALL_STATS);
+    kvc_session_broadcast(session, KVC_CALL_STATS);
     local_stats(session, stats);
     if (ranks)
         add_stats(ranks, session, stats);
@@ -270,11 +270,11 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
     struct kvc_ranks *ranks = kvc_session_ranks(session);
     uint32_t here;
     const uint32_t owner = kvc_session_list_owner(session, layer, kv_head, &here);
-    kvc_session_tell_list(session, KVC_CALL_POSITIONS, layer, kv_head, capacity);
+    kvc_session_broadcast_list(session, KVC_CALL_POSITIONS, layer, kv_head, capacity);
     enum kvc_status status = KVC_OK;
     if (!ranks || owner == ranks->link->rank)
         status = kvc_cache_read_positions(cache, layer, here, positions, capacity, count, error);
-    kvc_session_share_positions(ranks, owner, positions, capacity, count);
+    kvc_session_broadcast_positions(ranks, owner, positions, capacity, count);
     return kvc_call_end(ranks, status, error);
 }
 

@@ -67,32 +67,32 @@ static inline struct kvc_ranks *kvc_session_ranks(const struct kvc_session *sess
     return session->told ? session->engine->ranks : NULL;
 }
 /* Tells a call that takes the session alone. */
-void kvc_session_tell(const struct kvc_session *session, enum kvc_call call);
+void kvc_session_broadcast(const struct kvc_session *session, enum kvc_call call);
 /* Numbers of fullest lists become those of all ranks that share the heads. */
 static inline void kvc_session_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
-    if (ranks && session->runner->network->part.heads_shared)
-        kvc_ranks_most(ranks, ranks->rows.link, numbers, count);
+    if (ranks && session->runner->network->part.heads_sharded)
+        kvc_ranks_maximum(ranks, ranks->rows.link, numbers, count);
 }
 /* Numbers that go by the layers a rank of a pipeline has become the largest of all ranks'. */
 static inline void kvc_session_most_layers(const struct kvc_session *session, uint64_t *numbers, size_t count) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
     if (ranks && session->runner->network->part.pipeline)
-        kvc_ranks_most(ranks, ranks->stages.link, numbers, count);
+        kvc_ranks_maximum(ranks, ranks->stages.link, numbers, count);
 }
 /* Positions [lists][counts] that a stage keeps in a layer of another rank. */
 void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,
                            const size_t *counts);
 /* Puts sessions of one model, tokens and what follows them into a call's message. */
-void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
-                       const int32_t *tokens, size_t count, bool logits);
+void kvc_sessions_broadcast(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
+                            const int32_t *tokens, size_t count, bool logits);
 /* The rank that has one of the lists of all ranks, and which of its own that is; 0 and the list itself where there is
  * one process. A call that takes a list; and what its owner then tells the others. */
 uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
-void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
-                           size_t capacity);
-void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
-                                 size_t *count);
+void kvc_session_broadcast_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
+                                size_t capacity);
+void kvc_session_broadcast_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
+                                     size_t *count);
 /* Frees what this rank has of it. */
 void kvc_session_free(struct kvc_session *session);
 

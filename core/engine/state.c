@@ -153,7 +153,7 @@ static void check_lists(struct kvc_archive *a, const struct kvc_session *session
         2ull * cache->format.row_bytes + (shape->ordered ? sizeof(int32_t) : 0) + (uint64_t)columns * sizeof(float);
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads && kvc_archive_fine(a); h++) {
         const uint32_t count = shape->count[h];
-        if (count > session->tokens || shape->slots[h] > kvc_round_up(count + surplus, KVC_TILE) + KVC_SPARE_SLOTS)
+        if (count > session->tokens || shape->slots[h] > kvc_round_up(count + surplus, KVC_TILE) + KVC_EXTRA_SLOTS)
             kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: %u entries in %u slots, of %llu tokens", l, h, count,
                              shape->slots[h], (unsigned long long)session->tokens);
         a->promised += count * entry;
@@ -171,7 +171,7 @@ static void trim(const struct kvc_session *session, uint32_t l, struct layer_sha
     uint32_t longest = 0;
     for (uint32_t h = 0; h < lists; h++) {
         const uint64_t most = kvc_round_up((uint64_t)kvc_max_u64(shape->count[h], 1) + surplus, KVC_TILE);
-        if (shape->slots[h] > most + KVC_SPARE_SLOTS)
+        if (shape->slots[h] > most + KVC_EXTRA_SLOTS)
             shape->slots[h] = (uint32_t)most;
         longest = (uint32_t)kvc_max_u64(longest, shape->count[h]);
     }
@@ -232,28 +232,28 @@ static void pass_layer(struct kvc_archive *a, struct kvc_session *session, uint3
 static void pass_view(struct kvc_archive *a, struct kvc_session *session, uint32_t l, uint32_t h) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_select_layer *select = &session->select.layer[l];
-    const uint32_t count = select->view.rank ? select->view_count[h] : 0;
+    const uint32_t count = select->view.index ? select->view_count[h] : 0;
     const size_t bytes = count * sizeof(uint32_t);
-    const struct kvc_span at = {select->view.rank, (size_t)h * select->view.stride * sizeof(uint32_t)};
+    const struct kvc_span at = {select->view.index, (size_t)h * select->view.stride * sizeof(uint32_t)};
     unsigned char *place = count ? kvc_archive_place(a, bytes) : NULL;
-    uint32_t *ranks = place ? malloc(bytes) : NULL;
+    uint32_t *indices = place ? malloc(bytes) : NULL;
     if (!place)
         return;
-    if (!ranks) {
+    if (!indices) {
         kvc_archive_fail(a, KVC_RESOURCE, "no memory for a view of %u entries", count);
         return;
     }
     if (a->reads) {
-        memcpy(ranks, place, bytes);
+        memcpy(indices, place, bytes);
         for (uint32_t i = 0; i < count; i++)
-            if (ranks[i] >= session->cache.layer[l].count[h] || (i > 0 && ranks[i] <= ranks[i - 1]))
-                kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: a view whose ranks do not ascend", l, h);
-        device->ops->upload(device, at, ranks, bytes);
+            if (indices[i] >= session->cache.layer[l].count[h] || (i > 0 && indices[i] <= indices[i - 1]))
+                kvc_archive_fail(a, KVC_INPUT, "layer %u, head %u: a view whose indices do not ascend", l, h);
+        device->ops->upload(device, at, indices, bytes);
     } else {
-        device->ops->download(device, ranks, at, bytes);
-        memcpy(place, ranks, bytes);
+        device->ops->download(device, indices, at, bytes);
+        memcpy(place, indices, bytes);
     }
-    free(ranks);
+    free(indices);
 }
 
 static void pass_list(struct kvc_archive *a, struct kvc_session *session, uint32_t l, uint32_t h) {
@@ -299,9 +299,9 @@ static void copy_device(struct kvc_archive *a, struct kvc_session *session) {
         const enum kvc_status status = kvc_cache_clone(&session->cache, &from->cache, l, &cause);
         if (status != KVC_OK)
             kvc_archive_fail(a, status, "%s", cause.text);
-        if (source->view.rank)
-            device->ops->copy(device, (struct kvc_span){to->view.rank, 0}, (struct kvc_span){source->view.rank, 0},
-                              source->rank_bytes);
+        if (source->view.index)
+            device->ops->copy(device, (struct kvc_span){to->view.index, 0}, (struct kvc_span){source->view.index, 0},
+                              source->index_bytes);
     }
     if (session->recurrent)
         device->ops->copy(device, (struct kvc_span){session->recurrent, 0}, (struct kvc_span){from->recurrent, 0},

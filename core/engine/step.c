@@ -8,7 +8,7 @@ static struct kvc_span row_of(const struct kvc_growable *growable, uint32_t i, s
     return kvc_growable_at(growable, i * width * sizeof(float));
 }
 
-/* The rows' queries, keys and values; where a method has keys stand at their ranks, so do the queries. */
+/* The rows' queries, keys and values; where a method has keys stand at their indices, so do the queries. */
 static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_queries_keys(step->runner, &step->runner->step, layer, step->first, step->count);
     for (uint32_t i = 0; i < step->count; i++)
@@ -17,7 +17,7 @@ static void project(const struct kvc_step *step, uint32_t layer) {
 }
 
 /* Each row's key and value become the newest entry of its session's lists, and of a method's view of them. */
-static void append(const struct kvc_step *step, uint32_t layer) {
+static void step_append(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     for (uint32_t i = 0; i < step->count; i++)
         runner->segments[i] = (struct kvc_segment){.lists = &step->session[i]->cache.layer[layer].lists,
@@ -40,10 +40,10 @@ static void append(const struct kvc_step *step, uint32_t layer) {
 static const struct kvc_read_list *select_reads(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     session->select.mixing = false;
-    if (session->failed || !kvc_policy_holder(session->policy, KVC_STAGE_SELECT))
+    if (session->failed || !kvc_policy_owner(session->policy, KVC_STAGE_SELECT))
         return NULL;
     struct kvc_stage stage = kvc_stage_make(session, layer);
-    kvc_stage_look_at(&stage, &step->runner->step, i, step->first + i, 1);
+    kvc_stage_set_rows(&stage, &step->runner->step, i, step->first + i, 1);
     stage.maximum = stage.sum = (struct kvc_span){NULL, 0}; /* it has not attended yet */
     session->failed = kvc_stage_call_select(&stage, &session->failure) != KVC_OK;
     session->select.mixing = !session->failed && stage.mean_value;
@@ -56,7 +56,7 @@ static void select_entries(const struct kvc_step *step, uint32_t layer) {
 }
 
 /* Attention over what was selected; where a method wants that, with the mean value of the rest. */
-static void attend(const struct kvc_step *step, uint32_t layer) {
+static void step_attend(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const size_t width = (size_t)runner->geometry.heads * runner->geometry.head_size;
     kvc_runner_attend(runner, &runner->step, layer, step->first, runner->segments, step->count);
@@ -77,12 +77,12 @@ static enum kvc_status report(const struct kvc_step *step, uint32_t i, uint32_t 
 static enum kvc_status run_decode_stage(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     struct kvc_stage stage = kvc_stage_make(session, layer);
-    kvc_stage_look_at(&stage, &step->runner->step, i, step->first + i, 1);
+    kvc_stage_set_rows(&stage, &step->runner->step, i, step->first + i, 1);
     stage.reads = step->runner->segments[i].reads;
     return kvc_stage_call_decode(&stage, &session->failure);
 }
 
-static void evict(const struct kvc_step *step, uint32_t layer) {
+static void step_evict(const struct kvc_step *step, uint32_t layer) {
     for (uint32_t i = 0; i < step->count; i++) {
         struct kvc_session *session = step->session[i];
         if (session->failed)
@@ -115,10 +115,10 @@ void kvc_step_layer(const struct kvc_step *step, uint32_t layer) {
         pass_delta(step, layer);
         project(step, layer);
     }
-    append(step, layer);
+    step_append(step, layer);
     select_entries(step, layer);
-    attend(step, layer);
-    evict(step, layer);
+    step_attend(step, layer);
+    step_evict(step, layer);
     if (!replay)
         feed_forward(step, layer);
 }

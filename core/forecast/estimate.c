@@ -11,14 +11,14 @@ static enum kvc_status open_estimate(struct kvc_estimator *e, struct kvc_error *
     if (status != KVC_OK)
         return status;
     e->view = calloc(layers, sizeof *e->view);
-    e->ranks = calloc(layers, sizeof *e->ranks);
+    e->indices = calloc(layers, sizeof *e->indices);
     e->after = calloc(layers, sizeof *e->after);
     e->most = calloc(layers, sizeof *e->most);
     e->last = calloc(layers, sizeof *e->last);
     e->pages = calloc(layers, sizeof *e->pages);
     e->from = calloc(layers, sizeof *e->from);
     e->chunks = calloc(layers, sizeof *e->chunks);
-    if (!e->view || !e->ranks || !e->after || !e->most || !e->last || !e->pages || !e->from || !e->chunks)
+    if (!e->view || !e->indices || !e->after || !e->most || !e->last || !e->pages || !e->from || !e->chunks)
         return kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_ledger_layer *layer = &e->ledger.layer[l];
@@ -34,7 +34,7 @@ static enum kvc_status open_estimate(struct kvc_estimator *e, struct kvc_error *
 static void close_estimate(struct kvc_estimator *e) {
     kvc_ledger_close(&e->ledger);
     free(e->view);
-    free(e->ranks);
+    free(e->indices);
     free(e->after);
     free(e->most);
     free(e->last);
@@ -43,14 +43,14 @@ static void close_estimate(struct kvc_estimator *e) {
     free(e->chunks);
 }
 
-static void run(struct kvc_estimator *e, uint64_t generated, struct kvc_estimate *estimate) {
+static void estimate_run(struct kvc_estimator *e, uint64_t generated, struct kvc_estimate *estimate) {
     if (e->prompt)
         kvc_estimate_prompt(e);
     estimate->prompt_peak_bytes = e->ledger.peak;
     if (generated)
         kvc_estimate_steps(e, generated);
     for (uint32_t l = e->first_layer; l < e->first_layer + e->own_layers; l++)
-        estimate->entries = kvc_max_u64(estimate->entries, kvc_fullest_count(&e->ledger.layer[l]));
+        estimate->entries = kvc_max_u64(estimate->entries, kvc_longest_count(&e->ledger.layer[l]));
     estimate->cache_bytes = e->ledger.cache;
     estimate->state_bytes = e->ledger.state;
     estimate->peak_bytes = e->ledger.peak;
@@ -58,8 +58,8 @@ static void run(struct kvc_estimator *e, uint64_t generated, struct kvc_estimate
 }
 
 /* Sums below must fit 64 bits, whatever geometry and lengths a caller has in mind. */
-static enum kvc_status check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
-                             uint64_t generated, struct kvc_error *error) {
+static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type,
+                                      uint64_t prompt, uint64_t generated, struct kvc_error *error) {
     const enum kvc_status status = kvc_geometry_check(g, "estimate", error);
     if (status != KVC_OK)
         return status;
@@ -98,7 +98,7 @@ enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *s
                                   uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error) {
     struct kvc_policy *policy;
     struct kvc_method_use *use;
-    enum kvc_status status = check(geometry, hidden, cache_type, prompt, generated, error);
+    enum kvc_status status = estimate_check(geometry, hidden, cache_type, prompt, generated, error);
     if (status == KVC_OK && (first_layer > geometry->layers || layers > geometry->layers - first_layer))
         status = kvc_fail(error, KVC_USAGE, "estimate: %u layers from %u on: there are %u", layers, first_layer,
                           geometry->layers);
@@ -126,7 +126,7 @@ enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *s
         .prompt = prompt};
     status = open_estimate(&made, error);
     if (status == KVC_OK)
-        run(&made, generated, estimate);
+        estimate_run(&made, generated, estimate);
     close_estimate(&made);
     kvc_policy_close(policy, use);
     kvc_policy_free(policy);

@@ -30,7 +30,7 @@ struct kvc_estimator {
     struct kvc_ledger ledger;
     uint64_t prompt;
     uint64_t *view;                    /* [layers]: entries that select methods see after the prompt; 0: all */
-    uint64_t *ranks;                   /* [layers]: slots of the view's ranks */
+    uint64_t *indices;                 /* [layers]: slots of the view's indices */
     uint64_t *after;                   /* [layers]: entries of the fullest list after the prompt */
     struct kvc_chunk_forecast *chunks; /* [layers] */
     uint32_t ended;                    /* layers whose prompt stage is over */
@@ -75,11 +75,11 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps);
 static inline uint64_t kvc_whole_blocks(uint64_t entries) { return kvc_round_up(entries, KVC_TILE); }
 
 /* Which kind of a layer's lists is the fullest, and what each of these holds. */
-static inline int kvc_fullest_kind(const struct kvc_ledger_layer *layer) {
+static inline int kvc_longest_kind(const struct kvc_ledger_layer *layer) {
     return layer->lists[1] && (layer->lists[0] == 0 || layer->count[1] > layer->count[0]);
 }
-static inline uint64_t kvc_fullest_count(const struct kvc_ledger_layer *layer) {
-    return layer->count[kvc_fullest_kind(layer)];
+static inline uint64_t kvc_longest_count(const struct kvc_ledger_layer *layer) {
+    return layer->count[kvc_longest_kind(layer)];
 }
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Rows that a method adds after the prompt and stores for a while. */
 static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_method_use *use, uint64_t prompt) {
-    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_PROMPT);
+    const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_PROMPT);
     uint32_t offset;
     if (!method || !method->policy->pseudo)
         return 0;
@@ -133,15 +133,15 @@ static void make_view(struct kvc_estimator *e, uint32_t l) {
     kvc_estimator_clear(e, l, (const double[]){(double)seen, (double)seen});
     const uint64_t held = layer->count[0];
     e->view[l] = seen;
-    e->ranks[l] = kvc_whole_blocks(held + 1);
-    kvc_ledger_state(&e->ledger, layer, 4ull * layer->heads * (1 + e->ranks[l]), 0);
+    e->indices[l] = kvc_whole_blocks(held + 1);
+    kvc_ledger_state(&e->ledger, layer, 4ull * layer->heads * (1 + e->indices[l]), 0);
 }
 
 static void end_prompt(struct kvc_estimator *e, uint32_t l) {
     e->ledger.layer[l].step_most = kvc_policy_step_most(e->policy, l, e->g, &e->format, kvc_estimator_prompt(e, l));
     thin_after_prompt(e, l);
     make_view(e, l);
-    e->after[l] = kvc_estimator_seen(e, l, kvc_fullest_count(&e->ledger.layer[l]));
+    e->after[l] = kvc_estimator_seen(e, l, kvc_longest_count(&e->ledger.layer[l]));
     for (uint32_t i = 0; i <= l; i++)
         if (e->ledger.layer[i].touched) {
             e->ledger.layer[i].touched = false;
@@ -150,25 +150,25 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
 }
 
 /* What the layer's sliding window hides from all that may come goes, with its blocks. */
-static void give_unseen(struct kvc_estimator *e, uint32_t l) {
+static void free_expired(struct kvc_estimator *e, uint32_t l) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
-    const uint64_t unseen = kvc_window_unseen(kvc_estimator_window(e, l), kvc_fullest_count(layer));
+    const uint64_t expired = kvc_window_expired(kvc_estimator_window(e, l), kvc_longest_count(layer));
     if (!kvc_estimator_window(e, l))
         return;
     if (layer->thinned)
         kvc_estimator_clear(e, l, (const double[]){INFINITY, INFINITY});
-    else if (unseen)
+    else if (expired)
         kvc_ledger_order(&e->ledger, l);
     for (int i = 0; i < 2 && !layer->thinned; i++)
-        layer->count[i] -= kvc_min_u64(unseen, layer->count[i]);
-    if (unseen || layer->thinned)
+        layer->count[i] -= kvc_min_u64(expired, layer->count[i]);
+    if (expired || layer->thinned)
         kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), 1);
 }
 
 /* `rows` more rows of the prompt pass a layer, with `pseudo` that are dropped again. */
 static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
     kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
-    if (!chunked && rows < e->prompt) { /* ranks do not say the positions of what a propagate stage left */
+    if (!chunked && rows < e->prompt) { /* indices do not say the positions of what a propagate stage left */
         e->ledger.layer[l].thinned = true;
         kvc_ledger_order(&e->ledger, l);
     }
@@ -178,7 +178,7 @@ static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint6
     while (last && e->ended <= l && e->chunks[e->ended].decider <= l)
         end_prompt(e, e->ended++);
     if (last || !decides(e, l))
-        give_unseen(e, l);
+        free_expired(e, l);
 }
 
 #define PASSES_MOST 64u /* then those that are left, but the last, count at once: they are as the ones before */
@@ -206,7 +206,7 @@ void kvc_estimate_prompt(struct kvc_estimator *e) {
             e->ledger.layer[l].count[1] += skipped;
             thin_after_chunk(e, l, false);
             if (!decides(e, l))
-                give_unseen(e, l);
+                free_expired(e, l);
         }
         from += skipped;
     }

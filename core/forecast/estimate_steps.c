@@ -11,7 +11,7 @@ static struct kvc_method_layer decoder(const struct kvc_estimator *e, uint32_t l
     return at;
 }
 
-static void step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
+static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     struct kvc_method_layer at = decoder(e, l);
     double kept[2];
     if (!at.method)
@@ -56,13 +56,13 @@ static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64
                (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole] + steps - over);
 }
 
-/* The view's ranks, of n entries. */
-static void keep_ranks(struct kvc_estimator *e, uint32_t l, uint64_t n) {
-    const uint64_t rank = 4ull * e->ledger.layer[l].heads;
-    if (!e->view[l] || kvc_whole_blocks(n) <= e->ranks[l])
+/* The view's indices, of n entries. */
+static void keep_indices(struct kvc_estimator *e, uint32_t l, uint64_t n) {
+    const uint64_t index = 4ull * e->ledger.layer[l].heads;
+    if (!e->view[l] || kvc_whole_blocks(n) <= e->indices[l])
         return;
-    kvc_ledger_state(&e->ledger, &e->ledger.layer[l], rank * kvc_whole_blocks(n), rank * e->ranks[l]);
-    e->ranks[l] = kvc_whole_blocks(n);
+    kvc_ledger_state(&e->ledger, &e->ledger.layer[l], index * kvc_whole_blocks(n), index * e->indices[l]);
+    e->indices[l] = kvc_whole_blocks(n);
 }
 
 /* Pages and sums that choosing what to read needs, once there are more entries than its budget: of `first` entries, and
@@ -105,7 +105,7 @@ static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint6
 }
 
 /* A layer's lists grow to `most`; but_last: to what their last block of it leaves. */
-static void grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
+static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     for (int i = 0; i < 2; i++) {
         const uint64_t to = but_last && most[i] > KVC_TILE ? most[i] - KVC_TILE : most[i];
@@ -132,21 +132,21 @@ static int by_step(const void *a, const void *b) {
  * them, and the pages that are there by then count beside the tables that are made anew. */
 static void grow_all(struct kvc_estimator *e, uint64_t over) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
-        const int kind = kvc_fullest_kind(&e->ledger.layer[l]);
+        const int kind = kvc_longest_kind(&e->ledger.layer[l]);
         const uint64_t now = e->ledger.layer[l].count[kind], full = kvc_whole_blocks(e->most[l][kind]);
         e->last[l] = (struct kvc_last_block){full > now + KVC_TILE ? full - KVC_TILE - now : 0, l};
-        grow(e, l, e->most[l], true);
+        estimate_steps_grow(e, l, e->most[l], true);
     }
     qsort(e->last, e->g->layers, sizeof *e->last, by_step);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
-        const uint64_t now = kvc_fullest_count(layer), most = e->most[l][kvc_fullest_kind(layer)];
+        const uint64_t now = kvc_longest_count(layer), most = e->most[l][kvc_longest_kind(layer)];
         const uint64_t full = kvc_whole_blocks(now), t = over + full - now;
         if (full < most && t > 0)
             keep_pages_in(e, l, t, full);
     }
     for (uint32_t i = 0; i < e->g->layers; i++)
-        grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
+        estimate_steps_grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
 }
 
 /* The steps up to the first that evicts. */
@@ -165,9 +165,9 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     grow_all(e, 0);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         kvc_estimator_append(e, l, 1);
-        keep_ranks(e, l, kvc_fullest_count(&ledger->layer[l]));
-        keep_pages_in(e, l, steps, kvc_fullest_count(&ledger->layer[l]));
-        step(e, l, steps);
+        keep_indices(e, l, kvc_longest_count(&ledger->layer[l]));
+        keep_pages_in(e, l, steps, kvc_longest_count(&ledger->layer[l]));
+        estimate_steps_step(e, l, steps);
     }
 }
 
@@ -208,9 +208,9 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
     grow_all(e, first);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
-        keep_ranks(e, l, kvc_fullest_count(layer));
+        keep_indices(e, l, kvc_longest_count(layer));
         e->uneven =
             e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method); /* whose entries go? */
-        keep_pages_in(e, l, steps, kvc_fullest_count(layer));
+        keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }
 }

@@ -25,7 +25,7 @@ void kvc_estimator_clear(struct kvc_estimator *e, uint32_t l, const double kept[
     for (int i = 0; i < 2; i++)
         clears = clears || (layer->lists[i] && kept[i] < (double)kvc_estimator_seen(e, l, layer->count[i]));
     layer->thinned = clears;
-    if (!clears || !kvc_estimator_window(e, l) || kvc_fullest_count(layer) < kvc_estimator_window(e, l))
+    if (!clears || !kvc_estimator_window(e, l) || kvc_longest_count(layer) < kvc_estimator_window(e, l))
         return;
     for (int i = 0; i < 2; i++)
         layer->count[i] = kvc_estimator_seen(e, l, layer->count[i]);

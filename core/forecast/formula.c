@@ -58,7 +58,7 @@ struct course {
     uint64_t after; /* entries of the fullest list when the prompt was over */
     double lists;   /* how many there are */
     double held;    /* by each of them */
-    double fullest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
+    double longest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
     bool whole;
     bool uneven; /* data decides how these fall to the lists: the most they may read is counted */
 };
@@ -115,21 +115,21 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
         course->uneven = true;
         formula->read_kind = KVC_EXPECTED_MOST;
     }
-    double fullest = course->fullest;
+    double longest = course->longest;
     for (uint64_t t = 1; t <= steps; t++) {
         double choose = 0, read = held + 1;
         if (select && select->policy->sizes) {
             const double n = seen < after ? least(seen + (double)t, held + 1) : held + 1;
-            read = reads_of(course, n, fullest > 0 && fullest + 1 > n ? fullest + 1 : n, &choose, formula);
+            read = reads_of(course, n, longest > 0 && longest + 1 > n ? longest + 1 : n, &choose, formula);
         }
         formula->read_bytes += course->lists * (read * entry_bytes + choose);
         formula->select_bytes += course->lists * choose;
         held = held + 1;
-        fullest += fullest > 0;
+        longest += longest > 0;
         if (decode)
             held = least(held, kvc_policy_entries(&course->decode, course->whole, course->prompt, t));
-        if (decode && fullest > 0)
-            fullest = least(fullest, kvc_policy_entries(&course->fuller, true, course->prompt, t));
+        if (decode && longest > 0)
+            longest = least(longest, kvc_policy_entries(&course->fuller, true, course->prompt, t));
     }
 }
 
@@ -223,7 +223,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         course.decode.context.from = course.decode.context.prompts ? before : course.held;
         course.decode.context.uneven = course.uneven;
         add_steps(&course, steps, formula);
-        course.fullest = course.held;
+        course.longest = course.held;
         course.fuller = course.decode;
     }
 }

@@ -223,18 +223,18 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
 
 struct kvc_read_list kvc_measure_reads(struct kvc_measure *m, uint32_t count, uint32_t entries) {
     struct kvc_read_list reads = {NULL, NULL, MEASURE_STRIDE};
-    uint32_t *rank = host_memory(m, (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE * sizeof *rank);
-    for (size_t i = 0; rank && i < (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE; i++)
-        rank[i] = (uint32_t)(i % MEASURE_STRIDE < count ? i % MEASURE_STRIDE * entries / count : 0);
-    if (rank) {
+    uint32_t *index = host_memory(m, (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE * sizeof *index);
+    for (size_t i = 0; index && i < (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE; i++)
+        index[i] = (uint32_t)(i % MEASURE_STRIDE < count ? i % MEASURE_STRIDE * entries / count : 0);
+    if (index) {
         reads.count = kvc_measure_numbers(m, MEASURE_KV_HEADS, count, 0).buffer;
-        reads.rank = kvc_measure_put(m, rank, (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE * sizeof *rank).buffer;
+        reads.index = kvc_measure_put(m, index, (size_t)MEASURE_KV_HEADS * MEASURE_STRIDE * sizeof *index).buffer;
     }
-    free(rank);
+    free(index);
     return reads;
 }
 
-static void release(struct kvc_measure *m) {
+static void measure_release(struct kvc_measure *m) {
     (void)m->ops->sync(m->device, NULL);
     while (m->list_count)
         m->ops->arena_free(m->device, m->lists[--m->list_count].arena);
@@ -287,8 +287,8 @@ static void nothing(struct kvc_measure *m, uint32_t variant) {
         m->ops->fma_loop(m->device, &(struct kvc_fma_loop){.x = x, .n = n, .rounds = 0});
 }
 
-static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *operation, uint32_t variant,
-                           struct kvc_measure *m, struct kvc_error *error) {
+static enum kvc_status measure_run(struct kvc_device *device, kvc_measure_operation_fn *operation, uint32_t variant,
+                                   struct kvc_measure *m, struct kvc_error *error) {
     const bool once = m->once;
     const uint32_t entries = m->entries;
     memset(m, 0, sizeof *m);
@@ -299,29 +299,30 @@ static enum kvc_status run(struct kvc_device *device, kvc_measure_operation_fn *
     m->device = device;
     m->ops = device->ops;
     operation(m, variant);
-    release(m);
+    measure_release(m);
     if (m->status != KVC_OK && error)
         *error = m->error;
     return m->status;
 }
 
-static enum kvc_status measure_ceilings(const struct kvc_engine_options *options, struct kvc_device *device,
-                                        struct kvc_measure *m, struct kvc_ceilings *ceilings, struct kvc_error *error) {
+static enum kvc_status measure_rooflines(const struct kvc_engine_options *options, struct kvc_device *device,
+                                         struct kvc_measure *m, struct kvc_rooflines *rooflines,
+                                         struct kvc_error *error) {
     const struct kvc_engine_options fast = {
         .backend = options->backend, .threads = options->threads, .math = KVC_MATH_FAST};
     struct kvc_engine *engine;
-    enum kvc_status status = run(device, large_copy, 0, m, error);
-    ceilings->copy = (double)m->row.bytes / m->best;
+    enum kvc_status status = measure_run(device, large_copy, 0, m, error);
+    rooflines->copy = (double)m->row.bytes / m->best;
     if (status == KVC_OK)
-        status = run(device, kvc_measure_fma_loop.run, 0, m, error);
-    ceilings->fma = (double)m->row.flops / m->best;
+        status = measure_run(device, kvc_measure_fma_loop.run, 0, m, error);
+    rooflines->fma = (double)m->row.flops / m->best;
     if (status == KVC_OK)
-        status = run(device, nothing, 0, m, error);
-    ceilings->launch = m->best;
-    ceilings->product = 0;
+        status = measure_run(device, nothing, 0, m, error);
+    rooflines->launch = m->best;
+    rooflines->product = 0;
     if (status == KVC_OK && kvc_engine_open(&fast, &engine, NULL) == KVC_OK) {
-        status = run(engine->device, product, 0, m, error);
-        ceilings->product = (double)m->row.flops / m->best;
+        status = measure_run(engine->device, product, 0, m, error);
+        rooflines->product = (double)m->row.flops / m->best;
         kvc_engine_close(engine);
     }
     return status;
@@ -336,15 +337,15 @@ static enum kvc_status one_round(struct kvc_device *device, struct kvc_device *b
     double other = 0, launch = 0;
     enum kvc_status status = KVC_OK;
     if (beside) {
-        status = run(beside, o->run, variant, m, error);
+        status = measure_run(beside, o->run, variant, m, error);
         other = m->best;
     }
     if (beside && status == KVC_OK) {
-        status = run(device, nothing, 0, m, error);
+        status = measure_run(device, nothing, 0, m, error);
         launch = m->best;
     }
     if (status == KVC_OK)
-        status = run(device, o->run, variant, m, error);
+        status = measure_run(device, o->run, variant, m, error);
     m->row.name = o->name;
     m->row.shape = m->shape;
     m->row.seconds = m->best;
@@ -377,7 +378,7 @@ static enum kvc_status measure_row(struct kvc_device *device, struct kvc_device 
 }
 
 static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *beside, const char *only,
-                                  const struct kvc_ceilings *ceilings, struct kvc_measure *m, kvc_measure_fn *row,
+                                  const struct kvc_rooflines *rooflines, struct kvc_measure *m, kvc_measure_fn *row,
                                   void *user, struct kvc_error *error) {
     static const struct kvc_measure_operation *const all[] = {&kvc_measure_zero,
 #define KVC_OPERATION(name, parameters, ...) &kvc_measure_##name,
@@ -393,7 +394,7 @@ static enum kvc_status run_tables(struct kvc_device *device, struct kvc_device *
             const enum kvc_status status = measure_row(device, beside, *o, variant, m, error);
             if (status != KVC_OK)
                 return status;
-            if (row(user, ceilings, &m->row))
+            if (row(user, rooflines, &m->row))
                 return KVC_OK;
         }
     }
@@ -410,7 +411,7 @@ enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const
     const struct kvc_engine_options other = {
         .backend = what->beside, .threads = options->threads, .math = KVC_MATH_EXACT};
     struct kvc_engine *engine = NULL, *second = NULL;
-    struct kvc_ceilings ceilings;
+    struct kvc_rooflines rooflines;
     if (what->entries && (what->entries < KVC_MEASURE_LEAST || what->entries > KVC_MEASURE_MOST))
         return kvc_fail(error, KVC_USAGE, "measure: %u entries; must be from %d to %d", what->entries,
                         KVC_MEASURE_LEAST, KVC_MEASURE_MOST);
@@ -425,9 +426,10 @@ enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const
     if (status == KVC_OK && what->beside)
         status = kvc_engine_open(&other, &second, error);
     if (status == KVC_OK)
-        status = measure_ceilings(options, engine->device, m, &ceilings, error);
+        status = measure_rooflines(options, engine->device, m, &rooflines, error);
     if (status == KVC_OK)
-        status = run_tables(engine->device, second ? second->device : NULL, what->only, &ceilings, m, row, user, error);
+        status =
+            run_tables(engine->device, second ? second->device : NULL, what->only, &rooflines, m, row, user, error);
     kvc_engine_close(second);
     kvc_engine_close(engine);
     free(m);

@@ -61,7 +61,7 @@ const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_typ
 /* Lists of MEASURE_KV_HEADS heads with `slots` slots each, `entries` of them filled; two at most. */
 struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
                                     uint32_t columns, bool ordered);
-/* `count` of each head's ranks, evenly spread. */
+/* `count` of each head's indices, evenly spread. */
 struct kvc_read_list kvc_measure_reads(struct kvc_measure *m, uint32_t count, uint32_t entries);
 
 /* What one call reads and writes, and computes; and its shape in words. */

@@ -5,7 +5,7 @@
 
 enum { COUNTS = MEASURE_KV_HEADS * 4, ALL = MEASURE_KV_HEADS * MEASURE_ENTRIES };
 
-static struct kvc_span whole(struct kvc_buffer *buffer) { return (struct kvc_span){buffer, 0}; }
+static struct kvc_span measure_cache_whole(struct kvc_buffer *buffer) { return (struct kvc_span){buffer, 0}; }
 
 KVC_MEASURE(append, 3, variant) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
@@ -20,7 +20,7 @@ KVC_MEASURE(append, 3, variant) {
                        kvc_type_name(types[variant]), (unsigned)rows);
     m->row.calls = 2;
     while (kvc_measure_again(m)) {
-        m->ops->copy(m->device, whole(lists->count), empty, COUNTS);
+        m->ops->copy(m->device, measure_cache_whole(lists->count), empty, COUNTS);
         m->ops->append(
             m->device,
             &(struct kvc_append){.segments = &segment, .segment_count = 1, .k = k, .v = k, .positions = positions});
@@ -80,12 +80,12 @@ KVC_MEASURE(evict, 1, variant) {
     const struct kvc_span order = kvc_measure_space(m, ALL * 4);
     (void)variant;
     if (m->status == KVC_OK)
-        m->ops->copy(m->device, order, whole(lists->order), ALL * 4);
+        m->ops->copy(m->device, order, measure_cache_whole(lists->order), ALL * 4);
     kvc_measure_counts(m, 4ull * ALL * 4 + ALL, 0, "%d of %d entries", MEASURE_ENTRIES / 4, MEASURE_ENTRIES);
     m->row.calls = 3;
     while (kvc_measure_again(m)) {
-        m->ops->copy(m->device, whole(lists->count), count, COUNTS);
-        m->ops->copy(m->device, whole(lists->order), order, ALL * 4);
+        m->ops->copy(m->device, measure_cache_whole(lists->count), count, COUNTS);
+        m->ops->copy(m->device, measure_cache_whole(lists->order), order, ALL * 4);
         m->ops->evict(m->device, &(struct kvc_evict){.lists = lists, .kept = &kept});
     }
 }
@@ -100,7 +100,7 @@ KVC_MEASURE(keep_keys, 1, variant) {
         m->ops->keep_keys(m->device, &(struct kvc_keep_keys){.lists = lists, .first = 0, .k = k, .rows = rows});
 }
 
-KVC_MEASURE(turn_keys, 1, variant) {
+KVC_MEASURE(rotate_keys, 1, variant) {
     const uint64_t n = (uint64_t)ALL * MEASURE_HEAD_SIZE;
     const size_t angles = (size_t)MEASURE_ENTRIES * MEASURE_HEAD_SIZE / 2;
     struct kvc_lists *lists = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, MEASURE_HEAD_SIZE, true);
@@ -108,12 +108,12 @@ KVC_MEASURE(turn_keys, 1, variant) {
     (void)variant;
     kvc_measure_counts(m, n * 6 + 2 * angles * 4, 3 * n, "f16, %d entries", MEASURE_ENTRIES);
     while (kvc_measure_again(m))
-        m->ops->turn_keys(m->device, &(struct kvc_turn_keys){.lists = lists,
-                                                             .first = 0,
-                                                             .cosine = cosine,
-                                                             .sine = sine,
-                                                             .rotary = MEASURE_HEAD_SIZE,
-                                                             .interleaved = false});
+        m->ops->rotate_keys(m->device, &(struct kvc_rotate_keys){.lists = lists,
+                                                                 .first = 0,
+                                                                 .cosine = cosine,
+                                                                 .sine = sine,
+                                                                 .rotary = MEASURE_HEAD_SIZE,
+                                                                 .interleaved = false});
 }
 
 /* Into lists of a quarter of the slots, after an eviction: three quarters of what is left move. */

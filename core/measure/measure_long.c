@@ -41,7 +41,7 @@ static struct kvc_attention make_attention(struct kvc_measure *m, const struct k
 }
 
 /* The largest matrix of a layer. */
-static void linear(struct kvc_measure *m, uint32_t variant) {
+static void measure_long_linear(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_weight *w = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
     const struct kvc_span x = kvc_measure_values(m, HIDDEN), y = kvc_measure_space(m, FEED_FORWARD * 4);
     (void)variant;
@@ -187,7 +187,9 @@ static void selection(struct kvc_measure *m, uint32_t variant) {
     }
 }
 
-static const struct kvc_measure_operation operations[] = {
-    {"linear", linear, 1}, {"attention", attention, 1}, {"prefill", prefill, 1}, {"selection", selection, 1}};
+static const struct kvc_measure_operation operations[] = {{"linear", measure_long_linear, 1},
+                                                          {"attention", attention, 1},
+                                                          {"prefill", prefill, 1},
+                                                          {"selection", selection, 1}};
 const struct kvc_measure_operation *const kvc_measure_long[] = {&operations[0], &operations[1], &operations[2],
                                                                 &operations[3], NULL};

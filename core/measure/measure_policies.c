@@ -230,14 +230,14 @@ KVC_MEASURE(view_evict, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     struct kvc_read_list view = kvc_measure_reads(m, N / 4, N);
     const struct kvc_read_list full = kvc_measure_reads(m, N / 4, N), kept = kvc_measure_reads(m, N / 2, N);
-    const size_t ranks = (size_t)HK * STRIDE * 4;
+    const size_t indices = (size_t)HK * STRIDE * 4;
     (void)variant;
-    kvc_measure_counts(m, ALL / 4 * 4ull + ALL / 2 * 4ull + ALL / 4 * 4ull + 2 * ranks, 0, "%d of %d, %d kept", N / 4,
+    kvc_measure_counts(m, ALL / 4 * 4ull + ALL / 2 * 4ull + ALL / 4 * 4ull + 2 * indices, 0, "%d of %d, %d kept", N / 4,
                        N, N / 2);
     m->row.calls = 3;
     while (kvc_measure_again(m)) {
         m->ops->copy(m->device, (struct kvc_span){view.count, 0}, (struct kvc_span){full.count, 0}, HK * 4);
-        m->ops->copy(m->device, (struct kvc_span){view.rank, 0}, (struct kvc_span){full.rank, 0}, ranks);
+        m->ops->copy(m->device, (struct kvc_span){view.index, 0}, (struct kvc_span){full.index, 0}, indices);
         m->ops->view_evict(m->device, &(struct kvc_view_evict){.lists = lists, .kept = &kept, .view = &view});
     }
 }

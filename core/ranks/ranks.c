@@ -15,7 +15,7 @@ struct kvc_packet *kvc_call_begin(struct kvc_ranks *ranks, enum kvc_call call) {
     return &ranks->packet;
 }
 
-void kvc_call_tell(struct kvc_ranks *ranks) {
+void kvc_call_broadcast(struct kvc_ranks *ranks) {
     struct kvc_link *link = ranks->link;
     uint64_t bytes = ranks->packet.bytes;
     if (ranks->packet.broken)
@@ -47,7 +47,7 @@ void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count) {
     free(all);
 }
 
-void kvc_ranks_most(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count) {
+void kvc_ranks_maximum(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count) {
     uint64_t *all = gather_each(ranks, of, numbers, count * sizeof *numbers);
     for (size_t i = 0; i < of->count * count; i++)
         if (all[i] > numbers[i % count])
@@ -108,7 +108,7 @@ int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value) {
     if (ranks->link->rank == 0) {
         struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_RETURN);
         kvc_packet_put_number(packet, (uint64_t)(int64_t)value);
-        kvc_call_tell(ranks);
+        kvc_call_broadcast(ranks);
     } else {
         value = ranks->follow(ranks);
     }
@@ -128,7 +128,7 @@ static float *grown(struct kvc_ranks *ranks, float **room, size_t *capacity, siz
     return *room;
 }
 
-float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats) {
+float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats) {
     return grown(ranks, &ranks->room, &ranks->room_capacity, floats);
 }
 

@@ -3,7 +3,7 @@
  * way. A function of the library that takes part is
  *
  *     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_DECODE);
- *     if (packet) { what it takes is put in; kvc_call_tell(ranks); }
+ *     if (packet) { what it takes is put in; kvc_call_broadcast(ranks); }
  *     ... what it does ...
  *     return kvc_call_end(ranks, status, error);
  *
@@ -41,7 +41,13 @@ enum kvc_call {
 };
 
 /* Of KVC_CALL_PROMPT: which functions rank 0's program gave, and what else it wants. */
-enum { KVC_TOLD_ROW = 1, KVC_TOLD_PROGRESS = 2, KVC_TOLD_CHUNK = 4, KVC_TOLD_MADE_UP = 8, KVC_TOLD_LOGITS = 16 };
+enum {
+    KVC_PROMPT_ROW = 1,
+    KVC_PROMPT_PROGRESS = 2,
+    KVC_PROMPT_CHUNK = 4,
+    KVC_PROMPT_SYNTHETIC = 8,
+    KVC_PROMPT_LOGITS = 16
+};
 
 /* Some of the ranks, who share something out. */
 struct kvc_team {
@@ -73,7 +79,7 @@ static inline bool kvc_ranks_several(const struct kvc_ranks *ranks) {
 
 /* NULL where nothing is to be told: there is one rank, this is not rank 0, or a call is under way already. */
 struct kvc_packet *kvc_call_begin(struct kvc_ranks *ranks, enum kvc_call call);
-void kvc_call_tell(struct kvc_ranks *ranks);
+void kvc_call_broadcast(struct kvc_ranks *ranks);
 /* All ranks must have come to the same status; returns it. Lack of memory, which one rank alone may have, ends all. */
 enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, const struct kvc_error *error);
 
@@ -83,12 +89,12 @@ int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value);
 
 /* numbers [count] become the sums of all ranks' numbers; the largest of those of all or some ranks. */
 void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count);
-void kvc_ranks_most(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count);
+void kvc_ranks_maximum(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count);
 
 /* Whether all ranks have this number; if not, the first other one and whose it is. */
 bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, uint64_t *other);
 
-float *kvc_ranks_room(struct kvc_ranks *ranks, size_t floats); /* until the next call */
+float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats); /* until the next call */
 
 /* Parts of some rows, of the ranks that share layers out: rank r's is [rows, widths[r]] floats, and together they are
  * rows of the sum of the widths. mine: this rank's, NULL where it has none. widths [rows.split.ranks]. */

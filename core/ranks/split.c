@@ -1,7 +1,7 @@
 /* split.c - which part of a model each rank has. */
 #include "core/ranks/split.h"
 
-enum { MANY_BLOCKS = 32 }; /* of a rank */
+enum { GEMM_BLOCKS = 32 }; /* of a rank */
 
 /* What the first `ranks` get of all shares. */
 static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
@@ -13,14 +13,14 @@ static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
 
 /* Where rank r's part of n begins if the first `ranks` share them out: each has one, the others go by the shares. No
  * product wraps: n is below 2^32, all shares together below 2^31. */
-static uint64_t begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
+static uint64_t split_begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
     const uint64_t whole = shares_of(split, ranks);
     return rank + ((n - ranks) * shares_of(split, rank) + whole / 2) / whole;
 }
 
-static struct kvc_range part(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
-    const uint64_t first = begin(n, split, ranks, rank);
-    return (struct kvc_range){first, begin(n, split, ranks, rank + 1) - first};
+static struct kvc_range split_part(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
+    const uint64_t first = split_begin(n, split, ranks, rank);
+    return (struct kvc_range){first, split_begin(n, split, ranks, rank + 1) - first};
 }
 
 bool kvc_split_shares(uint64_t n, const struct kvc_split *split) {
@@ -29,23 +29,23 @@ bool kvc_split_shares(uint64_t n, const struct kvc_split *split) {
 
 /* What is shared out of n outputs: blocks where a rank has so many that one more or less does not count. */
 static uint64_t unit_of(uint64_t n, const struct kvc_split *split) {
-    return n % KVC_SPLIT_BLOCK == 0 && n / KVC_SPLIT_BLOCK >= MANY_BLOCKS * split->ranks ? KVC_SPLIT_BLOCK : 1;
+    return n % KVC_SPLIT_BLOCK == 0 && n / KVC_SPLIT_BLOCK >= GEMM_BLOCKS * split->ranks ? KVC_SPLIT_BLOCK : 1;
 }
 
 struct kvc_range kvc_split_outputs(uint64_t n, const struct kvc_split *split, uint32_t rank) {
     if (!kvc_split_shares(n, split))
         return (struct kvc_range){0, n};
     const uint64_t unit = unit_of(n, split);
-    const struct kvc_range units = part(n / unit, split, split->ranks, rank);
+    const struct kvc_range units = split_part(n / unit, split, split->ranks, rank);
     return (struct kvc_range){units.first * unit, units.count * unit};
 }
 
 struct kvc_range kvc_split_layers(uint32_t n, const struct kvc_split *split, uint32_t rank) {
-    return part(n, split, split->ranks, rank);
+    return split_part(n, split, split->ranks, rank);
 }
 
 struct kvc_range kvc_split_heads(uint32_t kv_heads, const struct kvc_split *split, uint32_t rank) {
-    return rank < kv_heads ? part(kv_heads, split, split->ranks < kv_heads ? split->ranks : kv_heads, rank)
+    return rank < kv_heads ? split_part(kv_heads, split, split->ranks < kv_heads ? split->ranks : kv_heads, rank)
                            : (struct kvc_range){rank % kv_heads, 1};
 }
 

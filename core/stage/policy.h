@@ -54,7 +54,7 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
 /* A method's formulas. Where the class has none, or method is NULL, all functions in it are NULL. */
 const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method);
 /* The method holding a stage; NULL: none does. */
-const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage);
+const struct kvc_method *kvc_policy_owner(const struct kvc_policy *policy, enum kvc_stage_kind stage);
 /* Whether the rows of a session's first prompt are what `full` computes, layer by layer, so that sessions may share
  * them: no method evicts before all rows have passed a layer, and none leaves rows out of the layers above. */
 bool kvc_policy_prefills_in_full(const struct kvc_policy *policy);

@@ -13,7 +13,7 @@ uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const
 
 struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,
                                              const struct kvc_geometry *g, const struct kvc_entry_format *format) {
-    const struct kvc_method *method = kvc_policy_holder(policy, stage);
+    const struct kvc_method *method = kvc_policy_owner(policy, stage);
     struct kvc_method_layer found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
     const uint32_t lists = kvc_policy_heads(policy, layer, g);
     found.context = (struct kvc_layer_context){.layer = layer,

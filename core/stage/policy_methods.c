@@ -51,14 +51,14 @@ const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method) 
 }
 
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer) {
-    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_DECODE);
+    const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_DECODE);
     if (!method || !kvc_method_acts(method, layer))
         return 0;
     return method->policy->surplus ? method->policy->surplus(&method->values) : 1;
 }
 
 bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *chunking) {
-    const struct kvc_method *method = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
+    const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_CHUNK);
     if (!method)
         return false;
     *chunking = (struct kvc_chunking){.chunk = 0};

@@ -46,21 +46,21 @@ static const char *stage_name(unsigned stage) {
 /* Who holds a stage: those that must have it choose first, the others take what is free. Two that want it alike clash.
  */
 static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, struct kvc_error *error) {
-    struct kvc_method *holder = NULL;
+    struct kvc_method *owner = NULL;
     for (int ready = 0; ready <= 2; ready++)
         for (size_t i = 0; i < policy->count; i++) {
             struct kvc_method *method = &policy->method[i];
             if (readiness(method) != ready || !(method->stages & stage))
                 continue;
-            if (holder && readiness(holder) == ready)
+            if (owner && readiness(owner) == ready)
                 return kvc_fail(error, KVC_USAGE,
                                 "policy: %s and %s both act at the %s stage; one of them must be left out%s",
-                                holder->policy->name, method->policy->name, stage_name(stage),
+                                owner->policy->name, method->policy->name, stage_name(stage),
                                 ready == 2 ? " or limited by stages=" : "");
-            if (holder)
+            if (owner)
                 method->stages &= ~stage;
             else
-                holder = method;
+                owner = method;
         }
     return KVC_OK;
 }
@@ -88,8 +88,8 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
         status = share_stage(policy, stage, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_method *chunk = kvc_policy_holder(policy, KVC_STAGE_CHUNK);
-    const struct kvc_method *propagate = kvc_policy_holder(policy, KVC_STAGE_PROPAGATE);
+    const struct kvc_method *chunk = kvc_policy_owner(policy, KVC_STAGE_CHUNK);
+    const struct kvc_method *propagate = kvc_policy_owner(policy, KVC_STAGE_PROPAGATE);
     if (chunk && propagate)
         return kvc_fail(
             error, KVC_USAGE,
@@ -109,10 +109,10 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
 }
 
 bool kvc_policy_prefills_in_full(const struct kvc_policy *policy) {
-    return !kvc_policy_holder(policy, KVC_STAGE_CHUNK) && !kvc_policy_holder(policy, KVC_STAGE_PROPAGATE);
+    return !kvc_policy_owner(policy, KVC_STAGE_CHUNK) && !kvc_policy_owner(policy, KVC_STAGE_PROPAGATE);
 }
 
-const struct kvc_method *kvc_policy_holder(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
+const struct kvc_method *kvc_policy_owner(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
     for (size_t i = 0; i < policy->count; i++) {
         if (policy->method[i].stages & (unsigned)stage)
             return &policy->method[i];

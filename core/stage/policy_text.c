@@ -12,7 +12,7 @@ struct text {
     bool failed;
 };
 
-static void add(struct text *text, const char *more) {
+static void policy_text_add(struct text *text, const char *more) {
     const size_t length = strlen(more);
     if (text->failed)
         return;
@@ -48,12 +48,12 @@ static void add_value(struct text *text, const struct kvc_option *option, const 
         set_point(number);
     } else {
         const bool quote = strpbrk(value->text, ",+ ") != NULL;
-        add(text, quote ? "\"" : "");
-        add(text, value->text);
-        add(text, quote ? "\"" : "");
+        policy_text_add(text, quote ? "\"" : "");
+        policy_text_add(text, value->text);
+        policy_text_add(text, quote ? "\"" : "");
         return;
     }
-    add(text, number);
+    policy_text_add(text, number);
 }
 
 char *kvc_policy_text(const struct kvc_policy *policy) {
@@ -61,15 +61,15 @@ char *kvc_policy_text(const struct kvc_policy *policy) {
     for (size_t i = 0; i < policy->count; i++) {
         const struct kvc_values *values = &policy->method[i].values;
         char join = ':';
-        add(&text, i ? "+" : "");
-        add(&text, values->policy->name);
+        policy_text_add(&text, i ? "+" : "");
+        policy_text_add(&text, values->policy->name);
         for (size_t o = 0; o < values->count; o++) {
             const struct kvc_option *option = kvc_policy_option(values->policy, o);
             if (!values->value[o].text[0]) /* a default that is none */
                 continue;
-            add(&text, (const char[]){join, 0});
-            add(&text, option->name);
-            add(&text, "=");
+            policy_text_add(&text, (const char[]){join, 0});
+            policy_text_add(&text, option->name);
+            policy_text_add(&text, "=");
             add_value(&text, option, &values->value[o]);
             join = ',';
         }

@@ -2,7 +2,7 @@
 #include "core/stage/stage.h"
 
 #include "core/base/integers.h"
-#include "core/engine/unseen.h"
+#include "core/engine/expired.h"
 #include "core/stage/stage_ranks.h"
 
 #include <stdlib.h>
@@ -57,17 +57,17 @@ enum kvc_status kvc_stage_some_scores(struct kvc_stage *stage, struct kvc_scores
 }
 
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
-    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_unseen_clear(stage, error);
+    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_expired_clear(stage, error);
     return status == KVC_OK ? kvc_stage_some_scores(stage, scores, error) : status;
 }
 
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error) {
-    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_unseen_clear(stage, error);
+    const enum kvc_status status = stage->evicted ? KVC_OK : kvc_expired_clear(stage, error);
     return status == KVC_OK ? make_scores(stage, stage->info.heads, scores, error) : status;
 }
 
-void kvc_stage_look_at(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
-                       uint32_t rows) {
+void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
+                        uint32_t rows) {
     const struct kvc_runner *runner = stage->session->runner;
     const size_t word = sizeof(float), m = runner->geometry.heads * word, q = m * runner->geometry.head_size;
     stage->queries = rows;
@@ -408,7 +408,7 @@ enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head,
                                          size_t *count, struct kvc_error *error) {
     enum kvc_status status = check_head(head, stage->info.kv_heads, error);
     if (status == KVC_OK)
-        status = kvc_unseen_clear(stage, error);
+        status = kvc_expired_clear(stage, error);
     if (status != KVC_OK)
         return status;
     return kvc_cache_read_positions(&stage->session->cache, stage->layer, head, positions, capacity, count, error);

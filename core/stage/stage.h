@@ -42,8 +42,8 @@ struct kvc_stage {
 };
 
 /* Rows row .. row+rows-1 of the runner's q, maximum and sum, which lie at batch_row of the batch, are its queries. */
-void kvc_stage_look_at(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
-                       uint32_t rows);
+void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
+                        uint32_t rows);
 /* The rows of kvc_probabilities of the stage's newest `count` queries. */
 struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count);
 static inline struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {

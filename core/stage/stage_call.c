@@ -2,7 +2,7 @@
  * stage. */
 #include "core/stage/stage_call.h"
 
-#include "core/engine/unseen.h"
+#include "core/engine/expired.h"
 
 #include <string.h>
 
@@ -55,7 +55,7 @@ uint64_t kvc_stage_entries(const struct kvc_stage *stage, bool plans) {
     if ((stage->observes && !stage->plans) || stage->decides)
         return held;
     if (!plans || stage->session->in_prompt)
-        return kvc_unseen_left(stage->session, stage->layer, held);
+        return kvc_expired_left(stage->session, stage->layer, held);
     const uint32_t window = kvc_runner_window(stage->session->runner, stage->layer);
     return window ? kvc_min_u64(held, window) : held;
 }
@@ -103,8 +103,8 @@ static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, str
 }
 
 /* The function of the stage's holder. */
-static enum kvc_status run_holder(struct kvc_stage *stage, enum kvc_stage_kind kind, size_t member, bool observes,
-                                  struct kvc_error *error) {
+static enum kvc_status run_owner(struct kvc_stage *stage, enum kvc_stage_kind kind, size_t member, bool observes,
+                                 struct kvc_error *error) {
     const struct kvc_policy *policy = stage->session->policy;
     for (size_t i = 0; i < policy->count; i++) {
         if (!(policy->method[i].stages & (unsigned)kind))
@@ -135,27 +135,28 @@ bool kvc_stage_decides(const struct kvc_session *session, uint32_t layer) {
 
 enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error) {
     stage->decides = kvc_stage_decides(stage->session, stage->layer);
-    return run_holder(stage, KVC_STAGE_CHUNK, MEMBER(chunk), false, error);
+    return run_owner(stage, KVC_STAGE_CHUNK, MEMBER(chunk), false, error);
 }
 
 enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error) {
     /* observers first, and what chooses the rows kept: they must see the entries that the stage's holder will evict */
     enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
     if (status == KVC_OK)
-        status = run_holder(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
+        status = run_owner(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
     if (status == KVC_OK && stage->session->evictions.thinned[stage->layer]) /* no bits of a whole list to be kept */
-        status = kvc_unseen_clear(stage, error);
-    return status == KVC_OK ? run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
+        status = kvc_expired_clear(stage, error);
+    return status == KVC_OK ? run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }
 
 enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_error *error) {
-    return run_holder(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error);
+    return run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error);
 }
 
-enum kvc_status kvc_stage_keep_told(struct kvc_session *session, uint32_t decider, uint32_t layer,
-                                    const int32_t *const *positions, const size_t *counts, struct kvc_error *error) {
+enum kvc_status kvc_stage_keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
+                                        const int32_t *const *positions, const size_t *counts,
+                                        struct kvc_error *error) {
     struct kvc_stage defaults = kvc_stage_make(session, decider);
-    const struct kvc_method *method = kvc_policy_holder(session->policy, KVC_STAGE_CHUNK);
+    const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
     defaults.decides = kvc_stage_decides(session, decider);
     struct kvc_stage stage = kvc_stage_of_method(&defaults, (size_t)(method - session->policy->method), false);
     const enum kvc_status status = kvc_stage_layer(&stage, layer, error);
@@ -179,7 +180,7 @@ enum kvc_status kvc_stage_call_select(struct kvc_stage *stage, struct kvc_error 
 }
 
 enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error *error) {
-    return run_holder(stage, KVC_STAGE_DECODE, MEMBER(decode), false, error);
+    return run_owner(stage, KVC_STAGE_DECODE, MEMBER(decode), false, error);
 }
 
 /* ---- layers ---- */

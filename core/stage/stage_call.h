@@ -26,7 +26,7 @@ enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error 
 /* Of a pipeline: the holder's prompt stage in a layer of another rank, for this rank's layers below it; and what the
  * chunk stage of such a layer keeps in one of this rank's. */
 enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_error *error);
-enum kvc_status kvc_stage_keep_told(struct kvc_session *session, uint32_t decider, uint32_t layer,
-                                    const int32_t *const *positions, const size_t *counts, struct kvc_error *error);
+enum kvc_status kvc_stage_keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
+                                        const int32_t *const *positions, const size_t *counts, struct kvc_error *error);
 
 #endif

@@ -59,16 +59,16 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
             positions[count++] = (int32_t)(session->tokens + row);
     }
     const struct kvc_span at = kvc_growable_at(&runner->stage.totals, 0),
-                          unseen = kvc_growable_at(&runner->stage.totals, ring * sizeof *causal_offset);
+                          expired = kvc_growable_at(&runner->stage.totals, ring * sizeof *causal_offset);
     if (status == KVC_OK && count > 0) {
         device->ops->upload(device, at, positions, count * sizeof *positions);
-        device->ops->upload(device, unseen, causal_offset, count * sizeof *causal_offset);
+        device->ops->upload(device, expired, causal_offset, count * sizeof *causal_offset);
     }
     for (uint32_t from = 0; status == KVC_OK && from < count; from += stage->queries) {
         const uint32_t some = kvc_min_u32(count - from, stage->queries);
         struct kvc_probabilities rows = kvc_stage_rows(stage, some);
         rows.positions = (struct kvc_span){at.buffer, at.offset + from * sizeof *positions};
-        rows.causal_offset = (struct kvc_span){unseen.buffer, unseen.offset + from * sizeof *causal_offset};
+        rows.causal_offset = (struct kvc_span){expired.buffer, expired.offset + from * sizeof *causal_offset};
         device->ops->ring_write(
             device, &(struct kvc_ring_write){.probabilities = &rows, .first = column, .ring = ring, .kind = kind});
     }

@@ -19,7 +19,7 @@ static struct kvc_span moments_of(const struct kvc_stage *stage) {
 }
 
 /* Memory for them: one set, or one for every layer where chunks come one after another. */
-static enum kvc_status reserve(const struct kvc_stage *stage, struct kvc_error *error) {
+static enum kvc_status stage_queries_reserve(const struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_prompt *prompt = &session->prompt;
     const size_t sets = prompt->chunking.chunk ? session->cache.layers : 1;
@@ -41,7 +41,7 @@ enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, 
         skip++;
     enum kvc_status status = kvc_stage_check(stage, error);
     if (status == KVC_OK)
-        status = reserve(stage, error);
+        status = stage_queries_reserve(stage, error);
     if (status != KVC_OK || skip == stage->queries)
         return status;
     uint64_t *rows = &session->prompt.moment_rows[stage->layer];
@@ -104,7 +104,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
     if (status == KVC_OK && expected->future == 0)
         status = kvc_fail(error, KVC_USAGE, "policy: queries are expected at none of the positions to come");
     if (status == KVC_OK)
-        status = reserve(stage, error);
+        status = stage_queries_reserve(stage, error);
     if (status == KVC_OK && rope && rope->rotary)
         status = mean_rotation(stage, rope, expected->future, &cosine, error);
     if (status != KVC_OK)
@@ -139,7 +139,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
 #define OUTPUTS_AT_ONCE 64u
 
 /* Rows first .. first+count-1 of this rank's part of the layer's projection, widened, to the runner's stage.rows. */
-static void widen_rows(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
+static void dequantize_rows(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
     struct kvc_device *device = runner->device;
     int32_t number[OUTPUTS_AT_ONCE];
     for (uint32_t i = 0; i < count; i++)
@@ -153,13 +153,14 @@ static void widen_rows(struct kvc_runner *runner, uint32_t layer, uint32_t first
 
 /* Outputs first .. first+count-1 of the layer's projection, to the runner's stage.rows [count, H*d]. Where ranks share
  * them out each widens its own, and takes of all the columns of its heads. */
-static enum kvc_status widen_outputs(struct kvc_stage *stage, uint32_t first, uint32_t count, struct kvc_error *error) {
+static enum kvc_status dequantize_outputs(struct kvc_stage *stage, uint32_t first, uint32_t count,
+                                          struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
     struct kvc_device *device = runner->device;
     const struct kvc_network *network = runner->network;
     struct kvc_ranks *ranks = network->part.ranks;
     if (!ranks || !kvc_split_shares(network->hidden, &ranks->rows.split)) {
-        widen_rows(runner, stage->layer, first, count);
+        dequantize_rows(runner, stage->layer, first, count);
         return KVC_OK;
     }
     const size_t wide = (size_t)network->part.heads * network->head_size;
@@ -172,7 +173,7 @@ static enum kvc_status widen_outputs(struct kvc_stage *stage, uint32_t first, ui
         const uint64_t from = kvc_max_u64(part.first, first), to = kvc_min_u64(part.first + part.count, first + count);
         ranks->widths[r] = to > from ? (size_t)(to - from) * wide : 0;
         if (r == ranks->rows.link->rank && to > from) {
-            widen_rows(runner, stage->layer, (uint32_t)(from - part.first), (uint32_t)(to - from));
+            dequantize_rows(runner, stage->layer, (uint32_t)(from - part.first), (uint32_t)(to - from));
             device->ops->download(device, rows, kvc_growable_at(&runner->stage.rows, 0),
                                   ranks->widths[r] * sizeof *rows);
         }
@@ -220,7 +221,7 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
     for (uint32_t first = 0, count; first < outputs && status == KVC_OK; first += count) {
         count = kvc_min_u32(outputs - first, at_once);
         if (runner->network)
-            status = widen_outputs(stage, first, count, error);
+            status = dequantize_outputs(stage, first, count, error);
         if (status == KVC_OK)
             device->ops->output_norms(device, &(struct kvc_output_norms){.lists = &kvc_stage_lists(stage)->lists,
                                                                          .w = kvc_growable_at(&runner->stage.rows, 0),

@@ -8,7 +8,7 @@
 
 struct kvc_ranks *kvc_stage_ranks_of(const struct kvc_stage *stage) {
     const struct kvc_network *network = stage->session->runner->network;
-    return network && network->part.heads_shared ? network->part.ranks : NULL;
+    return network && network->part.heads_sharded ? network->part.ranks : NULL;
 }
 
 enum kvc_status kvc_stage_gather(const struct kvc_stage *stage, uint32_t lists, uint32_t model_lists, size_t each,
@@ -66,8 +66,8 @@ static enum kvc_status gather_scores(struct kvc_stage *stage, const struct kvc_s
     return status;
 }
 
-static enum kvc_status reserve(struct kvc_stage *stage, unsigned count, struct kvc_across *across,
-                               struct kvc_error *error) {
+static enum kvc_status stage_ranks_reserve(struct kvc_stage *stage, unsigned count, struct kvc_across *across,
+                                           struct kvc_error *error) {
     struct kvc_stage_scratch *scratch = &stage->session->runner->stage;
     struct kvc_device *device = stage->session->runner->device;
     const size_t bytes = (size_t)across->lists.kv_heads * across->stride * sizeof(float);
@@ -81,8 +81,8 @@ static enum kvc_status reserve(struct kvc_stage *stage, unsigned count, struct k
     return status;
 }
 
-static enum kvc_status copy(struct kvc_stage *stage, const struct kvc_scores *const *scores, unsigned count,
-                            struct kvc_across *across, struct kvc_error *error) {
+static enum kvc_status stage_ranks_copy(struct kvc_stage *stage, const struct kvc_scores *const *scores, unsigned count,
+                                        struct kvc_across *across, struct kvc_error *error) {
     struct kvc_device *device = stage->session->runner->device;
     const uint32_t all = stage->info.model_lists;
     uint32_t *counts = malloc(all * sizeof *counts), most = 1;
@@ -103,7 +103,7 @@ static enum kvc_status copy(struct kvc_stage *stage, const struct kvc_scores *co
     across->first = stage->info.first_list;
     across->own = stage->info.kv_heads;
     if (status == KVC_OK)
-        status = reserve(stage, count, across, error);
+        status = stage_ranks_reserve(stage, count, across, error);
     if (status == KVC_OK)
         device->ops->upload(device, (struct kvc_span){across->lists.count, 0}, counts, all * sizeof *counts);
     for (unsigned i = 0; i < count && status == KVC_OK; i++)
@@ -121,7 +121,7 @@ enum kvc_status kvc_across_open(struct kvc_stage *stage, const struct kvc_scores
     across->copied = kvc_stage_ranks_of(stage) != NULL;
     if (!across->copied)
         return KVC_OK;
-    const enum kvc_status status = copy(stage, scores, count, across, error);
+    const enum kvc_status status = stage_ranks_copy(stage, scores, count, across, error);
     if (status != KVC_OK)
         kvc_across_free(across);
     return status;

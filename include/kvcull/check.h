@@ -89,11 +89,11 @@ enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operati
 
 /* ---- measure: a backend's operations beside what its device can do --------------------------------------------- */
 
-struct kvc_ceilings { /* of the device, measured in the same run */
-    double copy;      /* bytes per second, read and written, of a large copy */
-    double fma;       /* flops per second of exact fused multiply-adds that need no memory */
-    double product;   /* flops per second of a library's matrix product (--math fast); 0: there is none */
-    double launch;    /* seconds of a call that has nothing to do */
+struct kvc_rooflines { /* of the device, measured in the same run */
+    double copy;       /* bytes per second, read and written, of a large copy */
+    double fma;        /* flops per second of exact fused multiply-adds that need no memory */
+    double product;    /* flops per second of a library's matrix product (--math fast); 0: there is none */
+    double launch;     /* seconds of a call that has nothing to do */
 };
 struct kvc_measured {
     const char *name, *shape;
@@ -104,7 +104,7 @@ struct kvc_measured {
                               fast, five rounds of both are measured, and that of the median ratio counts */
     double launch;         /* of a call that has nothing to do, in the same round; 0 where nothing is beside */
 };
-typedef int kvc_measure_fn(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row);
+typedef int kvc_measure_fn(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row);
 enum { KVC_MEASURE_LEAST = 256, KVC_MEASURE_MOST = 1 << 22 };
 struct kvc_measure_options {
     const char *beside; /* NULL, or a second backend to time with the same calls */

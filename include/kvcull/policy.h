@@ -285,8 +285,8 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
 /* A rule for each head: keeps [kv_heads]. Scores and ties are those of the first rule. */
 enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_keep *keeps, struct kvc_error *error);
 /* The same ranks of every head: ranks [count], ascending. */
-enum kvc_status kvc_stage_keep_ranks(struct kvc_stage *stage, const uint32_t *ranks, uint32_t count,
-                                     struct kvc_error *error);
+enum kvc_status kvc_stage_keep_indices(struct kvc_stage *stage, const uint32_t *indices, uint32_t count,
+                                       struct kvc_error *error);
 /* Of each head the entries at these positions: positions [kv_heads][counts[head]], ascending, each once, or else
  * KVC_USAGE. A position that a head does not hold is passed over. */
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
@@ -296,7 +296,7 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
 /* Hands over the ranks [count], ascending, that one head will keep, for kvc_stage_keep_planned. It is called for every
  * head, from the class's `plan` (for the step at hand) or from its prompt stage. */
-enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *ranks, uint32_t count,
+enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *indices, uint32_t count,
                                struct kvc_error *error);
 enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error);
 /* How the `slots` highest scores over all heads, those of the last `tail` entries left out, fall to the heads: shares

@@ -63,7 +63,7 @@ enum kvc_status kvc_ranks_planned(const char *how, uint32_t *count, struct kvc_e
  * kvc_ranks_planned; share: as in kvc_ranks_open. */
 struct kvc_ranks_part {
     uint32_t heads, kv_heads, first_kv_head;
-    bool heads_shared;            /* otherwise each rank has all heads */
+    bool heads_sharded;           /* otherwise each rank has all heads */
     uint32_t first_layer, layers; /* with attention, as sessions count them */
     uint64_t weight_bytes, recurrent_bytes;
 };

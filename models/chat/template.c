@@ -25,7 +25,7 @@ static const struct kvc_named_template *by_name(const char *name) {
     return NULL;
 }
 
-static enum kvc_status unknown(struct kvc_error *error, const char *what, const char *name) {
+static enum kvc_status template_unknown(struct kvc_error *error, const char *what, const char *name) {
     struct kvc_nearest nearest = kvc_nearest(name, strlen(name));
     char known[300] = "", hint[KVC_NEAREST_HINT];
     size_t at = 0;
@@ -57,13 +57,14 @@ static json_t *token_text(const struct kvc_tokenizer *tokenizer, const char *nam
         return json_is_string(named) ? json_incref(named) : json_string_nocheck("");
     if (!tokenizer)
         return json_string_nocheck(standard);
-    const struct kvc_piece *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
+    const struct kvc_vocab_entry *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
     return piece ? json_stringn_nocheck(tokenizer->store.data + piece->spelling, piece->spelling_bytes)
                  : json_string_nocheck("");
 }
 
 /* *array: the text as a new JSON array (or object), NULL where there is no text. */
-static enum kvc_status parse(const char *what, const char *text, bool object, json_t **value, struct kvc_error *error) {
+static enum kvc_status template_parse(const char *what, const char *text, bool object, json_t **value,
+                                      struct kvc_error *error) {
     *value = NULL;
     if (!text)
         return KVC_OK;
@@ -79,7 +80,7 @@ static enum kvc_status parse(const char *what, const char *text, bool object, js
 /* Variables are short and typed, not a file's. */
 static enum kvc_status parse_variables(const char *text, json_t **value, struct kvc_error *error) {
     struct kvc_error why = {0};
-    enum kvc_status status = parse("variables", text, true, value, &why);
+    enum kvc_status status = template_parse("variables", text, true, value, &why);
     return status == KVC_OK ? status : kvc_fail(error, status == KVC_INPUT ? KVC_USAGE : status, "%s", why.text);
 }
 
@@ -125,11 +126,11 @@ static bool has_tools(const json_t *variables) {
 
 /* The variables of the template as objects, tokens: the model's, all: the caller's; null where there are no tools or
  * documents, as transformers has it. */
-static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
-                            const struct kvc_named_template *named, const struct kvc_message *messages, size_t count,
-                            json_t *tokens, json_t *all, struct kvc_error *error) {
+static enum kvc_status template_fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                                     const struct kvc_named_template *named, const struct kvc_message *messages,
+                                     size_t count, json_t *tokens, json_t *all, struct kvc_error *error) {
     json_t *list = NULL, *tools = NULL, *documents = NULL, *more = NULL;
-    enum kvc_status status = parse("messages", options->earlier, false, &list, error);
+    enum kvc_status status = template_parse("messages", options->earlier, false, &list, error);
     if (status == KVC_OK && !list && !(list = json_array()))
         status = no_memory(error);
     if (status == KVC_OK)
@@ -137,9 +138,9 @@ static enum kvc_status fill(const struct kvc_tokenizer *tokenizer, const struct 
     if (status == KVC_OK)
         status = add_messages(list, messages, count, error);
     if (status == KVC_OK)
-        status = parse("tools", options->tools, false, &tools, error);
+        status = template_parse("tools", options->tools, false, &tools, error);
     if (status == KVC_OK)
-        status = parse("documents", options->documents, false, &documents, error);
+        status = template_parse("documents", options->documents, false, &documents, error);
     if (status == KVC_OK)
         status = parse_variables(options->variables, &more, error);
     if (status == KVC_OK && named && (tools || documents))
@@ -184,8 +185,8 @@ static enum kvc_status no_default(const struct kvc_tokenizer *tokenizer, struct 
     return status;
 }
 
-static enum kvc_status choose(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options, bool tools,
-                              struct choice *choice, struct kvc_error *error) {
+static enum kvc_status template_choose(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
+                                       bool tools, struct choice *choice, struct kvc_error *error) {
     const char *name = options->template_name;
     const bool own = tokenizer && tokenizer->template_count;
     choice->named = name ? by_name(name) : NULL;
@@ -201,8 +202,8 @@ static enum kvc_status choose(const struct kvc_tokenizer *tokenizer, const struc
     if (choice->text)
         return KVC_OK;
     if (name)
-        return unknown(error, "no chat template is called ", name);
-    return own ? no_default(tokenizer, error) : unknown(error, "the model has no chat template; name one", "");
+        return template_unknown(error, "no chat template is called ", name);
+    return own ? no_default(tokenizer, error) : template_unknown(error, "the model has no chat template; name one", "");
 }
 
 bool kvc_chat_text_reads(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
@@ -214,7 +215,7 @@ bool kvc_chat_text_reads(const struct kvc_tokenizer *tokenizer, const struct kvc
     if (!tools && parse_variables(options->variables, &more, &unwanted) == KVC_OK)
         tools = has_tools(more);
     json_decref(more);
-    return choose(tokenizer, options, tools, &choice, &unwanted) != KVC_OK ||
+    return template_choose(tokenizer, options, tools, &choice, &unwanted) != KVC_OK ||
            kvc_jinja_reads(choice.text, strlen(choice.text), variable);
 }
 
@@ -227,10 +228,11 @@ enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const str
     if (name && options->template_text)
         return kvc_fail(error, KVC_USAGE, "chat: a template's name and a template's text; give one of the two");
     json_t *tokens = json_object(), *all = json_object();
-    enum kvc_status status =
-        tokens && all ? fill(tokenizer, options, named, messages, count, tokens, all, error) : no_memory(error);
+    enum kvc_status status = tokens && all
+                                 ? template_fill(tokenizer, options, named, messages, count, tokens, all, error)
+                                 : no_memory(error);
     if (status == KVC_OK)
-        status = choose(tokenizer, options, has_tools(all), &choice, error);
+        status = template_choose(tokenizer, options, has_tools(all), &choice, error);
     if (status == KVC_OK) {
         const struct kvc_jinja_job job = {.where = choice.where,
                                           .source = choice.text,

@@ -26,7 +26,7 @@ static bool is_known(const struct kvc_tokenizer *tokenizer, const char *chat) {
         ends += tokenizer->pieces[i].ends_turn;
     if (ends != 1 || tokenizer->eos < 0)
         return ends > 1;
-    const struct kvc_piece *eos = &tokenizer->pieces[tokenizer->eos];
+    const struct kvc_vocab_entry *eos = &tokenizer->pieces[tokenizer->eos];
     return memmem(chat, strlen(chat), tokenizer->store.data + eos->spelling, eos->spelling_bytes) != NULL;
 }
 

@@ -127,8 +127,8 @@ static const char *key_of(const struct kvc_config *config, bool gguf, size_t off
     return "a value";
 }
 
-static enum kvc_status missing(const struct kvc_config *config, bool gguf, size_t offset, const char *why,
-                               const char *where, struct kvc_error *error) {
+static enum kvc_status config_missing(const struct kvc_config *config, bool gguf, size_t offset, const char *why,
+                                      const char *where, struct kvc_error *error) {
     char key[128];
     return kvc_fail(error, KVC_INPUT, "%s: %s is missing%s", where, key_of(config, gguf, offset, key, sizeof key), why);
 }
@@ -138,7 +138,7 @@ static enum kvc_status check_required(const struct kvc_config *config, bool gguf
     for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
         if (field->required && (gguf ? field->gguf : field->hf) &&
             *(const uint64_t *)(const void *)((const char *)config + field->offset) == 0) {
-            return missing(config, gguf, field->offset, "", where, error);
+            return config_missing(config, gguf, field->offset, "", where, error);
         }
     }
     return KVC_OK;
@@ -273,7 +273,7 @@ static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, co
         return kvc_fail(error, KVC_INPUT, "%s: %s is missing or 0", where, count);
     }
     if (config->experts_used == 0) {
-        return missing(config, gguf, AT(experts_used), " or 0", where, error);
+        return config_missing(config, gguf, AT(experts_used), " or 0", where, error);
     }
     if (config->experts_used > config->experts) {
         return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be at most %s, which is %" PRIu64, where,
@@ -289,7 +289,7 @@ static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, co
         return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ": a model that uses this is not supported", where,
                         key_of(config, gguf, AT(shared_feed), b, sizeof b), config->shared_feed);
     }
-    return config->expert_feed ? KVC_OK : missing(config, gguf, AT(expert_feed), "", where, error);
+    return config->expert_feed ? KVC_OK : config_missing(config, gguf, AT(expert_feed), "", where, error);
 }
 
 static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, const char *where,
@@ -365,13 +365,13 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
     }
     snprintf(need, sizeof need, "; rope scaling of type %s needs it", kvc_rope_kind_name(kind));
     if (config->rope.factor == 0) {
-        return missing(config, gguf, AT(rope.factor), need, where, error);
+        return config_missing(config, gguf, AT(rope.factor), need, where, error);
     }
     if (kind == KVC_ROPE_LLAMA3) {
         if (config->rope.low_factor == 0)
-            return missing(config, gguf, AT(rope.low_factor), need, where, error);
+            return config_missing(config, gguf, AT(rope.low_factor), need, where, error);
         if (config->rope.high_factor == 0)
-            return missing(config, gguf, AT(rope.high_factor), need, where, error);
+            return config_missing(config, gguf, AT(rope.high_factor), need, where, error);
         if (config->rope.high_factor <= config->rope.low_factor) {
             return kvc_fail(error, KVC_INPUT,
                             "%s: rope_scaling.high_freq_factor is %g, it must be greater than "

@@ -122,7 +122,7 @@ struct kvc_config {
     uint64_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab, context;
     uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
     uint64_t shared_feed;                        /* of the expert that every row passes; 0: there is none */
-    bool shares_normalised;
+    bool routing_normalized;
     unsigned char *dense; /* [layers] which layers have one network in place of experts, or NULL: none has */
     uint64_t sliding_window;
     unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */

@@ -166,9 +166,9 @@ static enum kvc_status check_value_length(const struct kvc_gguf *file, const cha
 static enum kvc_status read_shares(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                    struct kvc_error *error) {
     char key[128];
-    config->shares_normalised = config->family->normalised;
+    config->routing_normalized = config->family->normalised;
     make_key(config, "expert_weights_norm", key, sizeof key);
-    if (config->experts && kvc_gguf_has(file, key) && !kvc_gguf_bool(file, key, &config->shares_normalised)) {
+    if (config->experts && kvc_gguf_has(file, key) && !kvc_gguf_bool(file, key, &config->routing_normalized)) {
         return kvc_fail(error, KVC_INPUT, "%s: %s is not true or false", where, key);
     }
     return KVC_OK;
@@ -357,8 +357,8 @@ static int64_t read_token(const struct kvc_gguf *file, const char *key) {
     return kvc_gguf_uint(file, key, &token) && token <= INT32_MAX ? (int64_t)token : -1;
 }
 
-static enum kvc_status fill(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
-                            struct kvc_error *error) {
+static enum kvc_status config_gguf_fill(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
+                                        struct kvc_error *error) {
     if (kvc_gguf_tensor_count(file) == 0 && kvc_gguf_has(file, "tokenizer.ggml.model")) {
         return kvc_fail(error, KVC_INPUT,
                         "%s: is a vocabulary without weights: `kvcull tokenize` takes it, and nothing can be computed",
@@ -412,7 +412,7 @@ static enum kvc_status fill(const struct kvc_gguf *file, const char *where, stru
 enum kvc_status kvc_config_from_gguf(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                      struct kvc_error *error) {
     *config = (struct kvc_config){.score_cap = -1, .logit_cap = -1, .bos = -1, .eos = -1};
-    enum kvc_status status = fill(file, where, config, error);
+    enum kvc_status status = config_gguf_fill(file, where, config, error);
     if (status) {
         kvc_config_free(config);
     }

@@ -398,7 +398,7 @@ static void read_nulls(const struct kvc_hf_source *in, struct kvc_config *config
         config->logit_cap = 0;
 }
 
-static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config) {
+static enum kvc_status config_hf_fill(struct kvc_hf_source *in, struct kvc_config *config) {
     if (!json_is_object(in->root)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: is not a JSON object", in->path);
     }
@@ -440,9 +440,9 @@ static enum kvc_status fill(struct kvc_hf_source *in, struct kvc_config *config)
     if (!status && config->family->feed_bias)
         status = read_flag(in, "mlp_bias", &config->feed_bias);
     if (!status && config->family && config->family->experts) {
-        config->shares_normalised = config->family->normalised;
+        config->routing_normalized = config->family->normalised;
         if (config->family->norm_topk_prob)
-            status = read_flag(in, "norm_topk_prob", &config->shares_normalised);
+            status = read_flag(in, "norm_topk_prob", &config->routing_normalized);
     }
     bool qkv_bias = config->family && config->family->qkv_bias;
     if (!status && config->family->qkv_bias_key)
@@ -463,7 +463,7 @@ enum kvc_status kvc_config_from_json(const char *path, struct kvc_config *config
         return status;
     }
     struct kvc_hf_source in = {path, root, root, NULL, error};
-    status = fill(&in, config);
+    status = config_hf_fill(&in, config);
     json_decref(root);
     if (status) {
         kvc_config_free(config);

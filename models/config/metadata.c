@@ -18,7 +18,7 @@ uint32_t kvc_plan_file_type(enum kvc_type type) {
 static void size_label(const struct kvc_plan *plan, uint64_t experts, char *label, size_t capacity) {
     uint64_t count = 0;
     for (size_t i = 0; i < plan->count; i++) {
-        const struct kvc_planned *tensor = &plan->tensors[i];
+        const struct kvc_planned_tensor *tensor = &plan->tensors[i];
         uint64_t size = 1;
         for (uint32_t d = tensor->experts ? 1 : 0; d < tensor->dimensions; d++) {
             size *= tensor->shape[d];
@@ -153,9 +153,9 @@ enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const struct 
     }
     snprintf(key, sizeof key, "%s.attention.value_length", architecture);
     kvc_gguf_put_uint32(writer, key, (uint32_t)config->head_size);
-    if (config->experts && config->shares_normalised != config->family->normalised) {
+    if (config->experts && config->routing_normalized != config->family->normalised) {
         snprintf(key, sizeof key, "%s.expert_weights_norm", architecture);
-        kvc_gguf_put_bool(writer, key, config->shares_normalised);
+        kvc_gguf_put_bool(writer, key, config->routing_normalized);
     }
     put_scaling(config, writer);
     if (kvc_config_knows(config, KVC_SIDE_BY_SIDE)) {

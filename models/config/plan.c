@@ -41,9 +41,10 @@ void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, str
     }
 }
 
-static struct kvc_planned *add(struct kvc_plan *plan, enum kvc_plan_kind kind, uint64_t rows, uint64_t cols) {
-    struct kvc_planned *tensor = &plan->tensors[plan->count++];
-    *tensor = (struct kvc_planned){.kind = kind, .type = KVC_F32, .dimensions = 1, .shape = {cols, 0}};
+static struct kvc_planned_tensor *plan_add(struct kvc_plan *plan, enum kvc_plan_kind kind, uint64_t rows,
+                                           uint64_t cols) {
+    struct kvc_planned_tensor *tensor = &plan->tensors[plan->count++];
+    *tensor = (struct kvc_planned_tensor){.kind = kind, .type = KVC_F32, .dimensions = 1, .shape = {cols, 0}};
     if (kind == KVC_PLAN_MATRIX) {
         tensor->dimensions = 2;
         tensor->shape[0] = rows;
@@ -54,7 +55,7 @@ static struct kvc_planned *add(struct kvc_plan *plan, enum kvc_plan_kind kind, u
 
 static void add_whole(struct kvc_plan *plan, enum kvc_plan_kind kind, const char *const *names, uint64_t rows,
                       uint64_t cols, enum kvc_type type) {
-    struct kvc_planned *tensor = add(plan, kind, rows, cols);
+    struct kvc_planned_tensor *tensor = plan_add(plan, kind, rows, cols);
     snprintf(tensor->name, sizeof tensor->name, "%s", names[1]);
     snprintf(tensor->hf, sizeof tensor->hf, "%s", names[0]);
     if (kind == KVC_PLAN_MATRIX) {
@@ -62,7 +63,7 @@ static void add_whole(struct kvc_plan *plan, enum kvc_plan_kind kind, const char
     }
 }
 
-static void name_layer(struct kvc_planned *tensor, uint32_t layer, const char *gguf, const char *hf,
+static void name_layer(struct kvc_planned_tensor *tensor, uint32_t layer, const char *gguf, const char *hf,
                        const char *suffix) {
     kvc_layer_tensor(tensor->name, sizeof tensor->name, true, layer, gguf, suffix);
     kvc_layer_tensor(tensor->hf, sizeof tensor->hf, false, layer, hf, suffix);
@@ -79,23 +80,23 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
                       : matrix->part[0].weight == offsetof(struct kvc_layer, k) ? config->kv_heads
                                                                                 : 0;
     }
-    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
+    struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
     if (matrix->part[0].outputs != KVC_ONE) /* a coarser type would change what the shared expert counts */
         tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->interleaved = interleaved;
     if (kvc_has_bias(config, matrix->bias)) {
-        tensor = add(plan, KVC_PLAN_BIAS, 1, rows);
+        tensor = plan_add(plan, KVC_PLAN_BIAS, 1, rows);
         name_layer(tensor, layer, matrix->gguf, matrix->hf, "bias");
         tensor->interleaved = interleaved;
     }
 }
 
-uint64_t kvc_plan_parts(const struct kvc_planned *planned) {
+uint64_t kvc_plan_parts(const struct kvc_planned_tensor *planned) {
     return planned->apart ? planned->shape[0] : planned->kind == KVC_PLAN_FACTORS ? 0 : 1;
 }
 
-void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *planned, uint32_t part, char *name,
+void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned_tensor *planned, uint32_t part, char *name,
                    size_t capacity) {
     if (planned->apart && planned->experts)
         kvc_expert_tensor(name, capacity, false, config, planned->layer, planned->experts, part);
@@ -108,7 +109,8 @@ void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *pl
 /* The biases of a layer's experts, [experts, length]. */
 static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
                               const struct kvc_expert_name *matrix) {
-    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, kvc_extent(config, matrix->outputs));
+    struct kvc_planned_tensor *tensor =
+        plan_add(plan, KVC_PLAN_MATRIX, config->experts, kvc_extent(config, matrix->outputs));
     tensor->kind = KVC_PLAN_BIAS;
     tensor->layer = layer;
     tensor->experts = matrix;
@@ -119,14 +121,14 @@ static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *co
 /* The router, whose choices a coarser type would change, and the stacks of the experts' matrices. */
 static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     const char *gguf = kvc_router_stem(true, config), *hf = kvc_router_stem(false, config);
-    struct kvc_planned *tensor = add(plan, KVC_PLAN_MATRIX, config->experts, config->hidden);
+    struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_MATRIX, config->experts, config->hidden);
     name_layer(tensor, layer, gguf, hf, "weight");
     if (config->family->stacked) {
-        name_layer(add(plan, KVC_PLAN_BIAS, 1, config->experts), layer, gguf, hf, "bias");
+        name_layer(plan_add(plan, KVC_PLAN_BIAS, 1, config->experts), layer, gguf, hf, "bias");
     }
     for (const struct kvc_expert_name *matrix = kvc_expert_names; matrix->gguf; matrix++) {
         const uint64_t inputs = kvc_extent(config, matrix->inputs);
-        tensor = add(plan, KVC_PLAN_EXPERTS, 1, inputs);
+        tensor = plan_add(plan, KVC_PLAN_EXPERTS, 1, inputs);
         tensor->dimensions = 3;
         tensor->shape[0] = config->experts;
         tensor->shape[1] = kvc_extent(config, matrix->outputs);
@@ -149,7 +151,7 @@ static void add_norm(struct kvc_plan *plan, const struct kvc_config *config, uin
                      const struct kvc_norm_name *norm) {
     const uint64_t rows = kvc_norm_rows(config, norm), length = kvc_norm_length(config, norm);
     const bool heads = rows > 1 || config->qk_norm == KVC_QK_EACH || config->qk_norm == KVC_QK_SPLIT;
-    struct kvc_planned *tensor = add(plan, KVC_PLAN_NORM, 1, length);
+    struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_NORM, 1, length);
     name_layer(tensor, layer, norm->gguf, norm->hf, "weight");
     tensor->layer = layer;
     tensor->norm = norm;
@@ -161,7 +163,7 @@ static void add_norm(struct kvc_plan *plan, const struct kvc_config *config, uin
         kvc_plan_part(config, tensor, 0, tensor->hf, sizeof tensor->hf);
     }
     if (kvc_has_norm_bias(config, norm))
-        name_layer(add(plan, KVC_PLAN_BIAS, 1, length), layer, norm->gguf, norm->hf, "bias");
+        name_layer(plan_add(plan, KVC_PLAN_BIAS, 1, length), layer, norm->gguf, norm->hf, "bias");
 }
 
 static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
@@ -176,7 +178,7 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
         }
     }
     if (config->family->sinks) {
-        struct kvc_planned *tensor = add(plan, KVC_PLAN_BIAS, 1, config->heads);
+        struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_BIAS, 1, config->heads);
         kvc_sinks_tensor(tensor->name, sizeof tensor->name, true, layer);
         kvc_sinks_tensor(tensor->hf, sizeof tensor->hf, false, layer);
     }
@@ -188,7 +190,7 @@ static void add_layer(struct kvc_plan *plan, const struct kvc_config *config, ui
 static enum kvc_status add_factors(struct kvc_plan *plan, const struct kvc_config *config, const char *name,
                                    const float *factors, struct kvc_error *error) {
     const uint64_t pairs = config->rope.rotary / 2;
-    struct kvc_planned *tensor = add(plan, KVC_PLAN_FACTORS, 1, pairs);
+    struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_FACTORS, 1, pairs);
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
     tensor->factors = malloc((size_t)pairs * sizeof *tensor->factors);
     if (!tensor->factors) {

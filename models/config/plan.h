@@ -17,7 +17,7 @@ enum kvc_plan_kind {
 struct kvc_expert_name; /* names.h */
 struct kvc_norm_name;
 
-struct kvc_planned {
+struct kvc_planned_tensor {
     char name[80], hf[80]; /* in GGUF and in Hugging Face files; hf is "" for what comes from config.json */
     enum kvc_plan_kind kind;
     enum kvc_type type;
@@ -36,7 +36,7 @@ struct kvc_replaced { /* matrices whose rows do not fit the asked type, by the t
 };
 
 struct kvc_plan {
-    struct kvc_planned *tensors;
+    struct kvc_planned_tensor *tensors;
     size_t count;
     struct kvc_replaced replaced;
 };
@@ -46,9 +46,9 @@ enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type ty
                                struct kvc_error *error);
 /* Tensors of a folder that a planned one is made of: none where it comes from config.json, one where it is not apart.
  */
-uint64_t kvc_plan_parts(const struct kvc_planned *planned);
+uint64_t kvc_plan_parts(const struct kvc_planned_tensor *planned);
 /* What folders call the part of a planned tensor, and all of it where it is not apart. */
-void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned *planned, uint32_t part, char *name,
+void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned_tensor *planned, uint32_t part, char *name,
                    size_t capacity);
 void kvc_plan_free(struct kvc_plan *plan);
 enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced);

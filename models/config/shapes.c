@@ -119,7 +119,7 @@ enum kvc_status kvc_shape_config(const struct kvc_shape *shape, struct kvc_confi
         .experts = shape->experts,
         .experts_used = shape->experts_used,
         .expert_feed = shape->experts ? shape->feed_forward : 0,
-        .shares_normalised = family->normalised,
+        .routing_normalized = family->normalised,
         .vocab = shape->vocab,
         .context = shape->context,
         .sliding_window = shape->window,

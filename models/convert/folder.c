@@ -11,19 +11,19 @@
 #include "models/files/safetensors.h"
 
 /* The i-th tensor of the folder that one of the plan is made of. */
-static const struct kvc_file_tensor *part(const struct kvc_safetensors *file, const struct kvc_config *config,
-                                          const struct kvc_planned *planned, uint64_t i, char name[128]) {
+static const struct kvc_file_tensor *folder_part(const struct kvc_safetensors *file, const struct kvc_config *config,
+                                                 const struct kvc_planned_tensor *planned, uint64_t i, char name[128]) {
     kvc_plan_part(config, planned, (uint32_t)i, name, 128);
     return kvc_safetensors_text_tensor(file, name);
 }
 
 static enum kvc_status check_tensor(const struct kvc_converter *converter, const struct kvc_config *config,
-                                    const struct kvc_planned *planned, const struct kvc_safetensors *file,
+                                    const struct kvc_planned_tensor *planned, const struct kvc_safetensors *file,
                                     struct kvc_error *error) {
     const uint32_t stacked = planned->apart, dimensions = planned->dimensions - stacked;
     char name[128];
     for (uint64_t i = 0; i < kvc_plan_parts(planned); i++) {
-        const struct kvc_file_tensor *tensor = part(file, config, planned, i, name);
+        const struct kvc_file_tensor *tensor = folder_part(file, config, planned, i, name);
         if (!tensor) {
             return kvc_fail(error, KVC_INPUT, "%s: tensor %s is missing", converter->from, name);
         }
@@ -44,7 +44,7 @@ static enum kvc_status write_norm(struct kvc_converter *converter, const struct 
     if (!values) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for %zu values", converter->from, length);
     }
-    kvc_widen_row(tensor->type, (const unsigned char *)tensor->data, length, values);
+    kvc_dequantize_row(tensor->type, (const unsigned char *)tensor->data, length, values);
     for (size_t i = 0; i < length; i++) {
         values[i] = values[i] + 1.0f;
     }
@@ -58,7 +58,7 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
                                      struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; !status && i < plan->count; i++) {
-        const struct kvc_planned *planned = &plan->tensors[i];
+        const struct kvc_planned_tensor *planned = &plan->tensors[i];
         if (planned->kind == KVC_PLAN_FACTORS) {
             status = kvc_gguf_write(converter->writer, i, planned->factors,
                                     (size_t)planned->shape[0] * sizeof *planned->factors, error);
@@ -70,7 +70,7 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
         }
         char name[128];
         for (uint64_t p = 0; !status && p < kvc_plan_parts(planned); p++) {
-            status = kvc_convert_tensor(converter, part(file, config, planned, p, name), planned->type,
+            status = kvc_convert_tensor(converter, folder_part(file, config, planned, p, name), planned->type,
                                         planned->interleaved, config->rope.rotary, i, error);
         }
     }
@@ -78,7 +78,7 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
 }
 
 /* Experts that lie in MXFP4 stay as they are: see kvc_stays. */
-static void keep_experts(struct kvc_plan *plan, struct kvc_planned *planned, enum kvc_type asked,
+static void keep_experts(struct kvc_plan *plan, struct kvc_planned_tensor *planned, enum kvc_type asked,
                          const struct kvc_file_tensor *tensor) {
     if (!tensor || !kvc_stays(tensor, asked)) {
         return;
@@ -108,7 +108,7 @@ static enum kvc_status write_file(struct kvc_converter *converter, const struct 
         status = kvc_convert_text(converter->from, config->vocab, converter->writer, error);
     }
     for (size_t i = 0; !status && i < plan->count; i++) {
-        struct kvc_planned *planned = &plan->tensors[i];
+        struct kvc_planned_tensor *planned = &plan->tensors[i];
         status = check_tensor(converter, config, planned, file, error);
         if (!status) {
             keep_experts(plan, planned, asked, kvc_safetensors_text_tensor(file, planned->hf));

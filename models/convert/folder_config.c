@@ -17,11 +17,11 @@ struct made {
     bool whole; /* nothing failed so far */
 };
 
-static void put(struct made *made, json_t *object, const char *key, json_t *value) {
+static void folder_config_put(struct made *made, json_t *object, const char *key, json_t *value) {
     made->whole = json_object_set_new(object, key, value) == 0 && made->whole;
 }
 
-static void append(struct made *made, json_t *list, json_t *value) {
+static void folder_config_append(struct made *made, json_t *list, json_t *value) {
     made->whole = json_array_append_new(list, value) == 0 && made->whole;
 }
 
@@ -85,13 +85,13 @@ static void put_fields(struct made *made) {
         if (field->real) {
             memcpy(&number, at, sizeof number);
             if (field->feature == KVC_SOFT_CAPS)
-                put(made, made->root, field->hf, number > 0 ? real(number) : json_null());
+                folder_config_put(made, made->root, field->hf, number > 0 ? real(number) : json_null());
             else if (number != 0)
-                put(made, made->root, field->hf, real(number));
+                folder_config_put(made, made->root, field->hf, real(number));
         } else {
             memcpy(&integer, at, sizeof integer);
             if (integer != 0)
-                put(made, made->root, field->hf, json_integer((json_int_t)integer));
+                folder_config_put(made, made->root, field->hf, json_integer((json_int_t)integer));
         }
     }
 }
@@ -107,7 +107,7 @@ static void put_partial(struct made *made) {
             break;
     }
     if (config->rope.rotary != config->head_size || config->family->partial > 0)
-        put(made, made->root, "partial_rotary_factor", real(share));
+        folder_config_put(made, made->root, "partial_rotary_factor", real(share));
 }
 
 /* What scores are multiplied by, as the family's files say it. */
@@ -115,37 +115,38 @@ static void put_scale(struct made *made) {
     const struct kvc_config *config = made->config;
     const double scale = config->score_scale, head = (double)config->head_size;
     if (kvc_config_knows(config, KVC_MULTIPLIERS))
-        put(made, made->root, "attention_multiplier", real(scale > 0 ? scale : (double)(float)(1 / sqrt(head))));
+        folder_config_put(made, made->root, "attention_multiplier",
+                          real(scale > 0 ? scale : (double)(float)(1 / sqrt(head))));
     if (kvc_config_knows(config, KVC_SCORE_SCALE)) {
         const double scalar = scale > 0 ? 1 / (scale * scale) : head, whole = rint(scalar);
-        put(made, made->root, "query_pre_attn_scalar",
-            scale > 0 && (double)(float)(1 / sqrt(whole)) != scale ? json_real(scalar)
-                                                                   : json_integer((json_int_t)whole));
+        folder_config_put(made, made->root, "query_pre_attn_scalar",
+                          scale > 0 && (double)(float)(1 / sqrt(whole)) != scale ? json_real(scalar)
+                                                                                 : json_integer((json_int_t)whole));
     }
     if (kvc_config_knows(config, KVC_LOGIT_SCALE) && config->logit_scale == 0)
-        put(made, made->root, "logit_scale", real(1));
+        folder_config_put(made, made->root, "logit_scale", real(1));
 }
 
 static void put_flags(struct made *made) {
     const struct kvc_config *config = made->config;
     const struct kvc_family *family = config->family;
-    put(made, made->root, "tie_word_embeddings", json_boolean(config->tied));
+    folder_config_put(made, made->root, "tie_word_embeddings", json_boolean(config->tied));
     if (family->attention_bias)
-        put(made, made->root, "attention_bias", json_boolean(config->output_bias));
+        folder_config_put(made, made->root, "attention_bias", json_boolean(config->output_bias));
     if (family->qkv_bias_key)
-        put(made, made->root, family->qkv_bias_key, json_boolean(config->qkv_bias));
+        folder_config_put(made, made->root, family->qkv_bias_key, json_boolean(config->qkv_bias));
     if (family->feed_bias)
-        put(made, made->root, "mlp_bias", json_boolean(config->feed_bias));
+        folder_config_put(made, made->root, "mlp_bias", json_boolean(config->feed_bias));
     if (kvc_qk_norm_key(family))
-        put(made, made->root, kvc_qk_norm_key(family), json_boolean(config->qk_norm != KVC_QK_NONE));
+        folder_config_put(made, made->root, kvc_qk_norm_key(family), json_boolean(config->qk_norm != KVC_QK_NONE));
     if (kvc_config_knows(config, KVC_SIDE_BY_SIDE))
-        put(made, made->root, "use_parallel_residual", json_boolean(config->parallel));
+        folder_config_put(made, made->root, "use_parallel_residual", json_boolean(config->parallel));
     if (family->norm_topk_prob)
-        put(made, made->root, "norm_topk_prob", json_boolean(config->shares_normalised));
+        folder_config_put(made, made->root, "norm_topk_prob", json_boolean(config->routing_normalized));
     const char *activation = family->activation == KVC_GELU ? "gelu_pytorch_tanh" : "silu";
-    put(made, made->root, "hidden_act", json_string(activation));
+    folder_config_put(made, made->root, "hidden_act", json_string(activation));
     if (family->activation == KVC_GELU)
-        put(made, made->root, "hidden_activation", json_string(activation));
+        folder_config_put(made, made->root, "hidden_activation", json_string(activation));
 }
 
 /* ---- layers ---- */
@@ -159,29 +160,29 @@ static void put_layers(struct made *made) {
     const enum kvc_window_kind kind = config->family->window;
     const bool window = config->sliding_window > 0;
     if (kind != KVC_WINDOW_NONE)
-        put(made, made->root, "sliding_window",
-            window ? json_integer((json_int_t)config->sliding_window) : json_null());
+        folder_config_put(made, made->root, "sliding_window",
+                          window ? json_integer((json_int_t)config->sliding_window) : json_null());
     if (kind == KVC_WINDOW_ASKED || kind == KVC_WINDOW_LISTED || kind == KVC_WINDOW_CHOSEN)
-        put(made, made->root, "use_sliding_window", json_boolean(window));
+        folder_config_put(made, made->root, "use_sliding_window", json_boolean(window));
     if (window && (kind == KVC_WINDOW_LISTED || kind == KVC_WINDOW_CHOSEN || kind == KVC_WINDOW_PATTERN)) {
         json_t *types = json_array();
         for (uint64_t i = 0; i < config->layers; i++)
-            append(made, types, json_string(slides(config, i) ? "sliding_attention" : "full_attention"));
-        put(made, made->root, "layer_types", types);
+            folder_config_append(made, types, json_string(slides(config, i) ? "sliding_attention" : "full_attention"));
+        folder_config_put(made, made->root, "layer_types", types);
     }
     if (config->unrotated) {
         json_t *rotate = json_array();
         for (uint64_t i = 0; i < config->layers; i++)
-            append(made, rotate, json_integer(!config->unrotated[i]));
-        put(made, made->root, "no_rope_layers", rotate);
+            folder_config_append(made, rotate, json_integer(!config->unrotated[i]));
+        folder_config_put(made, made->root, "no_rope_layers", rotate);
     }
     if (config->dense) {
         json_t *dense = json_array();
         for (uint64_t i = 0; i < config->layers; i++)
             if (config->dense[i])
-                append(made, dense, json_integer((json_int_t)i));
-        put(made, made->root, "mlp_only_layers", dense);
-        put(made, made->root, "decoder_sparse_step", json_integer(1));
+                folder_config_append(made, dense, json_integer((json_int_t)i));
+        folder_config_put(made, made->root, "mlp_only_layers", dense);
+        folder_config_put(made, made->root, "decoder_sparse_step", json_integer(1));
     }
 }
 
@@ -190,7 +191,7 @@ static void put_layers(struct made *made) {
 static json_t *factors(struct made *made, const float *values, uint64_t count) {
     json_t *list = json_array();
     for (uint64_t i = 0; i < count; i++)
-        append(made, list, real((double)values[i]));
+        folder_config_append(made, list, real((double)values[i]));
     return list;
 }
 
@@ -209,32 +210,34 @@ static void put_rope(struct made *made) {
     const struct kvc_config *config = made->config;
     const enum kvc_rope_kind kind = config->rope.kind;
     if (kind == KVC_ROPE_PLAIN || kind == KVC_ROPE_DIVISORS) { /* divisors: reading it again will tell */
-        put(made, made->root, "rope_scaling", json_null());
+        folder_config_put(made, made->root, "rope_scaling", json_null());
         return;
     }
     json_t *rope = json_pack("{s:s}", "rope_type", kvc_rope_kind_name(kind));
     if (kind == KVC_ROPE_LONGROPE) {
-        put(made, rope, "type", json_string(kvc_rope_kind_name(kind)));
-        put(made, rope, "short_factor", factors(made, config->rope.short_factor, config->rope.short_count));
-        put(made, rope, "long_factor", factors(made, config->rope.long_factor, config->rope.long_count));
+        folder_config_put(made, rope, "type", json_string(kvc_rope_kind_name(kind)));
+        folder_config_put(made, rope, "short_factor",
+                          factors(made, config->rope.short_factor, config->rope.short_count));
+        folder_config_put(made, rope, "long_factor", factors(made, config->rope.long_factor, config->rope.long_count));
     } else {
-        put(made, rope, "factor", real(config->rope.factor));
+        folder_config_put(made, rope, "factor", real(config->rope.factor));
     }
     if (kind == KVC_ROPE_LLAMA3) {
-        put(made, rope, "low_freq_factor", real(config->rope.low_factor));
-        put(made, rope, "high_freq_factor", real(config->rope.high_factor));
+        folder_config_put(made, rope, "low_freq_factor", real(config->rope.low_factor));
+        folder_config_put(made, rope, "high_freq_factor", real(config->rope.high_factor));
     }
     if (kind == KVC_ROPE_YARN) {
-        put(made, rope, "beta_fast", real(config->rope.beta_fast));
-        put(made, rope, "beta_slow", real(config->rope.beta_slow));
+        folder_config_put(made, rope, "beta_fast", real(config->rope.beta_fast));
+        folder_config_put(made, rope, "beta_slow", real(config->rope.beta_slow));
         if (config->rope.keep_fractions)
-            put(made, rope, "truncate", json_false());
+            folder_config_put(made, rope, "truncate", json_false());
     }
     if (kind == KVC_ROPE_YARN || kind == KVC_ROPE_LONGROPE)
-        put(made, rope, "attention_factor", attention_factor(made));
+        folder_config_put(made, rope, "attention_factor", attention_factor(made));
     if (kind != KVC_ROPE_LINEAR)
-        put(made, rope, "original_max_position_embeddings", json_integer((json_int_t)config->rope.original_context));
-    put(made, made->root, "rope_scaling", rope);
+        folder_config_put(made, rope, "original_max_position_embeddings",
+                          json_integer((json_int_t)config->rope.original_context));
+    folder_config_put(made, made->root, "rope_scaling", rope);
 }
 
 /* ---- reading it again ---- */
@@ -305,7 +308,7 @@ static const char *difference(const struct kvc_config *a, const struct kvc_confi
         return "which biases there are";
     if (a->norms != b->norms || a->qk_norm != b->qk_norm)
         return "where the norms are";
-    if (a->experts && a->shares_normalised != b->shares_normalised)
+    if (a->experts && a->routing_normalized != b->routing_normalized)
         return "whether the shares of experts add up to 1";
     return same_layers(a, b) ? NULL : "which layers have a window, do not rotate or have experts";
 }
@@ -346,12 +349,14 @@ enum kvc_status kvc_write_config(struct kvc_output_set *set, const char *from, c
                                  enum kvc_type dtype, struct kvc_error *error) {
     const char *name = dtype == KVC_F16 ? "float16" : dtype == KVC_BF16 ? "bfloat16" : "float32";
     struct made made = {config, json_object(), true};
-    put(&made, made.root, "architectures", class_of(config->family->hf));
-    put(&made, made.root, "model_type", json_string(config->family->hf));
-    put(&made, made.root, "torch_dtype", json_string(name));
-    put(&made, made.root, "bos_token_id", config->bos < 0 ? json_null() : json_integer((json_int_t)config->bos));
-    put(&made, made.root, "eos_token_id", config->eos < 0 ? json_null() : json_integer((json_int_t)config->eos));
-    put(&made, made.root, "pad_token_id", json_null());
+    folder_config_put(&made, made.root, "architectures", class_of(config->family->hf));
+    folder_config_put(&made, made.root, "model_type", json_string(config->family->hf));
+    folder_config_put(&made, made.root, "torch_dtype", json_string(name));
+    folder_config_put(&made, made.root, "bos_token_id",
+                      config->bos < 0 ? json_null() : json_integer((json_int_t)config->bos));
+    folder_config_put(&made, made.root, "eos_token_id",
+                      config->eos < 0 ? json_null() : json_integer((json_int_t)config->eos));
+    folder_config_put(&made, made.root, "pad_token_id", json_null());
     put_fields(&made);
     put_partial(&made);
     put_scale(&made);

@@ -15,14 +15,14 @@ struct made {
     bool whole; /* nothing failed so far */
 };
 
-static void put(struct made *made, const char *key, json_t *value) {
+static void folder_text_put(struct made *made, const char *key, json_t *value) {
     made->whole = json_object_set_new(made->root, key, value) == 0 && made->whole;
 }
 
 /* "chat_template" of tokenizer_config.json, which holds templates of several names, too. */
 static void put_templates(struct made *made, const struct kvc_tokenizer *t) {
     if (t->template_count == 1 && kvc_template_named(t, "default")) {
-        put(made, "chat_template", json_string(t->templates[0].text));
+        folder_text_put(made, "chat_template", json_string(t->templates[0].text));
         return;
     }
     json_t *list = json_array();
@@ -33,7 +33,7 @@ static void put_templates(struct made *made, const struct kvc_tokenizer *t) {
                       json_array_append_new(list, one) == 0 && made->whole;
     }
     if (t->template_count)
-        put(made, "chat_template", list);
+        folder_text_put(made, "chat_template", list);
     else
         json_decref(list);
 }
@@ -97,7 +97,7 @@ enum kvc_status kvc_copy_text_files(struct kvc_output_set *set, const char *from
 
 static void put_token(struct made *made, const struct kvc_tokenizer *t, const char *key, int32_t id) {
     if (id >= 0)
-        put(made, key, json_stringn(t->store.data + t->pieces[id].spelling, t->pieces[id].spelling_bytes));
+        folder_text_put(made, key, json_stringn(t->store.data + t->pieces[id].spelling, t->pieces[id].spelling_bytes));
 }
 
 static enum kvc_status write_about(struct kvc_output_set *set, const char *from, const struct kvc_tokenizer *t,
@@ -112,13 +112,13 @@ static enum kvc_status write_about(struct kvc_output_set *set, const char *from,
             return kvc_fail(error, KVC_INPUT, "%s: tokenizer.chat_template is not text in UTF-8", from);
         }
     }
-    put(&made, "tokenizer_class", json_string("PreTrainedTokenizerFast"));
-    put(&made, "clean_up_tokenization_spaces", json_false());
-    put(&made, "add_bos_token", json_boolean(t->prefix.count > 0));
+    folder_text_put(&made, "tokenizer_class", json_string("PreTrainedTokenizerFast"));
+    folder_text_put(&made, "clean_up_tokenization_spaces", json_false());
+    folder_text_put(&made, "add_bos_token", json_boolean(t->prefix.count > 0));
     put_token(&made, t, "bos_token", t->bos);
     put_token(&made, t, "eos_token", t->eos);
     put_token(&made, t, "unk_token", t->unknown);
-    json_object_foreach(t->special_names, name, text) put(&made, name, json_incref(text));
+    json_object_foreach(t->special_names, name, text) folder_text_put(&made, name, json_incref(text));
     put_templates(&made, t);
     return kvc_output_set_json(set, "tokenizer_config.json", made.root, made.whole, error);
 }
@@ -128,14 +128,14 @@ static enum kvc_status write_generation(struct kvc_output_set *set, const struct
     struct made made = {json_object(), true};
     json_t *ends = json_array();
     if (t->bos >= 0)
-        put(&made, "bos_token_id", json_integer(t->bos));
+        folder_text_put(&made, "bos_token_id", json_integer(t->bos));
     if (t->eos >= 0) /* the first is the one that ends a text */
         made.whole = json_array_append_new(ends, json_integer(t->eos)) == 0 && made.whole;
     for (size_t i = 0; i < t->count; i++)
         if (t->pieces[i].ends_turn && (int32_t)i != t->eos)
             made.whole = json_array_append_new(ends, json_integer((json_int_t)i)) == 0 && made.whole;
     if (json_array_size(ends))
-        put(&made, "eos_token_id", ends);
+        folder_text_put(&made, "eos_token_id", ends);
     else
         json_decref(ends);
     return kvc_output_set_json(set, "generation_config.json", made.root, made.whole, error);

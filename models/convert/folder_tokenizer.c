@@ -40,14 +40,14 @@ static void string(struct writer *writer, const char *text, size_t bytes) {
     raw(writer, "\"");
 }
 
-static void number(struct writer *writer, long value) {
+static void folder_tokenizer_number(struct writer *writer, long value) {
     char text[24];
     snprintf(text, sizeof text, "%ld", value);
     raw(writer, text);
 }
 
 static void spelled(struct writer *writer, int32_t id) {
-    const struct kvc_piece *piece = &writer->t->pieces[id];
+    const struct kvc_vocab_entry *piece = &writer->t->pieces[id];
     string(writer, writer->t->store.data + piece->spelling, piece->spelling_bytes);
 }
 
@@ -75,7 +75,7 @@ static void put_added(struct writer *writer) {
     raw(writer, "\"added_tokens\":[");
     for (size_t i = 0; i < count; i++) {
         raw(writer, i ? ",\n{\"id\":" : "\n{\"id\":");
-        number(writer, all[i].id);
+        folder_tokenizer_number(writer, all[i].id);
         raw(writer, ",\"content\":");
         spelled(writer, all[i].id);
         raw(writer, ",\"single_word\":");
@@ -185,7 +185,7 @@ static void put_decoder(struct writer *writer) {
     raw(writer, "},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}");
     if (decoder->strip) {
         raw(writer, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":");
-        number(writer, decoder->strip < 1000 ? (long)decoder->strip : 1000);
+        folder_tokenizer_number(writer, decoder->strip < 1000 ? (long)decoder->strip : 1000);
         raw(writer, ",\"stop\":0}");
     }
     raw(writer, "]},\n");
@@ -210,7 +210,7 @@ static void put_prefix(struct writer *writer) {
     raw(writer, ":{\"id\":");
     spelled(writer, id);
     raw(writer, ",\"ids\":[");
-    number(writer, id);
+    folder_tokenizer_number(writer, id);
     raw(writer, "],\"tokens\":[");
     spelled(writer, id);
     raw(writer, "]}}},\n");
@@ -218,7 +218,7 @@ static void put_prefix(struct writer *writer) {
 
 /* ---- vocabulary and merges ---- */
 
-static bool is_added(const struct kvc_piece *piece) {
+static bool is_added(const struct kvc_vocab_entry *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_USER;
 }
 
@@ -244,7 +244,7 @@ static void put_vocab(struct writer *writer) {
         raw(writer, first ? "\n" : ",\n");
         spelled(writer, (int32_t)i);
         raw(writer, ":");
-        number(writer, (long)i);
+        folder_tokenizer_number(writer, (long)i);
         first = false;
     }
     raw(writer, "},\n");
@@ -282,7 +282,7 @@ static int by_score(const void *a, const void *b) {
 /* Every way of putting a piece together from two others. */
 static bool add_splits(const struct kvc_tokenizer *t, int32_t id, struct scored **list, size_t *capacity,
                        size_t *count) {
-    const struct kvc_piece *piece = &t->pieces[id];
+    const struct kvc_vocab_entry *piece = &t->pieces[id];
     const char *text = t->store.data + piece->spelling;
     for (size_t at = 0; at < piece->spelling_bytes;) {
         uint32_t code;
@@ -306,7 +306,7 @@ static struct kvc_merge *merges_of_scores(const struct kvc_tokenizer *t, size_t 
     bool fits = true;
     *count = 0;
     for (size_t i = 0; i < t->count && fits; i++) {
-        const struct kvc_piece *piece = &t->pieces[i];
+        const struct kvc_vocab_entry *piece = &t->pieces[i];
         if ((piece->kind == KVC_TOKEN_NORMAL || piece->kind == KVC_TOKEN_USER) &&
             kvc_vocab_find(t, t->store.data + piece->spelling, piece->spelling_bytes) == (int32_t)i)
             fits = add_splits(t, (int32_t)i, &list, &capacity, count);
@@ -339,7 +339,7 @@ static enum kvc_status check_spellings(const struct kvc_tokenizer *t, const char
     size_t count = 0;
     enum kvc_status status = list ? KVC_OK : kvc_no_memory(error);
     for (size_t i = 0; !status && i < t->count; i++) {
-        const struct kvc_piece *piece = &t->pieces[i];
+        const struct kvc_vocab_entry *piece = &t->pieces[i];
         if (piece->kind == KVC_TOKEN_ABSENT || piece->kind == KVC_TOKEN_UNUSED)
             continue;
         list[count] = (struct spelling){t->store.data + piece->spelling, piece->spelling_bytes, i};

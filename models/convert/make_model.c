@@ -136,7 +136,7 @@ static void norm_row(struct kvc_random *random, uint64_t count, float *values) {
 }
 
 /* Matrices have the variance 1/inputs: what is normed comes out with a variance near 1, logits too. */
-static enum kvc_status write_matrix(const struct kvc_planned *tensor, struct kvc_random *random,
+static enum kvc_status write_matrix(const struct kvc_planned_tensor *tensor, struct kvc_random *random,
                                     struct kvc_gguf_writer *writer, size_t index, unsigned char *chunk,
                                     struct kvc_error *error) {
     const bool stack = tensor->kind == KVC_PLAN_EXPERTS;
@@ -155,8 +155,9 @@ static enum kvc_status write_matrix(const struct kvc_planned *tensor, struct kvc
     return status;
 }
 
-static enum kvc_status write_tensor(const struct kvc_planned *tensor, uint64_t seed, struct kvc_gguf_writer *writer,
-                                    size_t index, unsigned char *chunk, struct kvc_error *error) {
+static enum kvc_status write_tensor(const struct kvc_planned_tensor *tensor, uint64_t seed,
+                                    struct kvc_gguf_writer *writer, size_t index, unsigned char *chunk,
+                                    struct kvc_error *error) {
     struct kvc_random random = kvc_random_start(seed, index);
     float *values = (float *)(void *)chunk;
     const uint64_t count = tensor->shape[0] * (tensor->dimensions == 2 ? tensor->shape[1] : 1);
@@ -187,7 +188,7 @@ static enum kvc_status write_model(const struct kvc_shape *shape, const struct k
         status = put_vocabulary(shape, writer, error);
     }
     for (size_t i = 0; i < plan->count; i++) {
-        const struct kvc_planned *tensor = &plan->tensors[i];
+        const struct kvc_planned_tensor *tensor = &plan->tensors[i];
         kvc_gguf_add_tensor(writer, tensor->name, tensor->type, tensor->dimensions, tensor->shape);
     }
     if (!status) {

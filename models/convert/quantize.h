@@ -8,6 +8,6 @@
  * cannot hold one so large. The same bytes on every machine. */
 bool kvc_quantize_row(enum kvc_type type, const float *values, uint64_t K, void *row);
 /* The values a stored row stands for, as the linear layers widen them. */
-void kvc_widen_row(enum kvc_type type, const void *row, uint64_t K, float *values);
+void kvc_dequantize_row(enum kvc_type type, const void *row, uint64_t K, float *values);
 
 #endif

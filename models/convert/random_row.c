@@ -21,7 +21,7 @@ struct kvc_random kvc_random_start(uint64_t seed, uint64_t stream) {
     return random;
 }
 
-static void fill(struct kvc_random *random, void *to, size_t bytes) {
+static void random_row_fill(struct kvc_random *random, void *to, size_t bytes) {
     unsigned char *at = to;
     for (; bytes > 0;) {
         uint64_t word = kvc_random_next(random);
@@ -53,7 +53,7 @@ static void float_row(struct kvc_random *random, enum kvc_type type, float reach
 #define RANDOM_BLOCK(a, NAME, name, ...)                                                                               \
     static void random_##name(struct kvc_random *random, float reach, unsigned char *to) {                             \
         struct kvc_block_##name block;                                                                                 \
-        fill(random, &block, sizeof block);                                                                            \
+        random_row_fill(random, &block, sizeof block);                                                                 \
         kvc_random_##name(&block, reach);                                                                              \
         memcpy(to, &block, sizeof block);                                                                              \
     }

@@ -37,7 +37,7 @@ static void turn_block(void *argument, size_t i, unsigned thread) {
         const unsigned char *from =
             (const unsigned char *)kvc_tensor_data(in->parts[p]) + (in->expert * in->N + first) * row_bytes;
         for (size_t n = 0; n < here; n++)
-            kvc_widen_row(in->parts[p]->type, from + n * row_bytes, in->K, rows + n * in->K);
+            kvc_dequantize_row(in->parts[p]->type, from + n * row_bytes, in->K, rows + n * in->K);
         for (size_t k = 0; k < in->K; k++)
             for (size_t n = 0; n < here; n++)
                 in->turned[(k * in->N + first + n) * in->count + p] = rows[n * in->K + k];

@@ -71,7 +71,7 @@ static void convert_row(void *argument, size_t i, unsigned thread) {
         return;
     }
     float *values = task->floats + thread * (size_t)task->cols;
-    kvc_widen_row(task->tensor->type, from, task->cols, values);
+    kvc_dequantize_row(task->tensor->type, from, task->cols, values);
     if (!kvc_quantize_row(task->to, values, task->cols, to)) {
         atomic_store(&task->failed, true);
     }

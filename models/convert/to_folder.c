@@ -17,7 +17,8 @@
 
 /* A tensor of the folder. */
 struct target {
-    const struct kvc_planned *planned, *second; /* second: of gpt-oss, the up projection beside the gate's; else NULL */
+    const struct kvc_planned_tensor *planned,
+        *second; /* second: of gpt-oss, the up projection beside the gate's; else NULL */
     uint32_t expert;
     bool turned; /* kvc_convert_stacked writes it */
     char name[128];
@@ -73,9 +74,9 @@ static const struct kvc_family *folder_family(const struct kvc_config *config) {
 }
 
 /* What stands in the plan for the same of the next matrix: up beside gate, and their biases. */
-static const struct kvc_planned *beside(const struct kvc_plan *plan, const struct kvc_planned *gate) {
+static const struct kvc_planned_tensor *beside(const struct kvc_plan *plan, const struct kvc_planned_tensor *gate) {
     for (size_t i = 0; i < plan->count; i++) {
-        const struct kvc_planned *other = &plan->tensors[i];
+        const struct kvc_planned_tensor *other = &plan->tensors[i];
         if (other->experts == gate->experts + 1 && other->kind == gate->kind && other->layer == gate->layer)
             return other;
     }
@@ -83,7 +84,7 @@ static const struct kvc_planned *beside(const struct kvc_plan *plan, const struc
 }
 
 /* A stack of gpt-oss's experts, or their biases: gate and up in one, inputs by outputs. */
-static void list_stacked(struct work *work, const struct kvc_planned *planned) {
+static void list_stacked(struct work *work, const struct kvc_planned_tensor *planned) {
     const bool stack = planned->kind == KVC_PLAN_EXPERTS, gate = planned->experts == &kvc_expert_names[0];
     if (planned->experts == &kvc_expert_names[1])
         return; /* it went with the gate's */
@@ -119,7 +120,7 @@ static enum kvc_status list_tensors(struct work *work) {
     if (!work->targets || !work->tensors || !work->types)
         return no_memory(work);
     for (size_t i = 0; i < work->plan.count; i++) {
-        const struct kvc_planned *planned = &work->plan.tensors[i];
+        const struct kvc_planned_tensor *planned = &work->plan.tensors[i];
         const bool stack = planned->apart;
         if (planned->experts && work->config.family->stacked) {
             list_stacked(work, planned);
@@ -183,7 +184,7 @@ static bool find_in_fused(const struct work *work, const char *name, struct kvc_
 }
 
 /* A stack of gpt-oss, whole, or its biases. */
-static enum kvc_status find_stack(const struct work *work, const struct kvc_planned *planned,
+static enum kvc_status find_stack(const struct work *work, const struct kvc_planned_tensor *planned,
                                   struct kvc_file_tensor *tensor) {
     const char *name = work->gguf ? planned->name : planned->hf;
     const struct kvc_file_tensor *found =
@@ -199,8 +200,9 @@ static enum kvc_status find_stack(const struct work *work, const struct kvc_plan
 }
 
 /* The model's tensor for one of the folder's; scaled ones are the file's own. */
-static enum kvc_status find(const struct work *work, const struct target *target, struct kvc_file_tensor *tensor) {
-    const struct kvc_planned *planned = target->planned;
+static enum kvc_status to_folder_find(const struct work *work, const struct target *target,
+                                      struct kvc_file_tensor *tensor) {
+    const struct kvc_planned_tensor *planned = target->planned;
     const bool stack = planned->apart;
     const uint64_t *shape = planned->shape + stack;
     const uint64_t rows = planned->dimensions - stack == 2 ? shape[0] : 1,
@@ -232,7 +234,7 @@ static enum kvc_status check_tensors(const struct work *work) {
     struct kvc_file_tensor tensor;
     for (size_t i = 0; !status && i < work->count; i++) {
         const struct target *target = &work->targets[i];
-        status = target->turned ? find_stack(work, target->planned, &tensor) : find(work, target, &tensor);
+        status = target->turned ? find_stack(work, target->planned, &tensor) : to_folder_find(work, target, &tensor);
         if (!status && target->second)
             status = find_stack(work, target->second, &tensor);
     }
@@ -247,7 +249,7 @@ static enum kvc_status write_norm(struct work *work, const struct kvc_file_tenso
     float *values = malloc(length * sizeof *values);
     if (!values)
         return no_memory(work);
-    kvc_widen_row(tensor->type, tensor->data, length, values);
+    kvc_dequantize_row(tensor->type, tensor->data, length, values);
     enum kvc_status status = KVC_OK;
     for (size_t k = 0; k < length && !status; k++) {
         const float sum = values[k];
@@ -279,13 +281,13 @@ static enum kvc_status write_tensors(struct work *work, const char *path) {
     enum kvc_status status =
         kvc_typed_writer_open(path, work->tensors, work->types, work->count, &converter->tensors, work->error);
     for (size_t i = 0; !status && i < work->count; i++) {
-        const struct kvc_planned *planned = work->targets[i].planned;
+        const struct kvc_planned_tensor *planned = work->targets[i].planned;
         struct kvc_file_tensor tensor;
         if (work->targets[i].turned) {
             status = write_stack(work, &work->targets[i], i);
             continue;
         }
-        status = find(work, &work->targets[i], &tensor);
+        status = to_folder_find(work, &work->targets[i], &tensor);
         if (status)
             break;
         if (work->gguf && planned->kind == KVC_PLAN_NORM && work->config.family->norm_plus_one)

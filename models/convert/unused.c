@@ -21,7 +21,7 @@ enum kvc_status kvc_convert_unused(const struct kvc_safetensors *file, const str
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for its list of tensors", from);
     }
     for (size_t i = 0; i < plan->count; i++) {
-        const struct kvc_planned *planned = &plan->tensors[i];
+        const struct kvc_planned_tensor *planned = &plan->tensors[i];
         for (uint32_t p = 0; p < kvc_plan_parts(planned); p++) {
             char name[128];
             kvc_plan_part(config, planned, p, name, sizeof name);

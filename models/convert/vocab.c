@@ -19,9 +19,9 @@ static enum kind kind_of(const struct kvc_tokenizer *t) {
     return t->byte_fallback && t->decoder.replace[0] ? SENTENCE_PIECES : OTHER;
 }
 
-static int by_rank(const void *a, const void *b) {
+static int by_priority(const void *a, const void *b) {
     const struct kvc_merge *x = a, *y = b;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
+    return x->priority < y->priority ? -1 : x->priority > y->priority;
 }
 
 struct kvc_merge *kvc_sorted_merges(const struct kvc_tokenizer *t, size_t *count) {
@@ -31,14 +31,14 @@ struct kvc_merge *kvc_sorted_merges(const struct kvc_tokenizer *t, size_t *count
         if (t->merges[i].left >= 0)
             list[(*count)++] = t->merges[i];
     if (list)
-        qsort(list, *count, sizeof *list, by_rank);
+        qsort(list, *count, sizeof *list, by_priority);
     return list;
 }
 
 static void put_tokens(const struct kvc_tokenizer *t, struct kvc_gguf_writer *writer) {
     kvc_gguf_put_strings(writer, KEY("tokens"), t->count);
     for (size_t i = 0; i < t->count; i++) {
-        const struct kvc_piece *piece = &t->pieces[i];
+        const struct kvc_vocab_entry *piece = &t->pieces[i];
         char name[32];
         if (piece->kind == KVC_TOKEN_ABSENT)
             kvc_gguf_add_string(writer, name, (size_t)snprintf(name, sizeof name, "[PAD%zu]", i));
@@ -69,7 +69,7 @@ static bool put_merges(const struct kvc_tokenizer *t, const struct kvc_merge *me
     bool fits = true;
     kvc_gguf_put_strings(writer, KEY("merges"), count);
     for (size_t i = 0; i < count && fits; i++) {
-        const struct kvc_piece *left = &t->pieces[merges[i].left], *right = &t->pieces[merges[i].right];
+        const struct kvc_vocab_entry *left = &t->pieces[merges[i].left], *right = &t->pieces[merges[i].right];
         text.bytes = 0;
         fits = kvc_text_add(&text, t->store.data + left->spelling, left->spelling_bytes) &&
                kvc_text_add(&text, " ", 1) &&
@@ -144,7 +144,7 @@ static bool says_everything(const struct kvc_tokenizer *t, const struct kvc_merg
                (!t->prefix.count || t->prefix.ids[0] == beginning(t));
     for (size_t i = 0; i < t->added.count && all; i++) {
         const struct kvc_added *token = &t->added.tokens[i];
-        const struct kvc_piece *piece = &t->pieces[token->id];
+        const struct kvc_vocab_entry *piece = &t->pieces[token->id];
         all = !token->single_word && !token->strip_left && !token->strip_right &&
               !(t->ignore_merges &&
                 kvc_vocab_find(t, t->store.data + piece->spelling, piece->spelling_bytes) == token->id);

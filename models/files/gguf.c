@@ -30,7 +30,7 @@ static enum kvc_status no_memory(const struct reader *in, const char *what) {
     return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for %s", in->path, what);
 }
 
-static bool take(struct reader *in, uint32_t bytes, uint64_t *value) {
+static bool gguf_take(struct reader *in, uint32_t bytes, uint64_t *value) {
     if (in->size - in->at < bytes) {
         return false;
     }
@@ -42,7 +42,7 @@ static bool take(struct reader *in, uint32_t bytes, uint64_t *value) {
 /* Copies a key or tensor name: it goes into messages and is compared as a C string, so control bytes are refused. */
 static enum kvc_status take_name(struct reader *in, const char *what, uint64_t longest, char **name) {
     uint64_t length;
-    if (!take(in, 8, &length)) {
+    if (!gguf_take(in, 8, &length)) {
         return cut_short(in, what);
     }
     if (length == 0 || length > longest) {
@@ -71,7 +71,7 @@ static enum kvc_status take_name(struct reader *in, const char *what, uint64_t l
 
 static enum kvc_status take_string(struct reader *in, const char *key) {
     uint64_t length;
-    if (!take(in, 8, &length)) {
+    if (!gguf_take(in, 8, &length)) {
         return cut_short(in, key);
     }
     if (length > in->size - in->at) {
@@ -85,7 +85,7 @@ static enum kvc_status take_string(struct reader *in, const char *key) {
 
 static enum kvc_status take_array(struct reader *in, struct kvc_gguf_entry *entry) {
     uint64_t element;
-    if (!take(in, 4, &element) || !take(in, 8, &entry->count)) {
+    if (!gguf_take(in, 4, &element) || !gguf_take(in, 8, &entry->count)) {
         return cut_short(in, entry->key);
     }
     if (element > KVC_GGUF_F64 || element == KVC_GGUF_ARRAY) {
@@ -127,7 +127,7 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
         return status;
     }
     uint64_t type;
-    if (!take(in, 4, &type)) {
+    if (!gguf_take(in, 4, &type)) {
         return cut_short(in, entry->key);
     }
     if (type > KVC_GGUF_F64) {
@@ -147,7 +147,7 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
         }
     } else {
         uint64_t value;
-        if (!take(in, kvc_gguf_value_size(entry->type), &value)) {
+        if (!gguf_take(in, kvc_gguf_value_size(entry->type), &value)) {
             return cut_short(in, entry->key);
         }
         if (entry->type == KVC_GGUF_BOOL && value > 1) {
@@ -190,7 +190,7 @@ static bool take_type(uint64_t number, enum kvc_type *type) {
 /* dims come innermost first; the struct has them outermost first. */
 static enum kvc_status take_shape(struct reader *in, struct kvc_file_tensor *tensor) {
     uint64_t dimensions;
-    if (!take(in, 4, &dimensions)) {
+    if (!gguf_take(in, 4, &dimensions)) {
         return cut_short(in, tensor->name);
     }
     if (dimensions < 1 || dimensions > 4) {
@@ -201,7 +201,7 @@ static enum kvc_status take_shape(struct reader *in, struct kvc_file_tensor *ten
     tensor->rows = 1;
     for (uint32_t i = 0; i < tensor->dimensions; i++) {
         uint64_t size;
-        if (!take(in, 8, &size)) {
+        if (!gguf_take(in, 8, &size)) {
             return cut_short(in, tensor->name);
         }
         if (size == 0) {
@@ -232,7 +232,7 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
         return status;
     }
     uint64_t type;
-    if (!take(in, 4, &type) || !take(in, 8, offset)) {
+    if (!gguf_take(in, 4, &type) || !gguf_take(in, 8, offset)) {
         return cut_short(in, tensor->name);
     }
     if (!take_type(type, &tensor->type)) {
@@ -301,7 +301,7 @@ static enum kvc_status take_head(struct reader *in, uint64_t *tensors, uint64_t 
         return kvc_fail(in->error, KVC_INPUT, "%s: is not a GGUF file (it does not begin with \"GGUF\")", in->path);
     }
     in->at = 4;
-    if (!take(in, 4, &version)) {
+    if (!gguf_take(in, 4, &version)) {
         return cut_short(in, "the header");
     }
     if (version != 2 && version != 3) {
@@ -312,7 +312,7 @@ static enum kvc_status take_head(struct reader *in, uint64_t *tensors, uint64_t 
                                 : "%s: GGUF version %" PRIu64 "; versions 2 and 3 are supported",
                         in->path, version);
     }
-    if (!take(in, 8, tensors) || !take(in, 8, entries)) {
+    if (!gguf_take(in, 8, tensors) || !gguf_take(in, 8, entries)) {
         return cut_short(in, "the header");
     }
     uint64_t left = in->size - in->at;
@@ -363,7 +363,7 @@ static enum kvc_status parse_tensors(struct reader *in, struct kvc_gguf *file, u
     return status;
 }
 
-static enum kvc_status parse(struct reader *in, struct kvc_gguf *file) {
+static enum kvc_status gguf_parse(struct reader *in, struct kvc_gguf *file) {
     uint64_t tensors = 0, entries = 0;
     enum kvc_status status = take_head(in, &tensors, &entries);
     if (status) {
@@ -400,7 +400,7 @@ enum kvc_status kvc_gguf_open_file(const char *path, struct kvc_gguf **out, stru
     enum kvc_status status = kvc_map_open(path, &file->map, error);
     if (!status) {
         struct reader in = {path, file->map.data, file->map.bytes, 0, error};
-        status = parse(&in, file);
+        status = gguf_parse(&in, file);
     }
     if (status) {
         kvc_gguf_close(file);

@@ -158,8 +158,8 @@ static enum kvc_status open_parts(struct parts *parts, const char *path) {
 }
 
 /* All parts of which `given` is one. It is closed on failure. */
-static enum kvc_status join(const char *path, size_t stem, uint32_t number, uint32_t count, uint64_t tensors,
-                            struct kvc_gguf **given, struct kvc_error *error) {
+static enum kvc_status gguf_parts_join(const char *path, size_t stem, uint32_t number, uint32_t count, uint64_t tensors,
+                                       struct kvc_gguf **given, struct kvc_error *error) {
     struct parts parts = {strdup(path), stem, calloc(count, sizeof *parts.files), count, tensors, error};
     enum kvc_status status = KVC_OK;
     if (!parts.path || !parts.files) {
@@ -204,7 +204,7 @@ enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **out, struct kv
         status = kvc_fail(error, KVC_INPUT, "%s: its name says part %u of %u, but it has no " COUNT " above 1", path,
                           named_number, named_count);
     } else if (!status && count > 1) {
-        status = join(path, stem, (uint32_t)number, (uint32_t)count, tensors, &file, error);
+        status = gguf_parts_join(path, stem, (uint32_t)number, (uint32_t)count, tensors, &file, error);
     }
     if (status) {
         kvc_gguf_close(file);

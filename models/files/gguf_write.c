@@ -32,7 +32,7 @@ struct kvc_gguf_writer {
     struct kvc_output *output;
 };
 
-static void put(struct bytes *to, const void *data, size_t count) {
+static void gguf_write_put(struct bytes *to, const void *data, size_t count) {
     if (to->failed) {
         return;
     }
@@ -60,12 +60,12 @@ static void put_number(struct bytes *to, uint64_t value, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         little[i] = (unsigned char)(value >> (8 * i));
     }
-    put(to, little, count);
+    gguf_write_put(to, little, count);
 }
 
 static void put_text(struct bytes *to, const char *text, size_t count) {
     put_number(to, count, 8);
-    put(to, text, count);
+    gguf_write_put(to, text, count);
 }
 
 static uint32_t float_bits(float value) {
@@ -140,7 +140,7 @@ void kvc_gguf_add_string(struct kvc_gguf_writer *writer, const char *text, size_
 
 void kvc_gguf_put_raw(struct kvc_gguf_writer *writer, const char *key, enum kvc_gguf_type type,
                       const unsigned char *data, uint64_t bytes) {
-    put(put_key(writer, key, type), data, (size_t)bytes);
+    gguf_write_put(put_key(writer, key, type), data, (size_t)bytes);
 }
 
 static void describe_tensor(struct kvc_gguf_writer *writer, struct written_tensor *tensor, enum kvc_type type,
@@ -190,13 +190,13 @@ size_t kvc_gguf_add_tensor(struct kvc_gguf_writer *writer, const char *name, enu
 enum kvc_status kvc_gguf_writer_begin(struct kvc_gguf_writer *writer, const char *path, struct kvc_error *error) {
     static const unsigned char zeros[ALIGNMENT];
     struct bytes head = {NULL, 0, 0, false};
-    put(&head, "GGUF", 4);
+    gguf_write_put(&head, "GGUF", 4);
     put_number(&head, 3, 4);
     put_number(&head, writer->tensor_count, 8);
     put_number(&head, writer->entry_count, 8);
-    put(&head, writer->entries.data, writer->entries.used);
-    put(&head, writer->infos.data, writer->infos.used);
-    put(&head, zeros, (ALIGNMENT - head.used % ALIGNMENT) % ALIGNMENT);
+    gguf_write_put(&head, writer->entries.data, writer->entries.used);
+    gguf_write_put(&head, writer->infos.data, writer->infos.used);
+    gguf_write_put(&head, zeros, (ALIGNMENT - head.used % ALIGNMENT) % ALIGNMENT);
     enum kvc_status status = KVC_OK;
     if (head.failed || writer->entries.failed || writer->infos.failed) {
         status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for the header", path);

@@ -23,8 +23,8 @@ struct kvc_held_file {
 /* Two lists, so that no mistake in time makes a handler remove a file that is only read. */
 static _Atomic(struct kvc_held_file *) kvc_written_files, kvc_mapped_files;
 
-static struct kvc_held_file *hold(_Atomic(struct kvc_held_file *) *list, const char *path, const void *start,
-                                  size_t bytes) {
+static struct kvc_held_file *held_files_hold(_Atomic(struct kvc_held_file *) *list, const char *path, const void *start,
+                                             size_t bytes) {
     char *copy = strdup(path);
     struct kvc_held_file *file = copy ? atomic_load(list) : NULL;
     while (file && atomic_exchange(&file->taken, true)) {
@@ -48,11 +48,11 @@ static struct kvc_held_file *hold(_Atomic(struct kvc_held_file *) *list, const c
 }
 
 struct kvc_held_file *kvc_hold_written(const char *path) {
-    return hold(&kvc_written_files, path, NULL, 0);
+    return held_files_hold(&kvc_written_files, path, NULL, 0);
 }
 
 struct kvc_held_file *kvc_hold_mapped(const char *path, const void *start, size_t bytes) {
-    return hold(&kvc_mapped_files, path, start, bytes);
+    return held_files_hold(&kvc_mapped_files, path, start, bytes);
 }
 
 void kvc_let_go(struct kvc_held_file *file) {

@@ -79,7 +79,7 @@ static size_t read_padded(void *buffer, size_t capacity, void *data) {
 /* jansson's scanner keeps the token that it reads in a buffer that doubles. Where that cannot grow it drops a byte and
  * continues: a key comes out shorter, a number ends the program by an assertion. So it first reads a string that is
  * longer than any token, and whose end is not where the buffer doubles; after that nothing is dropped. */
-static json_t *parse(const char *text, size_t bytes) {
+static json_t *json_parse(const char *text, size_t bytes) {
     const size_t longest = longest_token(text, bytes);
     size_t capacity = 32;
     while (capacity < longest) {
@@ -119,7 +119,7 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
     if (zero) { /* jansson passes over one after a number or a word */
         return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
     }
-    *root = parse(text, bytes);
+    *root = json_parse(text, bytes);
     if (!*root) {                        /* once more, for the reason */
         json_error_t why = {.line = -1}; /* jansson leaves the reason's code alone where memory ends at once */
         json_t *again = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);

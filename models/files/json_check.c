@@ -15,7 +15,7 @@ static void skip_space(struct cursor *c) {
     }
 }
 
-static bool take(struct cursor *c, char wanted) {
+static bool json_check_take(struct cursor *c, char wanted) {
     const bool there = c->at < c->end && *c->at == wanted;
     c->at += there;
     return there;
@@ -39,14 +39,14 @@ static bool escape(struct cursor *c) {
         c->at++;
         return true;
     }
-    if (!take(c, 'u')) {
+    if (!json_check_take(c, 'u')) {
         return false;
     }
     const int code = code_unit(c);
     if (code < 0xd800 || code > 0xdfff) {
         return code >= 0;
     }
-    if (code > 0xdbff || !take(c, '\\') || !take(c, 'u')) { /* half a pair */
+    if (code > 0xdbff || !json_check_take(c, '\\') || !json_check_take(c, 'u')) { /* half a pair */
         return false;
     }
     const int low = code_unit(c);
@@ -54,7 +54,7 @@ static bool escape(struct cursor *c) {
 }
 
 static bool string(struct cursor *c) {
-    if (!take(c, '"')) {
+    if (!json_check_take(c, '"')) {
         return false;
     }
     while (c->at < c->end && *c->at != '"') {
@@ -65,7 +65,7 @@ static bool string(struct cursor *c) {
             return false;
         }
     }
-    return take(c, '"');
+    return json_check_take(c, '"');
 }
 
 static bool digits(struct cursor *c) {
@@ -76,17 +76,17 @@ static bool digits(struct cursor *c) {
     return c->at > begin;
 }
 
-static bool number(struct cursor *c) {
-    take(c, '-');
-    if (!take(c, '0') && !digits(c)) {
+static bool json_check_number(struct cursor *c) {
+    json_check_take(c, '-');
+    if (!json_check_take(c, '0') && !digits(c)) {
         return false;
     }
-    if (take(c, '.') && !digits(c)) {
+    if (json_check_take(c, '.') && !digits(c)) {
         return false;
     }
-    if (take(c, 'e') || take(c, 'E')) {
-        if (!take(c, '+')) {
-            take(c, '-');
+    if (json_check_take(c, 'e') || json_check_take(c, 'E')) {
+        if (!json_check_take(c, '+')) {
+            json_check_take(c, '-');
         }
         return digits(c);
     }
@@ -106,7 +106,7 @@ static bool value(struct cursor *c, unsigned depth);
 
 static bool members(struct cursor *c, char close, unsigned depth) {
     skip_space(c);
-    if (take(c, close)) {
+    if (json_check_take(c, close)) {
         return true;
     }
     do {
@@ -116,7 +116,7 @@ static bool members(struct cursor *c, char close, unsigned depth) {
                 return false;
             }
             skip_space(c);
-            if (!take(c, ':')) {
+            if (!json_check_take(c, ':')) {
                 return false;
             }
         }
@@ -124,8 +124,8 @@ static bool members(struct cursor *c, char close, unsigned depth) {
             return false;
         }
         skip_space(c);
-    } while (take(c, ','));
-    return take(c, close);
+    } while (json_check_take(c, ','));
+    return json_check_take(c, close);
 }
 
 static bool value(struct cursor *c, unsigned depth) {
@@ -149,7 +149,7 @@ static bool value(struct cursor *c, unsigned depth) {
     case 'n':
         return word(c, "null");
     default:
-        return number(c);
+        return json_check_number(c);
     }
 }
 

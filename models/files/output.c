@@ -109,7 +109,8 @@ static enum kvc_status make_temporary(struct kvc_output *output, const char *pat
     return KVC_OK;
 }
 
-static enum kvc_status reserve(struct kvc_output *output, const char *path, uint64_t bytes, struct kvc_error *error) {
+static enum kvc_status output_reserve(struct kvc_output *output, const char *path, uint64_t bytes,
+                                      struct kvc_error *error) {
     if (bytes > INT64_MAX) {
         return kvc_fail(error, KVC_RESOURCE, "%s: a file of %" PRIu64 " bytes cannot be written", path, bytes);
     }
@@ -137,7 +138,7 @@ enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_out
         output_free(output);
         return status;
     }
-    status = reserve(output, path, bytes, error);
+    status = output_reserve(output, path, bytes, error);
     if (status) {
         kvc_output_abandon(output);
         return status;

@@ -14,7 +14,7 @@
 #define INDEX "model.safetensors.index.json"
 
 /* folder/name, malloc'ed. */
-static char *join(const char *folder, const char *name) {
+static char *safetensors_folder_join(const char *folder, const char *name) {
     size_t capacity = strlen(folder) + strlen(name) + 2;
     char *path = malloc(capacity);
     if (path) {
@@ -25,7 +25,7 @@ static char *join(const char *folder, const char *name) {
 
 static enum kvc_status add_from(struct kvc_safetensors *file, const char *folder, const char *name,
                                 struct kvc_error *error) {
-    char *path = join(folder, name);
+    char *path = safetensors_folder_join(folder, name);
     if (!path) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", folder);
     }
@@ -111,7 +111,7 @@ static enum kvc_status add_index(struct kvc_safetensors *file, const char *folde
 }
 
 static enum kvc_status add_folder(struct kvc_safetensors *file, const char *folder, struct kvc_error *error) {
-    char *single = join(folder, SINGLE), *index = join(folder, INDEX);
+    char *single = safetensors_folder_join(folder, SINGLE), *index = safetensors_folder_join(folder, INDEX);
     enum kvc_status status;
     struct stat about;
     if (!single || !index) {

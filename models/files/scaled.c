@@ -21,7 +21,7 @@ float kvc_scale_at(const unsigned char *scales, enum kvc_type type, uint64_t i) 
 }
 
 /* One row of FP8: the number times its block's scale, one product in float32. */
-static void widen_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t cols, float *to) {
+static void dequantize_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t cols, float *to) {
     const unsigned char *from = scaled->raw + row * cols;
     const uint64_t first = row / scaled->block_rows * scaled->grid_cols;
     for (uint64_t k = 0; k < cols; k++) {
@@ -95,7 +95,7 @@ enum kvc_status kvc_tensor_make(const struct kvc_file_tensor *tensor, const char
         }
     } else {
         for (uint64_t row = 0; row < tensor->rows; row++) {
-            widen_fp8_row(scaled, row, tensor->cols, (float *)scaled->made + row * tensor->cols);
+            dequantize_fp8_row(scaled, row, tensor->cols, (float *)scaled->made + row * tensor->cols);
         }
     }
     return KVC_OK;

@@ -129,7 +129,7 @@ static size_t kind_of(const struct kvc_file_tensor *tensor) {
 }
 
 /* Makes room for as many tensors again. */
-static enum kvc_status grow(const struct splitting *in) {
+static enum kvc_status split_experts_grow(const struct splitting *in) {
     struct kvc_safetensors *file = in->file;
     const size_t count = file->tensor_count, most = 2 * count + 1;
     struct kvc_file_tensor *tensors = realloc(file->tensors, most * sizeof *tensors);
@@ -151,7 +151,7 @@ static enum kvc_status grow(const struct splitting *in) {
 enum kvc_status kvc_safetensors_split(struct kvc_safetensors *file, const char *path, struct kvc_error *error) {
     const struct splitting in = {file, path, error};
     const size_t count = file->tensor_count;
-    enum kvc_status status = grow(&in);
+    enum kvc_status status = split_experts_grow(&in);
     for (size_t i = 0; i < count && !status; i++) {
         const size_t kind = kind_of(&file->tensors[i]);
         if (kind < sizeof fused / sizeof *fused) {

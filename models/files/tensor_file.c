@@ -77,7 +77,7 @@ static enum kvc_status place_tensors(struct kvc_tensor_writer *writer, const cha
 enum { HEADER_FLAGS = JSON_COMPACT | JSON_PRESERVE_ORDER };
 
 /* Adds what the header says of one tensor; false: no memory. */
-static bool describe(json_t *root, const struct written *tensor, const struct kvc_tensor *shape_of) {
+static bool tensor_file_describe(json_t *root, const struct written *tensor, const struct kvc_tensor *shape_of) {
     json_t *shape = json_array();
     bool done = shape != NULL;
     for (uint32_t k = 0; k < shape_of->dimensions && done; k++) {
@@ -100,7 +100,7 @@ static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const
         const char *name = writer->tensors[i].name;
         if (!kvc_is_utf8(name, strlen(name)) || json_object_get(root, name)) {
             status = kvc_fail(error, KVC_USAGE, "%s: tensor names must be UTF-8 and differ from each other", path);
-        } else if (!describe(root, &writer->tensors[i], &tensors[i])) {
+        } else if (!tensor_file_describe(root, &writer->tensors[i], &tensors[i])) {
             status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
         }
     }
@@ -122,8 +122,9 @@ static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const
     return *header || status ? status : kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
 }
 
-static enum kvc_status begin(struct kvc_tensor_writer *writer, const char *path, const struct kvc_tensor *tensors,
-                             const enum kvc_type *types, struct kvc_error *error) {
+static enum kvc_status tensor_file_begin(struct kvc_tensor_writer *writer, const char *path,
+                                         const struct kvc_tensor *tensors, const enum kvc_type *types,
+                                         struct kvc_error *error) {
     uint64_t data_bytes = 0;
     enum kvc_status status = place_tensors(writer, path, tensors, types, &data_bytes, error);
     if (status) {
@@ -158,7 +159,7 @@ enum kvc_status kvc_typed_writer_open(const char *path, const struct kvc_tensor 
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
     }
     writer->count = count;
-    enum kvc_status status = begin(writer, path, tensors, types, error);
+    enum kvc_status status = tensor_file_begin(writer, path, tensors, types, error);
     if (status) {
         kvc_tensor_writer_abandon(writer);
         return status;

@@ -107,7 +107,7 @@ struct jinja_value jinja_attribute(struct jinja *j, struct jinja_value of, const
 }
 
 /* Item i of n, counted from the end where negative; false: there is none. */
-static bool place(int64_t i, size_t n, size_t *at) {
+static bool access_place(int64_t i, size_t n, size_t *at) {
     if (i < 0) {
         i += (int64_t)n;
     }
@@ -119,7 +119,7 @@ static struct jinja_value character(struct jinja *j, const struct jinja_string *
     size_t at;
     uint32_t code;
     jinja_step(j, text->bytes / 4);
-    if (!place(i, jinja_characters(text), &at)) {
+    if (!access_place(i, jinja_characters(text), &at)) {
         return jinja_undefined("a character past the end");
     }
     at = jinja_offset(text, at);
@@ -144,8 +144,8 @@ struct jinja_value jinja_item(struct jinja *j, struct jinja_value of, struct jin
             return character(j, of.string, jinja_whole(key));
         }
         if (of.kind == JINJA_LIST && of.list->flavor <= JINJA_RANGE) {
-            return place(jinja_whole(key), of.list->count, &at) ? of.list->items[at]
-                                                                : jinja_undefined("an item past the end");
+            return access_place(jinja_whole(key), of.list->count, &at) ? of.list->items[at]
+                                                                       : jinja_undefined("an item past the end");
         }
         return jinja_undefined("an item");
     }

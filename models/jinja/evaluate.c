@@ -162,7 +162,7 @@ static struct jinja_value name(struct jinja *j, const struct jinja_node *node) {
     return (struct jinja_value){.kind = JINJA_BUILTIN, .bound = bound};
 }
 
-static struct jinja_value list(struct jinja *j, const struct jinja_node *node) {
+static struct jinja_value evaluate_list(struct jinja *j, const struct jinja_node *node) {
     struct jinja_value made = jinja_list(j, node->kind == JINJA_TUPLE_OF ? JINJA_TUPLE : JINJA_PLAIN);
     for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next) {
         jinja_add(j, made, jinja_evaluate(j, item));
@@ -200,7 +200,7 @@ static struct jinja_value texts(struct jinja *j, const struct jinja_node *node) 
     return made;
 }
 
-static struct jinja_value compare(struct jinja *j, const struct jinja_node *node) {
+static struct jinja_value evaluate_compare(struct jinja *j, const struct jinja_node *node) {
     struct jinja_value left = jinja_evaluate(j, node->a);
     for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next) {
         const struct jinja_value right = jinja_evaluate(j, item->a);
@@ -273,7 +273,7 @@ static struct jinja_value evaluate(struct jinja *j, const struct jinja_node *nod
         return texts(j, node);
     case JINJA_LIST_OF:
     case JINJA_TUPLE_OF:
-        return list(j, node);
+        return evaluate_list(j, node);
     case JINJA_DICT_OF:
         return dict(j, node);
     case JINJA_SLICE:
@@ -283,7 +283,7 @@ static struct jinja_value evaluate(struct jinja *j, const struct jinja_node *nod
     case JINJA_BINARY:
         return binary(j, node);
     case JINJA_COMPARE:
-        return compare(j, node);
+        return evaluate_compare(j, node);
     case JINJA_INLINE_IF:
         return inline_if(j, node);
     default:

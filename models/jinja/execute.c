@@ -282,7 +282,7 @@ static enum jinja_flow run_if(struct jinja *j, const struct jinja_node *node) {
     return JINJA_ON;
 }
 
-static enum jinja_flow run(struct jinja *j, const struct jinja_node *node) {
+static enum jinja_flow execute_run(struct jinja *j, const struct jinja_node *node) {
     enum jinja_flow flow = JINJA_ON;
     struct jinja_value value;
     switch (node->kind) {
@@ -335,7 +335,7 @@ enum jinja_flow jinja_execute(struct jinja *j, const struct jinja_node *node) {
     if (jinja_enter(j)) {
         for (; node && flow == JINJA_ON && j->status == KVC_OK && jinja_step(j, 1); node = node->next) {
             j->line = node->line;
-            flow = run(j, node);
+            flow = execute_run(j, node);
         }
     }
     jinja_leave(j);

@@ -37,7 +37,7 @@ bool jinja_lexer_open(struct jinja *j, const char *source, size_t bytes, struct 
     return j->status == KVC_OK;
 }
 
-static void fail(struct jinja_lexer *lexer, const char *why) {
+static void lexer_fail(struct jinja_lexer *lexer, const char *why) {
     lexer->j->line = lexer->line;
     jinja_fail(lexer->j, "%s", why);
 }
@@ -148,7 +148,7 @@ static struct jinja_token raw_text(struct jinja_lexer *lexer) {
             return token;
         }
     }
-    fail(lexer, "{% raw %} has no {% endraw %}");
+    lexer_fail(lexer, "{% raw %} has no {% endraw %}");
     return (struct jinja_token){.kind = JINJA_TOKEN_END};
 }
 
@@ -161,7 +161,7 @@ static void skip_comment(struct jinja_lexer *lexer) {
             return;
         }
     }
-    fail(lexer, "a comment {# has no end #}");
+    lexer_fail(lexer, "a comment {# has no end #}");
 }
 
 /* Text up to the next tag; the tag is entered, a comment passed over. */
@@ -232,7 +232,7 @@ static struct jinja_token whole_number(struct jinja_lexer *lexer, size_t begin, 
     for (; at < end; at++) {
         if (lexer->text[at] != '_' && (__builtin_mul_overflow(token.whole, base, &token.whole) ||
                                        __builtin_add_overflow(token.whole, digit(lexer->text[at]), &token.whole))) {
-            fail(lexer, "a whole number has more than 64 bits");
+            lexer_fail(lexer, "a whole number has more than 64 bits");
             break;
         }
     }
@@ -263,7 +263,7 @@ static struct jinja_token number_token(struct jinja_lexer *lexer) {
             }
         }
         if (real - begin >= sizeof copy || !jinja_read_float(copy, n, &token.real)) {
-            fail(lexer, "a number is not readable");
+            lexer_fail(lexer, "a number is not readable");
         }
         lexer->at = real;
         return token;
@@ -313,7 +313,7 @@ static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (!digits && !(c >= '0' && c <= '7')) {
         if (c == 'N') {
-            fail(lexer, "\\N{...} in a string is not supported");
+            lexer_fail(lexer, "\\N{...} in a string is not supported");
         }
         jinja_puts(lexer->j, out, "\\");
         return;
@@ -322,7 +322,7 @@ static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes
     const size_t before = *at;
     const uint32_t code = digits ? code_at(text, bytes, at, digits, 16) : code_at(text, bytes, at, 3, 8);
     if ((digits && *at - before != digits) || code == 0 || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
-        fail(lexer, "an escape in a string is no character");
+        lexer_fail(lexer, "an escape in a string is no character");
         return;
     }
     jinja_put_made(lexer->j, out, utf8, kvc_utf8_put(code, utf8), false);
@@ -339,7 +339,7 @@ static struct jinja_token string_token(struct jinja_lexer *lexer) {
         end += lexer->text[end] == '\\';
     }
     if (end >= lexer->bytes) {
-        fail(lexer, "a string has no end");
+        lexer_fail(lexer, "a string has no end");
         return token;
     }
     struct jinja_text out = {0};
@@ -370,20 +370,20 @@ static struct jinja_token operator_token(struct jinja_lexer *lexer) {
         }
     }
     if (!token.data) {
-        fail(lexer, "a character is no part of an expression");
+        lexer_fail(lexer, "a character is no part of an expression");
         token.data = "";
         return token;
     }
     const char c = token.data[0];
     if (c == '(' || c == '[' || c == '{') {
         if (lexer->open_count == sizeof lexer->open) {
-            fail(lexer, "brackets are nested too deeply");
+            lexer_fail(lexer, "brackets are nested too deeply");
             return token;
         }
         lexer->open[lexer->open_count++] = (char)(c == '(' ? ')' : c + 2);
     } else if (c == ')' || c == ']' || c == '}') {
         if (!lexer->open_count || lexer->open[--lexer->open_count] != c) {
-            fail(lexer, "a bracket is closed that is not open");
+            lexer_fail(lexer, "a bracket is closed that is not open");
         }
     }
     lexer->at += token.bytes;
@@ -402,7 +402,7 @@ static struct jinja_token tag_token(struct jinja_lexer *lexer) {
         return token;
     }
     if (lexer->at >= lexer->bytes) {
-        fail(lexer, "the template ends within a tag");
+        lexer_fail(lexer, "the template ends within a tag");
         return token;
     }
     const char c = lexer->text[lexer->at];

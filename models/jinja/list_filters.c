@@ -33,18 +33,20 @@ static struct jinja_value attribute_of(struct jinja *j, struct jinja_value item,
     return item;
 }
 
-static bool given(struct jinja_value value) { return value.kind != JINJA_UNSET && value.kind != JINJA_NONE; }
+static bool list_filters_given(struct jinja_value value) {
+    return value.kind != JINJA_UNSET && value.kind != JINJA_NONE;
+}
 
 /* What sorting looks at. */
 static struct jinja_value key_of(struct jinja *j, struct jinja_value item, struct jinja_value attribute, bool exact) {
-    if (given(attribute)) {
+    if (list_filters_given(attribute)) {
         item = attribute_of(j, item, attribute);
     }
     return item.kind == JINJA_STRING && !exact ? jinja_in_case(j, item.string, JINJA_LOWER) : item;
 }
 
 /* Sorts items by keys; equal ones stay as they are. */
-static void sort(struct jinja *j, struct jinja_value items, struct jinja_value keys, bool reverse) {
+static void list_filters_sort(struct jinja *j, struct jinja_value items, struct jinja_value keys, bool reverse) {
     for (size_t i = 1; j->status == KVC_OK && i < items.list->count; i++) {
         const struct jinja_value item = items.list->items[i], key = keys.list->items[i];
         size_t at = i;
@@ -88,7 +90,7 @@ FILTER(do_sort) {
         jinja_add(j, items, from->items[i]);
         jinja_add(j, keys, sort_key(j, from->items[i], a[2], jinja_true(j, a[1])));
     }
-    sort(j, items, keys, jinja_true(j, a[0]));
+    list_filters_sort(j, items, keys, jinja_true(j, a[0]));
     return items;
 }
 
@@ -108,7 +110,7 @@ FILTER(do_dictsort) {
         jinja_add(j, items, jinja_pair(j, entry->key, entry->value));
         jinja_add(j, keys, key_of(j, by_value ? entry->value : entry->key, jinja_none(), jinja_true(j, a[0])));
     }
-    sort(j, items, keys, jinja_true(j, a[2]));
+    list_filters_sort(j, items, keys, jinja_true(j, a[2]));
     return items;
 }
 
@@ -164,7 +166,8 @@ FILTER(do_sum) {
         return JINJA_FAIL(j, "sum: strings have no sum; join makes one of them");
     }
     for (; i < from->count && j->status == KVC_OK; i++) {
-        sum = jinja_calculate(j, JINJA_ADD, sum, given(a[0]) ? attribute_of(j, from->items[i], a[0]) : from->items[i]);
+        sum = jinja_calculate(j, JINJA_ADD, sum,
+                              list_filters_given(a[0]) ? attribute_of(j, from->items[i], a[0]) : from->items[i]);
     }
     return sum;
 }
@@ -248,7 +251,7 @@ FILTER(do_join) {
         if (!first && between) {
             jinja_put_all(j, &text, between);
         }
-        jinja_put_str(j, &text, given(a[1]) ? attribute_of(j, list->items[i], a[1]) : list->items[i]);
+        jinja_put_str(j, &text, list_filters_given(a[1]) ? attribute_of(j, list->items[i], a[1]) : list->items[i]);
     }
     return jinja_taken(j, &text);
 }
@@ -271,7 +274,8 @@ FILTER(do_batch) {
         part = part.kind == JINJA_NONE ? jinja_list(j, JINJA_PLAIN) : part;
         jinja_add(j, part, from->items[i]);
     }
-    while (given(a[1]) && part.kind == JINJA_LIST && (int64_t)part.list->count < count && j->status == KVC_OK) {
+    while (list_filters_given(a[1]) && part.kind == JINJA_LIST && (int64_t)part.list->count < count &&
+           j->status == KVC_OK) {
         jinja_add(j, part, a[1]);
     }
     if (part.kind == JINJA_LIST) {
@@ -340,7 +344,7 @@ FILTER(do_map) {
         struct jinja_value made;
         if (by_attribute) {
             made = attribute_of(j, from->items[i], attribute);
-            made = made.kind == JINJA_UNDEFINED && given(standard) ? standard : made;
+            made = made.kind == JINJA_UNDEFINED && list_filters_given(standard) ? standard : made;
         } else {
             made = jinja_apply(j, "filter", filter, from->items[i], &left);
         }
@@ -351,8 +355,8 @@ FILTER(do_map) {
 
 /* Items of which a test, by the arguments from `skip` on, says `wanted`; the test is of an attribute where skip is 1.
  */
-static struct jinja_value choose(struct jinja *j, struct jinja_value self, const struct jinja_call *call, size_t skip,
-                                 bool wanted) {
+static struct jinja_value list_filters_choose(struct jinja *j, struct jinja_value self, const struct jinja_call *call,
+                                              size_t skip, bool wanted) {
     size_t i;
     const struct jinja_list *from = items_if_any(j, self, &i);
     struct jinja_value list = jinja_list(j, JINJA_GENERATOR);
@@ -372,19 +376,19 @@ static struct jinja_value choose(struct jinja *j, struct jinja_value self, const
 
 FILTER(do_select) {
     UNUSED;
-    return choose(j, self, call, 0, true);
+    return list_filters_choose(j, self, call, 0, true);
 }
 FILTER(do_reject) {
     UNUSED;
-    return choose(j, self, call, 0, false);
+    return list_filters_choose(j, self, call, 0, false);
 }
 FILTER(do_selectattr) {
     UNUSED;
-    return choose(j, self, call, 1, true);
+    return list_filters_choose(j, self, call, 1, true);
 }
 FILTER(do_rejectattr) {
     UNUSED;
-    return choose(j, self, call, 1, false);
+    return list_filters_choose(j, self, call, 1, false);
 }
 
 const struct jinja_builtin jinja_list_filters[] = {

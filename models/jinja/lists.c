@@ -56,7 +56,7 @@ struct jinja_value *jinja_find_text(struct jinja *j, const struct jinja_dict *di
     return jinja_find(j, dict, (struct jinja_value){.kind = JINJA_STRING, .string = &string});
 }
 
-static void append(struct jinja *j, struct jinja_dict *dict, struct jinja_value key, struct jinja_value value) {
+static void lists_append(struct jinja *j, struct jinja_dict *dict, struct jinja_value key, struct jinja_value value) {
     void *entries = dict->entries;
     if (jinja_grow(j, &entries, &dict->capacity, dict->count, sizeof *dict->entries)) {
         dict->entries = entries;
@@ -76,7 +76,7 @@ void jinja_set(struct jinja *j, struct jinja_dict *dict, struct jinja_value key,
     if (old) {
         *old = value;
     } else {
-        append(j, dict, key, value);
+        lists_append(j, dict, key, value);
     }
 }
 
@@ -168,7 +168,7 @@ static struct jinja_value from_object(struct jinja *j, const json_t *json, bool 
         struct jinja_value name = jinja_copied(j, key, strlen(key), marked),
                            value = jinja_from_json(j, member, marked && !is_role(key, member));
         if (j->status == KVC_OK) {
-            append(j, dict.dict, name, value);
+            lists_append(j, dict.dict, name, value);
         }
     }
     return dict;

@@ -46,7 +46,7 @@ static void set_variables(struct jinja *j, const json_t *variables, bool marked)
 }
 
 /* The variables are in a scope around the template's own: what it sets hides them. */
-static void run(struct jinja *j, const struct kvc_jinja_job *job) {
+static void render_run(struct jinja *j, const struct kvc_jinja_job *job) {
     const struct jinja_node *first = NULL;
     if (job->bytes > MOST_SOURCE) {
         jinja_fail(j, "the template has %zu bytes; it may have %d", job->bytes, MOST_SOURCE);
@@ -103,7 +103,7 @@ enum kvc_status kvc_jinja_render(const struct kvc_jinja_job *job, struct kvc_ren
     }
     j.steps += input;
     j.memory += input * SHARE;
-    run(&j, job);
+    render_run(&j, job);
     if (j.status == KVC_OK) {
         j.status = hand_over(&j, made);
     }

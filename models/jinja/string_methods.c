@@ -8,7 +8,9 @@
                                    const struct jinja_call *call)
 #define UNUSED ((void)j, (void)self, (void)a, (void)call)
 
-static bool given(struct jinja_value value) { return value.kind != JINJA_UNSET && value.kind != JINJA_NONE; }
+static bool string_methods_given(struct jinja_value value) {
+    return value.kind != JINJA_UNSET && value.kind != JINJA_NONE;
+}
 
 /* The string that an argument must be; the empty one after a failure. */
 static const struct jinja_string *text_of(struct jinja *j, struct jinja_value value) {
@@ -50,7 +52,7 @@ static struct jinja_value part_of(struct jinja *j, const struct jinja_string *te
 
 static struct jinja_value strip(struct jinja *j, struct jinja_value self, struct jinja_value chars,
                                 enum jinja_sides sides) {
-    return jinja_strip(j, self.string, given(chars) ? text_of(j, chars) : NULL, sides);
+    return jinja_strip(j, self.string, string_methods_given(chars) ? text_of(j, chars) : NULL, sides);
 }
 METHOD(do_strip) {
     UNUSED;
@@ -100,11 +102,12 @@ static bool range_of(struct jinja *j, const struct jinja_string *text, struct ji
                      size_t *from, size_t *to) {
     *from = 0;
     *to = text->bytes;
-    if (!given(start) && !given(end)) {
+    if (!string_methods_given(start) && !string_methods_given(end)) {
         return j->status == KVC_OK;
     }
     const int64_t n = (int64_t)jinja_characters(text);
-    int64_t first = given(start) ? whole_or(j, start, 0) : 0, last = given(end) ? whole_or(j, end, n) : n;
+    int64_t first = string_methods_given(start) ? whole_or(j, start, 0) : 0,
+            last = string_methods_given(end) ? whole_or(j, end, n) : n;
     jinja_step(j, text->bytes / 4);
     first = first < 0 ? (first + n < 0 ? 0 : first + n) : first;
     last = last < 0 ? (last + n < 0 ? 0 : last + n) : last > n ? n : last;
@@ -132,27 +135,28 @@ static size_t search(struct jinja *j, const struct jinja_string *text, const str
     return found;
 }
 
-static struct jinja_value place(const struct jinja_string *text, size_t found) {
+static struct jinja_value string_methods_place(const struct jinja_string *text, size_t found) {
     const struct jinja_string before = jinja_cut(text, 0, found == SIZE_MAX ? 0 : found);
     return jinja_int(found == SIZE_MAX ? -1 : (int64_t)jinja_characters(&before));
 }
 METHOD(do_find) {
     UNUSED;
-    return place(self.string, search(j, self.string, a, false));
+    return string_methods_place(self.string, search(j, self.string, a, false));
 }
 METHOD(do_rfind) {
     UNUSED;
-    return place(self.string, search(j, self.string, a, true));
+    return string_methods_place(self.string, search(j, self.string, a, true));
 }
 METHOD(do_index) {
     UNUSED;
     const size_t found = search(j, self.string, a, false);
-    return found == SIZE_MAX ? JINJA_FAIL(j, "index: the text is not there") : place(self.string, found);
+    return found == SIZE_MAX ? JINJA_FAIL(j, "index: the text is not there") : string_methods_place(self.string, found);
 }
 METHOD(do_rindex) {
     UNUSED;
     const size_t found = search(j, self.string, a, true);
-    return found == SIZE_MAX ? JINJA_FAIL(j, "rindex: the text is not there") : place(self.string, found);
+    return found == SIZE_MAX ? JINJA_FAIL(j, "rindex: the text is not there")
+                             : string_methods_place(self.string, found);
 }
 
 METHOD(do_count) {
@@ -251,7 +255,7 @@ static struct jinja_value split_blanks(struct jinja *j, const struct jinja_strin
 
 METHOD(do_split) {
     UNUSED;
-    const struct jinja_string *text = self.string, *by = given(a[0]) ? text_of(j, a[0]) : NULL;
+    const struct jinja_string *text = self.string, *by = string_methods_given(a[0]) ? text_of(j, a[0]) : NULL;
     int64_t most = whole_or(j, a[1], -1);
     if (!by) {
         return split_blanks(j, text, most);
@@ -293,7 +297,7 @@ METHOD(do_rsplit) {
     if (most < 0 || j->status != KVC_OK) {
         return do_split(j, self, a, call);
     }
-    const struct jinja_string *text = self.string, *by = given(a[0]) ? text_of(j, a[0]) : NULL;
+    const struct jinja_string *text = self.string, *by = string_methods_given(a[0]) ? text_of(j, a[0]) : NULL;
     struct jinja_value list = jinja_list(j, JINJA_PLAIN), turned = jinja_list(j, JINJA_PLAIN);
     if (!by) {
         return rsplit_blanks(j, text, most);
@@ -373,11 +377,12 @@ METHOD(do_format) {
 
 /* ---- filling up ---- */
 
-static struct jinja_value fill(struct jinja *j, struct jinja_value self, const struct jinja_value *a, int side) {
+static struct jinja_value string_methods_fill(struct jinja *j, struct jinja_value self, const struct jinja_value *a,
+                                              int side) {
     const struct jinja_string *text = self.string;
     const int64_t width = whole_or(j, a[0], 0), length = (int64_t)jinja_characters(text);
     static const struct jinja_string blank = {" ", 1, NULL, NULL, false};
-    const struct jinja_string *with = given(a[1]) ? escaped_for(j, self, text_of(j, a[1])) : &blank;
+    const struct jinja_string *with = string_methods_given(a[1]) ? escaped_for(j, self, text_of(j, a[1])) : &blank;
     const int64_t blanks = width > length ? width - length : 0;
     const int64_t left = side < 0 ? 0 : side > 0 ? blanks : blanks / 2 + (blanks & width & 1);
     struct jinja_text out = {0};
@@ -396,15 +401,15 @@ static struct jinja_value fill(struct jinja *j, struct jinja_value self, const s
 }
 METHOD(do_ljust) {
     UNUSED;
-    return fill(j, self, a, -1);
+    return string_methods_fill(j, self, a, -1);
 }
 METHOD(do_rjust) {
     UNUSED;
-    return fill(j, self, a, 1);
+    return string_methods_fill(j, self, a, 1);
 }
 METHOD(do_center) {
     UNUSED;
-    return fill(j, self, a, 0);
+    return string_methods_fill(j, self, a, 0);
 }
 METHOD(do_zfill) {
     UNUSED;

@@ -134,8 +134,8 @@ static bool make_room(struct jinja *j, struct jinja_text *text, size_t bytes, bo
     return true;
 }
 
-static void put(struct jinja *j, struct jinja_text *text, const char *data, const char *marks, size_t bytes,
-                bool marked) {
+static void text_put(struct jinja *j, struct jinja_text *text, const char *data, const char *marks, size_t bytes,
+                     bool marked) {
     if (j->status != KVC_OK || !bytes || !make_room(j, text, bytes, marked || marks)) {
         return;
     }
@@ -150,7 +150,7 @@ static void put(struct jinja *j, struct jinja_text *text, const char *data, cons
 }
 
 void jinja_put(struct jinja *j, struct jinja_text *text, const struct jinja_string *from, size_t at, size_t bytes) {
-    put(j, text, from->data + at, from->marks ? from->marks + at : NULL, bytes, false);
+    text_put(j, text, from->data + at, from->marks ? from->marks + at : NULL, bytes, false);
 }
 
 void jinja_put_all(struct jinja *j, struct jinja_text *text, const struct jinja_string *from) {
@@ -158,11 +158,11 @@ void jinja_put_all(struct jinja *j, struct jinja_text *text, const struct jinja_
 }
 
 void jinja_put_made(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes, bool marked) {
-    put(j, text, data, NULL, bytes, marked);
+    text_put(j, text, data, NULL, bytes, marked);
 }
 
 void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data) {
-    put(j, text, data, NULL, strlen(data), false);
+    text_put(j, text, data, NULL, strlen(data), false);
 }
 
 struct jinja_string jinja_seen(const struct jinja_text *text) {

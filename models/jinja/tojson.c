@@ -104,7 +104,7 @@ static void put_key(struct jinja *j, const struct writer *writer, struct jinja_v
 }
 
 /* The dict's keys in order: insertion, which is cheap where they are in order already. */
-static const struct jinja_dict *sort(struct jinja *j, const struct jinja_dict *dict) {
+static const struct jinja_dict *tojson_sort(struct jinja *j, const struct jinja_dict *dict) {
     struct jinja_value copy = jinja_dict(j, JINJA_DICT);
     void *entries = jinja_alloc(j, (dict->count + 1) * sizeof *dict->entries);
     if (j->status != KVC_OK) {
@@ -123,7 +123,7 @@ static const struct jinja_dict *sort(struct jinja *j, const struct jinja_dict *d
 
 static void put_dict(struct jinja *j, const struct writer *writer, const struct jinja_dict *dict, unsigned depth) {
     if (writer->sorted) {
-        dict = sort(j, dict);
+        dict = tojson_sort(j, dict);
     }
     jinja_puts(j, writer->text, "{");
     for (size_t i = 0; i < dict->count && jinja_step(j, 1); i++) {

@@ -37,7 +37,7 @@ enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct k
     return fits ? KVC_OK : kvc_no_memory(error);
 }
 
-static int compare(const struct kvc_tokenizer *tokenizer, const struct kvc_added *a, const struct kvc_added *b) {
+static int added_compare(const struct kvc_tokenizer *tokenizer, const struct kvc_added *a, const struct kvc_added *b) {
     int order = compare_text(tokenizer->store.data + a->at, a->bytes, tokenizer->store.data + b->at, b->bytes);
     return order ? order : a->id < b->id ? -1 : a->id > b->id;
 }
@@ -54,7 +54,8 @@ static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_li
             size_t left = at, middle = at + width < list->count ? at + width : list->count;
             size_t right = middle, end = middle + width < list->count ? middle + width : list->count;
             for (size_t k = at; k < end; k++) {
-                bool take_left = left < middle && (right == end || compare(tokenizer, &from[left], &from[right]) <= 0);
+                bool take_left =
+                    left < middle && (right == end || added_compare(tokenizer, &from[left], &from[right]) <= 0);
                 to[k] = take_left ? from[left++] : from[right++];
             }
         }
@@ -76,8 +77,8 @@ enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error
 
 /* The first index in [low, high) whose text has a byte above `byte` (or_equal: at least `byte`) at offset `depth`;
  * all of them agree before it. */
-static size_t bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low, size_t high,
-                    size_t depth, int byte) {
+static size_t added_bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low,
+                          size_t high, size_t depth, int byte) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct kvc_added *token = &list->tokens[middle];
@@ -112,8 +113,8 @@ static const struct kvc_added *longest_at(const struct kvc_tokenizer *tokenizer,
             break;
         const int byte = (unsigned char)text[depth];
         touched |= marks && marks[depth];
-        low = bound(tokenizer, list, low, high, depth, byte);
-        high = bound(tokenizer, list, low, high, depth, byte + 1);
+        low = added_bound(tokenizer, list, low, high, depth, byte);
+        high = added_bound(tokenizer, list, low, high, depth, byte + 1);
     }
     return best;
 }

@@ -82,7 +82,7 @@ static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *sc
         const struct kvc_merge *merge = kvc_merges_find(tokenizer, a->id, b->id);
         if (!merge)
             return false;
-        candidate->order = merge->rank;
+        candidate->order = merge->priority;
         candidate->made = merge->made;
         return true;
     }

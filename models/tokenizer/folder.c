@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool missing(const char *path) {
+static bool folder_missing(const char *path) {
     struct stat info;
     return stat(path, &info) != 0 && errno == ENOENT;
 }
@@ -24,7 +24,7 @@ enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **r
     struct kvc_text path;
     *root = NULL;
     enum kvc_status status = kvc_folder_path(folder, name, &path) ? KVC_OK : kvc_no_memory(error);
-    if (status == KVC_OK && !missing(path.data))
+    if (status == KVC_OK && !folder_missing(path.data))
         status = kvc_json_load(path.data, root, error);
     kvc_text_free(&path);
     return status;
@@ -133,7 +133,7 @@ static enum kvc_status read_tokenizer(const char *folder, uint64_t vocab, struct
         kvc_folder_path(folder, "tokenizer.json", &path) && kvc_folder_path(folder, "tokenizer.model", &pieces)
             ? KVC_OK
             : kvc_no_memory(error);
-    if (status == KVC_OK && missing(path.data) && !missing(pieces.data)) {
+    if (status == KVC_OK && folder_missing(path.data) && !folder_missing(pieces.data)) {
         status = kvc_tokenizer_from_pieces(pieces.data, folder, vocab, tokenizer, error);
     } else if (status == KVC_OK) {
         status = kvc_map_open(path.data, &map, error);

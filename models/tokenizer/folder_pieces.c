@@ -51,7 +51,7 @@ static enum kvc_status count_added(const struct added_files *files, const char *
 
 static enum kvc_status add_token(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
                                  size_t bytes, const char *folder, struct kvc_error *error) {
-    struct kvc_piece *piece = &tokenizer->pieces[token->id];
+    struct kvc_vocab_entry *piece = &tokenizer->pieces[token->id];
     if (piece->kind != KVC_TOKEN_ABSENT &&
         (piece->spelling_bytes != bytes || memcmp(tokenizer->store.data + piece->spelling, text, bytes) != 0))
         return kvc_fail(error, KVC_INPUT, "%s: the added token \"%.40s\" has id %d, which is another piece's", folder,

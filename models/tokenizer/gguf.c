@@ -235,7 +235,7 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
                 kvc_gguf_string(source->file, "general.architecture", &architecture, &architecture_bytes) &&
                 text_is(architecture, architecture_bytes, "phi3");
     for (uint64_t i = 0; i < source->count; i++) {
-        const struct kvc_piece *piece = &tokenizer->pieces[i];
+        const struct kvc_vocab_entry *piece = &tokenizer->pieces[i];
         bool unknown = piece->kind == KVC_TOKEN_UNKNOWN && (int32_t)i == tokenizer->unknown;
         if (piece->kind != KVC_TOKEN_CONTROL && piece->kind != KVC_TOKEN_USER && !unknown)
             continue;
@@ -256,7 +256,7 @@ static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *t
     return kvc_added_sort(tokenizer, source->error);
 }
 
-static enum kvc_status fill(struct source *source, struct kvc_tokenizer *tokenizer) {
+static enum kvc_status gguf_fill(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *model;
     size_t bytes;
     bool bos = false;
@@ -300,7 +300,7 @@ enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char 
     if (status == KVC_OK)
         status = kvc_vocab_open((size_t)(vocab <= KVC_MOST_TOKENS ? vocab : source.count), tokenizer, error);
     if (status == KVC_OK)
-        status = fill(&source, *tokenizer);
+        status = gguf_fill(&source, *tokenizer);
     if (status != KVC_OK) {
         kvc_tokenizer_close(*tokenizer);
         *tokenizer = NULL;

@@ -103,7 +103,7 @@ static enum kvc_status read_added(struct kvc_tokenizer *tokenizer, const json_t 
             return kvc_fail(error, KVC_INPUT, "%s: added token %zu has no content", path, i);
         const char *text = json_string_value(content);
         size_t bytes = json_string_length(content);
-        struct kvc_piece *piece = &tokenizer->pieces[id];
+        struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
         struct kvc_added token = {.id = id,
                                   .special = flag(entry, "special"),
                                   .normalized = flag(entry, "normalized"),

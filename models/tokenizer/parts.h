@@ -148,7 +148,7 @@ enum kvc_token_kind { /* numbered as GGUF's token types; 0: there is no such tok
                       KVC_TOKEN_UNUSED,
                       KVC_TOKEN_BYTE
 };
-struct kvc_piece {
+struct kvc_vocab_entry {
     size_t spelling, text; /* where they begin in `store`; spelling: as the vocabulary writes it, text: decoded */
     uint32_t spelling_bytes, text_bytes;
     float score;
@@ -157,7 +157,7 @@ struct kvc_piece {
 };
 struct kvc_merge {
     int32_t left, right, made; /* left < 0: an empty cell */
-    uint32_t rank;
+    uint32_t priority;
 };
 struct kvc_added { /* a token found in the text before anything else looks at it */
     size_t at;     /* in `store`: normalized where `normalized` */
@@ -192,7 +192,7 @@ struct kvc_template { /* Jinja text */
 
 struct kvc_tokenizer {
     struct kvc_text store;
-    struct kvc_piece *pieces; /* [count], by id */
+    struct kvc_vocab_entry *pieces; /* [count], by id */
     size_t count;
     int32_t *lookup; /* [lookup_size], a power of two: spelling -> id, -1 empty */
     size_t lookup_size;
@@ -231,7 +231,7 @@ bool kvc_merges_reserve(struct kvc_tokenizer *tokenizer, size_t count);
 /* `left` and `right` with their spelling; KVC_INPUT where one of the three pieces is unknown. A later equal pair
  * replaces an earlier one. */
 enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
-                                  const char *right, size_t right_bytes, uint32_t rank, const char *where,
+                                  const char *right, size_t right_bytes, uint32_t priority, const char *where,
                                   struct kvc_error *error);
 const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, int32_t left, int32_t right);
 int kvc_byte_piece(const char *text, size_t bytes); /* the value of <0xHH>; -1: something else */

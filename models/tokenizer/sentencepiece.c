@@ -206,7 +206,7 @@ static enum kvc_status add_pieces(const struct source *source, struct kvc_tokeni
 
 /* ---- the steps around them ---- */
 
-static char *copy(const char *text) {
+static char *sentencepiece_copy(const char *text) {
     const size_t bytes = strlen(text);
     char *made = malloc(bytes + 1);
     if (made)
@@ -219,7 +219,7 @@ static enum kvc_status add_step(const struct source *source, struct kvc_tokenize
                                 enum kvc_normalize_kind kind, const char *expression, const char *text) {
     struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
     step->kind = kind;
-    step->text = copy(text);
+    step->text = sentencepiece_copy(text);
     step->text_bytes = strlen(text);
     if (!step->text)
         return kvc_no_memory(source->error);
@@ -234,8 +234,8 @@ enum kvc_status kvc_sentencepiece_steps(struct kvc_tokenizer *tokenizer, bool pr
     const struct source source = {.path = path, .error = error};
     enum kvc_status status = KVC_OK;
     tokenizer->normalizer = calloc(5, sizeof *tokenizer->normalizer);
-    tokenizer->decoder.replace[0] = copy(MARK);
-    tokenizer->decoder.replace[1] = copy(" ");
+    tokenizer->decoder.replace[0] = sentencepiece_copy(MARK);
+    tokenizer->decoder.replace[1] = sentencepiece_copy(" ");
     if (!tokenizer->normalizer || !tokenizer->decoder.replace[0] || !tokenizer->decoder.replace[1])
         return kvc_no_memory(error);
     if (remove_spaces)
@@ -258,7 +258,7 @@ static int32_t find_control(const struct kvc_tokenizer *tokenizer, struct text t
     return id >= 0 && tokenizer->pieces[id].kind == KVC_TOKEN_CONTROL ? id : -1;
 }
 
-static enum kvc_status fill(const struct source *source, struct kvc_tokenizer *tokenizer) {
+static enum kvc_status sentencepiece_fill(const struct source *source, struct kvc_tokenizer *tokenizer) {
     tokenizer->model = KVC_VOCAB_SCORES;
     tokenizer->byte_fallback = tokenizer->decoder.byte_fallback = source->byte_fallback;
     tokenizer->fuse_unknown = true;
@@ -299,7 +299,7 @@ enum kvc_status kvc_tokenizer_from_sentencepiece(const void *data, size_t bytes,
                         path, most, vocab, KVC_MOST_TOKENS);
     status = kvc_vocab_open((size_t)(vocab <= KVC_MOST_TOKENS ? vocab : most), tokenizer, error);
     if (status == KVC_OK)
-        status = fill(&source, *tokenizer);
+        status = sentencepiece_fill(&source, *tokenizer);
     if (status != KVC_OK) {
         kvc_tokenizer_close(*tokenizer);
         *tokenizer = NULL;

@@ -16,7 +16,7 @@ static const json_t *text_of(const json_t *value) {
 }
 
 /* Adds a name unless it is known; null stays null, so that a file read later does not say otherwise. */
-static bool add(struct kvc_tokenizer *tokenizer, const char *name, const json_t *value) {
+static bool special_names_add(struct kvc_tokenizer *tokenizer, const char *name, const json_t *value) {
     const json_t *text = text_of(value);
     if ((!text && !json_is_null(value)) || json_object_get(tokenizer->special_names, name))
         return true;
@@ -29,7 +29,7 @@ static bool add_all(struct kvc_tokenizer *tokenizer, const json_t *names, const 
     bool fits = true;
     for (void *at = json_object_iter(object); at && fits; at = json_object_iter_next(object, at))
         if (ends_in(json_object_iter_key(at), end))
-            fits = add(tokenizer, json_object_iter_key(at), json_object_iter_value(at));
+            fits = special_names_add(tokenizer, json_object_iter_key(at), json_object_iter_value(at));
     return fits;
 }
 
@@ -63,7 +63,7 @@ enum kvc_status kvc_special_names_from_gguf(struct kvc_tokenizer *tokenizer, con
         if (!kvc_gguf_uint(file, row->key, &id) || id >= tokenizer->count ||
             tokenizer->pieces[id].kind == KVC_TOKEN_ABSENT)
             continue;
-        const struct kvc_piece *piece = &tokenizer->pieces[id];
+        const struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
         json_t *text = json_stringn_nocheck(tokenizer->store.data + piece->spelling, piece->spelling_bytes);
         fits = json_object_set_new_nocheck(tokenizer->special_names, row->name, text) == 0;
     }

@@ -28,7 +28,7 @@ void kvc_templates_clear(struct kvc_tokenizer *tokenizer) {
     tokenizer->template_count = tokenizer->template_capacity = 0;
 }
 
-static char *copy(const char *text, size_t bytes) {
+static char *templates_copy(const char *text, size_t bytes) {
     char *made = malloc(bytes + 1);
     if (made) {
         if (bytes)
@@ -58,14 +58,14 @@ static bool insert(struct kvc_tokenizer *tokenizer, struct kvc_template made) {
     return true;
 }
 
-static enum kvc_status add(struct kvc_tokenizer *tokenizer, const char *name, size_t name_bytes, const char *text,
-                           size_t bytes, struct kvc_error *error) {
+static enum kvc_status templates_add(struct kvc_tokenizer *tokenizer, const char *name, size_t name_bytes,
+                                     const char *text, size_t bytes, struct kvc_error *error) {
     if (memchr(name, 0, name_bytes) || (bytes && memchr(text, 0, bytes)))
         return kvc_fail(error, KVC_INPUT, "the chat template \"%.*s\" holds a byte 0",
                         name_bytes > 40 ? 40 : (int)name_bytes, name);
     if (tokenizer->template_count >= MOST_TEMPLATES)
         return kvc_fail(error, KVC_INPUT, "the model has more than %d chat templates", MOST_TEMPLATES);
-    struct kvc_template made = {copy(name, name_bytes), copy(text, bytes)};
+    struct kvc_template made = {templates_copy(name, name_bytes), templates_copy(text, bytes)};
     if (made.name && made.text && insert(tokenizer, made))
         return KVC_OK;
     free_template(&made);
@@ -90,20 +90,22 @@ const char *kvc_template_for(const struct kvc_tokenizer *tokenizer, bool tools) 
 enum kvc_status kvc_templates_from_json(struct kvc_tokenizer *tokenizer, const json_t *value, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     if (json_is_string(value))
-        return add(tokenizer, DEFAULT, strlen(DEFAULT), json_string_value(value), json_string_length(value), error);
+        return templates_add(tokenizer, DEFAULT, strlen(DEFAULT), json_string_value(value), json_string_length(value),
+                             error);
     for (size_t i = 0; i < json_array_size(value) && status == KVC_OK; i++) {
         const json_t *entry = json_array_get(value, i), *name = json_object_get(entry, "name"),
                      *text = json_object_get(entry, "template");
         if (json_is_string(name) && json_is_string(text))
-            status = add(tokenizer, json_string_value(name), json_string_length(name), json_string_value(text),
-                         json_string_length(text), error);
+            status = templates_add(tokenizer, json_string_value(name), json_string_length(name),
+                                   json_string_value(text), json_string_length(text), error);
     }
     void *object = json_is_object(value) ? (void *)(uintptr_t)value : NULL; /* the iterators change nothing */
     for (void *at = json_object_iter(object); at && status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *name = json_object_iter_key(at);
         const json_t *text = json_object_iter_value(at);
         if (json_is_string(text))
-            status = add(tokenizer, name, strlen(name), json_string_value(text), json_string_length(text), error);
+            status =
+                templates_add(tokenizer, name, strlen(name), json_string_value(text), json_string_length(text), error);
     }
     return status;
 }
@@ -113,7 +115,7 @@ static enum kvc_status add_file(struct kvc_tokenizer *tokenizer, const char *pat
     struct kvc_map map = {0};
     enum kvc_status status = kvc_map_open(path, &map, error);
     if (status == KVC_OK)
-        status = add(tokenizer, name, name_bytes, (const char *)map.data, map.bytes, error);
+        status = templates_add(tokenizer, name, name_bytes, (const char *)map.data, map.bytes, error);
     kvc_map_close(&map);
     return status;
 }
@@ -175,6 +177,6 @@ enum kvc_status kvc_templates_from_gguf(struct kvc_tokenizer *tokenizer, const s
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; status == KVC_OK && kvc_gguf_key(file, i, &key, &type); i++)
         if (name_of_key(key, &name) && kvc_gguf_string(file, key, &text, &bytes))
-            status = add(tokenizer, name, strlen(name), text, bytes, error);
+            status = templates_add(tokenizer, name, strlen(name), text, bytes, error);
     return status;
 }

@@ -37,15 +37,15 @@ int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer) { return tokeni
 uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer) { return (uint32_t)tokenizer->count; }
 
 /* NULL: the vocabulary has no such token, or no text stands for it. */
-static const struct kvc_piece *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {
+static const struct kvc_vocab_entry *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {
     if (token < 0 || (size_t)token >= tokenizer->count)
         return NULL;
-    const struct kvc_piece *piece = &tokenizer->pieces[token];
+    const struct kvc_vocab_entry *piece = &tokenizer->pieces[token];
     return piece->kind == KVC_TOKEN_ABSENT || piece->kind == KVC_TOKEN_UNUSED ? NULL : piece;
 }
 
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token) {
-    const struct kvc_piece *piece = piece_of(tokenizer, token);
+    const struct kvc_vocab_entry *piece = piece_of(tokenizer, token);
     return piece && piece->ends_turn;
 }
 
@@ -164,7 +164,7 @@ enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenize
 
 /* ---- decoding ---- */
 
-static bool is_control(const struct kvc_piece *piece) {
+static bool is_control(const struct kvc_vocab_entry *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_UNKNOWN;
 }
 
@@ -176,7 +176,7 @@ struct decoded {
     size_t strip; /* spaces still taken off the beginning of the whole text */
 };
 
-static void put(struct decoded *out, const char *data, size_t bytes) {
+static void tokenizer_put(struct decoded *out, const char *data, size_t bytes) {
     for (; bytes && out->strip && *data == ' '; data++, bytes--)
         out->strip--;
     if (bytes)
@@ -187,13 +187,13 @@ static void put(struct decoded *out, const char *data, size_t bytes) {
 }
 
 /* What one token stands for. */
-static void decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, bool first,
+static void decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_vocab_entry *piece, bool first,
                          struct decoded *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
     if (!first && decoder->join)
-        put(out, decoder->join, strlen(decoder->join));
+        tokenizer_put(out, decoder->join, strlen(decoder->join));
     if (!(first && decoder->first_plain)) {
-        put(out, tokenizer->store.data + piece->text, piece->text_bytes);
+        tokenizer_put(out, tokenizer->store.data + piece->text, piece->text_bytes);
         return;
     }
     const char *spelling = tokenizer->store.data + piece->spelling;
@@ -202,17 +202,17 @@ static void decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc
         if (piece->spelling_bytes - at >= mark && !memcmp(spelling + at, decoder->replace[0], mark))
             at += mark;
         else
-            put(out, spelling + at++, 1);
+            tokenizer_put(out, spelling + at++, 1);
     }
 }
 
-static void decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count, bool special,
-                   struct decoded *out) {
+static void tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count, bool special,
+                             struct decoded *out) {
     bool first = true;
     out->bytes = 0;
     out->strip = tokenizer->decoder.strip;
     for (size_t i = 0; i < count; i++) {
-        const struct kvc_piece *piece = piece_of(tokenizer, tokens[i]);
+        const struct kvc_vocab_entry *piece = piece_of(tokenizer, tokens[i]);
         if (!piece || (!special && is_control(piece)))
             continue; /* rows of an embedding that no text stands for decode to nothing */
         decode_token(tokenizer, piece, first, out);
@@ -227,12 +227,12 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
         if (tokens[i] < 0 || (size_t)tokens[i] >= tokenizer->count)
             return kvc_fail(error, KVC_USAGE, "token %d at index %zu is outside the vocabulary of %zu", (int)tokens[i],
                             i, tokenizer->count);
-    decode(tokenizer, tokens, count, special, &out);
+    tokenizer_decode(tokenizer, tokens, count, special, &out);
     out.capacity = out.bytes;
     out.text = malloc(out.capacity + 1);
     if (!out.text)
         return kvc_no_memory(error);
-    decode(tokenizer, tokens, count, special, &out);
+    tokenizer_decode(tokenizer, tokens, count, special, &out);
     out.text[out.bytes] = '\0';
     *text = out.text;
     *bytes = out.bytes;
@@ -241,7 +241,7 @@ enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, cons
 
 enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,
                                           size_t capacity, size_t *bytes, struct kvc_error *error) {
-    const struct kvc_piece *piece = piece_of(tokenizer, token);
+    const struct kvc_vocab_entry *piece = piece_of(tokenizer, token);
     struct decoded out = {text, capacity, 0, first ? tokenizer->decoder.strip : 0};
     if (token < 0 || (size_t)token >= tokenizer->count)
         return kvc_fail(error, KVC_USAGE, "token %d is outside the vocabulary of %zu", (int)token, tokenizer->count);

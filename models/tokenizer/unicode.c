@@ -168,8 +168,8 @@ static enum kvc_status too_long(size_t most, struct kvc_error *error) {
     return kvc_fail(error, KVC_INPUT, "tokenizer: the normalizer makes more than %zu bytes of this text", most);
 }
 
-static enum kvc_status replace(const struct kvc_normalize_step *step, const char *text, size_t bytes, size_t most,
-                               struct kvc_text *out, struct kvc_error *error) {
+static enum kvc_status unicode_replace(const struct kvc_normalize_step *step, const char *text, size_t bytes,
+                                       size_t most, struct kvc_text *out, struct kvc_error *error) {
     struct kvc_subject subject;
     if (!kvc_subject_open(&subject, text, bytes))
         return kvc_no_memory(error);
@@ -240,7 +240,7 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
                    kvc_text_add(&next, now.data, now.bytes);
             break;
         case KVC_NORMALIZE_REPLACE:
-            status = replace(step, now.data, now.bytes, most, &next, error);
+            status = unicode_replace(step, now.data, now.bytes, most, &next, error);
             break;
         case KVC_NORMALIZE_STRIP:
             fits = strip(step, now.data, now.bytes, &next);

@@ -97,7 +97,7 @@ enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, s
 
 bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spelling, size_t bytes,
                    enum kvc_token_kind kind) {
-    struct kvc_piece *piece = &tokenizer->pieces[id];
+    struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
     if (bytes > UINT32_MAX / 4)
         return false;
     piece->spelling = tokenizer->store.bytes;
@@ -126,14 +126,14 @@ static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *te
         int32_t id = tokenizer->lookup[at];
         if (id < 0)
             return at;
-        const struct kvc_piece *piece = &tokenizer->pieces[id];
+        const struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
         if (piece->spelling_bytes == bytes && !memcmp(tokenizer->store.data + piece->spelling, text, bytes))
             return at;
     }
 }
 
 void kvc_vocab_insert(struct kvc_tokenizer *tokenizer, int32_t id) {
-    const struct kvc_piece *piece = &tokenizer->pieces[id];
+    const struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
     size_t at = lookup_place(tokenizer, tokenizer->store.data + piece->spelling, piece->spelling_bytes);
     if (tokenizer->lookup[at] < 0)
         tokenizer->lookup[at] = id;
@@ -149,7 +149,7 @@ int32_t kvc_vocab_find(const struct kvc_tokenizer *tokenizer, const char *text, 
 
 int32_t kvc_vocab_search(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     for (size_t i = 0; i < tokenizer->count; i++) {
-        const struct kvc_piece *piece = &tokenizer->pieces[i];
+        const struct kvc_vocab_entry *piece = &tokenizer->pieces[i];
         if (piece->kind != KVC_TOKEN_ABSENT && piece->spelling_bytes == bytes &&
             !memcmp(tokenizer->store.data + piece->spelling, text, bytes))
             return (int32_t)i;
@@ -187,12 +187,12 @@ const struct kvc_merge *kvc_merges_find(const struct kvc_tokenizer *tokenizer, i
 }
 
 enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *left, size_t left_bytes,
-                                  const char *right, size_t right_bytes, uint32_t rank, const char *where,
+                                  const char *right, size_t right_bytes, uint32_t priority, const char *where,
                                   struct kvc_error *error) {
     struct kvc_merge merge = {.left = kvc_vocab_find(tokenizer, left, left_bytes),
                               .right = kvc_vocab_find(tokenizer, right, right_bytes),
                               .made = -1,
-                              .rank = rank};
+                              .priority = priority};
     struct kvc_text joined = {0};
     if (!kvc_text_add(&joined, left, left_bytes) || !kvc_text_add(&joined, right, right_bytes)) {
         kvc_text_free(&joined);
@@ -201,7 +201,8 @@ enum kvc_status kvc_merges_insert(struct kvc_tokenizer *tokenizer, const char *l
     merge.made = kvc_vocab_find(tokenizer, joined.data, joined.bytes);
     kvc_text_free(&joined);
     if (merge.left < 0 || merge.right < 0 || merge.made < 0)
-        return kvc_fail(error, KVC_INPUT, "%s: merge %u names a piece that the vocabulary does not have", where, rank);
+        return kvc_fail(error, KVC_INPUT, "%s: merge %u names a piece that the vocabulary does not have", where,
+                        priority);
     tokenizer->merges[merge_place(tokenizer, merge.left, merge.right)] = merge;
     return KVC_OK;
 }
@@ -252,7 +253,8 @@ static bool spell_replaced(struct kvc_text *out, const char *spelling, size_t by
     return true;
 }
 
-static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc_piece *piece, struct kvc_text *out) {
+static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc_vocab_entry *piece,
+                         struct kvc_text *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
     const char *spelling = tokenizer->store.data + piece->spelling;
     size_t bytes = piece->spelling_bytes;
@@ -278,7 +280,7 @@ static bool decode_piece(const struct kvc_tokenizer *tokenizer, const struct kvc
 enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_error *error) {
     struct kvc_text text = {0};
     for (size_t i = 0; i < tokenizer->count; i++) {
-        struct kvc_piece *piece = &tokenizer->pieces[i];
+        struct kvc_vocab_entry *piece = &tokenizer->pieces[i];
         if (piece->kind == KVC_TOKEN_ABSENT)
             continue;
         if (!decode_piece(tokenizer, piece, &text)) {

@@ -146,7 +146,7 @@ class Stage(Values):
         return scores.pointer
 
     def pool(self, scores: Scores, kernel: int, pooling: str = "max", tail: int = 0) -> None:
-        """1-D pooling over each head's ranks below (its entries - tail)."""
+        """1-D pooling over each head's indices below (its entries - tail)."""
         if pooling not in POOLINGS:
             raise _library.of_status(lib.KVC_USAGE, f"pool: {pooling!r}: must be {', '.join(POOLINGS)}")
         self.call(lib.kvc_stage_pool, self._own(scores), tail, kernel, POOLINGS.index(pooling))
@@ -165,7 +165,7 @@ class Stage(Values):
 
     def keep(self, scores: Optional[Scores] = None, *, top: int = 0, first: int = 0, tail: int = 0, limit: int = 0,
              recent: int = FOREVER) -> None:
-        """Of each head: ranks below `first`, the last `tail`, positions from `recent` on, and of the others the `top`
+        """Of each head: indices below `first`, the last `tail`, positions from `recent` on, and of the others the `top`
         with the highest scores. A head with no more than `limit` entries keeps all."""
         rule = ffi.new("struct kvc_keep *")
         rule.first, rule.tail, rule.top, rule.limit, rule.recent = first, tail, top, limit, recent
@@ -181,10 +181,10 @@ class Stage(Values):
         counts = ffi.new("size_t[]", [len(array) for array in arrays])
         self.call(lib.kvc_stage_keep_positions, ffi.cast("int32_t **", lists), counts)
 
-    def keep_ranks(self, ranks: Sequence[int]) -> None:
-        """The same ranks of every head, ascending."""
-        array = whole_numbers(ranks, np.uint32, "keep_ranks")
-        self.call(lib.kvc_stage_keep_ranks, ffi.from_buffer("uint32_t[]", array), len(array))
+    def keep_indices(self, indices: Sequence[int]) -> None:
+        """Keeps these indices, ascending, in every head."""
+        array = whole_numbers(indices, np.uint32, "keep_indices")
+        self.call(lib.kvc_stage_keep_indices, ffi.from_buffer("uint32_t[]", array), len(array))
 
 
 class HostMethod:

@@ -94,7 +94,7 @@ def test_scores_of_every_kind(demo):
 
     class Looks(HostMethod):
         name = "looks"
-        options = (Option("how", "choice", "first", choices=("first", "last"), help="which ranks stay"),)
+        options = (Option("how", "choice", "first", choices=("first", "last"), help="which entries to keep"),)
         queries = 4
 
         def prompt(self, stage):
@@ -107,7 +107,7 @@ def test_scores_of_every_kind(demo):
                 scores[head] = np.arange(stage.entries)
             stage.pool(scores, 3)
             seen["pooled"] = scores[0]
-            stage.keep_ranks(range(stage.entries - 5, stage.entries))
+            stage.keep_indices(range(stage.entries - 5, stage.entries))
             seen["stage"], seen["scores"] = stage, scores
 
     with kvcull.Model(demo, threads=1) as model:
@@ -171,9 +171,9 @@ def test_wrong_positions_are_refused(demo, positions, said):
     assert said in raised(demo, lambda stage: stage.keep_positions(positions))
 
 
-@pytest.mark.parametrize("ranks, said", [([3, 1], "ascend"), ([-1], "from 0"), ([0.5], "whole numbers"), ([99], "rank 99")])
-def test_wrong_ranks_are_refused(demo, ranks, said):
-    assert said in raised(demo, lambda stage: stage.keep_ranks(ranks))
+@pytest.mark.parametrize("indices, said", [([3, 1], "ascend"), ([-1], "from 0"), ([0.5], "whole numbers"), ([99], "index 99")])
+def test_wrong_indices_are_refused(demo, indices, said):
+    assert said in raised(demo, lambda stage: stage.keep_indices(indices))
 
 
 @pytest.mark.parametrize("use", [

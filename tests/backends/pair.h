@@ -175,8 +175,8 @@ static inline void same_words(const struct pair *pair, const void *a, const void
 struct lists_shape {
     uint32_t kv_heads, head_size, columns;
     enum kvc_type type;
-    uint32_t count[16], spare[16]; /* entries; free slots beyond them at least */
-    bool permuted;                 /* order and position arrays, slots in random order, positions with gaps */
+    uint32_t count[16], extra_slot[16]; /* entries; free slots beyond them at least */
+    bool permuted;                      /* order and position arrays, slots in random order, positions with gaps */
     enum values values;
 };
 
@@ -194,19 +194,19 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
 
 /* Slots for so many entries: one more than whole blocks hold lies in a spare slot. */
 static inline uint32_t slots_for(uint32_t entries) {
-    return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_SPARE_SLOTS
+    return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_EXTRA_SLOTS
                                                   : (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
 }
 
 /* Names the blocks of all heads, `taken` one after another; the last one is that of the spare slots. */
 static inline void name_blocks(const struct lists_shape *shape, const uint32_t *base, const uint32_t *taken,
-                               uint32_t spare, uint32_t *blocks) {
+                               uint32_t extra_slot, uint32_t *blocks) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {
         const uint32_t slots = base[h + 1] - base[h], first = kvc_first_block(base[h], h);
         for (uint32_t i = 0; i < slots / KVC_TILE; i++)
             blocks[first + i] = *taken++;
         if (slots % KVC_TILE)
-            blocks[first + slots / KVC_TILE] = KVC_SPARE + spare * KVC_TILE + (255 - 17 * h);
+            blocks[first + slots / KVC_TILE] = KVC_EXTRA_SLOT + extra_slot * KVC_TILE + (255 - 17 * h);
     }
 }
 
@@ -220,7 +220,7 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
     assert_non_null(made);
     made->owns_arena = !beside;
     for (uint32_t h = 0; h < shape->kv_heads; h++)
-        base[h + 1] = base[h] + slots_for(shape->count[h] + shape->spare[h]);
+        base[h + 1] = base[h] + slots_for(shape->count[h] + shape->extra_slot[h]);
     slots = base[shape->kv_heads];
     made->block_count = slots / KVC_TILE + 1;
     made->base = both_copy(pair, base, (shape->kv_heads + 1) * sizeof *base);
@@ -299,7 +299,7 @@ static inline struct both_lists *lists_make(struct pair *pair, const struct list
 static inline void lists_free(struct pair *pair, struct both_lists *lists) {
     for (int s = 0; s < SIDES; s++) {
         struct kvc_device *device = pair->device[s];
-        device->ops->arena_give(device, lists->on[s].arena, lists->block_count, lists->taken[s]);
+        device->ops->arena_return(device, lists->on[s].arena, lists->block_count, lists->taken[s]);
         if (lists->owns_arena)
             device->ops->arena_free(device, lists->on[s].arena);
         free(lists->taken[s]);
@@ -334,7 +334,7 @@ static inline void same_lists(const struct pair *pair, const struct both_lists *
 /* Read lists: about a `share` of each head's entries, ascending. */
 struct both_reads {
     struct kvc_read_list on[SIDES];
-    struct both count, rank;
+    struct both count, index;
 };
 
 static inline struct both_reads reads_make(struct pair *pair, const struct lists_shape *shape, uint32_t percent) {
@@ -343,24 +343,24 @@ static inline struct both_reads reads_make(struct pair *pair, const struct lists
     for (uint32_t h = 0; h < shape->kv_heads; h++)
         most = shape->count[h] > most ? shape->count[h] : most;
     made.count = both_make(pair, shape->kv_heads * 4);
-    made.rank = both_make(pair, (size_t)shape->kv_heads * most * 4);
+    made.index = both_make(pair, (size_t)shape->kv_heads * most * 4);
     for (uint32_t h = 0; h < shape->kv_heads; h++) {
-        uint32_t *rank = (uint32_t *)made.rank.on[REF]->data + (size_t)h * most, n = 0;
+        uint32_t *index = (uint32_t *)made.index.on[REF]->data + (size_t)h * most, n = 0;
         for (uint32_t r = 0; r < shape->count[h]; r++)
             if (below(pair, 100) < percent)
-                rank[n++] = r;
+                index[n++] = r;
         ((uint32_t *)made.count.on[REF]->data)[h] = n;
     }
     memcpy(made.count.on[PATH]->data, made.count.on[REF]->data, made.count.bytes);
-    memcpy(made.rank.on[PATH]->data, made.rank.on[REF]->data, made.rank.bytes);
+    memcpy(made.index.on[PATH]->data, made.index.on[REF]->data, made.index.bytes);
     for (int s = 0; s < SIDES; s++)
-        made.on[s] = (struct kvc_read_list){made.count.on[s], made.rank.on[s], most};
+        made.on[s] = (struct kvc_read_list){made.count.on[s], made.index.on[s], most};
     return made;
 }
 
 static inline void reads_free(struct pair *pair, struct both_reads *reads) {
     both_free(pair, &reads->count);
-    both_free(pair, &reads->rank);
+    both_free(pair, &reads->index);
 }
 
 /* The SIMD paths this CPU has. */

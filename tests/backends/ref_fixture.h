@@ -110,22 +110,22 @@ static inline void append(struct kvc_lists *lists, uint32_t rows, int32_t first,
                 &(struct kvc_append){.segments = &segment, .segment_count = 1, .k = k, .v = v, .positions = positions});
 }
 
-static inline struct kvc_read_list ranks(const uint32_t *first, uint32_t first_count, const uint32_t *second,
-                                         uint32_t second_count) {
+static inline struct kvc_read_list indices(const uint32_t *first, uint32_t first_count, const uint32_t *second,
+                                           uint32_t second_count) {
     uint32_t count[HEADS] = {first_count, second_count};
     struct kvc_read_list list = {holding(count, sizeof count).buffer, buffer(HEADS * SLOTS * 4).buffer, SLOTS};
     if (first_count)
-        memcpy(list.rank->data, first, first_count * 4);
+        memcpy(list.index->data, first, first_count * 4);
     if (second_count)
-        memcpy((uint32_t *)list.rank->data + SLOTS, second, second_count * 4);
+        memcpy((uint32_t *)list.index->data + SLOTS, second, second_count * 4);
     return list;
 }
 
 static inline uint32_t count_of(const struct kvc_lists *lists, uint32_t h) {
     return ((const uint32_t *)lists->count->data)[h];
 }
-static inline int32_t position_of(const struct kvc_lists *lists, uint32_t h, uint32_t rank) {
-    return kvc_list_position(lists, h, kvc_list_slot(lists, h, rank));
+static inline int32_t position_of(const struct kvc_lists *lists, uint32_t h, uint32_t index) {
+    return kvc_list_position(lists, h, kvc_list_slot(lists, h, index));
 }
 
 #endif

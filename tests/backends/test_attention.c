@@ -91,7 +91,7 @@ static struct attention_case draw(struct pair *pair) {
     c.shape.values = below(pair, 3) ? ORDINARY : below(pair, 2) ? WIDE : below(pair, 3) ? NASTY : BROKEN;
     for (uint32_t h = 0; h < c.shape.kv_heads; h++) {
         c.shape.count[h] = entries[below(pair, COUNT(entries))];
-        c.shape.spare[h] = below(pair, 2) * 300;
+        c.shape.extra_slot[h] = below(pair, 2) * 300;
     }
     if (below(pair, 2))
         for (uint32_t h = 1; h < c.shape.kv_heads; h++)
@@ -109,7 +109,7 @@ static void one_row(struct pair *pair) {
     check_attention(pair, &c);
 }
 
-static void many_rows(struct pair *pair) {
+static void gemm_rows(struct pair *pair) {
     struct attention_case c = draw(pair);
     c.rows = 1 + below(pair, 70);
     c.causal = below(pair, 4);
@@ -125,7 +125,7 @@ static void test_one_row(void **state) {
 
 static void test_many_rows(void **state) {
     (void)state;
-    on_all(many_rows, 25);
+    on_all(gemm_rows, 25);
 }
 
 /* Enough work for the threads to be used, few enough units for tiles to be dealt out. */

@@ -14,7 +14,7 @@ static struct lists_shape draw(struct pair *pair, bool permuted) {
     shape.values = below(pair, 2) ? ORDINARY : below(pair, 2) ? NASTY : BROKEN;
     for (uint32_t h = 0; h < shape.kv_heads; h++) {
         shape.count[h] = entries[below(pair, COUNT(entries))];
-        shape.spare[h] = below(pair, 2) * below(pair, 600);
+        shape.extra_slot[h] = below(pair, 2) * below(pair, 600);
     }
     return shape;
 }
@@ -26,7 +26,7 @@ static void check_append(struct pair *pair) {
     struct both_lists *lists[3];
     shape.kv_heads = 2;
     for (uint32_t h = 0; h < 2; h++)
-        shape.spare[h] = stored;
+        shape.extra_slot[h] = stored;
     struct both k = both_floats(pair, (size_t)batch * 2 * d, shape.values);
     struct both v = both_floats(pair, (size_t)batch * 2 * d, below(pair, 2) ? WIDE : shape.values);
     struct both positions = both_floats(pair, batch, ORDINARY);
@@ -76,8 +76,8 @@ static void check_evict(struct pair *pair) {
             if (shape.count[h]) {
                 const uint32_t gone = below(pair, shape.count[h]);
                 for (int s = 0; s < SIDES; s++) {
-                    uint32_t *rank = (uint32_t *)kept.rank.on[s]->data + (size_t)h * kept.on[s].stride;
-                    memmove(rank + gone, rank + gone + 1, (shape.count[h] - gone - 1) * sizeof *rank);
+                    uint32_t *index = (uint32_t *)kept.index.on[s]->data + (size_t)h * kept.on[s].stride;
+                    memmove(index + gone, index + gone + 1, (shape.count[h] - gone - 1) * sizeof *index);
                     ((uint32_t *)kept.count.on[s]->data)[h]--;
                 }
             }
@@ -106,7 +106,7 @@ static void check_relayout(struct pair *pair) {
     if (below(pair, 4) == 0)
         other.columns = 0;
     for (uint32_t h = 0; h < shape.kv_heads; h++)
-        other.spare[h] = below(pair, 2) * below(pair, 900);
+        other.extra_slot[h] = below(pair, 2) * below(pair, 900);
     dst = lists_make_beside(pair, &other, src);
     for (int s = 0; s < SIDES; s++)
         pair->device[s]->ops->relayout(pair->device[s], &(struct kvc_relayout){.dst = &dst->on[s], .src = &src->on[s]});
@@ -184,7 +184,7 @@ static void check_columns(struct pair *pair) {
     lists_free(pair, lists);
 }
 
-/* Scores by rank; at the lower levels many of them are equal, or all. */
+/* Scores by index; at the lower levels many of them are equal, or all. */
 static struct both draw_scores(struct pair *pair, const struct lists_shape *shape, uint32_t stride, uint32_t level) {
     struct both scores = both_floats(pair, (size_t)stride * shape->kv_heads, shape->values);
     for (size_t i = 0; i < (size_t)stride * shape->kv_heads && level < 3; i++)
@@ -239,8 +239,8 @@ static void check_keep(struct pair *pair) {
     SAME_WORDS(pair, &kept.count, "keep: counts");
     for (uint32_t h = 0; h < shape.kv_heads; h++) {
         const struct kvc_keep *own = &rule[rules > 1 ? h : 0];
-        same_words(pair, (uint32_t *)kept.rank.on[REF]->data + (size_t)h * kept.on[REF].stride,
-                   (uint32_t *)kept.rank.on[PATH]->data + (size_t)h * kept.on[PATH].stride,
+        same_words(pair, (uint32_t *)kept.index.on[REF]->data + (size_t)h * kept.on[REF].stride,
+                   (uint32_t *)kept.index.on[PATH]->data + (size_t)h * kept.on[PATH].stride,
                    ((uint32_t *)kept.count.on[REF]->data)[h], false,
                    "keep: head %u of %u entries, top %llu, first %llu, tail %llu, fill %llu, limit %llu, recent %lld%s",
                    h, shape.count[h], (unsigned long long)own->top, (unsigned long long)own->first,

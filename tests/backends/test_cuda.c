@@ -121,7 +121,7 @@ static void operations(void **state) {
     static const char *const more[] = {"linear", "expert_linear", "linear_int8", "attention",
                                        "ring_write"}; /* many kernels each */
     /* Shared ones that own shapes replace, those of --math=fast, and the one that clears memory on OpenCL's CPUs. */
-    static const char *const unused[] = {"pack_x", "pack_w",   "product", "linear_int8_many",
+    static const char *const unused[] = {"pack_x", "pack_w",   "product", "linear_int8_gemm",
                                          "widen",  "add_bias", "clear"};
     const char *never;
     unsigned rows = 0, missed = 0;

@@ -183,18 +183,18 @@ static void arena_lowest_first(void **state) {
     unsigned char some[86];
     ops->arena_read(device, arena, 12, block - 86, some, 86);
     assert_true(some[0] == 12 && some[85] == 12);
-    ops->arena_write(device, arena, KVC_SPARE + 12 * KVC_TILE + 5, 86, "x", 1); /* behind the key of slot 5 */
+    ops->arena_write(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, "x", 1); /* behind the key of slot 5 */
     assert_int_equal(kvc_cpu_block(arena, 12)[5 * 86 + 86], 'x');
-    ops->arena_read(device, arena, KVC_SPARE + 12 * KVC_TILE + 5, 86, some, 1);
+    ops->arena_read(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, some, 1);
     assert_int_equal(some[0], 'x');
-    ops->arena_give(device, arena, 2, give);
+    ops->arena_return(device, arena, 2, give);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 298 * block);
     assert_int_equal(ops->arena_take(device, arena, 2, again, NULL), KVC_OK);
     assert_int_equal(again[0], 3);
     assert_int_equal(again[1], 7);
     assert_int_equal(ops->sync(device, NULL), KVC_OK);
-    ops->arena_give(device, arena, 2, give);
-    ops->arena_give(device, arena, 1, give); /* twice */
+    ops->arena_return(device, arena, 2, give);
+    ops->arena_return(device, arena, 1, give); /* twice */
     assert_int_equal(ops->sync(device, &error), KVC_RESOURCE);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 298 * block);
     assert_true(device->memory.peak[KVC_MEMORY_CACHE] == 300 * block);
@@ -222,14 +222,14 @@ static void arena_resident(void **state) {
     full = kvc_test_resident();
     for (uint32_t i = 0; i < MANY; i += 2) /* every other one */
         give[given++] = blocks[i];
-    ops->arena_give(device, arena, given, give);
+    ops->arena_return(device, arena, given, give);
     ops->arena_trim(device, arena);
     half = kvc_test_resident();
     for (uint32_t i = 1; i < MANY; i += 2)
         assert_int_equal(kvc_cpu_block(arena, blocks[i])[block - 1], 1); /* what is held is untouched */
     for (uint32_t i = 1; i < MANY; i += 2)
         give[i / 2] = blocks[i];
-    ops->arena_give(device, arena, MANY / 2, give);
+    ops->arena_return(device, arena, MANY / 2, give);
     ops->arena_trim(device, arena);
     none = kvc_test_resident();
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 0);

@@ -140,17 +140,17 @@ static unsigned char *random_weights(enum kvc_type type, size_t rows, size_t K) 
 
 static void one_type(enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K) {
     unsigned char *w = random_weights(type, N, K);
-    float *widened = malloc(K * sizeof *widened);
+    float *dequantized = malloc(K * sizeof *dequantized);
     struct kvc_weight *weight;
     struct kvc_span bias = values(N), y = buffer((size_t)rows * N * 4);
     const struct kvc_int8_rows x = quantized(values((size_t)rows * K), rows, K);
-    assert_non_null(widened);
+    assert_non_null(dequantized);
     assert_int_equal(OPS->weight_create(device, type, N, K, w, &weight, NULL), KVC_OK);
     assert_int_equal(kvc_weight_type(weight), type);
     OPS->linear_int8(device, &(struct kvc_linear_int8){.y = y, .x = x, .w = weight, .bias = bias, .rows = rows});
     for (size_t n = 0; n < N; n++) {
         const unsigned char *row = w + n * kvc_type_row_bytes(type, K);
-        kvc_ref_widen(type, row, 0, K, widened);
+        kvc_ref_dequantize(type, row, 0, K, dequantized);
         for (size_t i = 0; i < rows; i++) {
             const int8_t *quant = (const int8_t *)kvc_span_data(x.quant) + i * K;
             const float *scale = floats(x.scale) + i * (K / 32), got = floats(y)[i * N + n];
@@ -160,8 +160,8 @@ static void one_type(enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K) 
                 fail_msg("%s: y[%zu, %zu] is %a, the slow way %a", kvc_type_name(type), i, n, (double)got,
                          (double)expected);
             for (size_t k = 0; k < K; k++) {
-                sum += (double)widened[k] * (double)scale[k / 32] * quant[k];
-                magnitude += fabs((double)widened[k] * (double)scale[k / 32] * quant[k]);
+                sum += (double)dequantized[k] * (double)scale[k / 32] * quant[k];
+                magnitude += fabs((double)dequantized[k] * (double)scale[k / 32] * quant[k]);
             }
             /* A minimum is a term of its own here, so that more than the sum's size may cancel. */
             if (!(fabs(sum - (double)got) <= 4e-6 * magnitude))
@@ -169,7 +169,7 @@ static void one_type(enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K) 
         }
     }
     OPS->weight_free(device, weight);
-    free(widened);
+    free(dequantized);
     free(w);
 }
 

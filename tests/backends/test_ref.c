@@ -265,19 +265,19 @@ static void pools(void **state) {
 /* Whether a score goes before another: docs/reference/methods.md rule 4. */
 static bool above(float a, float b) { return isnan(a) != isnan(b) ? isnan(b) : !isnan(a) && a > b; }
 
-static bool before(float a, float tie_a, uint32_t rank_a, float b, float tie_b, uint32_t rank_b) {
+static bool before(float a, float tie_a, uint32_t index_a, float b, float tie_b, uint32_t index_b) {
     if (above(a, b) || above(b, a))
         return above(a, b);
     if (above(tie_a, tie_b) || above(tie_b, tie_a))
         return above(tie_a, tie_b);
-    return rank_a < rank_b;
+    return index_a < index_b;
 }
 
 static void keeps(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
     struct kvc_span scores = values(HEADS * SLOTS), ties = values(HEADS * SLOTS);
-    struct kvc_read_list kept = ranks(NULL, 0, NULL, 0);
+    struct kvc_read_list kept = indices(NULL, 0, NULL, 0);
     uint32_t *count = lists.count->data;
     (void)state;
     for (int round = 0; round < 300; round++) {
@@ -309,7 +309,7 @@ static void keeps(void **state) {
             uint32_t n = count[h], forced = 0, found = 0;
             uint64_t top = rule.top;
             const float *s = floats(scores) + h * SLOTS, *t = floats(ties) + h * SLOTS;
-            const uint32_t *list = (const uint32_t *)kept.rank->data + h * SLOTS;
+            const uint32_t *list = (const uint32_t *)kept.index->data + h * SLOTS;
             for (uint32_t i = 0; i < n; i++) {
                 keep[i] = i < rule.first || i + rule.tail >= n || (int64_t)i >= rule.recent || n <= rule.limit;
                 forced += keep[i] ? 1 : 0;
@@ -378,11 +378,11 @@ static void columns_and_groups(void **state) {
     struct kvc_span scores = buffer(HEADS * SLOTS * 4), k = values(9 * HEADS * D), out = buffer(HEADS * SLOTS * 4);
     struct kvc_span heads = values(3 * HEADS * SLOTS), x = values(2 * 3 * 4), repeated = buffer(2 * 3 * 4 * 2 * 4);
     static const uint32_t some[] = {0, 3, 4, 7, 8};
-    struct kvc_read_list kept = ranks(some, 5, some, 3);
+    struct kvc_read_list kept = indices(some, 5, some, 3);
     const float *state_of = lists.state->data;
     (void)state;
     append(&lists, 9, 0, k, k);
-    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept}); /* slots are no longer ranks */
+    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept}); /* slots are no longer indices */
     for (uint32_t i = 0; i < 5 * HEADS * SLOTS; i++)
         ((float *)lists.state->data)[i] = value();
     OPS->column_scores(device, &(struct kvc_column_scores){

@@ -19,14 +19,14 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
                              uint32_t columns) {
     struct rows r = {.heads = HEADS * group, .rows = row_count};
     struct kvc_span k = values((size_t)entries * HEADS * D), v = values((size_t)entries * HEADS * D);
-    uint32_t kept_ranks[SLOTS], n = 0;
+    uint32_t kept_indices[SLOTS], n = 0;
     struct kvc_read_list kept;
     r.lists = make_lists(type, columns, true, &r.arena);
     append(&r.lists, entries, 0, k, v);
     for (uint32_t i = 0; i < entries; i++)
         if (i % 3 != 1)
-            kept_ranks[n++] = i;
-    kept = ranks(kept_ranks, n, kept_ranks, n > 5 ? n - 5 : n); /* head 1 loses its newest too: ragged */
+            kept_indices[n++] = i;
+    kept = indices(kept_indices, n, kept_indices, n > 5 ? n - 5 : n); /* head 1 loses its newest too: ragged */
     OPS->evict(device, &(struct kvc_evict){.lists = &r.lists, .kept = &kept});
     r.q = values((size_t)row_count * r.heads * D);
     r.out = buffer((size_t)row_count * r.heads * D * 4);
@@ -47,17 +47,17 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
     return r;
 }
 
-static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t rank) {
+static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t index) {
     uint32_t causal_offset = ((const uint32_t *)kvc_span_data(r->causal_offset))[row];
     int32_t position = ((const int32_t *)kvc_span_data(r->positions))[row];
-    if (rank + causal_offset >= count_of(&r->lists, h))
+    if (index + causal_offset >= count_of(&r->lists, h))
         return false;
-    if (r->window && position_of(&r->lists, h, rank) <= position - (int32_t)r->window)
+    if (r->window && position_of(&r->lists, h, index) <= position - (int32_t)r->window)
         return false;
     if (r->reads) {
-        const uint32_t *list = (const uint32_t *)r->reads->rank->data + (size_t)h * r->reads->stride;
+        const uint32_t *list = (const uint32_t *)r->reads->index->data + (size_t)h * r->reads->stride;
         for (uint32_t i = 0; i < ((const uint32_t *)r->reads->count->data)[h]; i++)
-            if (list[i] == rank)
+            if (list[i] == index)
                 return true;
         return false;
     }
@@ -233,10 +233,10 @@ static void select_with_sinks(void **state) {
                 mean[c] += (double)floats(r.values[h])[i * D + c] / n;
         }
         for (uint32_t i = 0; i < top; i++) {
-            const uint32_t rank = ((const uint32_t *)reads.rank->data)[h * SLOTS + i];
-            read += probability[rank];
+            const uint32_t index = ((const uint32_t *)reads.index->data)[h * SLOTS + i];
+            read += probability[index];
             for (uint32_t c = 0; c < D; c++)
-                out[c] += probability[rank] * (double)floats(r.values[h])[rank * D + c];
+                out[c] += probability[index] * (double)floats(r.values[h])[index * D + c];
         }
         assert_near(floats(rest)[head], 1 - all, 2e-6);
         assert_near(floats(alpha)[head], read + 1 - all, 2e-6);
@@ -262,10 +262,10 @@ static void attention_read_lists(void **state) {
     for (uint32_t i = 0; i < 320; i++)
         if (draw(3))
             list[n++] = i;
-    reads = ranks(list, n, list, 0); /* head 1 reads nothing */
+    reads = indices(list, n, list, 0); /* head 1 reads nothing */
     r.reads = &reads;
     check_attention(&r);
-    for (uint32_t i = 0; i < n; i++) { /* ranks that are read but too new to be seen */
+    for (uint32_t i = 0; i < n; i++) { /* indices that are read but too new to be seen */
         ((uint32_t *)kvc_span_data(r.causal_offset))[0] = count_of(&r.lists, 0) - list[i];
         if (i % 40 == 7)
             check_attention(&r);
@@ -273,7 +273,7 @@ static void attention_read_lists(void **state) {
     OPS->arena_free(device, r.arena);
 }
 
-/* Tiles are tiles of ranks: a masked first tile changes nothing, and the merge starts from what there is. */
+/* Tiles are tiles of indices: a masked first tile changes nothing, and the merge starts from what there is. */
 static void attention_masked_tile(void **state) {
     struct rows r = make_rows(512, 1, 1, KVC_F32, 0);
     struct kvc_span out;
@@ -317,7 +317,7 @@ static void window_mass_close(void **state) {
         if (group == 4) {
             for (uint32_t i = 0; i < 250; i += 1 + draw(3))
                 list[n++] = i;
-            reads = ranks(list, n, list, n / 2);
+            reads = indices(list, n, list, n / 2);
             r.reads = w.reads = &reads;
             r.sinks = values(r.heads);
         }

@@ -66,7 +66,7 @@ static void evict_and_reuse(void **state) {
     append(&lists, 6, 0, k, v);
     for (int i = 0; i < 2 * HEADS * SLOTS; i++)
         floats((struct kvc_span){lists.state, 0})[i] = (float)i;
-    kept = ranks(first, 3, second, 5);
+    kept = indices(first, 3, second, 5);
     OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     assert_int_equal(count_of(&lists, 0), 3);
     assert_int_equal(count_of(&lists, 1), 5);
@@ -87,7 +87,7 @@ static void evict_and_reuse(void **state) {
     assert_true(floats((struct kvc_span){lists.state, 0})[1] == 0 &&
                 floats((struct kvc_span){lists.state, 0})[SLOTS + 1] == 0);
     assert_true(floats((struct kvc_span){lists.state, 0})[2] == 2); /* only the new slot's columns are zeroed */
-    kept = ranks(second, 2, second, 2); /* again, now that ranks and slots differ: ranks 1 and 2 of 4 and of 6 */
+    kept = indices(second, 2, second, 2); /* again, now that indices and slots differ: indices 1 and 2 of 4 and of 6 */
     OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     assert_true(order[0] == 2 && order[1] == 5 && order[2] == 0 && order[3] == 1 && order[4] == 3);
     append(&lists, 2, 7, k, v);
@@ -99,20 +99,20 @@ static void evict_and_reuse(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* A view loses what an eviction took, and knows the rest by their new ranks. */
+/* A view loses what an eviction took, and knows the rest by their new indices. */
 static void evict_of_a_view(void **state) {
     static const uint32_t first[] = {0, 2, 3, 7, 9}, second[] = {4, 5, 6}, seen[] = {1, 2, 7, 8, 9}, few[] = {1, 3, 7};
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
     struct kvc_span k = values(10 * HEADS * D);
-    struct kvc_read_list kept = ranks(first, 5, second, 3), view = ranks(seen, 5, few, 3);
-    const uint32_t *count = view.count->data, *rank = view.rank->data;
+    struct kvc_read_list kept = indices(first, 5, second, 3), view = indices(seen, 5, few, 3);
+    const uint32_t *count = view.count->data, *index = view.index->data;
     (void)state;
     append(&lists, 10, 0, k, k);
     OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     OPS->view_evict(device, &(struct kvc_view_evict){.lists = &lists, .kept = &kept, .view = &view});
     assert_int_equal(count[0], 3);
-    assert_true(rank[0] == 1 && rank[1] == 3 && rank[2] == 4); /* 2, 7, 9 */
+    assert_true(index[0] == 1 && index[1] == 3 && index[2] == 4); /* 2, 7, 9 */
     assert_int_equal(count[1], 0);
     OPS->arena_free(device, arena);
 }
@@ -131,7 +131,8 @@ static void append_without_capacity(void **state) {
 }
 
 static void relayout_shrinks(void **state) {
-    uint32_t base[HEADS + 1] = {0, KVC_TILE, 4 * KVC_TILE}, kept_ranks[300], more, n = 0; /* head 1 grows by a block */
+    uint32_t base[HEADS + 1] = {0, KVC_TILE, 4 * KVC_TILE}, kept_indices[300], more,
+                          n = 0; /* head 1 grows by a block */
     struct kvc_arena *arena;
     struct kvc_lists src = make_lists(KVC_F16, 1, true, &arena), dst = src;
     struct kvc_span k = values(SLOTS * HEADS * D), v = values(SLOTS * HEADS * D);
@@ -145,8 +146,8 @@ static void relayout_shrinks(void **state) {
         floats((struct kvc_span){src.state, 0})[i] = (float)i;
     for (uint32_t r = 0; r < SLOTS && n < 200; r++)
         if (draw(2) == 0)
-            kept_ranks[n++] = r;
-    kept = ranks(kept_ranks, n, kept_ranks, n);
+            kept_indices[n++] = r;
+    kept = indices(kept_indices, n, kept_indices, n);
     OPS->evict(device, &(struct kvc_evict){.lists = &src, .kept = &kept});
     dst.host_base = base;
     dst.base = holding(base, sizeof base).buffer;
@@ -166,7 +167,7 @@ static void relayout_shrinks(void **state) {
         assert_memory_equal(floats(found), floats(found2), n * D * 4);
         for (uint32_t r = 0; r < n; r++) {
             uint32_t from = kvc_list_slot(&src, h, r), to = kvc_list_slot(&dst, h, r);
-            assert_int_equal(position_of(&dst, h, r), kept_ranks[r]);
+            assert_int_equal(position_of(&dst, h, r), kept_indices[r]);
             assert_true(floats((struct kvc_span){dst.state, 0})[base[h] + to] == (float)(h * SLOTS + from));
             assert_true(h == 1 || to < KVC_TILE);
             assert_true(from >= base[h + 1] - base[h] || to == from); /* what has a slot stays in it */

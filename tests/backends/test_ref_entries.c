@@ -227,11 +227,11 @@ static void projected_norms(void **state) {
 
 static void weighed(void **state) {
     static const float x[] = {1, -2, 3, 0}, factors[] = {2, 4, 1, 8}, right[] = {3, -6, INFINITY, 4};
-    const uint32_t one[HEADS] = {1, 1}, ranks[HEADS * 4] = {2, 0, 0, 0, 2, 0, 0, 0};
+    const uint32_t one[HEADS] = {1, 1}, indices[HEADS * 4] = {2, 0, 0, 0, 2, 0, 0, 0};
     struct kvc_arena *arena;
     struct kvc_span k, v, scores = buffer(HEADS * SLOTS * 4), factor = buffer(HEADS * SLOTS * 4);
     const struct kvc_lists lists = filled(4, &k, &v, &arena);
-    struct kvc_read_list kept = {holding(one, sizeof one).buffer, holding(ranks, sizeof ranks).buffer, 4};
+    struct kvc_read_list kept = {holding(one, sizeof one).buffer, holding(indices, sizeof indices).buffer, 4};
     (void)state;
     for (uint32_t h = 0; h < HEADS; h++) {
         memcpy(floats(scores) + (size_t)h * SLOTS, x, sizeof x);

@@ -15,8 +15,8 @@ static double at(struct kvc_span x, uint32_t row, uint32_t heads, uint32_t h, ui
     return (double)floats(x)[((size_t)row * heads + h) * D + c];
 }
 
-static float *state_of(const struct kvc_lists *lists, uint32_t column, uint32_t h, uint32_t rank) {
-    return (float *)lists->state->data + ((size_t)lists->columns * h + column) * SLOTS + kvc_list_slot(lists, h, rank);
+static float *state_of(const struct kvc_lists *lists, uint32_t column, uint32_t h, uint32_t index) {
+    return (float *)lists->state->data + ((size_t)lists->columns * h + column) * SLOTS + kvc_list_slot(lists, h, index);
 }
 
 /* ---- chunk_mass ---- */

@@ -15,7 +15,7 @@ static struct lists_shape draw(struct pair *pair, uint32_t columns) {
     shape.values = below(pair, 3) ? ORDINARY : below(pair, 2) ? WIDE : below(pair, 2) ? NASTY : BROKEN;
     for (uint32_t h = 0; h < shape.kv_heads; h++) {
         shape.count[h] = entries[below(pair, COUNT(entries))];
-        shape.spare[h] = below(pair, 2) * 300;
+        shape.extra_slot[h] = below(pair, 2) * 300;
     }
     return shape;
 }

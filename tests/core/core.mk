@@ -18,13 +18,13 @@ check_PROGRAMS += \
 	tests/core/test_saved_killed \
 	tests/core/test_session \
 	tests/core/test_session_memory \
-	tests/core/test_spares \
+	tests/core/test_extra_slots \
 	tests/core/test_stage \
 	tests/core/test_step \
 	tests/core/test_threads \
 	tests/core/test_trig \
 	tests/core/test_types \
-	tests/core/test_unseen \
+	tests/core/test_expired \
 	tests/core/test_verify
 tests_core_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \

@@ -291,9 +291,9 @@ static void small_blocks(void **state) {
         put_half(b8.d, d);
         assert_true(KVC_HALF(b8.d) == d);
         for (int e = 0; e < 32; e++) {
-            assert_true(KVC_WIDEN_Q4_0(b4, e) == d * ((float)q4[e] - 8.0f));
-            assert_true(KVC_WIDEN_Q5_0(b5, e) == d * ((float)q5[e] - 16.0f));
-            assert_true(KVC_WIDEN_Q8_0(b8, e) == d * (float)b8.q[e]);
+            assert_true(KVC_DEQUANTIZE_Q4_0(b4, e) == d * ((float)q4[e] - 8.0f));
+            assert_true(KVC_DEQUANTIZE_Q5_0(b5, e) == d * ((float)q5[e] - 16.0f));
+            assert_true(KVC_DEQUANTIZE_Q8_0(b8, e) == d * (float)b8.q[e]);
         }
     }
 }
@@ -328,8 +328,8 @@ static void k_blocks_scaled(void **state) { /* Q3_K, Q6_K */
         for (int e = 0; e < 256; e++) {
             double v3 = (double)d * ((int)s3[e / 16] - 32) * ((int)q3[e] - 4);
             double v6 = (double)d * b6.scale[e / 16] * ((int)q6[e] - 32);
-            assert_true((double)KVC_WIDEN_Q3_K(b3, e) == v3); /* exact */
-            assert_true((double)KVC_WIDEN_Q6_K(b6, e) == v6);
+            assert_true((double)KVC_DEQUANTIZE_Q3_K(b3, e) == v3); /* exact */
+            assert_true((double)KVC_DEQUANTIZE_Q6_K(b6, e) == v6);
         }
     }
 }
@@ -373,8 +373,8 @@ static void k_blocks_with_minima(void **state) { /* Q4_K, Q5_K */
             double less = (double)dmin * min[e / 32];
             float v4 = (float)((double)d * scale[e / 32] * (q[e] & 15) - less); /* exact in double, rounded once */
             float v5 = (float)((double)d * scale[e / 32] * q[e] - less);
-            assert_true(KVC_WIDEN_Q4_K(b4, e) == v4);
-            assert_true(KVC_WIDEN_Q5_K(b5, e) == v5);
+            assert_true(KVC_DEQUANTIZE_Q4_K(b4, e) == v4);
+            assert_true(KVC_DEQUANTIZE_Q5_K(b5, e) == v5);
         }
     }
 }

@@ -131,7 +131,7 @@ static void test_layers(void **state) {
                 char what[200];
                 snprintf(what, sizeof what, "%s, %s, %s", backends[b], cases[c].tensor, policies[p]);
                 uint64_t seen = 0;
-                const struct kvc_prompt_options rows = {.row = ignore, .user = &seen}, made_up = {.made_up = true};
+                const struct kvc_prompt_options rows = {.row = ignore, .user = &seen}, synthetic = {.synthetic = true};
                 for (int i = 0; i < 3; i++) {
                     struct kvc_session *session = open_session(policies[p]);
                     const enum kvc_status status =
@@ -144,7 +144,7 @@ static void test_layers(void **state) {
                 }
                 struct kvc_session *session = open_session(policies[p]);
                 enum kvc_status status;
-                FINE(kvc_session_prompt(session, tokens, PROMPT, &made_up, NULL, &error));
+                FINE(kvc_session_prompt(session, tokens, PROMPT, &synthetic, NULL, &error));
                 refused(kvc_decode(&session, tokens, 1, logits, &status, &error), cases[c].where, what);
                 assert_int_equal(status, KVC_INPUT);
                 assert_int_equal(kvc_decode(&session, tokens, 1, logits, NULL, &error), KVC_USAGE);

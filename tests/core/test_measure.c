@@ -22,9 +22,9 @@ struct seen {
     uint64_t bytes;
 };
 
-static int note(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
+static int note(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row) {
     struct seen *seen = user;
-    assert_true(ceilings->copy > 0 && ceilings->fma > 0 && ceilings->launch > 0 && ceilings->product >= 0);
+    assert_true(rooflines->copy > 0 && rooflines->fma > 0 && rooflines->launch > 0 && rooflines->product >= 0);
     assert_true(row->seconds > 0 && row->shape[0] && (row->bytes || row->flops));
     assert_true(seen->rows < MOST);
     strncpy(seen->names[seen->rows++], row->name, 23);
@@ -54,8 +54,8 @@ static void every_operation_once(void **state) {
     }
 }
 
-static int stop(void *user, const struct kvc_ceilings *ceilings, const struct kvc_measured *row) {
-    assert_true(ceilings->copy > 0 && row->beside > 0);
+static int stop(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row) {
+    assert_true(rooflines->copy > 0 && row->beside > 0);
     ++*(unsigned *)user;
     return 1;
 }

@@ -37,8 +37,8 @@ static struct kvc_policy *accepted(const char *spec) {
     return policy;
 }
 
-static const char *holder(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
-    const struct kvc_method *method = kvc_policy_holder(policy, stage);
+static const char *owner(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
+    const struct kvc_method *method = kvc_policy_owner(policy, stage);
     return method ? method->policy->name : "";
 }
 
@@ -272,8 +272,8 @@ static void test_stages(void **state) {
                  {"dapq:budget=64+fastkv:budget=64", "dapq", ""}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct kvc_policy *policy = accepted(pairs[i].spec);
-        assert_string_equal(holder(policy, KVC_STAGE_PROMPT), pairs[i].prompt);
-        assert_string_equal(holder(policy, KVC_STAGE_DECODE), pairs[i].decode);
+        assert_string_equal(owner(policy, KVC_STAGE_PROMPT), pairs[i].prompt);
+        assert_string_equal(owner(policy, KVC_STAGE_DECODE), pairs[i].decode);
         kvc_policy_free(policy);
     }
     REFUSED("streaming:budget=64+morphkv:budget=64", "streaming", "morphkv", "prompt");

@@ -66,7 +66,7 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         return kvc_stage_ring_fuse(stage, 0, 4, 5, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, 0, scores, e);
     case 8:
         return kvc_stage_ring_write(stage, 0, 0, 1, KVC_ROW_PROBABILITIES, e);
-    case 9: /* what scores are by rank, and ranks have changed */
+    case 9: /* what scores are by index, and indices have changed */
     case 10:
     case 11:
     case 12:

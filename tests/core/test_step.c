@@ -68,7 +68,7 @@ static enum kvc_status counting_take(struct kvc_device *device, struct kvc_arena
 }
 static void counting_give(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     note(FREED);
-    cpu->arena_give(device, arena, count, blocks);
+    cpu->arena_return(device, arena, count, blocks);
 }
 
 static enum kvc_status counting_open(const char *path, unsigned index, int threads, enum kvc_math math,
@@ -85,7 +85,7 @@ static enum kvc_status counting_open(const char *path, unsigned index, int threa
     table.buffer_create = counting_create;
     table.buffer_free = counting_free;
     table.arena_take = counting_take;
-    table.arena_give = counting_give;
+    table.arena_return = counting_give;
     (*device)->ops = &table;
     return KVC_OK;
 }

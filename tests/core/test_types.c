@@ -226,7 +226,7 @@ static double round_trip(size_t t, const float *x) {
     enum kvc_type type = blocks[t].type;
     const struct kvc_type_block size = kvc_type_block(type);
     assert_true(kvc_quantize_row(type, x, K, row));
-    kvc_widen_row(type, row, K, back);
+    kvc_dequantize_row(type, row, K, back);
     double off = 0, all = 0;
     for (size_t i = 0; i < K / size.elements; i++) {
         double expected[256];
@@ -336,7 +336,7 @@ static void keeps_what_is_exact(void **state) {
             x[i] = (float)(i % 255 - 127) * 0.0078125f; /* 8 bits: all three hold them */
         }
         assert_true(kvc_quantize_row(types[t], x, K, row));
-        kvc_widen_row(types[t], row, K, back);
+        kvc_dequantize_row(types[t], row, K, back);
         assert_memory_equal(x, back, sizeof x);
     }
 }
@@ -354,7 +354,7 @@ static void fp8_values(void **state) {
             memcpy(row + i / 128 * 132, &scales[s], sizeof scales[s]);
             row[i / 128 * 132 + 4 + i % 128] = (unsigned char)i;
         }
-        kvc_widen_row(KVC_FP8, row, 256, x);
+        kvc_dequantize_row(KVC_FP8, row, 256, x);
         for (unsigned i = 0; i < 256; i++) {
             const int exponent = (int)(i >> 3 & 15), fraction = (int)(i & 7);
             const double size = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
@@ -418,7 +418,7 @@ static void random_rows(void **state) {
         double mean = 0, square = 0, most = 0;
         for (int i = 0; i < 16; i++) {
             kvc_random_row(&random, (enum kvc_type)type, 0.5f, K, row);
-            kvc_widen_row((enum kvc_type)type, row, K, x);
+            kvc_dequantize_row((enum kvc_type)type, row, K, x);
             for (int k = 0; k < K; k++) {
                 mean += (double)x[k] / (16 * K);
                 square += (double)x[k] * (double)x[k] / (16 * K);

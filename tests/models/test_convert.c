@@ -137,7 +137,7 @@ static void write_protected_files_stay(void **state) {
 }
 
 /* Stored weights are widened exactly before they are used: a file of the widened values gives the same bits. */
-static void widened_models_keep_their_bits(void **state) {
+static void dequantized_models_keep_their_bits(void **state) {
     (void)state;
     struct kvc_error error = {0};
     for (int type = 0; type < KVC_TYPES; type += kvc_test_thinned() ? 4 : 1) {
@@ -386,7 +386,7 @@ int main(void) {
         cmocka_unit_test(folders_keep_their_bits),
         cmocka_unit_test(gguf_files_keep_their_bits),
         cmocka_unit_test(write_protected_files_stay),
-        cmocka_unit_test(widened_models_keep_their_bits),
+        cmocka_unit_test(dequantized_models_keep_their_bits),
         cmocka_unit_test(quantised_models_stay_close),
         cmocka_unit_test(rows_that_do_not_fit_are_told),
         cmocka_unit_test(text_is_carried_over),

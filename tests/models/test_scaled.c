@@ -24,7 +24,7 @@ static uint64_t hash_values(const struct kvc_file_tensor *tensor) { /* FNV-1a */
     float *values = malloc((size_t)tensor->cols * sizeof *values);
     assert_non_null(values);
     for (uint64_t row = 0; row < tensor->rows; row++) {
-        kvc_widen_row(tensor->type, (const char *)kvc_tensor_data(tensor) + row * row_bytes, tensor->cols, values);
+        kvc_dequantize_row(tensor->type, (const char *)kvc_tensor_data(tensor) + row * row_bytes, tensor->cols, values);
         for (uint64_t k = 0; k < tensor->cols; k++) {
             const kvc_u32 bits = kvc_hash_bits(values[k]);
             for (unsigned byte = 0; byte < 4; byte++)
@@ -170,8 +170,8 @@ static void blocks_have_the_scales_of_rows(void **state) {
         for (size_t row = 0; row < 2; row++) {
             const float scale = matrix ? one : row ? -0x1.998p-4f : 1.5f;
             float values[256];
-            kvc_widen_row(KVC_FP8, (const char *)kvc_tensor_data(tensor) + row * tensor->cols / 128 * 132, tensor->cols,
-                          values);
+            kvc_dequantize_row(KVC_FP8, (const char *)kvc_tensor_data(tensor) + row * tensor->cols / 128 * 132,
+                               tensor->cols, values);
             for (size_t k = 0; k < tensor->cols; k++) {
                 const float value = e4m3(from[row * tensor->cols + k]) * scale;
                 assert_memory_equal(&values[k], &value, sizeof value);

@@ -62,7 +62,7 @@ static void blocks_have_their_values(void **state) {
             fail_msg("%s is not a type", name);
         const struct kvc_type_block of = kvc_type_block(type);
         assert_int_equal(bytes_of(hex, block, sizeof block), of.bytes);
-        kvc_widen_row(type, block, of.elements, values);
+        kvc_dequantize_row(type, block, of.elements, values);
         seen[type]++;
         if (hash_values(values, of.elements) != hash) {
             print_error("%s: block %u (%.40s...): other values, which begin with %g %g %g %g\n", name, seen[type], hex,

@@ -163,7 +163,7 @@ void rows_observe(const struct tensors *t, struct row_lists *lists, uint32_t l, 
     oracle_look(&moment, decode);
 }
 
-uint32_t rows_fullest(const struct tensors *t, const struct row_lists *lists, uint32_t l) {
+uint32_t rows_longest(const struct tensors *t, const struct row_lists *lists, uint32_t l) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < t->lists; h++)
         most = lists->heads[l * t->lists + h].count > most ? lists->heads[l * t->lists + h].count : most;
@@ -173,7 +173,7 @@ uint32_t rows_fullest(const struct tensors *t, const struct row_lists *lists, ui
 void rows_note_after(const struct tensors *t, struct row_lists *lists) {
     for (uint32_t l = 0; l < t->layers; l++)
         for (uint32_t h = 0; h < t->lists; h++)
-            lists->heads[l * t->lists + h].after = rows_fullest(t, lists, l);
+            lists->heads[l * t->lists + h].after = rows_longest(t, lists, l);
 }
 
 uint32_t rows_share(uint32_t held, uint32_t share) {

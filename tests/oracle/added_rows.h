@@ -46,7 +46,7 @@ struct row_lists rows_lists(const struct tensors *t);
 void rows_free_lists(struct row_lists *lists);
 void rows_append(struct row_lists *lists, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h,
                  uint32_t row);
-uint32_t rows_fullest(const struct tensors *t, const struct row_lists *lists, uint32_t l); /* entries of that list */
+uint32_t rows_longest(const struct tensors *t, const struct row_lists *lists, uint32_t l); /* entries of that list */
 uint32_t rows_share(uint32_t held, uint32_t share); /* percent of what is held, in tokens */
 
 /* The group's probabilities of query row q [H, d] over the first n entries of list h, added to the first `counted`

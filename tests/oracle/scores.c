@@ -17,7 +17,7 @@ static uint32_t budget_of(const struct scores_plan *plan, const struct moment *m
     return plan->share ? most((m->heads[0].held * plan->share + 50) / 100, at_least) : plan->budget;
 }
 
-static uint32_t fullest(const struct moment *m) {
+static uint32_t longest(const struct moment *m) {
     uint32_t n = 0;
     for (uint32_t h = 0; h < m->t->lists; h++)
         n = most(n, m->heads[h].count);
@@ -68,7 +68,7 @@ void oracle_pyramidkv(const struct moment *m, const void *p) {
 void oracle_adakv(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), B = budget_of(plan, m, plan->window + 1), lists = m->t->lists;
-    if (!oracle_acts(plan->left_out, m->layer) || fullest(m) <= B)
+    if (!oracle_acts(plan->left_out, m->layer) || longest(m) <= B)
         return;
     float *scores[64];
     bool *taken[64];
@@ -179,7 +179,7 @@ void oracle_scissorhands_step(const struct moment *m, const void *p) {
 
 static uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Keeps ranks below first, those of the ladder, and those from first + wb * blocks on. */
+/* Keeps indices below first, those of the ladder, and those from first + wb * blocks on. */
 static void climb(struct head *head, uint32_t first, uint32_t shift, uint32_t wb, uint32_t blocks, uint32_t wa,
                   uint32_t times) {
     bool *kept = calloc(head->count, sizeof *kept);

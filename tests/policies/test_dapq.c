@@ -245,7 +245,7 @@ static void test_random(void **state) {
 }
 
 /* With alpha=1 a probe of one token keeps looking with its first chunk's query. In layer 0 that is the query of the
- * prompt's last token, after the chunk or at its own position; snapkv with a window of one ranks by it (of a single
+ * prompt's last token, after the chunk or at its own position; snapkv with a window of one indices by it (of a single
  * head: a query that does not see itself gives other probabilities, but in the same order). */
 static void test_probe_position(void **state) {
     enum { Z = 80, N = 97 };

@@ -148,7 +148,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
                            out + (size_t)(rows - 1) * t->heads * t->d);
             }
             rows_observe(t, &lists, l, now, rows, steps->decode);
-            const uint32_t most = rows_fullest(t, &lists, l);
+            const uint32_t most = rows_longest(t, &lists, l);
             if (plan->zip && oracle_acts(plan->left_out, l))
                 zip_layer(t, extra, plan, type, &lists, l, most, rows);
             for (uint32_t h = 0; h < t->lists && !plan->zip && oracle_acts(plan->left_out, l); h++)

@@ -59,11 +59,11 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     const uint32_t W = plan->warmup_layers, held = c->lists.heads[l * t->lists].held;
     const uint32_t B = plan->share ? rows_share(held, plan->share) : plan->budget;
     const uint32_t warm = plan->share ? 4 * B : plan->warmup_budget;
-    float *score = malloc((rows_fullest(t, &c->lists, l) + 1) * sizeof *score);
+    float *score = malloc((rows_longest(t, &c->lists, l) + 1) * sizeof *score);
     assert_non_null(score);
     if (c->from == 0 && !plan->share)
-        assert_true(rows_fullest(t, &c->lists, l) <= plan->chunk + (W ? warm : B));
-    const uint32_t budget = l + 1 == W && !last ? warm : B, most = rows_fullest(t, &c->lists, l);
+        assert_true(rows_longest(t, &c->lists, l) <= plan->chunk + (W ? warm : B));
+    const uint32_t budget = l + 1 == W && !last ? warm : B, most = rows_longest(t, &c->lists, l);
     for (uint32_t h = 0; h < t->lists && most > budget; h++) {
         struct head *head = &c->lists.heads[l * t->lists + h];
         take_scores(c, l, h, p, score);
@@ -148,7 +148,7 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
     const uint32_t p = plan->probe < c->rows ? plan->probe : c->rows, end = c->from + c->rows;
     const bool last = from + rows == c->rows;
     for (uint32_t l = 0; l < t->layers; l++) {
-        const uint32_t held = chunk == 0 ? rows_fullest(t, &c->lists, l) + c->rows : c->lists.heads[l * t->lists].held;
+        const uint32_t held = chunk == 0 ? rows_longest(t, &c->lists, l) + c->rows : c->lists.heads[l * t->lists].held;
         for (uint32_t h = 0; h < t->lists; h++) {
             c->lists.heads[l * t->lists + h].held = held;
             for (uint32_t i = 0; i < rows; i++)

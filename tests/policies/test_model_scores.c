@@ -143,7 +143,7 @@ static void compare_expected(struct kvc_stage *stage, const float *keys, const f
             square += (double)values[(size_t)r * d + c] * (double)values[(size_t)r * d + c];
         const double right = (p[r] + (double)0.01f) * sqrt(square);
         if (fabs((double)got[r] - right) > 1e-3 * right + 1e-9)
-            fail_msg("layer %u, list %u, rank %u: %g in place of %g", stage->layer, list, r, (double)got[r], right);
+            fail_msg("layer %u, list %u, index %u: %g in place of %g", stage->layer, list, r, (double)got[r], right);
     }
     stage->score_count = 0;
 }
@@ -205,7 +205,7 @@ static void compare_leverage(struct kvc_stage *stage, const float *keys, uint32_
         memcpy(A, gram, sizeof A);
         const double right = solved(A, x[r], d);
         if (fabs((double)got[r] - right) > 0.02 * (1 - right) + 1e-4)
-            fail_msg("layer %u, list %u, rank %u: leverage %g in place of %g", stage->layer, list, r, (double)got[r],
+            fail_msg("layer %u, list %u, index %u: leverage %g in place of %g", stage->layer, list, r, (double)got[r],
                      right);
     }
     stage->score_count = 0;
@@ -243,7 +243,7 @@ static void compare_norms(struct kvc_stage *stage, const float *values, uint32_t
             for (uint32_t i = 0; i < hidden; i++)
                 sum += fabs((double)out[(size_t)r * hidden + i]);
             if (fabs((double)got[r] - sum) > 1e-4 * sum)
-                fail_msg("layer %u, head %u, rank %u: %g in place of %g", stage->layer, g, r, (double)got[r], sum);
+                fail_msg("layer %u, head %u, index %u: %g in place of %g", stage->layer, g, r, (double)got[r], sum);
         }
     }
     kvc_growable_free(device, &x);

@@ -261,7 +261,7 @@ static void one_process_is_a_link(void **state) {
     kvc_ranks_gather_rows(&ranks, mine, 1, &width, all);
     assert_memory_equal(all, mine, sizeof mine);
     kvc_ranks_add(&ranks, numbers, 2);
-    kvc_ranks_most(&ranks, ranks.link, numbers, 2);
+    kvc_ranks_maximum(&ranks, ranks.link, numbers, 2);
     assert_true(numbers[0] == 3 && numbers[1] == 4);
     assert_null(kvc_call_begin(&ranks, KVC_CALL_DECODE));
     assert_int_equal(kvc_call_end(&ranks, KVC_INPUT, NULL), KVC_INPUT);

@@ -62,7 +62,7 @@ void KVC_REF(evict)(struct kvc_device *device, const struct kvc_evict *args) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *count = (uint32_t *)lists->count->data + h,
                  kept_count = ((const uint32_t *)args->kept->count->data)[h];
-        const uint32_t *ranks = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const uint32_t *indices = (const uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
         uint32_t *order, *evicted, next = 0;
         if (kept_count == *count)
             continue;
@@ -73,7 +73,7 @@ void KVC_REF(evict)(struct kvc_device *device, const struct kvc_evict *args) {
             return;
         order = (uint32_t *)lists->order->data + lists->host_base[h];
         for (uint32_t r = 0, gone = 0; r < *count; r++) {
-            if (next < kept_count && ranks[next] == r)
+            if (next < kept_count && indices[next] == r)
                 order[next++] = order[r];
             else
                 evicted[gone++] = order[r];
@@ -96,7 +96,7 @@ void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_keep_keys *a
         }
 }
 
-void KVC_REF(turn_keys)(struct kvc_device *device, const struct kvc_turn_keys *args) {
+void KVC_REF(rotate_keys)(struct kvc_device *device, const struct kvc_rotate_keys *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, half = args->rotary / 2;
     float *x = kvc_cpu_scratch((struct kvc_cpu *)device, 0, 2 * d * sizeof *x), *y = x + d;
@@ -120,19 +120,19 @@ static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_list
 
 static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, uint32_t h, bool *used) {
     uint32_t slots = kvc_list_slots(dst, h), had = kvc_list_slots(src, h), count = kvc_list_count(src, h), lowest = 0;
-    uint32_t stay = kvc_slots_kept(slots, had), rank;
+    uint32_t stay = kvc_slots_kept(slots, had), index;
     memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
            (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
            kvc_slots_blocks(stay) * sizeof(uint32_t));
     ((uint32_t *)dst->count->data)[h] = count;
     memset(used, 0, slots * sizeof *used);
-    for (rank = 0; rank < count; rank++) {
-        uint32_t slot = kvc_list_slot(src, h, rank);
+    for (index = 0; index < count; index++) {
+        uint32_t slot = kvc_list_slot(src, h, index);
         if (slot < stay)
             used[slot] = true;
     }
-    for (rank = 0; rank < count; rank++) {
-        uint32_t from = kvc_list_slot(src, h, rank), to = from;
+    for (index = 0; index < count; index++) {
+        uint32_t from = kvc_list_slot(src, h, index), to = from;
         if (from >= stay) {
             while (used[lowest])
                 lowest++;
@@ -143,13 +143,13 @@ static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, ui
         for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++)
             kvc_list_column(dst, h, c)[to] = kvc_list_column(src, h, c)[from];
         if (dst->order)
-            ((uint32_t *)dst->order->data)[dst->host_base[h] + rank] = to;
+            ((uint32_t *)dst->order->data)[dst->host_base[h] + index] = to;
         if (dst->position)
             ((int32_t *)dst->position->data)[dst->host_base[h] + to] = kvc_list_position(src, h, from);
     }
     for (uint32_t slot = 0; dst->order && slot < slots; slot++)
         if (!used[slot])
-            ((uint32_t *)dst->order->data)[dst->host_base[h] + rank++] = slot;
+            ((uint32_t *)dst->order->data)[dst->host_base[h] + index++] = slot;
 }
 
 void KVC_REF(relayout)(struct kvc_device *device, const struct kvc_relayout *args) {

@@ -11,8 +11,8 @@ static float *scores_of(struct kvc_span scores, uint32_t stride, uint32_t h) {
 
 /* ---- entry_scores ---- */
 
-static void load_key(const struct kvc_lists *lists, uint32_t h, uint32_t rank, float *key) {
-    KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, kvc_list_slot(lists, h, rank)), key);
+static void load_key(const struct kvc_lists *lists, uint32_t h, uint32_t index, float *key) {
+    KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, kvc_list_slot(lists, h, index)), key);
 }
 
 /* u [d] of a head; r [count] its keys' lengths; tile [d], key [d]: scratch. */
@@ -22,12 +22,12 @@ static void add_directions(const struct kvc_lists *lists, uint32_t h, const floa
     memset(u, 0, d * sizeof *u);
     for (uint32_t first = 0; first < count; first += KVC_TILE) {
         memset(tile, 0, d * sizeof *tile);
-        for (uint32_t rank = first; rank < count && rank < first + KVC_TILE; rank++) {
-            if (r[rank] == 0.0f)
+        for (uint32_t index = first; index < count && index < first + KVC_TILE; index++) {
+            if (r[index] == 0.0f)
                 continue;
-            load_key(lists, h, rank, key);
+            load_key(lists, h, index, key);
             for (uint32_t c = 0; c < d; c++)
-                tile[c] = tile[c] + kvc_div(key[c], r[rank]);
+                tile[c] = tile[c] + kvc_div(key[c], r[index]);
         }
         for (uint32_t c = 0; c < d; c++)
             u[c] = u[c] + tile[c];
@@ -43,25 +43,25 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = kvc_list_count(lists, h);
         float *score = scores_of(args->scores, args->stride, h);
-        for (uint32_t rank = 0; rank < count; rank++) {
+        for (uint32_t index = 0; index < count; index++) {
             if (args->kind == KVC_ENTRY_DRAW) {
-                const int32_t position = kvc_list_position(lists, h, kvc_list_slot(lists, h, rank));
-                score[rank] =
+                const int32_t position = kvc_list_position(lists, h, kvc_list_slot(lists, h, index));
+                score[index] =
                     (float)(kvc_philox4x32(args->layer, args->first_list + h, (kvc_u32)position, 1u, args->seed)
                                 .word[0] >>
                             8);
                 continue;
             }
-            load_key(lists, h, rank, key);
+            load_key(lists, h, index, key);
             const float length = kvc_sqrt(kvc_ref_dot(key, key, d));
-            score[rank] = args->kind == KVC_ENTRY_NORM ? -length : length;
+            score[index] = args->kind == KVC_ENTRY_NORM ? -length : length;
         }
         if (args->kind != KVC_ENTRY_APART)
             continue;
         add_directions(lists, h, score, key + d, key + 2 * (size_t)d, key);
-        for (uint32_t rank = 0; rank < count; rank++) {
-            load_key(lists, h, rank, key);
-            score[rank] = score[rank] == 0.0f ? 0.0f : -kvc_div(kvc_ref_dot(key, key + d, d), score[rank]);
+        for (uint32_t index = 0; index < count; index++) {
+            load_key(lists, h, index, key);
+            score[index] = score[index] == 0.0f ? 0.0f : -kvc_div(kvc_ref_dot(key, key + d, d), score[index]);
         }
     }
 }
@@ -75,8 +75,8 @@ struct lag { /* one head, and scratch */
     float *s, *raw;                   /* [lag] each */
 };
 
-static void load_side(const struct lag *w, uint32_t rank, bool values, float *x) {
-    const uint32_t slot = kvc_list_slot(w->lists, w->h, rank);
+static void load_side(const struct lag *w, uint32_t index, bool values, float *x) {
+    const uint32_t slot = kvc_list_slot(w->lists, w->h, index);
     KVC_REF(load_entry)
     (&w->lists->format, values ? kvc_list_value(w->lists, w->h, slot) : kvc_list_key(w->lists, w->h, slot), x);
 }
@@ -146,8 +146,8 @@ void KVC_REF(lag_scores)(struct kvc_device *device, const struct kvc_lag_scores 
         const uint32_t count = kvc_list_count(lists, w.h);
         const uint32_t parts = count > args->first ? (count - args->first) / args->lag : 0;
         float *score = scores_of(args->scores, args->stride, w.h);
-        for (uint32_t rank = 0; rank < count; rank++)
-            score[rank] = (float)args->lag;
+        for (uint32_t index = 0; index < count; index++)
+            score[index] = (float)args->lag;
         for (uint32_t p = 0; p + 1 < parts; p++) {
             const uint32_t first = args->first + p * args->lag;
             add_side(&w, first, false);
@@ -213,7 +213,7 @@ void KVC_REF(mix_redundancy)(struct kvc_device *device, const struct kvc_mix_red
         for (uint32_t i = 0; i < w.count; i++)
             add_likeness(&w, i, args->threshold);
         close_lanes(&w);
-        KVC_REF(softmax_ranks)(w.lane, 0, w.count);
+        KVC_REF(softmax_indices)(w.lane, 0, w.count);
         for (uint32_t r = 0; r < w.count; r++)
             score[r] = kvc_fma(args->share, kvc_div(score[r], args->divisor), (args->share - 1.0f) * w.lane[r]);
     }
@@ -232,12 +232,12 @@ void KVC_REF(output_norms)(struct kvc_device *device, const struct kvc_output_no
         const uint32_t h = g / group, count = kvc_list_count(lists, h);
         const float *w = (const float *)kvc_span_data(args->w) + (size_t)g * d;
         float *norm = scores_of(args->norms, args->stride, g);
-        for (uint32_t rank = 0; rank < count; rank++) {
-            float sum = args->first ? 0.0f : norm[rank];
-            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, kvc_list_slot(lists, h, rank)), value);
+        for (uint32_t index = 0; index < count; index++) {
+            float sum = args->first ? 0.0f : norm[index];
+            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, kvc_list_slot(lists, h, index)), value);
             for (uint32_t n = 0; n < args->outputs; n++)
                 sum = sum + kvc_from_bits(kvc_bits(kvc_ref_dot(value, w + n * width, d)) & 0x7fffffffu);
-            norm[rank] = sum;
+            norm[index] = sum;
         }
     }
 }
@@ -245,13 +245,13 @@ void KVC_REF(output_norms)(struct kvc_device *device, const struct kvc_output_no
 void KVC_REF(weigh_scores)(struct kvc_device *device, const struct kvc_weigh_scores *args) {
     (void)device;
     for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
-        const uint32_t *rank = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const uint32_t *index = (const uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
         const uint32_t kept = ((const uint32_t *)args->kept->count->data)[h];
         const float *factor = scores_of(args->factor, args->stride, h);
         float *score = scores_of(args->scores, args->stride, h);
         for (uint32_t r = 0; r < kvc_list_count(args->lists, h); r++)
             score[r] = (score[r] + args->epsilon) * factor[r];
         for (uint32_t i = 0; i < kept; i++)
-            score[rank[i]] = kvc_infinity();
+            score[index[i]] = kvc_infinity();
     }
 }

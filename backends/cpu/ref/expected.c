@@ -47,19 +47,19 @@ static void close_moments(const struct expected *w, uint32_t head) {
                 kvc_fma(-w->mean[b], w->mean[c], kvc_div(sum[(size_t)(b + 1) * w->d + c], n));
 }
 
-/* The key, or the value, of a rank. */
-static void load_side(const struct expected *w, uint32_t rank, bool values, float *x) {
+/* The key, or the value, of a index. */
+static void load_side(const struct expected *w, uint32_t index, bool values, float *x) {
     const struct kvc_lists *lists = w->call->lists;
-    const uint32_t slot = kvc_list_slot(lists, w->h, rank);
+    const uint32_t slot = kvc_list_slot(lists, w->h, index);
     KVC_REF(load_entry)
     (&lists->format, values ? kvc_list_value(lists, w->h, slot) : kvc_list_key(lists, w->h, slot), x);
 }
 
-static void rotate_back(const struct expected *w, uint32_t rank) {
+static void rotate_back(const struct expected *w, uint32_t index) {
     const uint32_t half = w->call->cosine.buffer ? w->call->rotary / 2 : 0;
     const float *cosine = half ? kvc_span_data(w->call->cosine) : NULL,
                 *sine = half ? kvc_span_data(w->call->sine) : NULL;
-    load_side(w, rank, false, w->key);
+    load_side(w, index, false, w->key);
     memcpy(w->y, w->key, w->d * sizeof *w->y);
     for (uint32_t i = 0; i < half; i++) {
         w->y[i] = kvc_fma(w->key[i + half], sine[i], w->key[i] * cosine[i]);
@@ -77,8 +77,8 @@ static float expected_score(const struct expected *w) {
     return scale * kvc_fma(0.5f * scale, b, a);
 }
 
-/* Scores p [count], of ranks from `first` on, become probabilities. */
-void KVC_REF(softmax_ranks)(float *p, uint32_t first, uint32_t count) {
+/* Scores p [count], of indices from `first` on, become probabilities. */
+void KVC_REF(softmax_indices)(float *p, uint32_t first, uint32_t count) {
     float M = -kvc_infinity(), L = 0.0f;
     for (uint32_t r = first; r < count; r++)
         M = kvc_max(M, p[r]);
@@ -113,7 +113,7 @@ void KVC_REF(expected_scores)(struct kvc_device *device, const struct kvc_expect
                 rotate_back(&w, r);
                 w.p[r] = expected_score(&w);
             }
-            KVC_REF(softmax_ranks)(w.p, args->first, w.count);
+            KVC_REF(softmax_indices)(w.p, args->first, w.count);
             for (uint32_t r = args->first; r < w.count; r++)
                 score[r] = score[r] + w.p[r];
         }

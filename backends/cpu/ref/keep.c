@@ -50,23 +50,23 @@ void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_group_sco
 /* An entry that may be chosen: its score's key, then that of the score which decides between equal ones. */
 struct candidate {
     uint64_t key;
-    uint32_t head, rank;
+    uint32_t head, index;
 };
 
 /* Descending by key, then ascending. */
-static int compare(const void *a, const void *b) {
+static int keep_compare(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     if (x->key != y->key)
         return x->key < y->key ? 1 : -1;
     if (x->head != y->head)
         return x->head < y->head ? -1 : 1;
-    return x->rank < y->rank ? -1 : x->rank > y->rank ? 1 : 0;
+    return x->index < y->index ? -1 : x->index > y->index ? 1 : 0;
 }
 
-static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kvc_keep *rule, uint32_t rank) {
+static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kvc_keep *rule, uint32_t index) {
     uint32_t count = kvc_list_count(lists, h);
-    return count <= rule->limit || rank < rule->first || (uint64_t)(count - rank) <= rule->tail ||
-           kvc_list_position(lists, h, kvc_list_slot(lists, h, rank)) >= rule->recent;
+    return count <= rule->limit || index < rule->first || (uint64_t)(count - index) <= rule->tail ||
+           kvc_list_position(lists, h, kvc_list_slot(lists, h, index)) >= rule->recent;
 }
 
 void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args) {
@@ -74,7 +74,7 @@ void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args)
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];
         uint32_t count = kvc_list_count(lists, h), candidates = 0, kept_count = 0;
-        uint32_t *ranks = (uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        uint32_t *indices = (uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
         const float *score =
             args->scores.buffer ? (const float *)kvc_span_data(args->scores) + (size_t)h * args->stride : NULL;
         const float *tie =
@@ -96,12 +96,12 @@ void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args)
         forced = count - candidates;
         if (rule->fill > forced && top < rule->fill - forced)
             top = rule->fill - forced;
-        qsort(order, candidates, sizeof *order, compare);
+        qsort(order, candidates, sizeof *order, keep_compare);
         for (uint32_t i = 0; i < candidates && i < top; i++)
-            keep[order[i].rank] = true;
+            keep[order[i].index] = true;
         for (uint32_t r = 0; r < count; r++)
             if (keep[r])
-                ranks[kept_count++] = r;
+                indices[kept_count++] = r;
         ((uint32_t *)args->kept->count->data)[h] = kept_count;
     }
 }
@@ -123,7 +123,7 @@ void KVC_REF(shares)(struct kvc_device *device, const struct kvc_shares *args) {
         for (uint32_t r = 0; (uint64_t)r + args->tail < kvc_list_count(lists, h); r++)
             order[n++] = (struct candidate){
                 kvc_score_key(((const float *)kvc_span_data(args->scores))[(size_t)h * args->stride + r]), h, r};
-    qsort(order, n, sizeof *order, compare);
+    qsort(order, n, sizeof *order, keep_compare);
     for (size_t i = 0; i < n && i < args->slots; i++)
         share[order[i].head]++;
 }

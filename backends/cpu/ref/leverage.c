@@ -5,7 +5,7 @@
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
-/* The first rank that is not scored any more, of those at the end. */
+/* The first index that is not scored any more, of those at the end. */
 static uint32_t end_of(const struct kvc_lists *lists, uint32_t h, uint32_t last) {
     const uint32_t count = kvc_list_count(lists, h);
     return count > last ? count - last : 0;
@@ -15,13 +15,13 @@ static float *scores_of(struct kvc_span scores, uint32_t stride, uint32_t h) {
     return (float *)kvc_span_data(scores) + (size_t)h * stride;
 }
 
-static void load_side(const struct kvc_lists *lists, uint32_t h, uint32_t rank, bool values, float *x) {
-    const uint32_t slot = kvc_list_slot(lists, h, rank);
+static void load_side(const struct kvc_lists *lists, uint32_t h, uint32_t index, bool values, float *x) {
+    const uint32_t slot = kvc_list_slot(lists, h, index);
     KVC_REF(load_entry)(&lists->format, values ? kvc_list_value(lists, h, slot) : kvc_list_key(lists, h, slot), x);
 }
 
-static int32_t position_of(const struct kvc_lists *lists, uint32_t h, uint32_t rank) {
-    return kvc_list_position(lists, h, kvc_list_slot(lists, h, rank));
+static int32_t position_of(const struct kvc_lists *lists, uint32_t h, uint32_t index) {
+    return kvc_list_position(lists, h, kvc_list_slot(lists, h, index));
 }
 
 static uint32_t most_entries(const struct kvc_lists *lists) {
@@ -128,12 +128,12 @@ struct leverage { /* of one list, and scratch */
     float *gram, *gram_tile;      /* [d, d]: then its factor */
 };
 
-static void rotate_back(const struct leverage *w, uint32_t rank, float *x) {
+static void rotate_back(const struct leverage *w, uint32_t index, float *x) {
     const uint32_t half = w->call->cosine.buffer ? w->call->rotary / 2 : 0;
-    const size_t row = half ? (size_t)position_of(w->call->lists, w->h, rank) * half : 0;
+    const size_t row = half ? (size_t)position_of(w->call->lists, w->h, index) * half : 0;
     const float *cosine = half ? (const float *)kvc_span_data(w->call->cosine) + row : NULL;
     const float *sine = half ? (const float *)kvc_span_data(w->call->sine) + row : NULL;
-    load_side(w->call->lists, w->h, rank, false, w->key);
+    load_side(w->call->lists, w->h, index, false, w->key);
     memcpy(x, w->key, w->d * sizeof *x);
     for (uint32_t i = 0; i < half; i++) {
         x[i] = kvc_fma(w->key[i + half], sine[i], w->key[i] * cosine[i]);
@@ -148,8 +148,8 @@ static void close_tile(float *sum, float *tile, size_t n) {
     memset(tile, 0, n * sizeof *tile);
 }
 
-static bool tile_ends(const struct leverage *w, uint32_t rank) {
-    return rank % KVC_TILE == KVC_TILE - 1 || rank + 1 == w->end;
+static bool tile_ends(const struct leverage *w, uint32_t index) {
+    return index % KVC_TILE == KVC_TILE - 1 || index + 1 == w->end;
 }
 
 static void centre_keys(const struct leverage *w) {

@@ -8,7 +8,7 @@ void KVC_REF(linear)(struct kvc_device *device, const struct kvc_linear *args) {
     if (!row)
         return;
     for (size_t n = 0; n < N; n++) {
-        KVC_REF(widen)(args->w->type, args->w->data + n * args->w->row_bytes, 0, K, row);
+        KVC_REF(dequantize)(args->w->type, args->w->data + n * args->w->row_bytes, 0, K, row);
         for (size_t i = 0; i < args->rows; i++) {
             float sum = kvc_ref_dot(x + i * K, row, K);
             y[i * N + n] = bias ? sum + bias[n] : sum;

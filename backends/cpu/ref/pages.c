@@ -9,32 +9,32 @@ void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_view_appen
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *count = (uint32_t *)args->view->count->data + h, held = kvc_list_count(lists, h);
         for (uint32_t r = held > args->rows ? held - args->rows : 0; r < held; r++)
-            ((uint32_t *)args->view->rank->data)[(size_t)h * args->view->stride + (*count)++] = r;
+            ((uint32_t *)args->view->index->data)[(size_t)h * args->view->stride + (*count)++] = r;
     }
 }
 
 void KVC_REF(view_evict)(struct kvc_device *device, const struct kvc_view_evict *args) {
     (void)device;
     for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
-        const uint32_t *ranks = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const uint32_t *indices = (const uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
         const uint32_t stays = ((const uint32_t *)args->kept->count->data)[h];
-        uint32_t *rank = (uint32_t *)args->view->rank->data + (size_t)h * args->view->stride;
+        uint32_t *index = (uint32_t *)args->view->index->data + (size_t)h * args->view->stride;
         uint32_t *count = (uint32_t *)args->view->count->data + h, left = 0;
         for (uint32_t i = 0, k = 0; i < *count; i++) {
-            while (k < stays && ranks[k] < rank[i])
+            while (k < stays && indices[k] < index[i])
                 k++;
-            if (k < stays && ranks[k] == rank[i])
-                rank[left++] = k;
+            if (k < stays && indices[k] == index[i])
+                index[left++] = k;
         }
         *count = left;
     }
 }
 
-static float load(enum kvc_type type, const struct kvc_buffer *buffer, size_t at) {
+static float pages_load(enum kvc_type type, const struct kvc_buffer *buffer, size_t at) {
     return type == KVC_F16 ? kvc_f16_to_f32(((const kvc_u16 *)buffer->data)[at]) : ((const float *)buffer->data)[at];
 }
 
-static void store(enum kvc_type type, struct kvc_buffer *buffer, size_t at, float x) {
+static void pages_store(enum kvc_type type, struct kvc_buffer *buffer, size_t at, float x) {
     if (type == KVC_F16)
         ((kvc_u16 *)buffer->data)[at] = kvc_f32_to_f16(x);
     else
@@ -43,7 +43,7 @@ static void store(enum kvc_type type, struct kvc_buffer *buffer, size_t at, floa
 
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
                           uint32_t channel, uint32_t page) {
-    return load(pages->type, side, ((size_t)h * d + channel) * pages->stride + page);
+    return pages_load(pages->type, side, ((size_t)h * d + channel) * pages->stride + page);
 }
 
 /* Adds one key to its page. */
@@ -56,8 +56,8 @@ static void add_key(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t pl
             float old, x = key[c];
             if (!buffer)
                 continue;
-            old = load(pages->type, buffer, at);
-            store(pages->type, buffer, at, first ? x : side ? (x > old ? x : old) : x < old ? x : old);
+            old = pages_load(pages->type, buffer, at);
+            pages_store(pages->type, buffer, at, first ? x : side ? (x > old ? x : old) : x < old ? x : old);
         }
     }
 }
@@ -68,8 +68,8 @@ static uint32_t places_of(const struct kvc_lists *lists, const struct kvc_read_l
 }
 
 static uint32_t slot_at(const struct kvc_lists *lists, const struct kvc_read_list *view, uint32_t h, uint32_t place) {
-    uint32_t rank = view ? ((const uint32_t *)view->rank->data)[(size_t)h * view->stride + place] : place;
-    return kvc_list_slot(lists, h, rank);
+    uint32_t index = view ? ((const uint32_t *)view->index->data)[(size_t)h * view->stride + place] : place;
+    return kvc_list_slot(lists, h, index);
 }
 
 void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_pages_update *args) {

@@ -27,7 +27,7 @@ const char *kvc_ref_fma_self_test(void);
 void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
                      bool interleaved);
 /* Values first..first+count-1 of a weight row, widened to out. */
-void KVC_REF(widen)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
+void KVC_REF(dequantize)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
 /* A cache row of d channels, widened; and rounded and stored, returning how many values saturated. */
 void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out);
 uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned char *row, const float *x);
@@ -36,8 +36,8 @@ uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned ch
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
                           uint32_t channel, uint32_t page);
 
-/* Scores p [count], of ranks from `first` on, become probabilities: as expected_scores has them. */
-void KVC_REF(softmax_ranks)(float *p, uint32_t first, uint32_t count);
+/* Scores p [count], of indices from `first` on, become probabilities: as expected_scores has them. */
+void KVC_REF(softmax_indices)(float *p, uint32_t first, uint32_t count);
 
 /* The 32-lane dot product. */
 static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
@@ -73,11 +73,11 @@ static inline float *kvc_list_column(const struct kvc_lists *lists, uint32_t h, 
            (size_t)c * kvc_list_slots(lists, h);
 }
 
-/* What one query may see of one head: places 0..places-1, each with its rank, or a rank that is skipped. */
+/* What one query may see of one head: places 0..places-1, each with its index, or a index that is skipped. */
 struct kvc_view {
     const struct kvc_lists *lists;
-    const uint32_t *ranks;          /* the read list, NULL: all ranks */
-    uint32_t head, places, visible; /* ranks below visible */
+    const uint32_t *indices;        /* the read list, NULL: all indices */
+    uint32_t head, places, visible; /* indices below visible */
     int64_t oldest;                 /* entries at positions below this are skipped */
 };
 
@@ -87,7 +87,7 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
     view.visible = view.visible > causal_offset ? view.visible - causal_offset : 0;
     view.places = view.visible;
     if (reads) {
-        view.ranks = (const uint32_t *)reads->rank->data + (size_t)h * reads->stride;
+        view.indices = (const uint32_t *)reads->index->data + (size_t)h * reads->stride;
         view.places = ((const uint32_t *)reads->count->data)[h];
     }
     if (window)
@@ -110,10 +110,10 @@ static inline struct kvc_view kvc_view_of_query(const struct kvc_probabilities *
 
 /* The slot at a place, or UINT32_MAX where the entry is masked. */
 static inline uint32_t kvc_view_slot(const struct kvc_view *view, uint32_t place) {
-    uint32_t rank = view->ranks ? view->ranks[place] : place, slot;
-    if (rank >= view->visible)
+    uint32_t index = view->indices ? view->indices[place] : place, slot;
+    if (index >= view->visible)
         return UINT32_MAX;
-    slot = kvc_list_slot(view->lists, view->head, rank);
+    slot = kvc_list_slot(view->lists, view->head, index);
     return kvc_list_position(view->lists, view->head, slot) < view->oldest ? UINT32_MAX : slot;
 }
 

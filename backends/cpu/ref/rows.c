@@ -9,7 +9,7 @@ void KVC_REF(embed)(struct kvc_device *device, const struct kvc_embed *args) {
     const int32_t *token = kvc_span_data(args->tokens);
     (void)device;
     for (uint32_t i = 0; i < args->rows; i++)
-        KVC_REF(widen)
+        KVC_REF(dequantize)
     (args->table->type, args->table->data + (size_t)token[i] * args->table->row_bytes, 0, args->table->inputs,
      y + (size_t)i * args->table->inputs);
 }

@@ -109,7 +109,7 @@ static float row_most(const struct row *row, uint32_t from, uint32_t to, uint32_
     return most;
 }
 
-static uint32_t place_rank(const struct row *row, uint32_t j) { return row->view.ranks ? row->view.ranks[j] : j; }
+static uint32_t place_index(const struct row *row, uint32_t j) { return row->view.indices ? row->view.indices[j] : j; }
 
 void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mass *args) {
     const struct kvc_probabilities *w = args->probabilities;
@@ -127,7 +127,7 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mas
             take_row(w, query, h, NULL, &row);
             for (uint32_t j = 0; j < row.view.places; j++)
                 for (uint32_t i = 0; i < rows && row.slot[j] != UINT32_MAX; i++) {
-                    float *to = column + (size_t)i * args->stride + place_rank(&row, j);
+                    float *to = column + (size_t)i * args->stride + place_index(&row, j);
                     *to = args->maxima ? kvc_max(*to, row_most(&row, i * each, (i + 1) * each, j))
                                        : *to + row_sum(&row, i * each, (i + 1) * each, j);
                 }
@@ -135,7 +135,7 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mas
     }
 }
 
-/* Score of a rank from its probabilities a [n], and its dispersion and variance. */
+/* Score of a index from its probabilities a [n], and its dispersion and variance. */
 static float moments_of(const float *a, uint32_t n, float gamma, float *dispersion, float *variance) {
     float mean = 0.0f;
     *dispersion = *variance = 0.0f;
@@ -167,7 +167,7 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_window_
             take_row(w, query, h, NULL, &row);
             for (uint32_t j = 0; j < row.view.places; j++)
                 for (uint32_t g = 0; g < group && row.slot[j] != UINT32_MAX; g++)
-                    table[((size_t)g * count + place_rank(&row, j)) * queries + query] =
+                    table[((size_t)g * count + place_index(&row, j)) * queries + query] =
                         row.a[(size_t)g * row.view.places + j];
         }
         for (uint32_t g = 0; g < group; g++) {
@@ -276,7 +276,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write 
         }
 }
 
-/* M and L of one ring row's logits over the entries of head h older than recent: tiles over ranks, merged ascending,
+/* M and L of one ring row's logits over the entries of head h older than recent: tiles over indices, merged ascending,
  * as in attention. Nothing older that was seen: -inf and 0. */
 static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *row, int64_t recent, float *maximum,
                         float *sum) {

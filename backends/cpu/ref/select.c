@@ -17,7 +17,7 @@ struct scored {
 };
 
 /* Higher key first, then the lower index. */
-static int compare(const void *a, const void *b) {
+static int select_compare(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? 1 : x > y ? -1 : 0;
 }
@@ -36,7 +36,7 @@ static void select_channels(struct scored *s, uint64_t *order) {
         order[c] = sort_key(sum, c);
         chosen[c] = false;
     }
-    qsort(order, s->d, sizeof *order, compare);
+    qsort(order, s->d, sizeof *order, select_compare);
     for (uint32_t i = 0; i < s->call->dims; i++)
         chosen[UINT32_MAX - (uint32_t)order[i]] = true;
     for (uint32_t c = 0; c < s->d; c++) {
@@ -208,14 +208,15 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
 }
 
 /* Marks the places of head h that are read: some of the places or, of pages, some of their places. */
-static void choose(const struct kvc_select_reads *call, uint32_t h, uint32_t places, uint64_t *order, bool *read) {
+static void select_choose(const struct kvc_select_reads *call, uint32_t h, uint32_t places, uint64_t *order,
+                          bool *read) {
     const float *score = (const float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
     uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     uint32_t local = call->local < places ? (uint32_t)call->local : places, candidates = units - local;
     uint64_t top = call->top > local ? call->top - local : 0;
     for (uint32_t i = 0; i < candidates; i++)
         order[i] = sort_key(score[i], i);
-    qsort(order, candidates, sizeof *order, compare);
+    qsort(order, candidates, sizeof *order, select_compare);
     for (uint32_t i = 0; i < candidates && top > 0; i++) {
         uint32_t first = (UINT32_MAX - (uint32_t)order[i]) * page;
         for (uint32_t p = first; p < places && p - first < page && top > 0; p++) {
@@ -233,7 +234,7 @@ void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_re
     uint32_t group = call->heads / lists->kv_heads;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         struct kvc_view view = kvc_view_of(lists, call->view, h, 0, 0, 0);
-        uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride, count = 0;
+        uint32_t *index = (uint32_t *)call->reads->index->data + (size_t)h * call->reads->stride, count = 0;
         uint64_t *order =
             kvc_cpu_scratch((struct kvc_cpu *)device, 0, view.places * (sizeof *order + sizeof(bool)) + 1);
         bool *read = order ? (bool *)(order + view.places) : NULL, all = view.places <= call->budget;
@@ -241,10 +242,10 @@ void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_re
             return;
         memset(read, all, view.places * sizeof *read);
         if (!all)
-            choose(call, h, view.places, order, read);
+            select_choose(call, h, view.places, order, read);
         for (uint32_t p = 0; p < view.places; p++)
             if (read[p])
-                rank[count++] = view.ranks ? view.ranks[p] : p;
+                index[count++] = view.indices ? view.indices[p] : p;
         ((uint32_t *)call->reads->count->data)[h] = count;
         for (uint32_t g = h * group; call->alpha.buffer && g < (h + 1) * group; g++) {
             const float *probability =
@@ -276,21 +277,21 @@ static uint32_t unit_weight(const struct cut *c, uint32_t unit) {
     return w > 0.0f ? (uint32_t)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0;
 }
 
-/* The place of a rank that is read: places ascend. */
-static uint32_t next_place(const uint32_t *ranks, uint32_t place, uint32_t rank) {
-    while (ranks && ranks[place] != rank)
+/* The place of a index that is read: places ascend. */
+static uint32_t next_place(const uint32_t *indices, uint32_t place, uint32_t index) {
+    while (indices && indices[place] != index)
         place++;
-    return ranks ? place : rank;
+    return indices ? place : index;
 }
 
 /* The sum of q over the places read whose keys are `least` or more, and how many there are with that key. */
-static uint64_t weight_from(const struct cut *c, const uint32_t *ranks, const uint32_t *read, uint32_t count,
+static uint64_t weight_from(const struct cut *c, const uint32_t *indices, const uint32_t *read, uint32_t count,
                             uint32_t least, uint32_t *equal) {
     uint64_t sum = 0;
     uint32_t place = 0;
     *equal = 0;
     for (uint32_t i = 0; i < count; i++) {
-        place = next_place(ranks, place, read[i]);
+        place = next_place(indices, place, read[i]);
         const uint32_t key = kvc_score_key(c->score[place / c->page]);
         *equal += key == least;
         sum += key >= least ? unit_weight(c, place / c->page) : 0;
@@ -308,7 +309,7 @@ void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *a
                         .units = (uint32_t)(((uint64_t)view.places + args->page - 1) / args->page),
                         .M = -kvc_infinity(),
                         .factor = args->factor};
-        uint32_t *read = (uint32_t *)args->reads->rank->data + (size_t)h * args->reads->stride;
+        uint32_t *read = (uint32_t *)args->reads->index->data + (size_t)h * args->reads->stride;
         uint32_t *count = (uint32_t *)args->reads->count->data + h, least = 0, equal, kept = 0, place = 0;
         uint64_t total = 0, above, need;
         if (view.places <= args->budget)
@@ -320,14 +321,14 @@ void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *a
             total += (uint64_t)unit_weight(&c, u) * (left < c.page ? left : c.page);
         }
         need = (total * args->share + 65535) / 65536;
-        if (need == 0 || weight_from(&c, view.ranks, read, *count, 0, &equal) < need)
+        if (need == 0 || weight_from(&c, view.indices, read, *count, 0, &equal) < need)
             continue;
         for (uint32_t bit = 0x80000000u; bit; bit >>= 1) /* the highest key from which on there is enough */
-            if (weight_from(&c, view.ranks, read, *count, least | bit, &equal) >= need)
+            if (weight_from(&c, view.indices, read, *count, least | bit, &equal) >= need)
                 least |= bit;
-        const uint64_t from = weight_from(&c, view.ranks, read, *count, least, &equal);
+        const uint64_t from = weight_from(&c, view.indices, read, *count, least, &equal);
         for (uint32_t i = 0, same = 0; i < *count; i++) {
-            place = next_place(view.ranks, place, read[i]);
+            place = next_place(view.indices, place, read[i]);
             const uint32_t unit = place / c.page, key = kvc_score_key(c.score[unit]), q = unit_weight(&c, unit);
             above = from - (uint64_t)equal * q; /* where the key is `least`: what weighs more */
             uint64_t few = key == least ? (need - above + q - 1) / q : 0;

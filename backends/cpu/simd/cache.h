@@ -185,17 +185,17 @@ static void drop(struct kvc_device *device, const struct kvc_drop *args) {
 
 /* ---- evict ---- */
 
-/* How many of ranks [n] follow each other without a gap, from the first on. */
-static uint32_t run_length(const uint32_t *ranks, uint32_t n) {
-    uint32_t good = 1, step = 1; /* ranks ascend: if the last one fits, so do all before it */
-    if (ranks[n - 1] - ranks[0] == n - 1)
+/* How many of indices [n] follow each other without a gap, from the first on. */
+static uint32_t run_length(const uint32_t *indices, uint32_t n) {
+    uint32_t good = 1, step = 1; /* indices ascend: if the last one fits, so do all before it */
+    if (indices[n - 1] - indices[0] == n - 1)
         return n;
-    while (good + step <= n && ranks[good + step - 1] - ranks[0] == good + step - 1) {
+    while (good + step <= n && indices[good + step - 1] - indices[0] == good + step - 1) {
         good += step;
         step *= 2;
     }
     for (; step > 0; step /= 2)
-        if (good + step <= n && ranks[good + step - 1] - ranks[0] == good + step - 1)
+        if (good + step <= n && indices[good + step - 1] - indices[0] == good + step - 1)
             good += step;
     return good;
 }
@@ -204,9 +204,9 @@ static void evict(struct kvc_device *device, const struct kvc_evict *args) {
     struct kvc_lists *lists = args->lists;
     memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
-        uint32_t *count = (uint32_t *)lists->count->data + h, *order, *evicted, gone = 0, next = 0, rank = 0;
+        uint32_t *count = (uint32_t *)lists->count->data + h, *order, *evicted, gone = 0, next = 0, index = 0;
         const uint32_t kept_count = ((const uint32_t *)args->kept->count->data)[h];
-        const uint32_t *ranks = (const uint32_t *)args->kept->rank->data + (size_t)h * args->kept->stride;
+        const uint32_t *indices = (const uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
         if (kept_count == *count)
             continue;
         if (!lists->order) {
@@ -218,16 +218,16 @@ static void evict(struct kvc_device *device, const struct kvc_evict *args) {
             return;
         order = (uint32_t *)lists->order->data + lists->host_base[h];
         while (next < kept_count) {
-            const uint32_t run = run_length(ranks + next, kept_count - next), first = ranks[next];
-            for (; rank < first; rank++)
-                evicted[gone++] = order[rank];
+            const uint32_t run = run_length(indices + next, kept_count - next), first = indices[next];
+            for (; index < first; index++)
+                evicted[gone++] = order[index];
             if (next != first)
                 memmove(order + next, order + first, run * sizeof *order);
             next += run;
-            rank = first + run;
+            index = first + run;
         }
-        for (; rank < *count; rank++)
-            evicted[gone++] = order[rank];
+        for (; index < *count; index++)
+            evicted[gone++] = order[index];
         memcpy(order + next, evicted, gone * sizeof *order);
         *count = next;
     }
@@ -239,7 +239,7 @@ static void identity(struct kvc_device *device, const struct kvc_identity *args)
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
         int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
-        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_SPARE_SLOTS */
+        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_EXTRA_SLOTS */
         for (; s < slots; s += LANES) {
             const vi number = vi_add(vi_ascending(), vi_set((int32_t)s));
             vi_store(order + s, number);

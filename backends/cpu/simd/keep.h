@@ -204,14 +204,14 @@ static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
     return 0;
 }
 
-/* ranks[0 .. n-1] = first, first + 1, ... */
-static uint32_t *count_up(uint32_t *ranks, uint32_t first, uint32_t n) {
+/* indices[0 .. n-1] = first, first + 1, ... */
+static uint32_t *count_up(uint32_t *indices, uint32_t first, uint32_t n) {
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        vi_store(ranks + i, vi_add(vi_ascending(), vi_set((int32_t)(first + i))));
+        vi_store(indices + i, vi_add(vi_ascending(), vi_set((int32_t)(first + i))));
     for (; i < n; i++)
-        ranks[i] = first + i;
-    return ranks + n;
+        indices[i] = first + i;
+    return indices + n;
 }
 
 /* Writes low + i of the `top` highest of keys [n], 0 < top < n: of those that just reach the bound the first few, or
@@ -254,7 +254,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
     const uint32_t h = (uint32_t)task;
     const struct kvc_keep *rule = &job->rules[job->rule_count > 1 ? h : 0];
     const uint32_t count = ((const uint32_t *)job->lists->count->data)[h];
-    uint32_t *ranks = (uint32_t *)job->kept->rank->data + (size_t)h * job->kept->stride, *next = ranks;
+    uint32_t *indices = (uint32_t *)job->kept->index->data + (size_t)h * job->kept->stride, *next = indices;
     uint32_t low = rule->first < count ? (uint32_t)rule->first : count;
     uint32_t high = rule->tail < count ? count - (uint32_t)rule->tail : 0, recent = 0, end = count;
     while (recent < end) {
@@ -293,7 +293,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         }
     }
     next = count_up(next, high, count - high);
-    ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - ranks);
+    ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - indices);
 }
 
 static void keep(struct kvc_device *device, const struct kvc_keep_rules *args) {

@@ -29,7 +29,7 @@ struct ring_head {
     const struct keep_ring_job *job;
     const uint32_t *order; /* NULL: the identity */
     const float *state;
-    uint32_t slots, used, old; /* used: one past the highest slot of the `old` ranks that may go */
+    uint32_t slots, used, old; /* used: one past the highest slot of the `old` indices that may go */
 };
 
 static struct ring_head open_ring_head(const struct keep_ring_job *job, uint32_t h) {
@@ -39,7 +39,7 @@ static struct ring_head open_ring_head(const struct keep_ring_job *job, uint32_t
                              .order = lists->order ? (const uint32_t *)lists->order->data + base : NULL,
                              .state = (const float *)lists->state->data + (size_t)lists->columns * base,
                              .slots = lists->host_base[h + 1] - base,
-                             .old = ranks_before(lists, h, job->rule->recent)};
+                             .old = indices_before(lists, h, job->rule->recent)};
     head.used = head.order ? slots_in_use(head.order, head.old) : head.old;
     return head;
 }
@@ -54,8 +54,8 @@ INLINE const float *ring_row_of(const struct ring_head *head, uint32_t i) {
     return ring_column_of(head, ring->first + (uint32_t)((ring->now + i) % ring->ring));
 }
 
-static float exact_sum(const struct ring_head *head, uint32_t rank) {
-    const uint32_t slot = head->order ? head->order[rank] : rank;
+static float exact_sum(const struct ring_head *head, uint32_t index) {
+    const uint32_t slot = head->order ? head->order[index] : index;
     float sum = 0.0f;
     for (uint32_t i = 0; i < head->job->ring->ring; i++)
         sum = sum + ring_row_of(head, i)[slot];
@@ -91,11 +91,12 @@ static void all_keys(const struct ring_head *head, float *sums, const int32_t *w
     }
 }
 
-/* The rank that goes. sums [slots_most], keys and near [old, and a vector] scratch. */
-static uint32_t lowest_rank(const struct ring_head *head, const float *score, float *sums, int32_t *keys, float *near) {
+/* The index that goes. sums [slots_most], keys and near [old, and a vector] scratch. */
+static uint32_t lowest_index(const struct ring_head *head, const float *score, float *sums, int32_t *keys,
+                             float *near) {
     const struct kvc_ring *ring = head->job->ring;
     const uint32_t old = head->old;
-    uint32_t ranks[LOWEST_MOST], found = 0, gone = old - 1;
+    uint32_t indices[LOWEST_MOST], found = 0, gone = old - 1;
     int32_t least = 0;
     float bound = kvc_infinity();
     if (score) { /* of the lowest scores */
@@ -129,11 +130,11 @@ static uint32_t lowest_rank(const struct ring_head *head, const float *score, fl
         unsigned bits = score ? vm_bits(vi_equal(vi_load(keys + r), vi_set(least)))
                               : ~vm_bits(vf_less(vf_set(bound), vf_load(near + r))) & ((1u << LANES) - 1);
         for (; bits && found <= LOWEST_MOST; bits &= bits - 1) {
-            const uint32_t rank = r + (unsigned)__builtin_ctz(bits);
-            if (rank >= old)
+            const uint32_t index = r + (unsigned)__builtin_ctz(bits);
+            if (index >= old)
                 break;
             if (found < LOWEST_MOST)
-                ranks[found] = rank;
+                indices[found] = index;
             found++;
         }
     }
@@ -144,21 +145,21 @@ static uint32_t lowest_rank(const struct ring_head *head, const float *score, fl
     }
     uint32_t lowest = UINT32_MAX;
     for (uint32_t i = 0; i < found && found > 1; i++) {
-        const uint32_t key = kvc_score_key(exact_sum(head, ranks[i]));
+        const uint32_t key = kvc_score_key(exact_sum(head, indices[i]));
         if (i == 0 || key <= lowest) {
             lowest = key;
-            gone = ranks[i];
+            gone = indices[i];
         }
     }
-    return found == 1 ? ranks[0] : gone;
+    return found == 1 ? indices[0] : gone;
 }
 
 static void keep_ring_task(void *argument, size_t task, unsigned thread) {
     const struct keep_ring_job *job = argument;
     const uint32_t h = (uint32_t)task, count = ((const uint32_t *)job->lists->count->data)[h];
-    uint32_t *ranks = (uint32_t *)job->kept->rank->data + (size_t)h * job->kept->stride, *next;
+    uint32_t *indices = (uint32_t *)job->kept->index->data + (size_t)h * job->kept->stride, *next;
     if (count <= job->rule->limit) {
-        next = count_up(ranks, 0, count);
+        next = count_up(indices, 0, count);
     } else {
         const struct ring_head head = open_ring_head(job, h);
         const size_t capacity = ((size_t)job->slots_most + 2 * LANES) * sizeof(float);
@@ -168,18 +169,18 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
         float *sums = bump_take(&at, capacity), *near = bump_take(&at, capacity);
         int32_t *keys = bump_take(&at, capacity);
         const uint32_t gone =
-            lowest_rank(&head, job->scores ? job->scores + (size_t)h * job->stride : NULL, sums, keys, near);
-        next = count_up(ranks, 0, gone);
+            lowest_index(&head, job->scores ? job->scores + (size_t)h * job->stride : NULL, sums, keys, near);
+        next = count_up(indices, 0, gone);
         next = count_up(next, gone + 1, count - gone - 1);
     }
-    ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - ranks);
+    ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - indices);
 }
 
 /* Whether at most one entry of every head goes, by the sums. */
 static bool one_goes(const struct kvc_lists *lists, const struct kvc_keep *rule) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
-        const uint32_t old = ranks_before(lists, h, rule->recent);
+        const uint32_t old = indices_before(lists, h, rule->recent);
         const uint64_t forced = count - old, fill = rule->fill > forced ? rule->fill - forced : 0;
         if (count > rule->limit && (old < 2 || kvc_max_u64(rule->top, fill) != old - 1))
             return false;

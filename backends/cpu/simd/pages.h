@@ -67,7 +67,7 @@ static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, con
 /* low and high [padded] of the n keys from `place` on. */
 static void one_page(enum kvc_type type, const struct head_entries *head, uint32_t place, uint32_t n, size_t d,
                      float *low, float *high) {
-    widen_row(type, low, slot_key(head, head_slot(head, place)), d);
+    dequantize_row(type, low, slot_key(head, head_slot(head, place)), d);
     memcpy(high, low, padded_size(d) * sizeof *low);
     for (uint32_t p = place + 1; p < place + n; p++) {
         const unsigned char *key = slot_key(head, head_slot(head, p));
@@ -117,12 +117,12 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     uint32_t place = job->rows < places ? places - job->rows : 0;
     for (; place < places && place % page != 0; place++) /* of a page that has keys already; splits is 1 */
         if (split == 0) {
-            widen_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
+            dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);
         }
     if (places - place <= 1) { /* at most the first key of a new page: the usual step */
         if (split == 0 && place < places) {
-            widen_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
+            dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);
         }
         return;
@@ -182,7 +182,7 @@ static void sums_task(void *argument, size_t task, unsigned thread) {
     if (job->rows != UINT32_MAX)
         memcpy(total, sums, d * sizeof *total);
     for (uint32_t p = job->rows < places ? places - job->rows : 0; p < places; p++) {
-        widen_row(type, wide, slot_key(&head, head_slot(&head, p)) + (size_t)KVC_TILE * head.row_bytes, d);
+        dequantize_row(type, wide, slot_key(&head, head_slot(&head, p)) + (size_t)KVC_TILE * head.row_bytes, d);
         for (size_t c = 0; c < d; c += LANES)
             vf_store(total + c, vf_add(vf_load(total + c), vf_load(wide + c)));
     }

@@ -12,11 +12,11 @@ struct turn_job {
     struct kvc_cpu *cpu;
     const struct kvc_lists *lists;
     const float *cosine, *sine;
-    uint32_t first, rotary, tiles; /* tiles: of KVC_TILE ranks, of the fullest head */
+    uint32_t first, rotary, tiles; /* tiles: of KVC_TILE indices, of the fullest head */
     bool interleaved;
 };
 
-/* One tile of one head's ranks. */
+/* One tile of one head's indices. */
 static void rotate_task(void *argument, size_t task, unsigned thread) {
     const struct turn_job *job = argument;
     const struct kvc_lists *lists = job->lists;
@@ -45,7 +45,7 @@ static void rotate_task(void *argument, size_t task, unsigned thread) {
         __atomic_fetch_add(&job->cpu->device.saturated, saturated, __ATOMIC_RELAXED);
 }
 
-static void turn_keys(struct kvc_device *device, const struct kvc_turn_keys *args) {
+static void rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys *args) {
     const struct kvc_lists *lists = args->lists;
     struct turn_job job = {(struct kvc_cpu *)device,
                            lists,

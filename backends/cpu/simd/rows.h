@@ -4,7 +4,7 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/entries.h"
-#include "backends/cpu/simd/linear/widen.h"
+#include "backends/cpu/simd/linear/dequantize.h"
 
 /* Work is shared out in pieces of rows, or of values. */
 struct rows_job {
@@ -48,13 +48,13 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
             prepare_##name(&scales, group, parts);                                                                     \
             for (int p = 0; p < parts; p++) {                                                                          \
                 vf w[LANE_VECTORS];                                                                                    \
-                widen_##name(w, group, p, &scales);                                                                    \
+                dequantize_##name(w, group, p, &scales);                                                               \
                 for (unsigned v = 0; v < LANE_VECTORS; v++)                                                            \
                     vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);                                        \
             }                                                                                                          \
         }                                                                                                              \
         for (size_t k = whole; (elements) % KVC_LANES && k < n; k++)                                                   \
-            to[k] = widen_one_##name(from, k);                                                                         \
+            to[k] = dequantize_one_##name(from, k);                                                                    \
     }
 KVC_ALL_WEIGHT_TYPES(EMBED, )
 

@@ -33,9 +33,9 @@ template <int left> KVC_DEVICE void kvc_async_wait() {
 #endif
 }
 
-/* The sum of a team's 32 lanes, for each of its four work-items: kvc_part_sum with 9 shuffles instead of 16. At each
+/* The sum of a team's 32 lanes, for each of its four work-items: kvc_lanes_sum with 9 shuffles instead of 16. At each
  * level the two sides of a pair add up half of the lanes each: a + b and b + a have the same bits. */
-KVC_DEVICE float kvc_team_sum(const struct kvc_part &p) {
+KVC_DEVICE float kvc_team_sum(const struct kvc_lanes &p) {
     kvc_u32 worker = KVC_LOCAL_ID() % 4;
     bool high = worker & 2, odd = worker & 1;
     float four[4], two[2], one;

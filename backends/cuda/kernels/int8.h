@@ -46,7 +46,7 @@ KVC_DEVICE void kvc_int8_product(kvc_i32 *c, kvc_u32 (*x)[8], kvc_u32 (*w)[8], i
 /* A group 64 rows x 32 outputs, a warp 16 x 16 of them, whose eight lanes are in its registers. Eight blocks of both
  * sides at a time. Grid: outputs / 32, rows / 64. */
 extern "C" __global__ void __launch_bounds__(256)
-    kvc_k_many_int8(float *y, const kvc_u32 *quant, const float *scale, const kvc_i32 *sum, const kvc_u8 *w,
+    kvc_k_gemm_int8(float *y, const kvc_u32 *quant, const float *scale, const kvc_i32 *sum, const kvc_u8 *w,
                     kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first, kvc_u64 count,
                     const float *bias, kvc_u64 rows) {
     KVC_SHARED kvc_u32 x_word[KVC_INT8_LANES][KVC_INT8_M][8], w_word[KVC_INT8_LANES][KVC_INT8_N][8];
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256)
         for (kvc_u32 j = id; j < KVC_INT8_N * 16; j += 256) {
             const kvc_u32 n = j / 16, l = j % 16 / 2, h = j % 2;
             if (l < here) {
-                const struct kvc_piece p =
+                const struct kvc_half_weights p =
                     kvc_piece_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b0 + l, h);
                 for (kvc_u32 k = 0; k < 4; k++)
                     w_word[l][n][(4 * h + k) ^ (n & 4u)] = p.half_block.word[k];

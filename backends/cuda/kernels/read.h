@@ -43,8 +43,8 @@ KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
 template <kvc_u32 type> KVC_DEVICE float kvc_read_value(const kvc_u8 *row, kvc_u32 c) {
     return type == KVC_K_F16 ? kvc_half_of(((const kvc_u16 *)row)[c]) : kvc_entry_value(type, row, c);
 }
-template <kvc_u32 type> KVC_DEVICE struct kvc_part kvc_read_part(const kvc_u8 *row, kvc_u32 c) {
-    struct kvc_part p;
+template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_read_part(const kvc_u8 *row, kvc_u32 c) {
+    struct kvc_lanes p;
     if (type == KVC_K_F16) { /* rows begin at multiples of 16 */
         uint4 v = *(const uint4 *)(row + 2 * c);
         kvc_u32 w[4] = {v.x, v.y, v.z, v.w};
@@ -96,11 +96,11 @@ KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_
         kvc_read_load(t, i + KVC_READ_PIECES - 1);
         for (kvc_u32 from = 0; from < t.per && i * t.per + from < t.count; from += 32) {
             kvc_u32 j = i * t.per + from + id / 4, held = from + id / 4 < t.per && j < t.count && t.keys[j];
-            struct kvc_part sum[Q];
+            struct kvc_lanes sum[Q];
             for (int n = 0; n < Q; n++)
-                sum[n] = kvc_part_zero();
+                sum[n] = kvc_lanes_zero();
             for (kvc_u32 c = worker * 8; c < t.d && held; c += 32) {
-                struct kvc_part key = kvc_read_part<type>(piece + (from + id / 4) * t.stride, c);
+                struct kvc_lanes key = kvc_read_part<type>(piece + (from + id / 4) * t.stride, c);
 #pragma unroll
                 for (int n = 0; n < Q; n++) {
                     const float *query = q + ((kvc_u64)row * t.heads + some.head_of[n]) * t.d + c;
@@ -205,7 +205,7 @@ KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_
 /* Q queries at a time. rows_each: rows of one block. Grid: tiles, KV heads, rows / rows_each. */
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
-                              const kvc_u32 *read_count, const kvc_u32 *read_rank, kvc_u32 read_stride, const float *q,
+                              const kvc_u32 *read_count, const kvc_u32 *read_index, kvc_u32 read_stride, const float *q,
                               const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
                               kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
                               float cap, float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles,
@@ -228,7 +228,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
         kvc_u32 slot = KVC_MASKED;
         for (kvc_u32 r = 0; r < t.here; r++) {
             struct kvc_query_view view =
-                kvc_query_view_of(&head, read_count, read_rank, read_stride, t.h, causal_offset[row + t.i0 + r],
+                kvc_query_view_of(&head, read_count, read_index, read_stride, t.h, causal_offset[row + t.i0 + r],
                                   positions[row + t.i0 + r], window);
             kvc_u32 mine = first + j < view.places ? kvc_query_slot(&view, &head, first + j) : KVC_MASKED;
             kvc_u32 bits = __ballot_sync(0xffffffffu, mine != KVC_MASKED);
@@ -294,7 +294,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
         KVC_OPEN_ARENA(arena);                                                                                         \
         KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));                                                                       \
         struct kvc_read t = {shared, keys, score, seen, reads};                                                        \
-        kvc_read_tile<type, Q>(t, arena, head, read_count, read_rank, read_stride, q_buffer + q_offset,                \
+        kvc_read_tile<type, Q>(t, arena, head, read_count, read_index, read_stride, q_buffer + q_offset,               \
                                positions_buffer + positions_offset, causal_offset_buffer + causal_offset_offset, row,  \
                                rows, rows_each, heads, kv_heads, window, scale, cap, tile_m_buffer + tile_m_offset,    \
                                tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset, tiles, status_words,      \

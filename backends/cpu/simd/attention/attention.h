@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "core/base/integers.h"
-#include "backends/cpu/simd/attention/many.h"
+#include "backends/cpu/simd/attention/gemm.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 #include "backends/cpu/stealing.h"
@@ -48,7 +48,7 @@ struct attention_job {
     _Atomic uint32_t *unfinished; /* [units], where any is split */
     size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
-    bool any_many, split;
+    bool any_gemm, split;
     struct score_memo *memo; /* NULL, or has a record for every segment */
     float scale, cap;
 };
@@ -75,10 +75,10 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->wide = bump_take(&at, LANES * padded_size(d) * f);
     work->sum = bump_take(&at, value_size(d) * f);
     work->most = bump_take(&at, queries * f);
-    const size_t score_rows = job->any_many ? QUERIES_AT_ONCE : FEW_QUERIES;
+    const size_t score_rows = job->any_gemm ? QUERIES_AT_ONCE : SMALL_BATCH_QUERIES;
     work->s = bump_take(&at, score_rows * KVC_TILE * f);
-    work->packed_keys = bump_take(&at, job->any_many ? packed_size(d) * KVC_TILE * f : 0);
-    work->packed_values = bump_take(&at, job->any_many ? value_size(d) * KVC_TILE * f : 0);
+    work->packed_keys = bump_take(&at, job->any_gemm ? packed_size(d) * KVC_TILE * f : 0);
+    work->packed_values = bump_take(&at, job->any_gemm ? value_size(d) * KVC_TILE * f : 0);
     work->own = job->split ? (struct tile_results){NULL, NULL, NULL} : bump_results(&at, job);
     return at.used;
 }
@@ -87,7 +87,7 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
  * order: a few rows, if the list is dense and rows are long, else none. 0 where all entries are read. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
-    return head->rank ? (dense ? 3 : 1) * head->row_bytes : 0;
+    return head->index ? (dense ? 3 : 1) * head->row_bytes : 0;
 }
 
 /* What a task works on. */
@@ -298,17 +298,17 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
             pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
-            const struct many_ahead ahead = {next, next_count, value_offset};
-            many_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
+            const struct gemm_ahead ahead = {next, next_count, value_offset};
+            gemm_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
                       work.s, results.m + at, results.l + at, results.o + at * stride);
         } else {
-            few_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d, job->scale,
-                       work.wide, work.s);
+            small_batch_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d,
+                               job->scale, work.wide, work.s);
             for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)
                 cap_scores(work.s + (size_t)h * KVC_TILE, KVC_TILE, job->cap);
-            few_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
-                     keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
-                     results.o + at * stride);
+            small_batch_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
+                             keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
+                             results.o + at * stride);
         }
     }
     if (!split || atomic_fetch_sub(&job->unfinished[unit.number], 1) == 1)
@@ -333,7 +333,7 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
             work += 2.5 * n * job->group * segment->rows * (job->d + 16.0) / LANES;
         }
         plan->tiles = (places + KVC_TILE - 1) / KVC_TILE;
-        plan->many = (uint64_t)segment->rows * job->group > FEW_QUERIES;
+        plan->many = (uint64_t)segment->rows * job->group > SMALL_BATCH_QUERIES;
         plan->row_block = 1;
         if (plan->many) {
             const size_t bytes = (size_t)plan->tiles * (value_size(job->d) + 2) * sizeof(float);
@@ -364,7 +364,7 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
         job->rows_most = kvc_max_u32(plan->row_block, job->rows_most);
         const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
         job->cells_most = kvc_max_u64(cells, job->cells_most);
-        job->any_many = job->any_many || plan->many;
+        job->any_gemm = job->any_gemm || plan->many;
     }
     job->queries_most = job->rows_most * job->group;
     return work;

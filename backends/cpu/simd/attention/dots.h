@@ -1,21 +1,21 @@
 /* dots.h - template: scores of many queries with heads of 64 channels, where 16 registers of eight floats are all.
  *
  * A query's 64 channels stay in eight registers while keys pass: each multiply-add takes its key from memory, so there
- * is no instruction beside it but the additions of the lanes. Those lie side by side in a vector, as they do in few.h,
- * and eight dots go through the last three levels of the tree together, as soon as two of them are there: nothing is
- * stored but the scores. many.h would have 26 loads and six stores beside 24 multiply-adds. Keys are widened, not
- * packed. Where lanes are others, many.h has registers enough and this file nothing.
+ * is no instruction beside it but the additions of the lanes. Those lie side by side in a vector, as they do in
+ * small_batch.h, and eight dots go through the last three levels of the tree together, as soon as two of them are
+ * there: nothing is stored but the scores. gemm.h would have 26 loads and six stores beside 24 multiply-adds. Keys are
+ * widened, not packed. Where lanes are others, gemm.h has registers enough and this file nothing.
  */
 #ifndef KVC_SIMD_ATTENTION_DOTS_H
 #define KVC_SIMD_ATTENTION_DOTS_H
 
-#include "backends/cpu/simd/attention/few.h"
+#include "backends/cpu/simd/attention/small_batch.h"
 
 #if LANES == 8 && LANES_REGISTERS == 16
 #define DOT_CHANNELS 64u
 #define DOT_KEYS 32u /* that stay in the first cache while queries pass */
 
-/* The first levels of the tree over the lanes of one dot. zeros: see score_strip in many.h. */
+/* The first levels of the tree over the lanes of one dot. zeros: see score_strip in gemm.h. */
 INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
     vf pair[2];
     UNROLL
@@ -61,12 +61,17 @@ static NEVER_INLINE void dots_zeros(const float *query, const float *keys, uint3
 }
 
 /* Keys low .. high - 1 of the tile to [KVC_TILE, DOT_CHANNELS]; what else their groups of LANES hold is the last. */
-static void widen_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, float *to) {
+static void dequantize_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high,
+                            float *to) {
     for (uint32_t e = low / LANES * LANES; e < (high + LANES - 1) / LANES * LANES; e++)
-        widen_row(type, to + (size_t)e * DOT_CHANNELS, keys[e < low ? low : e < high ? e : high - 1], DOT_CHANNELS);
+        dequantize_row(type, to + (size_t)e * DOT_CHANNELS,
+                       keys[e < low    ? low
+                            : e < high ? e
+                                       : high - 1],
+                       DOT_CHANNELS);
 }
 
-/* many_scores of many.h, with queries [count, DOT_CHANNELS] and keys [KVC_TILE, DOT_CHANNELS]. */
+/* gemm_scores of gemm.h, with queries [count, DOT_CHANNELS] and keys [KVC_TILE, DOT_CHANNELS]. */
 static void dot_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, bool zeros,
                        float scale, float *s) {
     for (uint32_t first = 0; first < KVC_TILE; first += DOT_KEYS)

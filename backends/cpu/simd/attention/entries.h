@@ -156,10 +156,10 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
 
 /* Where the entries of one head lie. */
 struct head_entries {
-    const uint32_t *order, *rank; /* of this head; rank: of its read list; NULL: the identity */
-    const int32_t *position;      /* by slot; NULL: the slot itself */
-    const unsigned char **block;  /* [head_block_count] */
-    uint32_t count, places;       /* entries held; entries in the read list, or count */
+    const uint32_t *order, *index; /* of this head; index: of its read list; NULL: the identity */
+    const int32_t *position;       /* by slot; NULL: the slot itself */
+    const unsigned char **block;   /* [head_block_count] */
+    uint32_t count, places;        /* entries held; entries in the read list, or count */
     size_t row_bytes;
 };
 
@@ -182,7 +182,7 @@ static inline struct head_entries head_open(const struct kvc_lists *lists, const
     };
     head.places = head.count;
     if (reads) {
-        head.rank = (const uint32_t *)reads->rank->data + (size_t)h * reads->stride;
+        head.index = (const uint32_t *)reads->index->data + (size_t)h * reads->stride;
         head.places = ((const uint32_t *)reads->count->data)[h];
     }
     for (size_t i = 0; i < n; i++)
@@ -190,13 +190,13 @@ static inline struct head_entries head_open(const struct kvc_lists *lists, const
     return head;
 }
 
-INLINE uint32_t head_rank(const struct head_entries *head, uint32_t place) {
-    return head->rank ? head->rank[place] : place;
+INLINE uint32_t head_index(const struct head_entries *head, uint32_t place) {
+    return head->index ? head->index[place] : place;
 }
 
 INLINE uint32_t head_slot(const struct head_entries *head, uint32_t place) {
-    const uint32_t rank = head_rank(head, place);
-    return head->order ? head->order[rank] : rank;
+    const uint32_t index = head_index(head, place);
+    return head->order ? head->order[index] : index;
 }
 
 INLINE int32_t slot_position(const struct head_entries *head, uint32_t slot) {
@@ -209,10 +209,10 @@ INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t s
 
 /* Key rows of the n places from `place` on; the value of a key lies KVC_TILE rows after it. */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
-    if (!head->order && !head->rank) {
+    if (!head->order && !head->index) {
         for (uint32_t i = 0; i < n; i++)
             keys[i] = slot_key(head, place + i);
-    } else if (!head->rank) {
+    } else if (!head->index) {
         for (uint32_t i = 0; i < n; i++)
             keys[i] = slot_key(head, head->order[place + i]);
     } else {
@@ -240,26 +240,26 @@ static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
 }
 
 /* Places low .. high - 1 are seen by a row at `position` with a causal offset, under a sliding window (0: none).
- * Positions and ranks ascend along the list, so what is seen lies together. */
+ * Positions and indices ascend along the list, so what is seen lies together. */
 struct seen_range {
     uint32_t low, high;
 };
 
 static inline struct seen_range head_seen(const struct head_entries *head, int32_t position, uint32_t causal_offset,
                                           uint32_t window) {
-    const uint32_t ranks = causal_offset < head->count ? head->count - causal_offset : 0;
+    const uint32_t indices = causal_offset < head->count ? head->count - causal_offset : 0;
     struct seen_range seen = {0, head->places};
-    if (head->rank) { /* first place with rank >= ranks */
+    if (head->index) { /* first place with index >= indices */
         uint32_t low = 0;
         while (low < seen.high) {
             const uint32_t middle = low + (seen.high - low) / 2;
-            if (head->rank[middle] < ranks)
+            if (head->index[middle] < indices)
                 low = middle + 1;
             else
                 seen.high = middle;
         }
     } else {
-        seen.high = ranks;
+        seen.high = indices;
     }
     if (window) { /* first place with position > position - window */
         uint32_t low = 0, high = seen.high;

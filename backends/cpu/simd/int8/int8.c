@@ -58,14 +58,14 @@ static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *ca
     }
 }
 
-static void few_task(void *argument, size_t task, unsigned thread) {
+static void small_batch_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t N = job->call.N;
     (void)thread;
     job->kernels->few_rows(&job->call, N * task / job->parts, N * (task + 1) / job->parts);
 }
 
-static void run_few(struct job *job) {
+static void run_small_batch(struct job *job) {
     struct kvc_int8_call *call = &job->call;
     const size_t groups = groups_of(call), threads = kvc_threads_count(job->cpu->threads);
     call->group = kvc_cpu_scratch(job->cpu, 0, call->rows * groups * sizeof *call->group);
@@ -75,7 +75,7 @@ static void run_few(struct job *job) {
         for (size_t g = 0; g < groups; g++)
             fill_group(call->group + i * groups + g, call, i, g);
     job->parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (call->N + 63) / 64);
-    kvc_threads_run(job->cpu->threads, job->parts, few_task, job);
+    kvc_threads_run(job->cpu->threads, job->parts, small_batch_task, job);
 }
 
 /* ---- many rows ---- */
@@ -100,7 +100,7 @@ static void panel_task(void *argument, size_t task, unsigned thread) {
 
 /* What is prepared lies before the first thread's panel.
  * With several threads each panel's rows are shared out too where panels are few, so that all have work to the end. */
-static void run_many(struct job *job) {
+static void run_gemm(struct job *job) {
     const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
     job->panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
     job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
@@ -138,9 +138,9 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
                                       .K = (size_t)w->inputs,
                                       .N = (size_t)w->outputs};
     if (args->rows <= kernels->few)
-        run_few(&job);
+        run_small_batch(&job);
     else
-        run_many(&job);
+        run_gemm(&job);
 }
 
 /* One expert after another. */

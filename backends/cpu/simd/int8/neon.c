@@ -7,7 +7,7 @@
 #include "core/base/integers.h"
 #include "core/base/weight_blocks.h"
 
-INLINE int32x4_t dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
+INLINE int32x4_t neon_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
     const int16x8_t two = vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(q)), w, q);
     return vpadalq_s16(sum, two);
 }
@@ -37,7 +37,7 @@ INLINE int32x4_t sums_of(struct sums sum) { return vpaddq_s32(sum.half[0], sum.h
 #define TILE_ROWS 3
 #define TILE_OUTPUTS 8
 #define TILE_EVERY(m) m(1) m(2) m(3)
-#define FEW_LIMIT 4
+#define SMALL_BATCH_LIMIT 4
 #include "backends/cpu/simd/int8/neon/template.h"
 
 void kvc_quantize_rows_neon(struct kvc_device *device, const struct kvc_quantize_rows *args) {

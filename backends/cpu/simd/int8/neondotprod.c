@@ -7,7 +7,7 @@
 #include "core/base/integers.h"
 #include "core/base/weight_blocks.h"
 
-INLINE int32x4_t dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { return vdotq_s32(sum, w, q); }
+INLINE int32x4_t neondotprod_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { return vdotq_s32(sum, w, q); }
 
 #include "backends/cpu/simd/int8/neon/four_outputs.h"
 
@@ -27,7 +27,7 @@ INLINE int32x4_t sums_of(struct sums sum) { return sum.all; }
 #define TILE_ROWS 4
 #define TILE_OUTPUTS 8
 #define TILE_EVERY(m) m(1) m(2) m(3) m(4)
-#define FEW_LIMIT 4
+#define SMALL_BATCH_LIMIT 4
 #include "backends/cpu/simd/int8/neon/template.h"
 
 void kvc_quantize_rows_neondotprod(struct kvc_device *device, const struct kvc_quantize_rows *args) {

@@ -7,7 +7,7 @@
 #include "core/base/integers.h"
 #include "core/base/weight_blocks.h"
 
-INLINE int32x4_t dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { return vdotq_s32(sum, w, q); }
+INLINE int32x4_t neoni8mm_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { return vdotq_s32(sum, w, q); }
 
 #define UNIT_ROWS 2
 #define UNIT_OUTPUTS 2
@@ -54,7 +54,7 @@ INLINE float32x4_t of_rows(const float *x) { return vcombine_f32(vdup_n_f32(x[0]
 #define TILE_ROWS 4
 #define TILE_OUTPUTS 8
 #define TILE_EVERY(m) m(1) m(2)
-#define FEW_LIMIT 4
+#define SMALL_BATCH_LIMIT 4
 INLINE void store_unit(float *y, float32x4_t x) {
     vst1_f32(y, vget_low_f32(x));
     vst1_f32(y + TILE_OUTPUTS, vget_high_f32(x));

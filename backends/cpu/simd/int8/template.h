@@ -3,7 +3,7 @@
  *   PAIRS                      there is no VNNI: products of bytes are added in pairs (prepare.h)
  *   BITS                       of the vectors for many rows
  *   TILE_ROWS, TILE_VECTORS    a tile of rows and vectors of outputs; TILE_EVERY(m): m(each number of rows)
- *   FEW_LIMIT                  rows that are few */
+ *   SMALL_BATCH_LIMIT                  rows that are few */
 #include <immintrin.h>
 #include <string.h>
 
@@ -25,13 +25,13 @@
 
 #include "backends/cpu/simd/int8/quantize.h"
 
-#include "backends/cpu/simd/int8/few.h"
+#include "backends/cpu/simd/int8/gemv.h"
 
 #include "backends/cpu/simd/int8/prepare.h"
 
-#include "backends/cpu/simd/int8/many.h"
+#include "backends/cpu/simd/int8/gemm.h"
 
-static const struct kvc_int8_kernels kernels = {.few = FEW_LIMIT,
+static const struct kvc_int8_kernels kernels = {.few = SMALL_BATCH_LIMIT,
                                                 .tile_rows = TILE_ROWS,
                                                 .tile_outputs = TILE_OUTPUTS,
                                                 .quantize = quantize,

@@ -56,7 +56,7 @@ static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
         const struct kvc_linear_call call = call_of(args, e);
         if (!is_small(s->kernels, rows[e + 1] - rows[e]))
             continue;
-        const size_t scratch = call.rows == 1 ? 0 : s->kernels->few_rows_scratch(&call);
+        const size_t scratch = call.rows == 1 ? 0 : s->kernels->small_batch_rows_scratch(&call);
         s->scratch = kvc_max_u64(scratch, s->scratch);
         s->ordered = s->kernels->gemv_scratch(&call);
         count++;

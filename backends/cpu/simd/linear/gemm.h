@@ -187,12 +187,12 @@ static void (*const run_by_height[TILE_ROWS + 1])(struct run *) = {TILE_EVERY(RU
 
 /* Offsets into the scratch of one panel, in floats. */
 struct panel_scratch {
-    size_t widened, outer, whole, bias, end;
+    size_t dequantized, outer, whole, bias, end;
 };
 static struct panel_scratch panel_places(const struct kvc_linear_call *call) {
     struct panel_scratch s;
-    s.widened = KVC_LANES * panel_lane_floats(call); /* after the packed panel */
-    s.outer = s.widened + LANES * GROUP;
+    s.dequantized = KVC_LANES * panel_lane_floats(call); /* after the packed panel */
+    s.outer = s.dequantized + LANES * GROUP;
     s.whole = s.outer + ROW_BLOCK * outer_levels(lanes_together(call)) * TILE_FLOATS;
     s.bias = s.whole + TILE_FLOATS; /* after a tile that hangs over the edge */
     s.end = s.bias + TILE_OUTPUTS;
@@ -238,7 +238,7 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
                     .together = (unsigned)together,
                     .outer_floats = outer_levels(together) * TILE_FLOATS,
                     .bias = call->bias ? scratch + at.bias : NULL};
-    pack_panel(call, n0, scratch, scratch + at.widened);
+    pack_panel(call, n0, scratch, scratch + at.dequantized);
     for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)
         scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
     /* Meanwhile prefetches the weights that this thread will probably pack next. */

@@ -23,7 +23,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         UNROLL                                                                                                         \
         for (int j = 0; j < outputs; j++) {                                                                            \
             vf wv[LANE_VECTORS];                                                                                       \
-            widen_##type(wv, row[j], p, &scales[j]);                                                                   \
+            dequantize_##type(wv, row[j], p, &scales[j]);                                                              \
             UNROLL                                                                                                     \
             for (int v = 0; v < LANE_VECTORS; v++)                                                                     \
                 acc[j][v] = vf_fma(xv[v], wv[v], acc[j][v]);                                                           \
@@ -131,7 +131,8 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
 #define REST_32 REST_PARTS
 #define REST_128 REST_PARTS
 #define REST_256 REST_NONE
-/* What GEMV_<type> of widen.h may be: the weights as they are summed, how, early or not, and how lanes are added. */
+/* What GEMV_<type> of dequantize.h may be: the weights as they are summed, how, early or not, and how lanes are added.
+ */
 #define GEMV_IN_ORDER(type) type, IN_ORDER, 0, sum_lanes
 #define GEMV_PIPELINED(type, early) type, PIPELINED, early, sum_lanes
 #define GEMV_SHIFTED(type) type##_shifted, PIPELINED, EARLY, total_shifted

@@ -74,7 +74,7 @@ INLINE float total_shifted(const vf *acc) { /* and back */
     INLINE void prepare_##type##_shifted(struct scales *s, const unsigned char *g, int parts) {                        \
         prepare_##type(s, g, parts);                                                                                   \
     }                                                                                                                  \
-    INLINE void widen_##type##_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {                 \
+    INLINE void dequantize_##type##_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {            \
         for (int v = 0; v < 2; v++)                                                                                    \
             w[v] = _mm512_permutexvar_ps(shifted_index(load_repeated(g + p * (stride) + (at) + v * 8)),                \
                                          table_##type(s, p));                                                          \

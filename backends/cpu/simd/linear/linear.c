@@ -74,7 +74,7 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     if (rows == 1 || rows <= kernels->few) {
         /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
         s.parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (s.call.N + 63) / 64);
-        s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->few_rows_scratch(&s.call);
+        s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->small_batch_rows_scratch(&s.call);
         if (s.scratch > 0) {
             s.own = kvc_cpu_scratch(cpu, 0, s.scratch * sizeof(float));
             if (!s.own)

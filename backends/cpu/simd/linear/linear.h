@@ -29,7 +29,7 @@ struct kvc_linear_kernels {
     size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
     void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);
-    size_t (*few_rows_scratch)(const struct kvc_linear_call *call); /* floats */
+    size_t (*small_batch_rows_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*few_rows)(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch);
 
     /* Packs rows tile * tile_rows ... to where they belong in `packed`. */

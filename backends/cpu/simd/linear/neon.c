@@ -5,10 +5,10 @@
 #define TILE_VECTORS 3
 #define TILE_EVERY(m) m(2) m(4) m(6) m(8)
 #define GEMV_STREAMS 2
-#define FEW_ROWS 4
-#define FEW_OUTPUTS 6
-#define FEW_EVERY(m) m(1) m(2) m(3) m(4)
-#define FEW_LIMIT 16
+#define SMALL_BATCH_ROWS 4
+#define SMALL_BATCH_OUTPUTS 6
+#define SMALL_BATCH_EVERY(m) m(1) m(2) m(3) m(4)
+#define SMALL_BATCH_LIMIT 16
 #define NONTEMPORAL_FROM SIZE_MAX
 #include "backends/cpu/simd/linear/template.h"
 

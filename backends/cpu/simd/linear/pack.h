@@ -99,7 +99,7 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
 }
 
 /* A packed panel: [place[lane]][k / 32][TILE_OUTPUTS]. */
-static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to, float *widened) {
+static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to, float *dequantized) {
     size_t stride = panel_lane_floats(call), K = call->K;
     for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) { /* outputs after the last repeat it; their sums are not kept */
         size_t output[LANES];
@@ -112,8 +112,8 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
                 from[i] = (const float *)(const void *)(call->w + output[i] * call->row_bytes) + k0;
                 if (call->type != KVC_F32 || n % KVC_LANES) {
                     fetch_group(call, k0 + GROUP < K ? stretch_at(call, output[i], k0 + GROUP) : call->w);
-                    widen_stretch(call, widened + i * GROUP, output[i], k0, n);
-                    from[i] = widened + i * GROUP;
+                    dequantize_stretch(call, dequantized + i * GROUP, output[i], k0, n);
+                    from[i] = dequantized + i * GROUP;
                 }
             }
             for (size_t k = 0; k < groups; k++) {

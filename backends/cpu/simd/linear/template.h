@@ -1,12 +1,13 @@
 /* template.h - the kernels of linear.h, written once over the vectors of lanes/. Before it is included:
  *   TILE_ROWS, TILE_VECTORS    a tile of the packed shape: rows, and vectors of outputs
  *   GEMV_STREAMS            outputs summed at once where there is one row, so many streams of weights
- *   FEW_OUTPUTS                the same with several rows, at most FEW_ROWS of them at once
- *   FEW_LIMIT                  from how many rows on packing is faster, less one
- * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have; FEW_EVERY(m) for 1 ... FEW_ROWS. */
+ *   SMALL_BATCH_OUTPUTS                the same with several rows, at most SMALL_BATCH_ROWS of them at once
+ *   SMALL_BATCH_LIMIT                  from how many rows on packing is faster, less one
+ * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have; SMALL_BATCH_EVERY(m) for 1 ...
+ * SMALL_BATCH_ROWS. */
 
 #include "backends/cpu/simd/linear/linear.h"
-#include "backends/cpu/simd/linear/widen.h"
+#include "backends/cpu/simd/linear/dequantize.h"
 
 #define TILE_OUTPUTS (TILE_VECTORS * LANES)
 #define TILE_FLOATS (TILE_ROWS * TILE_OUTPUTS)
@@ -30,23 +31,23 @@ INLINE float sum_lanes(const vf *lanes) {
     return vf_tree(sum[0]);
 }
 
-#include "backends/cpu/simd/linear/widened.h"
+#include "backends/cpu/simd/linear/dequantized.h"
 
 #include "backends/cpu/simd/linear/gemv.h"
 
-#include "backends/cpu/simd/linear/gemv_few.h"
+#include "backends/cpu/simd/linear/small_batch.h"
 
 #include "backends/cpu/simd/linear/pack.h"
 
 #include "backends/cpu/simd/linear/gemm.h"
 
-static const struct kvc_linear_kernels kernels = {.few = FEW_LIMIT,
+static const struct kvc_linear_kernels kernels = {.few = SMALL_BATCH_LIMIT,
                                                   .tile_rows = TILE_ROWS,
                                                   .tile_outputs = TILE_OUTPUTS,
                                                   .gemv_scratch = gemv_scratch,
                                                   .gemv_start = gemv_start,
                                                   .gemv = gemv,
-                                                  .few_rows_scratch = few_rows_scratch,
+                                                  .small_batch_rows_scratch = small_batch_rows_scratch,
                                                   .few_rows = few_rows,
                                                   .packed_floats = packed_floats,
                                                   .pack_rows = pack_rows,

@@ -24,7 +24,7 @@ static void column_scores_task(void *argument, size_t h, unsigned thread) {
         float *sums = kvc_cpu_scratch(job->cpu, thread, slots * sizeof *sums);
         if (!sums)
             return;
-        for (uint32_t s = 0; s < slots; s += LANES) { /* slots: a multiple of KVC_SPARE_SLOTS */
+        for (uint32_t s = 0; s < slots; s += LANES) { /* slots: a multiple of KVC_EXTRA_SLOTS */
             vf sum = vf_load(column + s);
             for (uint32_t c = 1; c < job->columns; c++)
                 sum = vf_add(sum, vf_load(column + (size_t)c * slots + s));

@@ -5,7 +5,7 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/bump.h"
-#include "backends/cpu/simd/attention/few.h"
+#include "backends/cpu/simd/attention/small_batch.h"
 
 /* n <= LANES channels of a row from c on, then +0. */
 INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
@@ -64,10 +64,10 @@ static void add_directions(enum kvc_type type, const struct head_entries *head, 
     for (uint32_t first = 0; first < head->count; first += KVC_TILE) {
         const uint32_t end = kvc_min_u32(head->count, first + KVC_TILE);
         memset(work->tile, 0, padded_size(d) * sizeof *work->tile);
-        for (uint32_t rank = first; rank < end; rank++) {
-            const unsigned char *key = slot_key(head, head_slot(head, rank));
-            const vf length = vf_set(r[rank]);
-            for (size_t c = 0; c < d && r[rank] != 0.0f; c += LANES)
+        for (uint32_t index = first; index < end; index++) {
+            const unsigned char *key = slot_key(head, head_slot(head, index));
+            const vf length = vf_set(r[index]);
+            for (size_t c = 0; c < d && r[index] != 0.0f; c += LANES)
                 vf_store(work->tile + c,
                          vf_add(vf_load(work->tile + c), vf_div(some_channels(type, key, c, d), length)));
         }
@@ -89,24 +89,24 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
         return;
     lay_out_entry(job, &work, scratch);
     const struct head_entries head = head_open(args->lists, NULL, h, work.block);
-    for (uint32_t rank = 0; rank < head.count; rank++) {
-        const uint32_t slot = head_slot(&head, rank);
+    for (uint32_t index = 0; index < head.count; index++) {
+        const uint32_t slot = head_slot(&head, index);
         if (args->kind == KVC_ENTRY_DRAW) {
             const kvc_u32 position = (kvc_u32)slot_position(&head, slot);
-            score[rank] =
+            score[index] =
                 (float)(kvc_philox4x32(args->layer, args->first_list + h, position, 1u, args->seed).word[0] >> 8);
             continue;
         }
         const float length = kvc_sqrt(dot_row(type, slot_key(&head, slot), NULL, d));
-        score[rank] = args->kind == KVC_ENTRY_NORM ? -length : length;
+        score[index] = args->kind == KVC_ENTRY_NORM ? -length : length;
     }
     if (args->kind != KVC_ENTRY_APART)
         return;
     add_directions(type, &head, score, d, &work);
-    for (uint32_t rank = 0; rank < head.count; rank++)
-        score[rank] = score[rank] == 0.0f
-                          ? 0.0f
-                          : -kvc_div(dot_row(type, slot_key(&head, head_slot(&head, rank)), work.u, d), score[rank]);
+    for (uint32_t index = 0; index < head.count; index++)
+        score[index] = score[index] == 0.0f
+                           ? 0.0f
+                           : -kvc_div(dot_row(type, slot_key(&head, head_slot(&head, index)), work.u, d), score[index]);
 }
 
 /* Heads' blocks at most, and the work in vector operations where an entry takes `each`. */
@@ -155,9 +155,9 @@ static size_t lay_out_lag(const struct lag_scores_job *job, struct lag_work *wor
     return at.used;
 }
 
-/* The key or value of a rank. */
-INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t rank, bool values) {
-    return slot_key(head, head_slot(head, rank)) + (values ? (size_t)KVC_TILE * head->row_bytes : 0);
+/* The key or value of a index. */
+INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t index, bool values) {
+    return slot_key(head, head_slot(head, index)) + (values ? (size_t)KVC_TILE * head->row_bytes : 0);
 }
 
 /* s of one row against low and high. */
@@ -226,8 +226,8 @@ static void lag_scores_task(void *argument, size_t task, unsigned thread) {
     lay_out_lag(job, &work, scratch);
     const struct head_entries head = head_open(args->lists, NULL, (uint32_t)task, work.block);
     const uint32_t parts = head.count > args->first ? (head.count - args->first) / lag : 0;
-    for (uint32_t rank = 0; rank < head.count; rank++)
-        score[rank] = (float)lag;
+    for (uint32_t index = 0; index < head.count; index++)
+        score[index] = (float)lag;
     for (uint32_t p = 0; p + 1 < parts; p++) {
         const uint32_t first = args->first + p * lag;
         for (int values = 0; values < 2; values++)
@@ -257,8 +257,8 @@ static void lag_scores(struct kvc_device *device, const struct kvc_lag_scores *a
 
 /* ---- mix_redundancy ---- */
 
-/* p [count], of ranks from `first` on, become probabilities, as ref's softmax_ranks. */
-static void softmax_ranks(float *p, uint32_t first, uint32_t count) {
+/* p [count], of indices from `first` on, become probabilities, as ref's softmax_indices. */
+static void softmax_indices(float *p, uint32_t first, uint32_t count) {
     float M = -kvc_infinity(), L = 0.0f;
     for (uint32_t r = first; r < count; r++)
         M = kvc_max(M, p[r]);
@@ -345,7 +345,7 @@ static void mix_redundancy_task(void *argument, size_t task, unsigned thread) {
             work.lane[i] = work.lane[i] + work.lane[i + half * count];
     for (uint32_t r = 0; r < count; r++)
         work.lane[r] = kvc_div(work.lane[r], (float)count);
-    softmax_ranks(work.lane, 0, count);
+    softmax_indices(work.lane, 0, count);
     for (uint32_t r = 0; r < count; r++)
         score[r] = kvc_fma(args->share, kvc_div(score[r], args->divisor), (args->share - 1.0f) * work.lane[r]);
 }
@@ -368,7 +368,7 @@ struct norms_job {
     uint32_t blocks_most;
 };
 
-/* A task a query head and some ranks. */
+/* A task a query head and some indices. */
 static void output_norms_task(void *argument, size_t task, unsigned thread) {
     const struct norms_job *job = argument;
     const struct kvc_output_norms *args = job->args;
@@ -409,7 +409,7 @@ static void output_norms(struct kvc_device *device, const struct kvc_output_norm
 
 static void weigh_scores_task(void *argument, size_t task, unsigned thread) {
     const struct kvc_weigh_scores *args = argument;
-    const uint32_t *rank = (const uint32_t *)args->kept->rank->data + task * args->kept->stride;
+    const uint32_t *index = (const uint32_t *)args->kept->index->data + task * args->kept->stride;
     const uint32_t kept = ((const uint32_t *)args->kept->count->data)[task];
     const uint32_t count = ((const uint32_t *)args->lists->count->data)[task];
     const float *factor = (const float *)kvc_span_data(args->factor) + task * args->stride;
@@ -418,7 +418,7 @@ static void weigh_scores_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t r = 0; r < count; r++)
         score[r] = (score[r] + args->epsilon) * factor[r];
     for (uint32_t i = 0; i < kept; i++)
-        score[rank[i]] = kvc_infinity();
+        score[index[i]] = kvc_infinity();
 }
 
 static void weigh_scores(struct kvc_device *device, const struct kvc_weigh_scores *args) {

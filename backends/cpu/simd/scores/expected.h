@@ -130,7 +130,7 @@ static void expected_scores_task(void *argument, size_t task, unsigned thread) {
             rotate_back(args, slot_key(&head, head_slot(&head, r)), d, &work);
             work.p[r] = expected_score(args, d, &work);
         }
-        softmax_ranks(work.p, args->first, count);
+        softmax_indices(work.p, args->first, count);
         for (uint32_t r = args->first; r < count; r++)
             score[r] = score[r] + work.p[r];
     }

@@ -6,7 +6,7 @@
 #include "core/base/integers.h"
 #include "backends/cpu/simd/scores/entries.h"
 
-/* The first rank that is not scored any more, of those at the end. */
+/* The first index that is not scored any more, of those at the end. */
 INLINE uint32_t scored_end(const struct kvc_lists *lists, uint32_t h, uint32_t last) {
     const uint32_t count = ((const uint32_t *)lists->count->data)[h];
     return count > last ? count - last : 0;
@@ -48,7 +48,7 @@ static size_t lay_out_chunk(const struct chunk_mass_job *job, struct chunk_work 
     return at.used;
 }
 
-/* The first rank that chunks are cut from. */
+/* The first index that chunks are cut from. */
 static uint32_t chunks_begin(const struct kvc_chunk_mass *args, const struct head_entries *head, uint32_t end) {
     uint32_t low = 0, high = head->count;
     if (args->queries == 0)
@@ -79,12 +79,12 @@ static const float *chunk_query(const struct kvc_chunk_mass *args, uint32_t h, i
     return (const float *)kvc_span_data(args->q) + ((size_t)low * args->heads + h * group) * d;
 }
 
-/* Keys of n ranks from `from` on, LANES side by side; those that fill up the last vector are +0. */
-static void turn_rows(const struct kvc_lists *lists, const struct head_entries *head, uint32_t from, uint32_t n,
-                      const struct chunk_work *work) {
+/* Keys of n indices from `from` on, LANES side by side; those that fill up the last vector are +0. */
+static void transpose_chunk(const struct kvc_lists *lists, const struct head_entries *head, uint32_t from, uint32_t n,
+                            const struct chunk_work *work) {
     const size_t d = lists->format.head_size;
     for (uint32_t j = 0; j < n; j++) {
-        widen_row(lists->format.type, work->row, slot_key(head, head_slot(head, from + j)), d);
+        dequantize_row(lists->format.type, work->row, slot_key(head, head_slot(head, from + j)), d);
         for (size_t c = 0; c < d; c++)
             work->keys[(j / LANES * d + c) * LANES + j % LANES] = work->row[c];
     }
@@ -157,7 +157,7 @@ static void chunk_mass_task(void *argument, size_t task, unsigned thread) {
     if (number >= kvc_divide_up(end - begin, args->chunk))
         return;
     const uint32_t from = begin + number * args->chunk, n = kvc_min_u32(args->chunk, end - from);
-    turn_rows(lists, &head, from, n, &work);
+    transpose_chunk(lists, &head, from, n, &work);
     memset(work.mass, 0, padded_size(n) * sizeof *work.mass);
     for (uint32_t i = 0; i < n; i++) {
         const float *q = chunk_query(args, h, slot_position(&head, head_slot(&head, from + i)));
@@ -211,7 +211,7 @@ static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *a
 /* ---- leverage_scores ---- */
 
 #define GRAM_ROWS 4u                /* of the Gram matrix, made together */
-#define SOLVED_AT_ONCE (4u * LANES) /* ranks whose triangular systems are solved together */
+#define SOLVED_AT_ONCE (4u * LANES) /* indices whose triangular systems are solved together */
 
 struct leverage_job {
     struct kvc_cpu *cpu;
@@ -240,15 +240,15 @@ static size_t lay_out_leverage(const struct leverage_job *job, size_t count, str
     return at.used;
 }
 
-/* x of a rank. */
-static void unrotated_key(const struct kvc_leverage_scores *args, const struct head_entries *head, uint32_t rank,
+/* x of a index. */
+static void unrotated_key(const struct kvc_leverage_scores *args, const struct head_entries *head, uint32_t index,
                           float *x) {
-    const uint32_t slot = head_slot(head, rank);
+    const uint32_t slot = head_slot(head, index);
     const size_t d = args->lists->format.head_size, half = args->cosine.buffer ? args->rotary / 2 : 0;
     const size_t row = half ? (size_t)slot_position(head, slot) * half : 0;
     const float *cosine = half ? (const float *)kvc_span_data(args->cosine) + row : NULL;
     const float *sine = half ? (const float *)kvc_span_data(args->sine) + row : NULL;
-    widen_row(args->lists->format.type, x, slot_key(head, slot), d);
+    dequantize_row(args->lists->format.type, x, slot_key(head, slot), d);
     for (size_t i = 0; i < half; i++) {
         const float a = x[i], b = x[i + half];
         x[i] = kvc_fma(b, sine[i], a * cosine[i]);
@@ -256,7 +256,7 @@ static void unrotated_key(const struct kvc_leverage_scores *args, const struct h
     }
 }
 
-/* The ranks begin .. end - 1 of a head, less their mean. */
+/* The indices begin .. end - 1 of a head, less their mean. */
 static void centred_keys(const struct kvc_leverage_scores *args, const struct head_entries *head, uint32_t begin,
                          uint32_t end, const struct leverage_work *work) {
     const size_t d = args->lists->format.head_size, padded = padded_size(d);
@@ -407,7 +407,7 @@ struct standard { /* a mean, and the spread about it */
     float mean, spread;
 };
 
-/* Ranks low .. high - 1 of one tile, lane by lane: x, or (squares) how far it is from the mean, squared. */
+/* Indices low .. high - 1 of one tile, lane by lane: x, or (squares) how far it is from the mean, squared. */
 static float sum_tile(const float *x, uint32_t low, uint32_t high, bool squares, float mean) {
     float lane[KVC_LANES] = {0};
     for (uint32_t r = low; r < high; r++) {

@@ -40,7 +40,7 @@ static void prefetch_floats(const void *x, size_t n) {
         __builtin_prefetch((const float *)x + i);
 }
 
-/* Where part i of the KV head is summed up, by rank or by slot. */
+/* Where part i of the KV head is summed up, by index or by slot. */
 static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
     const struct mass_job *mass = mass_of(tile);
     return mass->scores ? mass->scores + ((size_t)tile->h * mass->parts + i) * mass->stride
@@ -49,11 +49,11 @@ static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
 
 /* Whether the tile's places are neighbours there. */
 INLINE bool mass_direct(const struct probabilities_tile *tile) {
-    return !tile->head->rank && (mass_of(tile)->scores || !tile->head->order);
+    return !tile->head->index && (mass_of(tile)->scores || !tile->head->order);
 }
 
 INLINE uint32_t mass_index(const struct probabilities_tile *tile, uint32_t e) {
-    return mass_of(tile)->scores ? head_rank(tile->head, tile->first + e) : head_slot(tile->head, tile->first + e);
+    return mass_of(tile)->scores ? head_index(tile->head, tile->first + e) : head_slot(tile->head, tile->first + e);
 }
 
 static float *mass_sums(const struct probabilities_tile *tile, uint32_t i) {
@@ -61,7 +61,7 @@ static float *mass_sums(const struct probabilities_tile *tile, uint32_t i) {
 }
 
 /* In a decode step: prefetches part i of n of a head's slots. They were last used a step ago and lie in memory by now;
- * where ranks are scattered over the slots the processor does not prefetch them by itself. */
+ * where indices are scattered over the slots the processor does not prefetch them by itself. */
 static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, uint32_t n) {
     const struct mass_job *mass = mass_of(tile);
     const struct kvc_lists *lists = tile->job->rows->lists;
@@ -235,7 +235,7 @@ static void add_query(const struct probabilities_tile *tile, struct seen_range i
     const struct mass_job *mass = mass_of(tile);
     const uint32_t group = tile->job->group, each = group / mass->parts;
     const bool one = !mass_direct(tile) && !mass_fetched(tile);
-    const uint32_t *order = mass->scores || tile->head->rank || !one ? NULL : tile->head->order + tile->first;
+    const uint32_t *order = mass->scores || tile->head->index || !one ? NULL : tile->head->order + tile->first;
     for (uint32_t i = 0, g = 0; i < mass->parts; i++, g += each) {
         float *sums = mass_sums(tile, i), *to = mass_target(tile, i);
         if (one)

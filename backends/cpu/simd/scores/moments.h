@@ -9,7 +9,7 @@
 
 struct moments_job {
     struct probabilities_job job; /* first; own: probabilities [G, queries, KVC_TILE]; shared: the two below */
-    float *dispersion, *variance; /* [H, capacity] by rank */
+    float *dispersion, *variance; /* [H, capacity] by index */
     float *scores;                /* [H, stride] */
     uint32_t stride, capacity;
     uint64_t tail;
@@ -43,7 +43,7 @@ static void moments_take(const struct probabilities_tile *tile, uint32_t query, 
     }
 }
 
-/* Score, dispersion and variance of LANES ranks from their probabilities a [n, KVC_TILE]. */
+/* Score, dispersion and variance of LANES indices from their probabilities a [n, KVC_TILE]. */
 INLINE vf moments_vector(const float *a, uint32_t n, float gamma, vf *dispersion, vf *variance) {
     vf mean = vf_zero(), d = vf_zero(), v = vf_zero();
     for (uint32_t i = 0; i < n; i++) {
@@ -68,7 +68,7 @@ static void moments_finish(const struct probabilities_tile *tile) {
     const uint32_t limit = head->count > job->tail ? (uint32_t)(head->count - job->tail) : 0;
     for (uint32_t g = 0; g < tile->job->group; g++) {
         const uint32_t h = tile->h * tile->job->group + g, queries = tile->job->rows->queries;
-        for (uint32_t e = 0; e < tile->n && head_rank(head, tile->first + e) < limit; e += LANES) {
+        for (uint32_t e = 0; e < tile->n && head_index(head, tile->first + e) < limit; e += LANES) {
             float score[LANES], dispersion[LANES], variance[LANES];
             vf d, v;
             vf_store(score,
@@ -76,12 +76,12 @@ static void moments_finish(const struct probabilities_tile *tile) {
             vf_store(dispersion, d);
             vf_store(variance, v);
             for (uint32_t i = 0; i < LANES && e + i < tile->n; i++) {
-                const uint32_t rank = head_rank(head, tile->first + e + i);
-                if (rank >= limit)
+                const uint32_t index = head_index(head, tile->first + e + i);
+                if (index >= limit)
                     break;
-                job->scores[(size_t)h * job->stride + rank] = score[i];
-                job->dispersion[(size_t)h * job->capacity + rank] = dispersion[i];
-                job->variance[(size_t)h * job->capacity + rank] = variance[i];
+                job->scores[(size_t)h * job->stride + index] = score[i];
+                job->dispersion[(size_t)h * job->capacity + index] = dispersion[i];
+                job->variance[(size_t)h * job->capacity + index] = variance[i];
             }
         }
     }

@@ -6,7 +6,7 @@
 #define KVC_SIMD_SCORES_PROBABILITY_TILES_H
 
 #include "core/base/integers.h"
-#include "backends/cpu/simd/attention/many.h"
+#include "backends/cpu/simd/attention/gemm.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 
@@ -27,7 +27,7 @@ struct probabilities_job {
     size_t own;             /* floats that the consumer wants for each task */
     size_t shared;          /* and for all of them, kept until the next operation */
     float *shared_capacity; /* where those lie */
-    /* Once a task, NULL: nothing. Ranks low .. high - 1 are this task's. */
+    /* Once a task, NULL: nothing. Indices low .. high - 1 are this task's. */
     void (*start)(const struct probabilities_tile *, uint32_t low, uint32_t high);
     void (*begin)(const struct probabilities_tile *); /* of a tile; NULL: nothing */
     /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places,
@@ -131,11 +131,11 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, const s
         for (uint32_t j = 0; j < some * group; j++)
             work->in[j] = seen_in_tile(work->seen[i + j / group], tile->first);
         if (job->many)
-            many_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, true,
+            gemm_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, true,
                         job->scale, work->s);
         else if (!job->known)
-            few_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size, some * group, d,
-                       job->scale, work->wide, work->s);
+            small_batch_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size,
+                               some * group, d, job->scale, work->wide, work->s);
         for (uint32_t j = 0; job->cap != 0.0f && !job->known && j < some * group; j++)
             cap_scores(work->s + (size_t)j * KVC_TILE, KVC_TILE, job->cap);
         for (uint32_t j = 0; j < some; j++) {
@@ -160,15 +160,15 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
     lay_out_probabilities(job, &work, scratch + front);
     struct head_entries head = head_open(rows->lists, rows->reads, h, work.block);
     const bool all = all_seen(job, &head, work.seen);
-    if (job->by_slot && !job->known && head.order && !head.rank && all &&
+    if (job->by_slot && !job->known && head.order && !head.index && all &&
         slots_in_use(head.order, head.count) == head.count)
         head.order = NULL; /* every entry is seen, and their order does not matter */
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
     const uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits);
     struct probabilities_tile tile = {job, &head, h, 0, 0, work.own, work.seen};
-    const uint32_t low = head.rank ? 0 : from * KVC_TILE;
-    const uint32_t high = head.rank || to == tiles ? head.count : to * KVC_TILE;
+    const uint32_t low = head.index ? 0 : from * KVC_TILE;
+    const uint32_t high = head.index || to == tiles ? head.count : to * KVC_TILE;
     if (low < high && job->start)
         job->start(&tile, low, high);
     if (from == to)
@@ -198,7 +198,7 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     job->d = rows->head_size;
     job->scale = kvc_score_scale(rows->scoring.scale, job->d);
     job->cap = rows->scoring.cap;
-    job->many = (uint64_t)rows->queries * job->group > FEW_QUERIES && !job->known;
+    job->many = (uint64_t)rows->queries * job->group > SMALL_BATCH_QUERIES && !job->known;
     /* a multiple of the group, and where queries are packed one of SCORE_QUERIES, so that their blocks align */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
     job->at_once = !job->many                ? rows->queries * job->group
@@ -227,7 +227,7 @@ static void probabilities_run(struct probabilities_job *job) {
     struct kvc_threads *threads = threads_for(job->cpu, work);
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
     job->splits = !threads || rows->reads || tiles == 0 ? 1 : kvc_min_u32(each, tiles);
-    /* tiles of ranks share the cache lines of their slots: such heads are split only where they are too few */
+    /* tiles of indices share the cache lines of their slots: such heads are split only where they are too few */
     if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
         job->splits = 1;
     kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, probabilities_task, job);

@@ -1,8 +1,8 @@
 /* ring_fuse.h - template: the ring's rows fused into scores.
  *
  * Rows lie by slot, one after another, and reading them takes longer than adding them up. Whole rows are fused, slots
- * not in use included, because memory is read fastest without gaps; the result is then brought into the order of ranks.
- * Rows of logits are brought into that order first, for their softmax. */
+ * not in use included, because memory is read fastest without gaps; the result is then brought into the order of
+ * indices. Rows of logits are brought into that order first, for their softmax. */
 #ifndef KVC_SIMD_SCORES_RING_FUSE_H
 #define KVC_SIMD_SCORES_RING_FUSE_H
 
@@ -22,7 +22,7 @@ struct fuse_job {
 };
 
 /* How many entries of head h are older than a position; they come first. */
-static uint32_t ranks_before(const struct kvc_lists *lists, uint32_t h, int64_t position) {
+static uint32_t indices_before(const struct kvc_lists *lists, uint32_t h, int64_t position) {
     uint32_t low = 0, high = ((const uint32_t *)lists->count->data)[h];
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -56,7 +56,7 @@ static void fuse_row(float *F, const float *row, size_t count, enum kvc_fusion f
         fuse_row_of(F, row, count, false, true);
 }
 
-/* logits [n], by rank, become exp(s - M) / L: M and L merged from tiles as attention does; minus infinity, of what was
+/* logits [n], by index, become exp(s - M) / L: M and L merged from tiles as attention does; minus infinity, of what was
  * not seen, becomes 0. tile [KVC_TILE] scratch. */
 static void softmax_row(float *logits, uint32_t n, float *tile, float *maxima, float *sums) {
     float M = -kvc_infinity(), L = 0.0f;
@@ -91,7 +91,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     const float *state = (const float *)lists->state->data + (size_t)lists->columns * base;
     float *scores = job->scores + (size_t)h * job->stride;
     struct bump at = {NULL, 0};
-    const uint32_t old = ranks_before(lists, h, job->recent);
+    const uint32_t old = indices_before(lists, h, job->recent);
     memset(scores + old, 0, (count - old) * sizeof *scores);
     if (old == 0 || job->filled == 0) {
         memset(scores, 0, old * sizeof *scores);

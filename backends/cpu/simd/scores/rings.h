@@ -68,7 +68,7 @@ static void fill(float *x, uint32_t n, float value) {
 static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const uint32_t *order = tile->head->order;
     const uint32_t ring = ring_of(tile)->ring;
-    for (uint32_t i = 0; tile->head->rank && i < tile->job->rows->queries; i++) {
+    for (uint32_t i = 0; tile->head->index && i < tile->job->rows->queries; i++) {
         float *column = ring_state(tile, ring_place(tile, i));
         for (uint32_t r = low; r < high; r++)
             column[order ? order[r] : r] = ring_unseen(ring_of(tile));
@@ -77,7 +77,7 @@ static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint
         float *was = ring_state(tile, ring + ring_place(tile, i)), *minus = ring_state(tile, 2 * ring);
         for (uint32_t r = low, place = 0; r < high; r++) {
             const uint32_t slot = order ? order[r] : r;
-            if (place < tile->head->places && tile->head->rank[place] == r) {
+            if (place < tile->head->places && tile->head->index[place] == r) {
                 place++;
                 continue;
             }
@@ -92,7 +92,7 @@ static void write_counts(const struct probabilities_tile *tile, uint32_t query, 
     const struct head_entries *head = tile->head;
     const uint32_t ring = ring_of(tile)->ring, first = tile->first, n = tile->n;
     float *was = ring_state(tile, ring + ring_place(tile, query)), *minus = ring_state(tile, 2 * ring);
-    if (!head->order && !head->rank) {
+    if (!head->order && !head->index) {
         for (uint32_t e = 0; e < n; e += LANES) {
             float *w = was + first + e, *m = minus + first + e;
             const vf now = vf_part_load(few + e, n - e);
@@ -102,7 +102,7 @@ static void write_counts(const struct probabilities_tile *tile, uint32_t query, 
         return;
     }
     for (uint32_t e = 0; e < n; e++) {
-        if (head_rank(head, first + e) >= head->count)
+        if (head_index(head, first + e) >= head->count)
             continue;
         const uint32_t slot = head_slot(head, first + e);
         minus[slot] = (minus[slot] + was[slot]) - few[e];
@@ -131,14 +131,14 @@ static void ring_take(const struct probabilities_tile *tile, uint32_t query, str
         memset(few + in.high, 0, (n - in.high) * sizeof *few);
         write_counts(tile, query, few);
     }
-    if (!head->order && !head->rank)
+    if (!head->order && !head->index)
         memcpy(column + first, value, n * sizeof *value);
-    else if (!head->rank)
+    else if (!head->index)
         for (uint32_t e = 0; e < n; e++)
             column[head->order[first + e]] = value[e];
     else
         for (uint32_t e = 0; e < n; e++)
-            if (head_rank(head, first + e) < head->count)
+            if (head_index(head, first + e) < head->count)
                 column[head_slot(head, first + e)] = value[e];
 }
 

@@ -2,7 +2,7 @@
  * want right after it: ring_write would otherwise compute each score a second time.
  *
  * A record is used only for the same lists, unchanged since (every operation that changes lists forgets theirs), and
- * for a query of the same bits. It holds the row's scores with all entries, by rank. */
+ * for a query of the same bits. It holds the row's scores with all entries, by index. */
 #ifndef KVC_SIMD_SCORES_SCORE_MEMO_H
 #define KVC_SIMD_SCORES_SCORE_MEMO_H
 

@@ -29,7 +29,7 @@ static size_t lay_out_series(const struct series_job *job, size_t count, struct 
 }
 
 /* Of x [count], or of its squares. */
-static float sum_ranks(const float *x, uint32_t count, bool squares) {
+static float sum_indices(const float *x, uint32_t count, bool squares) {
     float sum = 0.0f;
     for (uint32_t tile = 0; tile < count; tile += KVC_TILE) {
         float lane[KVC_LANES] = {0};
@@ -42,10 +42,10 @@ static float sum_ranks(const float *x, uint32_t count, bool squares) {
 }
 
 static void normalise(float *s, uint32_t count) {
-    const float n = (float)count, mean = kvc_div(sum_ranks(s, count, false), n);
+    const float n = (float)count, mean = kvc_div(sum_indices(s, count, false), n);
     for (uint32_t r = 0; r < count; r++)
         s[r] = s[r] - mean;
-    const float deviation = kvc_max(kvc_sqrt(kvc_div(sum_ranks(s, count, true), n)), 1e-6f);
+    const float deviation = kvc_max(kvc_sqrt(kvc_div(sum_indices(s, count, true), n)), 1e-6f);
     for (uint32_t r = 0; r < count; r++)
         s[r] = kvc_div(s[r], deviation);
 }

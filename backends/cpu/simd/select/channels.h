@@ -3,7 +3,7 @@
 #ifndef KVC_SIMD_SELECT_CHANNELS_H
 #define KVC_SIMD_SELECT_CHANNELS_H
 
-#include "backends/cpu/simd/attention/few.h"
+#include "backends/cpu/simd/attention/small_batch.h"
 
 #define DOT_HEADS 4 /* queries at once */
 #if LANES == 8

@@ -120,7 +120,7 @@ static void select_task(void *argument, size_t task, unsigned thread) {
         const struct unit_scores scores = {head.values.e, work.factor, select_row(job), job->group, ahead};
         read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
         ahead->chosen = head.entries;
-        ahead->chosen.rank = (const uint32_t *)job->reads->reads->rank->data + (size_t)h * job->reads->reads->stride;
+        ahead->chosen.index = (const uint32_t *)job->reads->reads->index->data + (size_t)h * job->reads->reads->stride;
         ahead->chosen.places = ((const uint32_t *)job->reads->reads->count->data)[h];
         ahead->next = 0;
     } else if (job->step == 0 || job->step == 3) {

@@ -216,7 +216,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     for (uint32_t i = 0; i < chosen; i++) {
         const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
         const uint32_t count = kvc_min_u32(places - first, page) - (unit == last ? cut : 0);
-        if (page <= LANES && first + LANES <= places) { /* fits: ranks ascend, next is no further on than first */
+        if (page <= LANES && first + LANES <= places) { /* fits: indices ascend, next is no further on than first */
             vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
             next += count;
         } else {
@@ -260,9 +260,9 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
     return count_up(next, places - local, local);
 }
 
-/* The sum of a query head's probabilities over what is read: those of ranks [count] times factor, over lanes and their
- * tree. */
-static float probability_of_reads(const uint32_t *rank, uint32_t count, const float *probability, float factor,
+/* The sum of a query head's probabilities over what is read: those of indices [count] times factor, over lanes and
+ * their tree. */
+static float probability_of_reads(const uint32_t *index, uint32_t count, const float *probability, float factor,
                                   struct select_prefetch *ahead) {
     float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
     vf lane[FOLD];
@@ -273,7 +273,7 @@ static float probability_of_reads(const uint32_t *rank, uint32_t count, const fl
         const uint32_t n = kvc_min_u32(count - i, KVC_TILE);
         prefetch_next(ahead);
         for (uint32_t j = 0; j < n; j++)
-            some[j] = probability[rank[i + j]];
+            some[j] = probability[index[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
             some[j] = -0.0f; /* adding it changes nothing */
         for (uint32_t j = 0; j < n; j += KVC_LANES)
@@ -289,26 +289,26 @@ static float probability_of_reads(const uint32_t *rank, uint32_t count, const fl
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
                       const float *probabilities, size_t probability_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;
-    uint32_t *rank = (uint32_t *)call->reads->rank->data + (size_t)h * call->reads->stride;
+    uint32_t *index = (uint32_t *)call->reads->index->data + (size_t)h * call->reads->stride;
     const bool all = places <= call->budget;
-    const uint32_t *next = all ? count_up(rank, 0, places) : select_places(call, scores, places, keys, rank);
-    const uint32_t count = (uint32_t)(next - rank);
+    const uint32_t *next = all ? count_up(index, 0, places) : select_places(call, scores, places, keys, index);
+    const uint32_t count = (uint32_t)(next - index);
     ((uint32_t *)call->reads->count->data)[h] = count;
     struct select_prefetch *ahead = scores ? scores->ahead : NULL;
     const float *rest = call->rest.buffer ? (const float *)kvc_span_data(call->rest) + (size_t)h * group : NULL;
     for (uint32_t g = 0; call->alpha.buffer && g < group; g++) {
         float alpha = 1.0f;
         if (!all)
-            alpha = probability_of_reads(rank, count, probabilities + g * probability_stride, factor ? factor[g] : 1.0f,
-                                         ahead);
+            alpha = probability_of_reads(index, count, probabilities + g * probability_stride,
+                                         factor ? factor[g] : 1.0f, ahead);
         if (!all && rest)
             alpha = alpha + rest[g];
         ((float *)kvc_span_data(call->alpha))[h * group + g] = alpha;
     }
     if (call->view) {
-        const uint32_t *view = (const uint32_t *)call->view->rank->data + (size_t)h * call->view->stride;
+        const uint32_t *view = (const uint32_t *)call->view->index->data + (size_t)h * call->view->stride;
         for (uint32_t i = 0; i < count; i++)
-            rank[i] = view[rank[i]];
+            index[i] = view[index[i]];
     }
 }
 

@@ -99,7 +99,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
         const uint32_t n = kvc_min_u32(to - p, LANES);
         head_keys(&head->entries, p, n, work->keys);
         for (uint32_t i = 0; i < n; i++)
-            widen_row(type, work->wide + i * padded, work->keys[i], job->d);
+            dequantize_row(type, work->wide + i * padded, work->keys[i], job->d);
         transpose_rows(work->wide, padded, n, wanted, work->transposed, LANES);
         for (unsigned i = 0; i < some; i++)
             out[i] = head->values.e + (g + i) * row + p;
@@ -145,8 +145,8 @@ static void score_units(const struct select_job *job, struct select_work *work, 
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
-            few_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
-                       kvc_score_scale(call->scoring.scale, d), work->wide, work->s);
+            small_batch_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
+                               kvc_score_scale(call->scoring.scale, d), work->wide, work->s);
             for (uint32_t g = 0; cap != 0.0f && g < group; g++)
                 cap_scores(work->s + (size_t)g * KVC_TILE, n, cap);
             known -= n;

@@ -1,4 +1,4 @@
-/* four_outputs.h - template: vectors of many.h that hold one row of four outputs: four quants of each output in a
+/* four_outputs.h - template: vectors of gemm.h that hold one row of four outputs: four quants of each output in a
  * vector of codes, four such vectors. */
 #define UNIT_ROWS 1
 #define UNIT_OUTPUTS 4

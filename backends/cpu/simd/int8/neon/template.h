@@ -6,16 +6,16 @@
  *   struct quants, quants_load 16 of each of UNIT_ROWS rows
  *   struct sums, sums_zero, sums_add, sums_of   sums of their products
  *   of_outputs, of_rows        floats of outputs or rows where a vector holds them; store_unit: a vector of outputs
- *   FEW_LIMIT                  rows that are few */
+ *   SMALL_BATCH_LIMIT                  rows that are few */
 #include "backends/cpu/simd/int8/neon/unpack.h"
 
 #include "backends/cpu/simd/int8/neon/quantize.h"
 
-#include "backends/cpu/simd/int8/neon/few.h"
+#include "backends/cpu/simd/int8/neon/gemv.h"
 
-#include "backends/cpu/simd/int8/neon/many.h"
+#include "backends/cpu/simd/int8/neon/gemm.h"
 
-static const struct kvc_int8_kernels kernels = {.few = FEW_LIMIT,
+static const struct kvc_int8_kernels kernels = {.few = SMALL_BATCH_LIMIT,
                                                 .tile_rows = TILE_ROWS,
                                                 .tile_outputs = TILE_OUTPUTS,
                                                 .quantize = quantize,

@@ -1,4 +1,4 @@
-/* many.h - template: many rows. Weights of TILE_OUTPUTS outputs are packed side by side; a tile of rows passes them one
+/* gemm.h - template: many rows. Weights of TILE_OUTPUTS outputs are packed side by side; a tile of rows passes them one
  * lane after another, so that each sum of a block is complete where it is scaled. A vector of the tile holds UNIT_ROWS
  * rows of UNIT_OUTPUTS outputs, row by row. */
 
@@ -171,10 +171,10 @@ static void (*const tile_of[TILE_UNITS + 1])(const struct kvc_int8_call *, const
 static const struct {
     void (*pack)(const struct panel *p, const unsigned char *const *row, size_t group, int parts);
     int kind; /* of tile: 1, there are minimums; 2, pieces of 16 */
-} many_by_type[KVC_TYPES] = {
-#define MANY_BY_TYPE(a, NAME, name, ...)                                                                               \
+} gemm_by_type[KVC_TYPES] = {
+#define GEMM_BY_TYPE(a, NAME, name, ...)                                                                               \
     [KVC_##NAME] = {pack_##name, KVC_INT8_HAS_MIN_##NAME + 2 * (KVC_INT8_WIDTH_##NAME == 16)},
-    KVC_BLOCK_TYPES(MANY_BY_TYPE, )};
+    KVC_BLOCK_TYPES(GEMM_BY_TYPE, )};
 
 static void panel(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch) {
     const struct panel p = panel_at(call, scratch);
@@ -183,7 +183,7 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
     for (size_t i = 0; i < TILE_OUTPUTS; i++) /* outputs after the last repeat it */
         from[i] = call->w + kvc_min_u64(n0 + i, call->N - 1) * call->row_bytes;
     for (size_t g = 0; g < groups; g++)
-        many_by_type[call->type].pack(&p, from, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32));
+        gemm_by_type[call->type].pack(&p, from, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32));
     for (size_t row = first; row < last; row += TILE_ROWS) {
         const size_t rows = kvc_min_u64(TILE_ROWS, last - row);
         float y[TILE_UNITS * UNIT_ROWS * TILE_OUTPUTS];
@@ -194,7 +194,7 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
             x.scale[r] = call->scale + at * blocks;
             x.sum[r] = call->sum + at * blocks * 2;
         }
-        tile_of[(rows + UNIT_ROWS - 1) / UNIT_ROWS](call, &p, &x, y, many_by_type[call->type].kind);
+        tile_of[(rows + UNIT_ROWS - 1) / UNIT_ROWS](call, &p, &x, y, gemm_by_type[call->type].kind);
         for (size_t r = 0; r < rows; r++)
             for (size_t i = 0; i < TILE_OUTPUTS && n0 + i < call->N; i++) {
                 const float sum = y[r * TILE_OUTPUTS + i];

@@ -1,4 +1,4 @@
-/* few.h - template: one tile of attention for the few query heads of one row that share a KV head.
+/* small_batch.h - template: one tile of attention for the few query heads of one row that share a KV head.
  *
  * Decode reads every key and value once, so memory sets the pace: a key is widened once for all heads of its group. The
  * 32 lanes of a dot lie side by side in vectors; LANES entries are summed together by a tree that transposes.
@@ -27,7 +27,7 @@ static inline void pad_query(float *to, const float *q, size_t d) {
         to[c] = -0.0f;
 }
 
-static inline void widen_row(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
+static inline void dequantize_row(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
     size_t c = 0;
     for (; c + LANES <= d; c += LANES)
         vf_store(to + c, type == KVC_F32   ? entry_load(KVC_F32, row, c)
@@ -39,8 +39,8 @@ static inline void widen_row(enum kvc_type type, float *to, const unsigned char 
 
 /* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors and `heads` queries that
  * lie query_stride apart. */
-INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
-                     unsigned heads, size_t vectors, float scale, float *s) {
+INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
+                             unsigned heads, size_t vectors, float scale, float *s) {
     vf folded[HEADS_AT_ONCE][LANES];
     UNROLL
     for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
@@ -90,23 +90,23 @@ INLINE void few_dots(enum kvc_type type, const unsigned char *const *rows, const
         vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
 }
 
-#define FEW_DOTS(name, type, heads)                                                                                    \
+#define SMALL_BATCH_DOTS(name, type, heads)                                                                            \
     static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,       \
                                   float *s) {                                                                          \
         const size_t stride = vectors * LANES;                                                                         \
         if (vectors == 64 / LANES)                                                                                     \
-            few_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                              \
+            small_batch_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                      \
         else if (vectors == 128 / LANES)                                                                               \
-            few_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                             \
+            small_batch_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                     \
         else                                                                                                           \
-            few_dots(type, rows, q, stride, heads, vectors, scale, s);                                                 \
+            small_batch_dots(type, rows, q, stride, heads, vectors, scale, s);                                         \
     }
-FEW_DOTS(few_dots_f32, KVC_F32, 1)
-FEW_DOTS(few_dots_f16, KVC_F16, 1)
-FEW_DOTS(few_dots_q8, KVC_Q8_0, 1)
+SMALL_BATCH_DOTS(small_batch_dots_f32, KVC_F32, 1)
+SMALL_BATCH_DOTS(small_batch_dots_f16, KVC_F16, 1)
+SMALL_BATCH_DOTS(small_batch_dots_q8, KVC_Q8_0, 1)
 #if HEADS_AT_ONCE > 1
-FEW_DOTS(few_dots_f32_pair, KVC_F32, 2)
-FEW_DOTS(few_dots_f16_pair, KVC_F16, 2)
+SMALL_BATCH_DOTS(small_batch_dots_f32_pair, KVC_F32, 2)
+SMALL_BATCH_DOTS(small_batch_dots_f16_pair, KVC_F16, 2)
 #endif
 
 /* Prefetches a row of `bytes`. */
@@ -136,9 +136,9 @@ INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32
 /* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
  * keys: low .. high - 1 are set and, where more will be read next, those below `known`. wide [LANES * padded_size(d)]:
  * scratch. value_offset: from a key to its value, where values will be read next, or 0. fill: see prefetch_listed. */
-static void few_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
-                       uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
-                       float scale, float *wide, float *s) {
+static void small_batch_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                               uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
+                               float scale, float *wide, float *s) {
     const size_t padded = padded_size(d);
     const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
@@ -160,7 +160,7 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
                 rows[i] = row;
             } else {
                 rows[i] = (const unsigned char *)(wide + i * padded);
-                widen_row(type, wide + i * padded, row, d);
+                dequantize_row(type, wide + i * padded, row, d);
             }
         }
         for (uint32_t h = 0, some; h < heads; h += some) {
@@ -172,17 +172,17 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
                     prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
 #if HEADS_AT_ONCE > 1
             if (some == 2 && direct)
-                few_dots_f16_pair(rows, query, padded / LANES, scale, to);
+                small_batch_dots_f16_pair(rows, query, padded / LANES, scale, to);
             else if (some == 2)
-                few_dots_f32_pair(rows, query, padded / LANES, scale, to);
+                small_batch_dots_f32_pair(rows, query, padded / LANES, scale, to);
             else
 #endif
                 if (!direct || type == KVC_F32)
-                few_dots_f32(rows, query, padded / LANES, scale, to);
+                small_batch_dots_f32(rows, query, padded / LANES, scale, to);
             else if (type == KVC_F16)
-                few_dots_f16(rows, query, padded / LANES, scale, to);
+                small_batch_dots_f16(rows, query, padded / LANES, scale, to);
             else
-                few_dots_q8(rows, query, padded / LANES, scale, to);
+                small_batch_dots_q8(rows, query, padded / LANES, scale, to);
             for (uint32_t j = 0; n < LANES && j < some; j++)
                 memcpy(s + (size_t)(h + j) * KVC_TILE + e, out + j * KVC_TILE, n * sizeof *out);
         }
@@ -195,16 +195,16 @@ static void few_scores(enum kvc_type type, const unsigned char *const *keys, siz
 
 /* What to prefetch, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and
  * this tile's own values below `high`. */
-struct few_ahead {
+struct small_batch_ahead {
     const unsigned char *const *next;
     uint32_t next_count, high;
     size_t row_bytes, fill;
 };
 
 /* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
-INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
-                          size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o, size_t padded,
-                          size_t c, const struct few_ahead *ahead) {
+INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
+                                  size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o,
+                                  size_t padded, size_t c, const struct small_batch_ahead *ahead) {
     vf sum[4][8];
     UNROLL
     for (unsigned h = 0; h < heads; h++)
@@ -244,35 +244,38 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
 #define STRIP_OF_2 8
 #endif
 
-#define FEW_MIX(name, type)                                                                                            \
+#define SMALL_BATCH_MIX(name, type)                                                                                    \
     static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset, uint32_t low, \
                                   uint32_t high, const float *p, float *o, size_t padded, size_t d,                    \
-                                  const struct few_ahead *ahead) {                                                     \
+                                  const struct small_batch_ahead *ahead) {                                             \
         size_t c = 0;                                                                                                  \
         if (heads == 4) {                                                                                              \
             for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
-                few_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+                small_batch_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c,             \
+                                      c ? NULL : ahead);                                                               \
             for (; c + LANES <= d; c += LANES)                                                                         \
-                few_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
         } else if (heads == 3) {                                                                                       \
             for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
-                few_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+                small_batch_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c,             \
+                                      c ? NULL : ahead);                                                               \
             for (; c + LANES <= d; c += LANES)                                                                         \
-                few_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
         } else if (heads == 2) {                                                                                       \
             for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                               \
-                few_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);  \
+                small_batch_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c,             \
+                                      c ? NULL : ahead);                                                               \
             for (; c + 2 * LANES <= d; c += 2 * LANES)                                                                 \
-                few_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
             for (; c + LANES <= d; c += LANES)                                                                         \
-                few_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
         } else {                                                                                                       \
             for (; c + 8 * LANES <= d; c += 8 * LANES)                                                                 \
-                few_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
             for (; c + 4 * LANES <= d; c += 4 * LANES)                                                                 \
-                few_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
             for (; c + LANES <= d; c += LANES)                                                                         \
-                few_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);           \
+                small_batch_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
         }                                                                                                              \
         if (c < d)                                                                                                     \
             for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                        \
@@ -283,34 +286,34 @@ INLINE void few_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const 
                 vf_store(o + h * padded + c, sum);                                                                     \
             }                                                                                                          \
     }
-FEW_MIX(few_mix_f32, KVC_F32)
-FEW_MIX(few_mix_f16, KVC_F16)
-FEW_MIX(few_mix_q8, KVC_Q8_0)
+SMALL_BATCH_MIX(small_batch_mix_f32, KVC_F32)
+SMALL_BATCH_MIX(small_batch_mix_f16, KVC_F16)
+SMALL_BATCH_MIX(small_batch_mix_q8, KVC_Q8_0)
 
 #define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
 
 /* o [heads, padded_size(d)] += p [heads, KVC_TILE] times the tile's values; one fma each, ascending places.
  * next [KVC_TILE], of which next_count are set: keys that will be read after this tile. Those and the values are
  * prefetched one by one: the processor does not find the pieces by itself, and a burst of them fills its buffers. */
-static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
-                    uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, const float *p,
-                    uint32_t heads, uint32_t d, float *o) {
+static void small_batch_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                            uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
+                            const float *p, uint32_t heads, uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool once = heads == 1;
     const size_t row_bytes = value_offset / KVC_TILE;
-    const struct few_ahead ahead = {next, next_count, high, row_bytes, fill};
+    const struct small_batch_ahead ahead = {next, next_count, high, row_bytes, fill};
     for (uint32_t from = low; from < high;) {
         const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
         for (uint32_t h = 0; h < heads;) {
             const unsigned some = heads - h >= 4 ? 4 : heads - h;
             const float *weights = p + (size_t)h * KVC_TILE;
-            const struct few_ahead *steady = h == 0 ? &ahead : NULL;
+            const struct small_batch_ahead *steady = h == 0 ? &ahead : NULL;
             if (type == KVC_F32)
-                few_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+                small_batch_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             else if (type == KVC_F16)
-                few_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+                small_batch_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             else
-                few_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+                small_batch_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
             h += some;
         }
         from = to;
@@ -319,16 +322,17 @@ static void few_mix(enum kvc_type type, const unsigned char *const *keys, size_t
 
 /* One tile from its scores p [heads, KVC_TILE], which become exp(s - m): m, l [heads], o [heads, padded_size(d)] from
  * zero. low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in
- * few_mix. */
-static void few_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
-                     uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count, uint32_t heads,
-                     uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l, float *o) {
+ * small_batch_mix. */
+static void small_batch_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
+                             uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
+                             uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l,
+                             float *o) {
     for (uint32_t h = 0; keep && h < heads; h++)
         memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
     for (uint32_t h = 0; h < heads; h++)
         m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
     memset(o, 0, heads * padded_size(d) * sizeof *o);
-    few_mix(type, keys, value_offset, fill, low, high, next, next_count, p, heads, d, o);
+    small_batch_mix(type, keys, value_offset, fill, low, high, next, next_count, p, heads, d, o);
 }
 
 #endif

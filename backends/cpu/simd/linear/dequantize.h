@@ -1,11 +1,11 @@
-/* widen.h - weights of every type widened to float32, 32 at a time, as core/base/weight_blocks.h defines their values.
- * Templates over the vectors of lanes/; included by template.h.
+/* dequantize.h - weights of every type widened to float32, 32 at a time, as core/base/weight_blocks.h defines their
+ * values. Templates over the vectors of lanes/; included by template.h.
  *
  * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
- * scales; widen_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors; GEMV_<type> says how gemv.h
- * sums one row. The rest comes from KVC_ALL_WEIGHT_TYPES. */
-#ifndef KVC_SIMD_LINEAR_WIDEN_H
-#define KVC_SIMD_LINEAR_WIDEN_H
+ * scales; dequantize_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors; GEMV_<type> says how
+ * gemv.h sums one row. The rest comes from KVC_ALL_WEIGHT_TYPES. */
+#ifndef KVC_SIMD_LINEAR_DEQUANTIZE_H
+#define KVC_SIMD_LINEAR_DEQUANTIZE_H
 
 #include "backends/cpu/simd/lanes/unroll.h"
 #include "core/base/weight_blocks.h"
@@ -94,19 +94,21 @@ enum {
 };
 
 /* Element i of a row, one by one: ends of rows. */
-INLINE float widen_one_f32(const unsigned char *row, size_t i) {
+INLINE float dequantize_one_f32(const unsigned char *row, size_t i) {
     float x;
     memcpy(&x, row + 4 * i, sizeof x);
     return x;
 }
-INLINE float widen_one_f16(const unsigned char *row, size_t i) { return half_load(row + 2 * i); }
-INLINE float widen_one_bf16(const unsigned char *row, size_t i) { return kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * i)); }
-#define WIDEN_ONE(a, NAME, name, gguf, elements, ...)                                                                  \
-    INLINE float widen_one_##name(const unsigned char *row, size_t i) {                                                \
+INLINE float dequantize_one_f16(const unsigned char *row, size_t i) { return half_load(row + 2 * i); }
+INLINE float dequantize_one_bf16(const unsigned char *row, size_t i) {
+    return kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * i));
+}
+#define DEQUANTIZE_ONE(a, NAME, name, gguf, elements, ...)                                                             \
+    INLINE float dequantize_one_##name(const unsigned char *row, size_t i) {                                           \
         const struct kvc_block_##name *b = (const struct kvc_block_##name *)row + i / (elements);                      \
-        return KVC_WIDEN_##NAME(*b, i % (elements));                                                                   \
+        return KVC_DEQUANTIZE_##NAME(*b, i % (elements));                                                              \
     }
-KVC_ALL_BLOCK_TYPES(WIDEN_ONE, )
+KVC_ALL_BLOCK_TYPES(DEQUANTIZE_ONE, )
 
 /* ---- plain types ---- */
 
@@ -114,19 +116,19 @@ KVC_ALL_BLOCK_TYPES(WIDEN_ONE, )
 #define prepare_f16(s, g, parts) ((void)(s))
 #define prepare_bf16(s, g, parts) ((void)(s))
 
-INLINE void widen_f32(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_f32(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)s;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_load((const float *)(const void *)(g + p * 128) + v * LANES);
 }
-INLINE void widen_f16(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_f16(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)s;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_load_f16(g + p * 64 + v * LANES * 2);
 }
-INLINE void widen_bf16(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_bf16(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)s;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
@@ -186,7 +188,7 @@ INLINE void prepare_pairs(struct scales *s, const unsigned char *g, int parts, s
 #define GEMV_q5_0 GEMV_IN_ORDER(q5_0)
 #define GEMV_q5_1 GEMV_IN_ORDER(q5_1)
 
-INLINE void widen_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_mul_by(vf_load_i8(g + p * 34 + 2 + v * LANES), &s->scale[p]);
@@ -224,7 +226,7 @@ INLINE void prepare_q5_0(struct scales *s, const unsigned char *g, int parts) {
     for (int p = 0; p < parts; p++)
         unpack_five(s->quant + p * 32, g + (size_t)p * sizeof(struct kvc_block_q5_0) + 2, 16);
 }
-INLINE void widen_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q5_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
@@ -236,15 +238,15 @@ INLINE void prepare_q5_1(struct scales *s, const unsigned char *g, int parts) {
     for (int p = 0; p < parts; p++)
         unpack_five(s->quant + p * 32, g + (size_t)p * sizeof(struct kvc_block_q5_1) + 4, 0);
 }
-INLINE void widen_q5_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q5_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = minimum_value(vf_load_stored_i8(s->quant + p * 32 + v * LANES), p, s);
 }
 
-#include "backends/cpu/simd/linear/widen_nibbles.h"
-#include "backends/cpu/simd/linear/widen_fp8.h"
+#include "backends/cpu/simd/linear/dequantize_nibbles.h"
+#include "backends/cpu/simd/linear/dequantize_fp8.h"
 
 /* ---- blocks of 256 ---- */
 
@@ -273,7 +275,7 @@ INLINE void prepare_q2_k(struct scales *s, const unsigned char *g, int parts) {
         vb_store(s->quant + p * 32 + i, vb_bits(q, p % 4 * 2, 3));
     }
 }
-INLINE void widen_q2_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q2_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++) {
@@ -304,7 +306,7 @@ INLINE void prepare_q3_k(struct scales *s, const unsigned char *g, int parts) {
         }
     }
 }
-INLINE void widen_q3_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q3_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
@@ -346,7 +348,7 @@ INLINE vf offset_value(vf quant, int p, const struct scales *s) {
     return vf_fma(vf_set(s->scale[OFFSET_SCALE(p)]), quant, vf_set(-s->scale[OFFSET_MIN(p)]));
 #endif
 }
-INLINE void widen_offset(vf *w, int p, const struct scales *s) {
+INLINE void dequantize_offset(vf *w, int p, const struct scales *s) {
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = offset_value(vf_load_stored_i8(s->quant + p * 32 + v * LANES), p, s);
@@ -364,7 +366,7 @@ INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
     }
 #endif
 }
-INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
 #if LANES == 16 /* the 16 values of a part, looked up by the low four bits of each index */
     const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
     vf value = offset_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
@@ -375,7 +377,7 @@ INLINE void widen_q4_k(vf *w, const unsigned char *g, int p, const struct scales
     }
 #else
     (void)g;
-    widen_offset(w, p, s);
+    dequantize_offset(w, p, s);
 #endif
 }
 
@@ -392,9 +394,9 @@ INLINE void prepare_q5_k(struct scales *s, const unsigned char *g, int parts) {
         }
     }
 }
-INLINE void widen_q5_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q5_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
-    widen_offset(w, p, s);
+    dequantize_offset(w, p, s);
 }
 
 INLINE void prepare_q6_k(struct scales *s, const unsigned char *g, int parts) {
@@ -413,7 +415,7 @@ INLINE void prepare_q6_k(struct scales *s, const unsigned char *g, int parts) {
         }
     }
 }
-INLINE void widen_q6_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q6_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)g;
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)

@@ -1,7 +1,7 @@
-/* widen_nibbles.h - weights of four bits, by which 16 values are looked up: Q4_0, Q4_1, IQ4_NL, MXFP4, IQ4_XS. Part of
- * widen.h. */
-#ifndef KVC_SIMD_LINEAR_WIDEN_NIBBLES_H
-#define KVC_SIMD_LINEAR_WIDEN_NIBBLES_H
+/* dequantize_nibbles.h - weights of four bits, by which 16 values are looked up: Q4_0, Q4_1, IQ4_NL, MXFP4, IQ4_XS.
+ * Part of dequantize.h. */
+#ifndef KVC_SIMD_LINEAR_DEQUANTIZE_NIBBLES_H
+#define KVC_SIMD_LINEAR_DEQUANTIZE_NIBBLES_H
 
 /* row(type, stride, at): the 16 bytes of part p, low halves first, lie at at + p * stride. */
 #define NIBBLE_TYPES(row) row(q4_0, 18, 2) row(q4_1, 20, 4) row(iq4_nl, 18, 2) row(mxfp4, 17, 1) row(iq4_xs, 16, 8)
@@ -44,14 +44,14 @@ INLINE vf table_mxfp4(const struct scales *s, int p) {
 #define prepare_iq4_nl(s, g, parts) prepare_halves((s)->scale, g, parts, 18)
 #define prepare_mxfp4(s, g, parts) prepare_powers((s)->scale, g, parts, 17)
 #define prepare_iq4_xs(s, g, parts) ((void)(parts), prepare_iq4_xs_scales((s)->scale, g))
-#define WIDEN_NIBBLES(type, stride, at)                                                                                \
-    INLINE void widen_##type(vf *w, const unsigned char *g, int p, const struct scales *s) {                           \
+#define DEQUANTIZE_NIBBLES(type, stride, at)                                                                           \
+    INLINE void dequantize_##type(vf *w, const unsigned char *g, int p, const struct scales *s) {                      \
         const vf value = table_##type(s, p); /* the low four bits of each index count */                               \
         const vi q = load_u8(g + p * (stride) + (at));                                                                 \
         w[0] = _mm512_permutexvar_ps(q, value);                                                                        \
         w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);                                                  \
     }
-NIBBLE_TYPES(WIDEN_NIBBLES)
+NIBBLE_TYPES(DEQUANTIZE_NIBBLES)
 
 #define GEMV_q4_0 GEMV_SHIFTED(q4_0)
 #define GEMV_q4_1 GEMV_SHIFTED(q4_1)
@@ -64,12 +64,12 @@ NIBBLE_TYPES(WIDEN_NIBBLES)
 INLINE vf nibbles_of(const unsigned char *q, int v) { /* vector v of a part, as numbers */
     return vf_from_int(bits_of(load_u8(q + v * LANES % 16), v * LANES / 16 * 4, 15));
 }
-INLINE void widen_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_mul_by(vf_sub(nibbles_of(g + p * 18 + 2, v), vf_set(8)), &s->scale[p]);
 }
-INLINE void widen_q4_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_q4_1(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = minimum_value(nibbles_of(g + p * 20 + 4, v), p, s);
@@ -109,9 +109,9 @@ INLINE void prepare_iq4_xs(struct scales *s, const unsigned char *g, int parts) 
     prepare_iq4_xs_scales(s->scale, g);
     look_up_nibbles(s->quant, g + offsetof(struct kvc_block_iq4_xs, q), 8, 16, table_iq4_nl);
 }
-#define widen_iq4_nl widen_q5_0
-#define widen_mxfp4 widen_q5_0
-#define widen_iq4_xs widen_q5_0
+#define dequantize_iq4_nl dequantize_q5_0
+#define dequantize_mxfp4 dequantize_q5_0
+#define dequantize_iq4_xs dequantize_q5_0
 
 #define GEMV_q4_0 GEMV_IN_ORDER(q4_0)
 #define GEMV_q4_1 GEMV_IN_ORDER(q4_1)

@@ -1,17 +1,17 @@
-/* session_told.c - calls that take sessions, as the other ranks are told; and the lists that these have. */
+/* session_broadcast.c - calls that take sessions, as the other ranks are told; and the lists that these have. */
 #include "core/base/integers.h"
 #include "core/engine/session.h"
 
-void kvc_session_tell(const struct kvc_session *session, enum kvc_call call) {
+void kvc_session_broadcast(const struct kvc_session *session, enum kvc_call call) {
     struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
     if (packet) {
         kvc_packet_put_pointer(packet, session);
-        kvc_call_tell(session->engine->ranks);
+        kvc_call_broadcast(session->engine->ranks);
     }
 }
 
-void kvc_sessions_tell(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
-                       const int32_t *tokens, size_t count, bool logits) {
+void kvc_sessions_broadcast(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
+                            const int32_t *tokens, size_t count, bool logits) {
     kvc_packet_put_number(packet, session_count);
     for (size_t i = 0; i < session_count; i++)
         kvc_packet_put_pointer(packet, sessions[i]);
@@ -38,8 +38,8 @@ uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t laye
            kvc_network_owner(network, list / each);
 }
 
-void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
-                           size_t capacity) {
+void kvc_session_broadcast_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
+                                size_t capacity) {
     struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), call);
     if (!packet)
         return;
@@ -47,11 +47,11 @@ void kvc_session_tell_list(const struct kvc_session *session, enum kvc_call call
     kvc_packet_put_number(packet, layer);
     kvc_packet_put_number(packet, list);
     kvc_packet_put_number(packet, capacity);
-    kvc_call_tell(session->engine->ranks);
+    kvc_call_broadcast(session->engine->ranks);
 }
 
-void kvc_session_share_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
-                                 size_t *count) {
+void kvc_session_broadcast_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
+                                     size_t *count) {
     uint64_t told = *count;
     if (!ranks)
         return;

@@ -1,4 +1,4 @@
-/* many.h - template: one tile of attention for many queries that share a KV head (prompt chunks).
+/* gemm.h - template: one tile of attention for many queries that share a KV head (prompt chunks).
  *
  * Keys and values of the tile are widened and packed once. Scores put STRIP entries side by side and take the 32 lanes
  * of the dot one after another, in bit-reversed order: neighbours of the tree are then neighbours in time, a few lanes
@@ -33,10 +33,10 @@
 #define MIX_QUERIES (LANES_REGISTERS == 32 ? 12u : 6u)
 #define MIX_VECTORS 2
 #define MIX_CHANNELS (MIX_VECTORS * LANES)
-#define FEW_QUERIES 8      /* up to so many queries per KV head tiles are not packed */
-#define QUERIES_AT_ONCE 48 /* whose scores stay in the second cache: a multiple of 12 */
+#define SMALL_BATCH_QUERIES 8 /* up to so many queries per KV head tiles are not packed */
+#define QUERIES_AT_ONCE 48    /* whose scores stay in the second cache: a multiple of 12 */
 
-/* Channels of a packed key or query: d rounded up to 32. Padding as in few.h. */
+/* Channels of a packed key or query: d rounded up to 32. Padding as in small_batch.h. */
 INLINE size_t packed_size(size_t d) { return (d + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNELS * MIX_CHANNELS; }
 
@@ -77,7 +77,7 @@ static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint
     const size_t size = packed_size(d);
 #ifdef DOT_CHANNELS
     if (d == DOT_CHANNELS) {
-        widen_keys(type, keys, low, high, to);
+        dequantize_keys(type, keys, low, high, to);
         return;
     }
 #endif
@@ -295,7 +295,7 @@ static void mix_ragged(unsigned queries, const struct seen_range *in, const floa
 
 /* Scores of `count` queries (packed, SCORE_QUERIES at a time) with the tile's packed keys: s [count rounded up to
  * SCORE_QUERIES, KVC_TILE]; query i needs places in[i] only. zeros: see score_strip. */
-static void many_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, size_t d,
+static void gemm_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, size_t d,
                         bool zeros, float scale, float *s) {
     const size_t size = packed_size(d);
 #ifdef DOT_CHANNELS
@@ -323,7 +323,7 @@ static void many_scores(const float *keys, const float *q, uint32_t count, const
 }
 
 /* Keys of the tile that comes next, of which `count` are set. Neither they nor their values follow what is read now. */
-struct many_ahead {
+struct gemm_ahead {
     const unsigned char *const *keys;
     uint32_t count;
     size_t value_offset;
@@ -331,7 +331,7 @@ struct many_ahead {
 
 /* Prefetches the share of them that falls to queries from .. to - 1 of `count`, and where the results of the next
  * `some` will be stored: in pieces, because a burst would fill the processor's buffers. */
-INLINE void many_prefetch(const struct many_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
+INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
                           size_t floats) {
     const size_t bytes = ahead->value_offset / KVC_TILE;
     for (uint32_t i = ahead->count * from / count; i < ahead->count * to / count; i++) {
@@ -343,7 +343,7 @@ INLINE void many_prefetch(const struct many_ahead *ahead, uint32_t from, uint32_
 }
 
 /* p of `count` queries from their scores s [count, KVC_TILE], and m, l [count]. */
-static void many_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
+static void gemm_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
     for (uint32_t i = 0; i < count; i++) /* maxima first: nothing waits for the one of its own */
         m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
     for (uint32_t i = 0; i < count; i++)
@@ -352,21 +352,21 @@ static void many_softmax(float *s, const struct seen_range *in, uint32_t count, 
 
 /* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)], of which channels below d are set; of
  * a query that sees nothing m is -inf, l 0 and o not set. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
-static void many_tile(const float *keys, const float *values, const float *q, uint32_t count,
-                      const struct seen_range *in, size_t d, float scale, float cap, const struct many_ahead *ahead,
+static void gemm_tile(const float *keys, const float *values, const float *q, uint32_t count,
+                      const struct seen_range *in, size_t d, float scale, float cap, const struct gemm_ahead *ahead,
                       float *s, float *m, float *l, float *o) {
     const size_t stride = value_size(d);
     for (uint32_t from = 0; from < count; from += QUERIES_AT_ONCE) {
         const uint32_t some = kvc_min_u32(count - from, QUERIES_AT_ONCE);
-        many_scores(keys, q + from * packed_size(d), some, in + from, d, false, scale, s);
+        gemm_scores(keys, q + from * packed_size(d), some, in + from, d, false, scale, s);
         for (uint32_t i = 0; cap != 0.0f && i < some; i++)
             cap_scores(s + (size_t)i * KVC_TILE, KVC_TILE, cap);
         for (uint32_t i = 0; i < some;) {
             const uint32_t left = some - i;
             const unsigned block = left >= MIX_QUERIES ? MIX_QUERIES : left >= MIX_QUERIES / 3 ? MIX_QUERIES / 3 : 1;
             const uint32_t at = from + i, then = at + block, next = kvc_min_u32(count - then, MIX_QUERIES);
-            many_prefetch(ahead, at, then, count, o + then * stride, next * stride);
-            many_softmax(s + (size_t)i * KVC_TILE, in + at, block, m + at, l + at);
+            gemm_prefetch(ahead, at, then, count, o + then * stride, next * stride);
+            gemm_softmax(s + (size_t)i * KVC_TILE, in + at, block, m + at, l + at);
             mix_ragged(block, in + at, values, d, s + (size_t)i * KVC_TILE, o + at * stride, stride);
             i += block;
         }

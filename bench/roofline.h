@@ -1,7 +1,7 @@
-/* ceiling.h - what the machine can do at most, measured where a benchmark runs: reading memory, and fused multiply-adds
- * in registers; and a clock. */
-#ifndef KVC_BENCH_CEILING_H
-#define KVC_BENCH_CEILING_H
+/* roofline.h - what the machine can do at most, measured where a benchmark runs: reading memory, and fused
+ * multiply-adds in registers; and a clock. */
+#ifndef KVC_BENCH_ROOFLINE_H
+#define KVC_BENCH_ROOFLINE_H
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static inline double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-struct ceiling_job {
+struct roofline_job {
     const unsigned char *data;
     size_t bytes; /* of one task */
     int rounds;
@@ -127,12 +127,12 @@ static inline bool fma_is_wide(void) {
 #endif
 
 static void read_task(void *argument, size_t task, unsigned thread) {
-    struct ceiling_job *job = argument;
+    struct roofline_job *job = argument;
     job->result[thread % 64] += read_bytes(job->data + task * job->bytes, job->bytes);
 }
 
 static void fma_task(void *argument, size_t task, unsigned thread) {
-    struct ceiling_job *job = argument;
+    struct roofline_job *job = argument;
     (void)task;
 #if defined(KVC_X86_SIMD)
     job->result[thread % 64] += fma_is_wide() ? fma_512(job->rounds) : fma_256(job->rounds);
@@ -157,7 +157,7 @@ static inline double fma_round_flops(void) {
 /* Bytes per second that the threads read from memory, best of a few tries; data [bytes] is larger than the caches. */
 static inline double measured_bandwidth(struct kvc_threads *threads, const unsigned char *data, size_t bytes) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(threads);
-    struct ceiling_job job = {.data = data, .bytes = bytes / tasks / 256 * 256};
+    struct roofline_job job = {.data = data, .bytes = bytes / tasks / 256 * 256};
     double best = 0.0;
     for (int i = 0; i < 5; i++) {
         const double start = seconds_now();
@@ -171,7 +171,7 @@ static inline double measured_bandwidth(struct kvc_threads *threads, const unsig
 /* Flops per second of fused multiply-adds that need no memory. */
 static inline double measured_flops(struct kvc_threads *threads) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(threads);
-    struct ceiling_job job = {.rounds = 500000};
+    struct roofline_job job = {.rounds = 500000};
     double best = 0.0;
     for (int i = 0; i < 5; i++) {
         const double start = seconds_now();

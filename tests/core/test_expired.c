@@ -1,4 +1,4 @@
-/* test_unseen.c - layers with a sliding window give back what no later row can see: the bits are those of a session
+/* test_expired.c - layers with a sliding window give back what no later row can see: the bits are those of a session
  * that keeps everything, what is held follows from the window, every method chooses among what the window leaves, and
  * the estimate knows it. */
 #include "tests/check.h"

@@ -1,4 +1,4 @@
-/* many.h - template: many rows. Weights of TILE_OUTPUTS outputs are packed side by side, four of an output in each
+/* gemm.h - template: many rows. Weights of TILE_OUTPUTS outputs are packed side by side, four of an output in each
  * element of a vector; a tile of rows passes them one lane after another, so that each sum of a block is complete
  * where it is scaled, and no sum within a vector is ever needed. */
 
@@ -38,7 +38,7 @@ INLINE void store_transposed(void *to, __m256i *x, size_t stride, int rows) {
 }
 
 /* 16 of 32 bytes in 16 bits. */
-INLINE __m256i widened_half(__m256i x, int half) {
+INLINE __m256i sign_extended_half(__m256i x, int half) {
     return _mm256_cvtepi8_epi16(half ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x));
 }
 
@@ -69,13 +69,13 @@ INLINE void ask_for(const unsigned char *bytes, size_t count) {
             kvc_u32 *code = to + (size_t)b * groups * block;                                                           \
             UNROLL                                                                                                     \
             for (int i = 0; i < 8; i++)                                                                                \
-                x[i] = WIDE(name) ? widened_half(u[i].quant[b], 0) : code_of(u[i].quant[b], SIGNED_##name);            \
+                x[i] = WIDE(name) ? sign_extended_half(u[i].quant[b], 0) : code_of(u[i].quant[b], SIGNED_##name);      \
             store_transposed(code, x, TILE_OUTPUTS, 8);                                                                \
             if (!WIDE(name))                                                                                           \
                 continue;                                                                                              \
             UNROLL                                                                                                     \
             for (int i = 0; i < 8; i++)                                                                                \
-                x[i] = widened_half(u[i].quant[b], 1);                                                                 \
+                x[i] = sign_extended_half(u[i].quant[b], 1);                                                           \
             store_transposed(code + (size_t)8 * TILE_OUTPUTS, x, TILE_OUTPUTS, 8);                                     \
         }                                                                                                              \
         for (int s = 0; s < pieces; s++) {                                                                             \

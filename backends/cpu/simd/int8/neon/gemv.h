@@ -1,5 +1,5 @@
-/* few.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums are
- * two vectors of integers, whose elements go to the eight lanes. */
+/* gemv.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums
+ * are two vectors of integers, whose elements go to the eight lanes. */
 
 /* Four sums for each of four blocks, added up. */
 INLINE int32x4_t reduce(const int32x4_t *part) {
@@ -43,7 +43,8 @@ INLINE void add_group(const struct unpacked *u, const struct kvc_int8_group *x, 
 }
 
 #define FEW(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                             \
-    INLINE void few_of_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last, int R) {        \
+    INLINE void small_batch_of_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last,         \
+                                      int R) {                                                                         \
         const size_t whole = call->K / 256, groups = (call->K + 255) / 256, step = 256 / (elements) * (bytes);         \
         const size_t rest = call->K % 256 / 32;                                                                        \
         const unsigned char *w = call->w + first * call->row_bytes;                                                    \
@@ -82,4 +83,4 @@ INLINE void add_group(const struct unpacked *u, const struct kvc_int8_group *x, 
     }
 KVC_BLOCK_TYPES(FEW, )
 
-#include "backends/cpu/simd/int8/few_rows.h"
+#include "backends/cpu/simd/int8/small_batch.h"

@@ -1,4 +1,4 @@
-/* widen.c - stored values to float32: weight rows of every type. */
+/* dequantize.c - stored values to float32: weight rows of every type. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
@@ -18,7 +18,7 @@ static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
 #define VALUE(a, NAME, name, gguf, elements, ...)                                                                      \
     case KVC_##NAME: {                                                                                                 \
         const struct kvc_block_##name *b = (const struct kvc_block_##name *)row + k / (elements);                      \
-        return KVC_WIDEN_##NAME(*b, k % (elements));                                                                   \
+        return KVC_DEQUANTIZE_##NAME(*b, k % (elements));                                                              \
     }
         KVC_ALL_BLOCK_TYPES(VALUE, )
     case KVC_ALL_TYPES:
@@ -27,7 +27,7 @@ static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
     return kvc_nan();
 }
 
-void KVC_REF(widen)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out) {
+void KVC_REF(dequantize)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out) {
     if (type == KVC_F32) {
         memcpy(out, row + 4 * first, 4 * count);
         return;

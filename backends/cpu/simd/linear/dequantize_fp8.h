@@ -1,4 +1,4 @@
-/* widen_fp8.h - weights of FP8 (e4m3) with a float32 scale for each 128 of a row. Part of widen.h. */
+/* dequantize_fp8.h - weights of FP8 (e4m3) with a float32 scale for each 128 of a row. Part of dequantize.h. */
 
 /* LANES e4m3 numbers as float32. Seven bits higher the exponent and the fraction are an F16's, whose bias is larger by
  * 8; processors widen that without slowing down at denormal numbers. All ones are a NaN in both signs. */
@@ -28,7 +28,7 @@ INLINE void prepare_fp8(struct scales *s, const unsigned char *g, int parts) {
     for (int p = 0; p < parts; p++)
         memcpy(&s->scale[p], g + (size_t)(p / 4) * sizeof(struct kvc_block_fp8), sizeof s->scale[p]);
 }
-INLINE void widen_fp8(vf *w, const unsigned char *g, int p, const struct scales *s) {
+INLINE void dequantize_fp8(vf *w, const unsigned char *g, int p, const struct scales *s) {
     const unsigned char *q =
         g + (size_t)(p / 4) * sizeof(struct kvc_block_fp8) + offsetof(struct kvc_block_fp8, q) + p % 4 * KVC_LANES;
     UNROLL

@@ -1,18 +1,18 @@
-/* unseen.c - what a sliding window hides from every row that may come goes. While no method has evicted from a layer
+/* expired.c - what a sliding window hides from every row that may come goes. While no method has evicted from a layer
  * its lists hold all positions up to the newest but those that went this way, so what is hidden follows from how many
  * there are. Of lists that a method has thinned it follows from their positions. */
-#include "core/engine/unseen.h"
+#include "core/engine/expired.h"
 
 #include "core/stage/stage.h"
 
-/* Only the ranks that the rule keeps stay. */
-static enum kvc_status evict(struct kvc_session *session, uint32_t layer, const struct kvc_keep *rule,
-                             struct kvc_span to, struct kvc_read_list *kept, struct kvc_error *error) {
+/* Only the indices that the rule keeps stay. */
+static enum kvc_status evict_by_rule(struct kvc_session *session, uint32_t layer, const struct kvc_keep *rule,
+                                     struct kvc_span to, struct kvc_read_list *kept, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
     struct kvc_device *device = runner->device;
     struct kvc_lists *lists = &session->cache.layer[layer].lists;
     const uint32_t stride = (uint32_t)kvc_round_up(kvc_cache_most(&session->cache, layer), KVC_TILE);
-    enum kvc_status status = kvc_growable_reserve(device, &runner->stage.kept_rank,
+    enum kvc_status status = kvc_growable_reserve(device, &runner->stage.kept_index,
                                                   (size_t)stride * lists->kv_heads * sizeof(uint32_t), error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &runner->stage.kept_count, lists->kv_heads * sizeof(uint32_t), error);
@@ -20,7 +20,7 @@ static enum kvc_status evict(struct kvc_session *session, uint32_t layer, const 
         status = kvc_cache_make_order(&session->cache, layer, error);
     if (status != KVC_OK)
         return status;
-    *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_rank.buffer, stride};
+    *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_index.buffer, stride};
     device->ops->keep(device, &(struct kvc_keep_rules){.lists = lists, .rules = rule, .rule_count = 1, .kept = kept});
     device->ops->evict(device, &(struct kvc_evict){.lists = lists, .kept = kept});
     kvc_cache_evicted(&session->cache, layer, to);
@@ -28,8 +28,8 @@ static enum kvc_status evict(struct kvc_session *session, uint32_t layer, const 
     return KVC_OK;
 }
 
-/* Each entry goes that no row from position `next` on can see. to: as for kvc_cache_evicted. kept: the ranks that were
- * kept; as it was where the text is too short for any to go. */
+/* Each entry goes that no row from position `next` on can see. to: as for kvc_cache_evicted. kept: the indices that
+ * were kept; as it was where the text is too short for any to go. */
 static enum kvc_status evict_hidden(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_span to,
                                     struct kvc_read_list *kept, struct kvc_error *error) {
     const uint32_t window = kvc_runner_window(session->runner, layer);
@@ -37,33 +37,33 @@ static enum kvc_status evict_hidden(struct kvc_session *session, uint32_t layer,
     if (window == 0 || next < window || kvc_cache_most(&session->cache, layer) == 0)
         return KVC_OK;
     session->evictions.thinned[layer] = true;
-    return evict(session, layer, &seen, to, kept, error);
+    return evict_by_rule(session, layer, &seen, to, kept, error);
 }
 
-enum kvc_status kvc_unseen_evict(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
+enum kvc_status kvc_expired_evict(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
     const uint32_t held = kvc_cache_most(&session->cache, layer);
-    const uint64_t unseen = kvc_window_unseen(kvc_runner_window(session->runner, layer), held);
+    const uint64_t expired = kvc_window_expired(kvc_runner_window(session->runner, layer), held);
     const struct kvc_span none = {NULL, 0};
     struct kvc_read_list kept;
     if (session->evictions.thinned[layer])
         return session->in_prompt || next % KVC_TILE == 0 ? evict_hidden(session, layer, next, none, &kept, error)
                                                           : KVC_OK;
-    const struct kvc_keep newest = {.tail = held - unseen, .recent = INT64_MAX};
-    return unseen ? evict(session, layer, &newest, none, &kept, error) : KVC_OK;
+    const struct kvc_keep newest = {.tail = held - expired, .recent = INT64_MAX};
+    return expired ? evict_by_rule(session, layer, &newest, none, &kept, error) : KVC_OK;
 }
 
-enum kvc_status kvc_unseen_give(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
+enum kvc_status kvc_expired_free(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_error *error) {
     const uint32_t held = kvc_cache_most(&session->cache, layer);
     if (!kvc_runner_window(session->runner, layer))
         return KVC_OK;
-    const enum kvc_status status = kvc_unseen_evict(session, layer, next, error);
+    const enum kvc_status status = kvc_expired_evict(session, layer, next, error);
     const bool some = session->evictions.thinned[layer] || kvc_cache_most(&session->cache, layer) < held;
     return status == KVC_OK && some
                ? kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 1, error)
                : status;
 }
 
-enum kvc_status kvc_unseen_clear(struct kvc_stage *stage, struct kvc_error *error) {
+enum kvc_status kvc_expired_clear(struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     const struct kvc_span to =
         session->in_prompt || stage->plans ? (struct kvc_span){NULL, 0} : session->evictions.counts;

@@ -1,6 +1,6 @@
-/* widen.h - weights of every type to float32. Rows are bytes and need not be aligned. */
-#ifndef KVC_BACKENDS_KERNELS_WIDEN_H
-#define KVC_BACKENDS_KERNELS_WIDEN_H
+/* dequantize.h - weights of every type to float32. Rows are bytes and need not be aligned. */
+#ifndef KVC_BACKENDS_KERNELS_DEQUANTIZE_H
+#define KVC_BACKENDS_KERNELS_DEQUANTIZE_H
 
 /* KVC_K_<TYPE>: the numbers of enum kvc_type (include/kvcull.h). */
 enum kvc_kernel_type {
@@ -9,13 +9,13 @@ enum kvc_kernel_type {
 };
 
 /* Element k of a row. */
-#define KVC_WIDEN_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                               \
+#define KVC_DEQUANTIZE_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                          \
     case KVC_K_##NAME: {                                                                                               \
         KVC_GLOBAL const struct kvc_block_##name *b =                                                                  \
             (KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements);                                          \
-        return KVC_WIDEN_##NAME(*b, k % (elements));                                                                   \
+        return KVC_DEQUANTIZE_##NAME(*b, k % (elements));                                                              \
     }
-KVC_DEVICE float kvc_widen_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
+KVC_DEVICE float kvc_dequantize_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
     switch (type) {
     case KVC_K_F32:
         return ((KVC_GLOBAL const float *)row)[k];
@@ -23,7 +23,7 @@ KVC_DEVICE float kvc_widen_weight(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kv
         return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
     case KVC_K_BF16:
         return kvc_bf16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
-        KVC_ALL_BLOCK_TYPES(KVC_WIDEN_CASE, )
+        KVC_ALL_BLOCK_TYPES(KVC_DEQUANTIZE_CASE, )
     }
     return kvc_nan();
 }

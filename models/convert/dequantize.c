@@ -1,23 +1,23 @@
-/* widen.c - stored rows to float32, by the formulas of core/base/weight_blocks.h. */
+/* dequantize.c - stored rows to float32, by the formulas of core/base/weight_blocks.h. */
 #include <string.h>
 
 #include "core/base/weight_blocks.h"
 #include "models/convert/quantize.h"
 
-#define WIDEN_BLOCK(a, NAME, name, gguf, elements, ...)                                                                \
-    static void widen_##name(const unsigned char *from, float *x) {                                                    \
+#define DEQUANTIZE_BLOCK(a, NAME, name, gguf, elements, ...)                                                           \
+    static void dequantize_##name(const unsigned char *from, float *x) {                                               \
         struct kvc_block_##name b;                                                                                     \
         memcpy(&b, from, sizeof b);                                                                                    \
         for (int e = 0; e < (elements); e++) {                                                                         \
-            x[e] = KVC_WIDEN_##NAME(b, e);                                                                             \
+            x[e] = KVC_DEQUANTIZE_##NAME(b, e);                                                                        \
         }                                                                                                              \
     }
-KVC_ALL_BLOCK_TYPES(WIDEN_BLOCK, )
+KVC_ALL_BLOCK_TYPES(DEQUANTIZE_BLOCK, )
 
-void kvc_widen_row(enum kvc_type type, const void *row, uint64_t K, float *values) {
+void kvc_dequantize_row(enum kvc_type type, const void *row, uint64_t K, float *values) {
     static void (*const block[KVC_ALL_TYPES])(const unsigned char *, float *) = {
-#define WIDEN_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = widen_##name,
-        KVC_ALL_BLOCK_TYPES(WIDEN_BY_TYPE, )};
+#define DEQUANTIZE_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = dequantize_##name,
+        KVC_ALL_BLOCK_TYPES(DEQUANTIZE_BY_TYPE, )};
     const unsigned char *from = row;
     if (type == KVC_F32) {
         memcpy(values, from, (size_t)K * sizeof *values);

@@ -1,5 +1,5 @@
-/* few.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums are
- * one vector of integers, whose elements go to the eight lanes. */
+/* gemv.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums
+ * are one vector of integers, whose elements go to the eight lanes. */
 
 #define AHEAD 512 /* bytes: weights are asked for so far ahead */
 
@@ -13,7 +13,7 @@ INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
 }
 /* Signed ones of -128 .. 127, and how much more than they are their sums are of. Without VNNI pairs are added in 16
  * bits, with saturation: a magnitude of at most 128 times one of at most 127, twice, is 32512. */
-#define FEW_OFFSET(is_signed, offset) (!(is_signed) ? (offset) : PAIRS ? 0 : 128)
+#define SMALL_BATCH_OFFSET(is_signed, offset) (!(is_signed) ? (offset) : PAIRS ? 0 : 128)
 INLINE __m256i dot_signed(__m256i w, __m256i q) {
 #if PAIRS
     return dot_unsigned(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
@@ -91,7 +91,8 @@ INLINE __m256 first_lanes(int parts) {
 }
 
 #define FEW(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                             \
-    INLINE void few_of_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last, int R) {        \
+    INLINE void small_batch_of_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last,         \
+                                      int R) {                                                                         \
         const size_t whole = call->K / 256, groups = (call->K + 255) / 256, step = 256 / (elements) * (bytes);         \
         const int rest = (int)(call->K % 256 / 32);                                                                    \
         const unsigned char *w = call->w + first * call->row_bytes;                                                    \
@@ -111,7 +112,7 @@ INLINE __m256 first_lanes(int parts) {
                 UNROLL                                                                                                 \
                 for (int r = 0; r < R; r++)                                                                            \
                     lane[r] = add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name,                            \
-                                        FEW_OFFSET(SIGNED_##name, OFFSET_##name), KVC_INT8_WIDTH_##NAME,               \
+                                        SMALL_BATCH_OFFSET(SIGNED_##name, OFFSET_##name), KVC_INT8_WIDTH_##NAME,       \
                                         KVC_INT8_HAS_MIN_##NAME);                                                      \
             }                                                                                                          \
             if (rest) {                                                                                                \
@@ -120,7 +121,7 @@ INLINE __m256 first_lanes(int parts) {
                 for (int r = 0; r < R; r++)                                                                            \
                     lane[r] = _mm256_blendv_ps(lane[r],                                                                \
                                                add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name,           \
-                                                         FEW_OFFSET(SIGNED_##name, OFFSET_##name),                     \
+                                                         SMALL_BATCH_OFFSET(SIGNED_##name, OFFSET_##name),             \
                                                          KVC_INT8_WIDTH_##NAME, KVC_INT8_HAS_MIN_##NAME),              \
                                                first_lanes(rest));                                                     \
             }                                                                                                          \
@@ -133,4 +134,4 @@ INLINE __m256 first_lanes(int parts) {
     }
 KVC_BLOCK_TYPES(FEW, )
 
-#include "backends/cpu/simd/int8/few_rows.h"
+#include "backends/cpu/simd/int8/small_batch.h"

@@ -1,6 +1,6 @@
-/* shared.c - gathers what ranks compute of a layer: from device to device where the link has a way, otherwise through
+/* sharded.c - gathers what ranks compute of a layer: from device to device where the link has a way, otherwise through
  * the host. A rank that lacks memory ends all, since the others wait for its part. */
-#include "core/engine/shared.h"
+#include "core/engine/sharded.h"
 
 #include "core/engine/runner.h"
 #include "core/ranks/direct.h"
@@ -18,17 +18,17 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
     return runner->network ? runner->network->part.ranks : NULL;
 }
 
-bool kvc_shared_splits(const struct kvc_runner *runner, uint64_t N) {
+bool kvc_sharded_splits(const struct kvc_runner *runner, uint64_t N) {
     const struct kvc_ranks *ranks = ranks_of(runner);
     return ranks && kvc_split_shares(N, &ranks->rows.split);
 }
 
-uint64_t kvc_shared_own(const struct kvc_runner *runner, uint64_t N) {
+uint64_t kvc_sharded_own(const struct kvc_runner *runner, uint64_t N) {
     const struct kvc_ranks *ranks = ranks_of(runner);
     return ranks ? kvc_split_outputs(N, &ranks->rows.split, ranks->rows.link->rank).count : N;
 }
 
-static struct kvc_span reserve(struct kvc_runner *runner, struct kvc_growable *room, size_t bytes) {
+static struct kvc_span sharded_reserve(struct kvc_runner *runner, struct kvc_growable *room, size_t bytes) {
     const struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_error error;
     if (kvc_growable_reserve(runner->device, room, bytes, &error) != KVC_OK)
@@ -36,13 +36,13 @@ static struct kvc_span reserve(struct kvc_runner *runner, struct kvc_growable *r
     return kvc_growable_at(room, 0);
 }
 
-struct kvc_span kvc_shared_room(struct kvc_runner *runner, size_t floats) {
-    return reserve(runner, &runner->part, floats * sizeof(float));
+struct kvc_span kvc_sharded_buffer(struct kvc_runner *runner, size_t floats) {
+    return sharded_reserve(runner, &runner->part, floats * sizeof(float));
 }
 
 /* y [rows, sum of widths] = all ranks' parts, whose widths stand in ranks->widths; this rank's is part [rows, own], of
  * which nothing counts where its width is 0. What the host does not reach goes through its memory. */
-static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
+static void sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
     struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_device *device = runner->device;
     const size_t mine = rows * ranks->widths[ranks->rows.link->rank] * sizeof(float);
@@ -51,7 +51,7 @@ static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span
         all += rows * ranks->widths[r] * sizeof(float);
     struct kvc_direct *direct = kvc_direct_of(ranks->rows.link, device);
     if (direct) {
-        kvc_direct_gather_rows(direct, y, part, rows, ranks->widths, reserve(runner, &runner->gathered, all));
+        kvc_direct_gather_rows(direct, y, part, rows, ranks->widths, sharded_reserve(runner, &runner->gathered, all));
         return;
     }
     float *from = mine ? device->ops->reach(device, part, mine) : NULL, *to = device->ops->reach(device, y, all);
@@ -59,7 +59,7 @@ static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span
         kvc_ranks_gather_rows(ranks, from, rows, ranks->widths, to);
         return;
     }
-    from = kvc_ranks_room(ranks, (mine + all) / sizeof *from);
+    from = kvc_ranks_buffer(ranks, (mine + all) / sizeof *from);
     to = from + mine / sizeof *from;
     if (mine)
         device->ops->download(device, from, part, mine);
@@ -67,13 +67,13 @@ static void gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span
     device->ops->upload(device, y, to, all);
 }
 
-static bool shared_out(const struct kvc_runner *runner, uint64_t N, enum kvc_parts parts) {
-    return parts == KVC_OUTPUTS ? kvc_shared_splits(runner, N)
-                                : parts == KVC_HEADS && ranks_of(runner) && runner->network->part.heads_shared;
+static bool shared_out(const struct kvc_runner *runner, uint64_t N, enum kvc_ownership parts) {
+    return parts == KVC_OUTPUTS ? kvc_sharded_splits(runner, N)
+                                : parts == KVC_HEADS && ranks_of(runner) && runner->network->part.heads_sharded;
 }
 
 /* The columns of each rank, in ranks->widths. False: every rank has all. */
-static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_parts parts) {
+static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_ownership parts) {
     if (!shared_out(runner, N, parts))
         return false;
     struct kvc_ranks *ranks = ranks_of(runner);
@@ -85,10 +85,10 @@ static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_pa
     return true;
 }
 
-void kvc_shared_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N,
-                       enum kvc_parts parts) {
+void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N,
+                        enum kvc_ownership parts) {
     if (find_widths(runner, N, parts))
-        gather(runner, y, part, rows);
+        sharded_gather(runner, y, part, rows);
 }
 
 /* One array of rows in eight bits, which has so many floats a block; the widths count `was` a block before. */
@@ -97,11 +97,11 @@ static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kv
     struct kvc_ranks *ranks = ranks_of(runner);
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         ranks->widths[r] = ranks->widths[r] / was * floats;
-    gather(runner, y, part, rows);
+    sharded_gather(runner, y, part, rows);
 }
 
-bool kvc_shared_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
-                            uint64_t N, enum kvc_parts parts) {
+bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
+                             uint64_t N, enum kvc_ownership parts) {
     struct kvc_ranks *ranks = ranks_of(runner);
     if (rows < ROWS_IN_EIGHT_BITS || !find_widths(runner, N, parts))
         return false;
@@ -110,7 +110,8 @@ bool kvc_shared_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, s
             return false;
     const size_t own = ranks->widths[ranks->rows.link->rank], quants = rows * own, scales = round_up(quants / 8);
     struct kvc_int8_rows mine;
-    mine.quant = mine.scale = mine.sum = reserve(runner, &runner->part_int8, round_up(quants) + scales + quants / 4);
+    mine.quant = mine.scale = mine.sum =
+        sharded_reserve(runner, &runner->part_int8, round_up(quants) + scales + quants / 4);
     mine.scale.offset += round_up(quants);
     mine.sum.offset += round_up(quants) + scales;
     if (own)

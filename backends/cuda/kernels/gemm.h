@@ -1,70 +1,70 @@
-/* many.h - linear layers of many rows: both sides packed by lane, then a matrix product a lane, through shared memory.
+/* gemm.h - linear layers of many rows: both sides packed by lane, then a matrix product a lane, through shared memory.
  * The sums of lanes are added in the order of the tree: lanes come in bit-reversed order, unfinished sums wait on a
  * stack five deep. */
 
 /* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). A work-item 32 neighbouring values
  * of one row; rows are neighbours, so that what is written lies together. */
 template <kvc_u32 B>
-KVC_DEVICE void kvc_many_pack(float *packed, const kvc_u8 *from, kvc_u32 type, kvc_u64 K, kvc_u64 row, kvc_u64 step) {
+KVC_DEVICE void kvc_gemm_pack(float *packed, const kvc_u8 *from, kvc_u32 type, kvc_u64 K, kvc_u64 row, kvc_u64 step) {
     kvc_u64 k = step * 32, steps = (K + 31) / 32;
     float *to = packed + (row / B * 32 * steps + step) * B + row % B;
     for (kvc_u32 lane = 0; lane < 32 && k + lane < K; lane++)
-        to[lane * steps * B] = kvc_widen_weight(type, from, k + lane);
+        to[lane * steps * B] = kvc_dequantize_weight(type, from, k + lane);
 }
 
-KVC_KERNEL(many_pack_x)(float *packed, const float *x, kvc_u64 K, kvc_u32 rows, kvc_u32 block) {
+KVC_KERNEL(gemm_pack_x)(float *packed, const float *x, kvc_u64 K, kvc_u32 rows, kvc_u32 block) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     const kvc_u8 *from = (const kvc_u8 *)(x + row * K);
     if (step * 32 >= K)
         return;
     if (block == 128)
-        kvc_many_pack<128>(packed, from, KVC_K_F32, K, row, step);
+        kvc_gemm_pack<128>(packed, from, KVC_K_F32, K, row, step);
     else
-        kvc_many_pack<32>(packed, from, KVC_K_F32, K, row, step);
+        kvc_gemm_pack<32>(packed, from, KVC_K_F32, K, row, step);
 }
 
 /* Rows first..first+rows-1 of w. */
-KVC_KERNEL(many_pack_w)
+KVC_KERNEL(gemm_pack_w)
 (float *packed, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first, kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     if (step * 32 < K)
-        kvc_many_pack<128>(packed, w + (first + row) * row_bytes, type, K, row, step);
+        kvc_gemm_pack<128>(packed, w + (first + row) * row_bytes, type, K, row, step);
 }
 
-#define KVC_MANY_DEPTH 8 /* steps that a stage holds */
-#define KVC_MANY_STAGES 3
+#define KVC_GEMM_DEPTH 8 /* steps that a stage holds */
+#define KVC_GEMM_STAGES 3
 
 /* Stage i of lane i / tiles: DEPTH steps of both sides. */
 template <kvc_u32 M>
-KVC_DEVICE void kvc_many_load(float *stage, const float *a, const float *b, kvc_u64 steps, kvc_u32 tiles, kvc_u32 i) {
+KVC_DEVICE void kvc_gemm_load(float *stage, const float *a, const float *b, kvc_u64 steps, kvc_u32 tiles, kvc_u32 i) {
     kvc_u32 lane = KVC_REVERSED(i / tiles), id = threadIdx.x;
-    kvc_u64 step = (kvc_u64)(i % tiles) * KVC_MANY_DEPTH;
-    kvc_u32 depth = steps - step < KVC_MANY_DEPTH ? (kvc_u32)(steps - step) : KVC_MANY_DEPTH;
+    kvc_u64 step = (kvc_u64)(i % tiles) * KVC_GEMM_DEPTH;
+    kvc_u32 depth = steps - step < KVC_GEMM_DEPTH ? (kvc_u32)(steps - step) : KVC_GEMM_DEPTH;
     a += (lane * steps + step) * M;
     b += (lane * steps + step) * 128;
     if (id * 4 < depth * M)
         kvc_async(stage + id * 4, a + id * 4, 16);
     if (id * 4 < depth * 128)
-        kvc_async(stage + KVC_MANY_DEPTH * M + id * 4, b + id * 4, 16);
+        kvc_async(stage + KVC_GEMM_DEPTH * M + id * 4, b + id * 4, 16);
     kvc_async_commit();
 }
 
 /* A block M rows x 128 outputs, 256 work-items with M / 16 rows x 8 outputs each: outputs 4c..4c+3 and those 64 further
  * on. Grid: outputs / 128, rows / M. */
 template <kvc_u32 M>
-KVC_DEVICE void kvc_many_product(float *shared, float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N,
+KVC_DEVICE void kvc_gemm_product(float *shared, float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N,
                                  kvc_u64 first, kvc_u64 count, const float *bias, kvc_u32 rows) {
     constexpr int R = M / 16;
-    constexpr kvc_u32 stage_floats = KVC_MANY_DEPTH * (M + 128);
+    constexpr kvc_u32 stage_floats = KVC_GEMM_DEPTH * (M + 128);
     kvc_u64 steps = (K + 31) / 32, n0 = (kvc_u64)KVC_GROUP_ID(0) * 128, row0 = (kvc_u64)KVC_GROUP_ID(1) * M;
-    kvc_u32 tiles = (kvc_u32)((steps + KVC_MANY_DEPTH - 1) / KVC_MANY_DEPTH), all = 32 * tiles;
+    kvc_u32 tiles = (kvc_u32)((steps + KVC_GEMM_DEPTH - 1) / KVC_GEMM_DEPTH), all = 32 * tiles;
     kvc_u32 ra = threadIdx.x / 16 * R, nb = threadIdx.x % 16 * 4;
     float stack[5][R][8], sum[R][8];
     a += KVC_GROUP_ID(1) * 32 * steps * M;
     b += KVC_GROUP_ID(0) * 32 * steps * 128;
-    for (kvc_u32 i = 0; i < KVC_MANY_STAGES - 1; i++) {
+    for (kvc_u32 i = 0; i < KVC_GEMM_STAGES - 1; i++) {
         if (i < all)
-            kvc_many_load<M>(shared + i * stage_floats, a, b, steps, tiles, i);
+            kvc_gemm_load<M>(shared + i * stage_floats, a, b, steps, tiles, i);
         else
             kvc_async_commit();
     }
@@ -77,19 +77,19 @@ KVC_DEVICE void kvc_many_product(float *shared, float *y, const float *a, const 
             for (int c = 0; c < 8; c++)
                 sum[r][c] = 0.0f;
         for (kvc_u32 t = 0; t < tiles; t++, i++) {
-            const float *stage = shared + i % KVC_MANY_STAGES * stage_floats;
-            kvc_u64 step = (kvc_u64)t * KVC_MANY_DEPTH;
-            kvc_u32 depth = mine > step ? mine - step < KVC_MANY_DEPTH ? (kvc_u32)(mine - step) : KVC_MANY_DEPTH : 0;
-            kvc_async_wait<KVC_MANY_STAGES - 2>();
+            const float *stage = shared + i % KVC_GEMM_STAGES * stage_floats;
+            kvc_u64 step = (kvc_u64)t * KVC_GEMM_DEPTH;
+            kvc_u32 depth = mine > step ? mine - step < KVC_GEMM_DEPTH ? (kvc_u32)(mine - step) : KVC_GEMM_DEPTH : 0;
+            kvc_async_wait<KVC_GEMM_STAGES - 2>();
             KVC_BARRIER();
-            if (i + KVC_MANY_STAGES - 1 < all)
-                kvc_many_load<M>(shared + (i + KVC_MANY_STAGES - 1) % KVC_MANY_STAGES * stage_floats, a, b, steps,
-                                 tiles, i + KVC_MANY_STAGES - 1);
+            if (i + KVC_GEMM_STAGES - 1 < all)
+                kvc_gemm_load<M>(shared + (i + KVC_GEMM_STAGES - 1) % KVC_GEMM_STAGES * stage_floats, a, b, steps,
+                                 tiles, i + KVC_GEMM_STAGES - 1);
             else
                 kvc_async_commit();
 #pragma unroll
-            for (kvc_u32 s = 0; s < KVC_MANY_DEPTH; s++) {
-                const float *x = stage + s * M + ra, *w = stage + KVC_MANY_DEPTH * M + s * 128 + nb;
+            for (kvc_u32 s = 0; s < KVC_GEMM_DEPTH; s++) {
+                const float *x = stage + s * M + ra, *w = stage + KVC_GEMM_DEPTH * M + s * 128 + nb;
                 float4 w0, w1;
                 if (s >= depth)
                     break;
@@ -132,12 +132,12 @@ KVC_DEVICE void kvc_many_product(float *shared, float *y, const float *a, const 
         }
 }
 
-#define KVC_MANY_KERNEL(M)                                                                                             \
+#define KVC_GEMM_KERNEL(M)                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        kvc_k_many_product_##M(float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N, kvc_u64 first,          \
+        kvc_k_gemm_product_##M(float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N, kvc_u64 first,          \
                                kvc_u64 count, const float *bias, kvc_u32 rows) {                                       \
-        KVC_SHARED __align__(16) float shared[KVC_MANY_STAGES * KVC_MANY_DEPTH * (M + 128)];                           \
-        kvc_many_product<M>(shared, y, a, b, K, N, first, count, bias, rows);                                          \
+        KVC_SHARED __align__(16) float shared[KVC_GEMM_STAGES * KVC_GEMM_DEPTH * (M + 128)];                           \
+        kvc_gemm_product<M>(shared, y, a, b, K, N, first, count, bias, rows);                                          \
     }
-KVC_MANY_KERNEL(32)
-KVC_MANY_KERNEL(128)
+KVC_GEMM_KERNEL(32)
+KVC_GEMM_KERNEL(128)

@@ -1,5 +1,5 @@
-/* test_spares.c - a decode method whose budget fills whole blocks: the entry that a step adds lies in a spare slot,
- * not in a block of its own, and no bit tells. */
+/* test_extra_slots.c - a decode method whose budget fills whole blocks: the entry that a step adds lies in a spare
+ * slot, not in a block of its own, and no bit tells. */
 #include "core/engine/cache.h"
 #include "core/engine/session.h"
 #include "tests/core/whole_model.h"
@@ -105,9 +105,10 @@ static void test_blocks(void **state) {
             kvc_session_close(session);
             assert_int_equal(cache_now(), 0);
         }
-        const uint64_t spare = stats[1].cache_bytes - stats[0].cache_bytes;
-        if (stats[0].cache_bytes % block != 0 || spare == 0 || spare % entry != 0 ||
-            spare > (uint64_t)info->layers * info->heads * entry || stats[1].state_bytes > stats[0].state_bytes * 5 / 4)
+        const uint64_t extra_slot = stats[1].cache_bytes - stats[0].cache_bytes;
+        if (stats[0].cache_bytes % block != 0 || extra_slot == 0 || extra_slot % entry != 0 ||
+            extra_slot > (uint64_t)info->layers * info->heads * entry ||
+            stats[1].state_bytes > stats[0].state_bytes * 5 / 4)
             fail_msg("%s holds %llu + %llu bytes, %s %llu + %llu", spec[1], (unsigned long long)stats[1].cache_bytes,
                      (unsigned long long)stats[1].state_bytes, spec[0], (unsigned long long)stats[0].cache_bytes,
                      (unsigned long long)stats[0].state_bytes);
@@ -196,24 +197,24 @@ static void test_shared(void **state) {
 static void test_places(void **state) {
     (void)state;
     enum { COUNT = 2 * KVC_TILE + 9 };
-    struct kvc_spares spares = {.device = engine->device};
+    struct kvc_extra_slots extra_slots = {.device = engine->device};
     const struct kvc_entry_format format = {KVC_F16, 64, 128};
     uint32_t names[COUNT], again;
-    FINE(engine->device->ops->arena_create(engine->device, &format, &spares.arena, &error));
-    FINE(kvc_spares_take(&spares, COUNT, names, &error));
+    FINE(engine->device->ops->arena_create(engine->device, &format, &extra_slots.arena, &error));
+    FINE(kvc_extra_slots_take(&extra_slots, COUNT, names, &error));
     for (uint32_t i = 0; i < COUNT; i++)
         for (uint32_t j = 0; j <= i; j++)
-            assert_true(i == j ? (names[i] & KVC_SPARE) != 0 : names[i] != names[j]);
+            assert_true(i == j ? (names[i] & KVC_EXTRA_SLOT) != 0 : names[i] != names[j]);
     assert_int_equal(cache_now(), 3 * KVC_TILE * 256);
-    kvc_spares_give(&spares, 1, &names[300]);
-    FINE(kvc_spares_take(&spares, 1, &again, &error));
+    kvc_extra_slots_free(&extra_slots, 1, &names[300]);
+    FINE(kvc_extra_slots_take(&extra_slots, 1, &again, &error));
     assert_int_equal(again, names[300]);
-    kvc_spares_give(&spares, KVC_TILE, names);
+    kvc_extra_slots_free(&extra_slots, KVC_TILE, names);
     assert_int_equal(cache_now(), 2 * KVC_TILE * 256);
-    kvc_spares_give(&spares, COUNT - KVC_TILE, names + KVC_TILE);
+    kvc_extra_slots_free(&extra_slots, COUNT - KVC_TILE, names + KVC_TILE);
     assert_int_equal(cache_now(), 0);
-    engine->device->ops->arena_free(engine->device, spares.arena);
-    free(spares.block);
+    engine->device->ops->arena_free(engine->device, extra_slots.arena);
+    free(extra_slots.block);
 }
 
 /* A policy of the class, with "%u" in the place of its budget; it is never freed. */
