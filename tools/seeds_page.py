@@ -1,4 +1,4 @@
-"""seeds_page.py - docs/measured/seeds.md: every claim of seeds_claims.py beside what the runs gave, by rule."""
+"""seeds_page.py - docs/measured/seeds.md: every claim of seeds_claims.py, with the results of the runs and a verdict by rule."""
 import textwrap
 
 import seeds_claims
@@ -74,7 +74,7 @@ def verdict(compared, level):
     said = [one.level() if level else one.says() for one in compared]
     said = [one for one in said if one is not None]
     if not said:
-        return "not tried: the tasks are beyond the models"
+        return "not tested: the models cannot solve the tasks"
     yes, no, known = said.count(1), said.count(-1), len(said)
     if yes == known:
         text = "holds"
@@ -87,11 +87,11 @@ def verdict(compared, level):
     elif no:
         text = "does not hold in part"
     else:
-        text = "cannot tell"
+        text = "undecided"
     return f"{text} ({yes} of {known} comparisons for it, {no} against, {known - yes - no} undecided)"
 
 
-HEADING = ["model", "task", "question", "policy", "beside", "n", "its score", "the other's", "difference", "95 %"]
+HEADING = ["model", "task", "question", "policy", "compared with", "n", "score", "other score", "difference", "95 %"]
 
 
 def claim_text(data, claim):
@@ -141,7 +141,7 @@ def set_text(data, name):
         more = [f"{mean(row['values'][value]):.3f}" for value in values]
         rows.append([f"`{kv}`", *[cell(data, name, question, kv) for question in questions], *more,
                      kib(row.get("end", row["held"])), kib(row["peak"]), kib(row["read"])])
-    held = "held at the most while answering" if "end" in row else "held after the prompt"
+    held = "most held while answering" if "end" in row else "held after the prompt"
     model, count = SHOWN[name.split("-")[0]], len(head["samples"])
     text = f"### {model}: `{name}`, {head['task']} of {head['length']} tokens, {count} samples\n\n"
     return text + table(["policy", *[words[question] for question in questions], *values, held, "peak",
@@ -170,15 +170,15 @@ def write(path):
             done += text
             verdicts.append([paper.split(" ")[0], claim.title, result])
     spent = sum(head.get("seconds", 0) for head in data.heads.values())
-    page = "# What the papers claim, tried on small models\n\n" + wrap(
+    page = "# Papers' claims on small models\n\n" + wrap(
         seeds_claims.INTRODUCTION.replace("DATE", data.first["date"]).replace(
             "MACHINE", data.first["machine"]).replace("SETTINGS", settings(data)).replace(
                 "MINUTES", f"{spent / 60:.0f}")) + "\n"
     page += "".join(f"    {line}\n" for line in seeds_claims.COMMANDS) + "\n"
     page += "\n".join(wrap(text) for text in seeds_claims.READING) + "\n"
-    page += "## In short\n\n" + table(["paper", "claim", "here"], verdicts) + "\n"
+    page += "## Summary\n\n" + table(["paper", "claim", "result"], verdicts) + "\n"
     page += "\n".join(wrap(text) for text in seeds_claims.SHORT) + "\n"
-    page += "## What the models can do at all\n\n" + wrap(seeds_claims.ABLE) + "\n" + able_text(data)
+    page += "## What the models can do\n\n" + wrap(seeds_claims.ABLE) + "\n" + able_text(data)
     page += done + "## Every policy of every run\n\n" + wrap(seeds_claims.TABLES) + "\n"
     page += "".join(set_text(data, name) for name in data.heads if "-able-" not in name)
     return page.rstrip("\n") + "\n"
