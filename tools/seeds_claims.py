@@ -109,8 +109,8 @@ DAPQ = [
           "the first and last tokens of the text.",
           prompt(PROMPT_SETS, [("dapq:budget=64", "snapkv:budget=64")])),
     Claim("Above SnapKV at larger budgets, too",
-          "DapQ has the highest average at nearly every budget (RULER, Llama-3-8B: 56.9 versus 52.2 at 256 entries, 67.8 "
-          "versus 60.6 at 512)", "section 5.2, Table 11",
+          "DapQ has the highest average at nearly every budget (RULER, Llama-3-8B: 56.9 versus 52.2 at 256 entries, "
+          "67.8 versus 60.6 at 512)", "section 5.2, Table 11",
           "As above. If the question is in the prompt, snapkv's window contains all of it, and dapq's window "
           "contains its last 28 tokens at other positions.",
           prompt((DEMO_ORDER, *PROMPT_SETS), [(f"dapq:budget={b}", f"snapkv:budget={b}") for b in BUDGETS[1:]])),
@@ -176,7 +176,8 @@ TAKE_CLAIMS = [
           "the defaults on every set.",
           prompt((DEMO_TAKE,), [(TAKE_PROBES, TAKE), (TAKE_MAX, TAKE), (TAKE_BOTH, TAKE_MAX)]) +
           prompt((*PROMPT_SETS, KV), [(TAKE_BOTH, TAKE)]) + recall((TAKE_BOTH, TAKE))),
-    Claim("Delayed eviction helps", "without delayed eviction needles fall from 91.8 to 80.0 %, LongBench from 47.5 to 45.9",
+    Claim("Delayed eviction helps",
+          "without delayed eviction needles fall from 91.8 to 80.0 %, LongBench from 47.5 to 45.9",
           "section 5.4, Table 2",
           "In a model of four layers the two lower ones follow one in the middle. On SmolLM2, too, `warmup_layers=0`"
           " gained almost nothing (docs/measured/take.md).",

@@ -187,6 +187,16 @@ awk -F: 'NR == FNR { there[$1] = 1; all[NR] = $1; count = NR; next }
     $3 ~ /_$/ { for (i = 1; i <= count; i++) if (index(all[i], $3) == 1) next }
     { print $1 ":" $2 ": " $3 }' "$work/known" "$work/said" | wrong 'is no name of the code'
 
+# ---- other identifiers of documents, as `view_evict`: a word of the sources, scripts, tests or manual pages. MPI_, CUDA_
+# and NCCL_ are others' names, and a name that ends in _NAME or _name stands for any.
+find core ranks backends models policies cli eval serve bench examples include tests tools python packaging docs/man m4 dev configure.ac \
+    -type f ! -name '*.md' ! -name '*.gguf' ! -name '*.safetensors' -exec grep -ohIE '[A-Za-z_][A-Za-z0-9_]*' {} + | sort -u >"$work/words"
+# shellcheck disable=SC2046
+grep -noE '`[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)+`' $(cat "$work/documents") /dev/null | tr -d '`' |
+    awk -F: 'NR == FNR { there[$1] = 1; next }
+        !($3 in there) && $3 !~ /^(kvc|KVC|test|MPI|MPIX|CUDA|NCCL|X)_|_(NAME|name)$/ { print $1 ":" $2 ": " $3 }' "$work/words" - |
+    wrong 'is no name of the tree'
+
 # ---- "`function` (`file`)"
 # shellcheck disable=SC2046
 grep -noE '`[a-z_0-9]+` \(`[a-z_0-9/]+\.[a-z]+`\)' $(cat "$work/documents") /dev/null |
