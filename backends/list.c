@@ -1,4 +1,4 @@
-/* list.c - the list of backends, and what a user may know of them. */
+/* list.c - the list of backends, and the functions that describe backends and their devices to a user. */
 #include "core/base/backends.h"
 
 const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cpu, &kvc_backend_ref,

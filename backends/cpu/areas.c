@@ -1,5 +1,6 @@
-/* areas.c - memory in areas of 2 MiB, which become huge pages while everything in them is in use: memory is read a
- * third faster than over small pages. What is not in use is not resident: an area in part use has small pages. */
+/* areas.c - memory in aligned areas of 2 MiB. An area becomes a huge page while all of it is in use, because memory in
+ * huge pages is read about a third faster than memory in small pages. An area in partial use keeps small pages, so that
+ * its unused parts are not resident. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -7,10 +8,10 @@
 #include "backends/cpu/cpu.h"
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25 /* Linux 6.1; older ones refuse, and the pages stay small */
+#define MADV_COLLAPSE 25 /* since Linux 6.1; older kernels refuse the call and the pages stay small */
 #endif
 
-#define AREA_UNITS 32u /* of an area: one bit each */
+#define AREA_UNITS 32u /* units per area: one bit each in `used` */
 #define UNIT_BYTES (KVC_AREA_BYTES / AREA_UNITS)
 #define CHUNK_AREAS 4u
 #define CHUNK_UNITS (CHUNK_AREAS * AREA_UNITS)
@@ -34,10 +35,10 @@ void kvc_areas_unmap(unsigned char *memory, size_t bytes) { munmap(memory, whole
 
 void kvc_area_uses_huge_pages(unsigned char *area) {
 #if defined(MADV_HUGEPAGE)
-    (void)madvise(area, KVC_AREA_BYTES, MADV_HUGEPAGE); /* for what has not been touched */
+    (void)madvise(area, KVC_AREA_BYTES, MADV_HUGEPAGE); /* for untouched memory */
 #endif
 #if defined(MADV_COLLAPSE)
-    (void)madvise(area, KVC_AREA_BYTES, MADV_COLLAPSE); /* for what has */
+    (void)madvise(area, KVC_AREA_BYTES, MADV_COLLAPSE); /* for memory that has been touched */
 #endif
     (void)area;
 }
@@ -55,14 +56,14 @@ void kvc_area_plain(unsigned char *areas, size_t bytes) {
 struct kvc_area_chunk {
     struct kvc_area_chunk *next;
     unsigned char *memory;
-    uint32_t used[CHUNK_AREAS]; /* one bit a unit */
+    uint32_t used[CHUNK_AREAS]; /* one bit per unit */
 };
 
 static bool unit_used(const struct kvc_area_chunk *chunk, unsigned unit) {
     return chunk->used[unit / AREA_UNITS] >> (unit % AREA_UNITS) & 1;
 }
 
-/* The first of `units` free units in a row; CHUNK_UNITS: there are none. */
+/* Returns the first unit of the lowest run of `units` free units, or CHUNK_UNITS if there is none. */
 static unsigned find_free(const struct kvc_area_chunk *chunk, unsigned units) {
     unsigned run = 0;
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
@@ -116,7 +117,8 @@ void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes) {
     for (unsigned unit = first; unit < first + units; unit++)
         chunk->used[unit / AREA_UNITS] &= ~(1u << unit % AREA_UNITS);
     kvc_area_plain(chunk->memory + from * KVC_AREA_BYTES, (to - from) * KVC_AREA_BYTES);
-    if (madvise(start, units * UNIT_BYTES, MADV_DONTNEED) != 0) /* not resident, and zeroed when next used */
+    if (madvise(start, units * UNIT_BYTES, MADV_DONTNEED) !=
+        0) /* the memory is no longer resident and reads as zero when next used */
         memset(start, 0, units * UNIT_BYTES);
 }
 

@@ -1,4 +1,5 @@
-/* arena.c - cache blocks: handed out lowest first, counted exactly while taken, their pages given back by a trim. */
+/* arena.c - the allocator of cache blocks. It hands out the lowest free block first and counts a block as memory while
+ * the block is taken. A trim returns the pages of free blocks to the system. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -6,7 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 
-#if defined(__SANITIZE_ADDRESS__) /* untaken blocks must not be touched */
+#if defined(__SANITIZE_ADDRESS__) /* AddressSanitizer reports any access to a free block */
 #include <sanitizer/asan_interface.h>
 #define KVC_FORBID(memory, bytes) __asan_poison_memory_region(memory, bytes)
 #define KVC_ALLOW(memory, bytes) __asan_unpoison_memory_region(memory, bytes)
@@ -15,7 +16,7 @@
 #define KVC_ALLOW(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
-#define KVC_CHUNK_BYTES ((size_t)8 << 20) /* of address space; pages come when they are touched */
+#define KVC_CHUNK_BYTES ((size_t)8 << 20) /* of address space; a page becomes resident when it is first touched */
 
 static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
@@ -53,7 +54,8 @@ void kvc_cpu_arena_free(struct kvc_device *device, struct kvc_arena *arena) {
     free(arena);
 }
 
-/* One more bitmap of `blocks` bits, the old one's bits kept. */
+/* Grows a bitmap from `had` to `blocks` bits. The old bits are kept and the new bits are 0. Returns false if memory
+ * runs out. */
 static bool grow_bits(uint64_t **bits, uint32_t had, uint32_t blocks) {
     size_t old = ((size_t)had + 63) / 64, words = ((size_t)blocks + 63) / 64;
     uint64_t *grown = realloc(*bits, words * sizeof **bits);
@@ -103,7 +105,8 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
     kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
 }
 
-/* Makes the areas in which blocks [count], ascending within a chunk, lie huge where all their blocks are now taken. */
+/* Turns areas into huge pages. An area qualifies if it contains one of the `count` given blocks and all of its blocks
+ * are taken. The given blocks ascend within a chunk. */
 static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     const unsigned char *settled = NULL;
     for (uint32_t i = 0; i < count; i++) {
@@ -176,7 +179,8 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Gives back the whole pages between blocks from and to of one chunk, none of which is taken. */
+/* Returns whole pages to the system. They lie between blocks `from` and `to` of one chunk, and none of these blocks is
+ * taken. */
 static void give_pages_back(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
     uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];

@@ -39,7 +39,7 @@ static void fill_table(struct kvc_ops *table, enum kvc_cpu_path path) {
     table->name = kvc_cpu_path_name(path);
 }
 
-/* Scratch memory grows on first use, by thread. */
+/* Does nothing: each thread's scratch memory grows on first use. */
 enum kvc_status kvc_cpu_prepare(struct kvc_device *device, const struct kvc_step_shape *step, struct kvc_error *error) {
     (void)device, (void)step, (void)error;
     return KVC_OK;
@@ -129,7 +129,7 @@ static enum kvc_status cpu_open(const char *path, unsigned index, int threads, e
     return open_path("cpu", chosen, threads, math, device, error);
 }
 
-/* The operations that no CPU path has yet and all take from ref, as a list of names. */
+/* Lists the names of the operations that every CPU instruction set still takes from ref. */
 static void cpu_missing(char *text, size_t capacity) {
     static const char *const names[] = {
 #define KVC_OPERATION(name, parameters, ...)
@@ -147,7 +147,8 @@ const struct kvc_backend_class kvc_backend_cpu = {
 
 /* ---- the backend "ref": the same device with the reference operations only, on the caller's thread ---- */
 
-/* The path "plain" is ref without fused multiply-add instructions, for the check that both builds agree. */
+/* The instruction set "plain" is ref compiled without fused multiply-add instructions. A test checks that both builds
+ * agree. */
 static bool ref_usable(char *detail, size_t capacity) {
     snprintf(detail, capacity, "plain C%s", kvc_cpu_path_runs(KVC_CPU_AVX2) ? ", fused multiply-add" : "");
     return true;

@@ -1,4 +1,5 @@
-/* cpu.h - what the CPU paths share: host memory as buffers, weights as they lie in the file, cache blocks, threads. */
+/* cpu.h - definitions that all CPU instruction sets share: host memory as buffers, weights in the file's layout, cache
+ * blocks, threads. */
 #ifndef KVC_BACKENDS_CPU_CPU_H
 #define KVC_BACKENDS_CPU_CPU_H
 
@@ -16,12 +17,12 @@ struct kvc_buffer {
     enum kvc_memory_kind kind;
 };
 
-struct kvc_weight { /* [outputs N, inputs K], rows of row_bytes as the file has them */
+struct kvc_weight { /* a matrix [outputs N, inputs K] in rows of row_bytes, in the file's layout */
     enum kvc_type type;
     uint64_t outputs, inputs;
     size_t row_bytes;
-    const unsigned char *data;     /* the caller's memory; NULL where there are several: */
-    const unsigned char *expert[]; /* each expert's, the caller's memory too */
+    const unsigned char *data;     /* owned by the caller; NULL if the weight is a set of experts */
+    const unsigned char *expert[]; /* one matrix per expert, owned by the caller */
 };
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
 
@@ -33,88 +34,94 @@ enum kvc_cpu_path {
 };
 
 struct kvc_cpu {
-    struct kvc_device device; /* first */
+    struct kvc_device device; /* must be the first member */
     enum kvc_cpu_path path;
     enum kvc_math math;
-    struct kvc_threads *threads; /* NULL: this thread only (ref) */
-    struct kvc_ops table;        /* this path's operations, ref where it has none */
-    /* what --math=fast leaves to the path: few rows */
+    struct kvc_threads *threads; /* NULL: the caller's thread only (ref) */
+    struct kvc_ops table;        /* operations of this instruction set; ref's operation if it has none */
+    /* linear as it was before --math=fast replaced it; computes batches with few rows */
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
-    void **scratch; /* per thread, grown by kvc_cpu_scratch */
+    void **scratch; /* one per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
-    struct kvc_stealing *stealing; /* per thread */
-    void *memo;                    /* a SIMD path's own, kept between calls; kvc_host_alloc, freed with the device */
+    struct kvc_stealing *stealing; /* one per thread */
+    void *memo; /* the score memo of the SIMD code, kept between calls; from kvc_host_alloc, freed with the device */
     size_t memo_bytes;
-    void *noise; /* as memo: keyformer's noise */
+    void *noise; /* keyformer's noise table, allocated and freed like memo */
     size_t noise_bytes;
-    struct kvc_area_chunk *chunks; /* areas.c */
-    pthread_mutex_t lock;          /* of device.memory, failure and failure_text */
+    struct kvc_area_chunk *chunks; /* see areas.c */
+    pthread_mutex_t lock;          /* protects device.memory, failure and failure_text */
     enum kvc_status failure;       /* first failure since the last sync */
     char failure_text[200];
 };
 
-/* Blocks of one entry format, in chunks of 2^shift blocks that are mapped when first needed. Areas whose
- * blocks are all taken are huge pages. */
+/* Blocks of one entry format, in chunks of 2^shift blocks. A chunk is mapped when it is first needed. An area whose
+ * blocks are all taken uses a huge page. */
 struct kvc_arena {
     struct kvc_entry_format format;
     size_t block_bytes;
-    uint32_t shift, chunk_count, lowest; /* no free block below lowest */
+    uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
-    uint64_t *taken, *touched; /* one bit a block: handed out; handed out since its pages were last given back */
+    uint64_t *taken, *touched; /* one bit per block. taken: the block is in use. touched: it was in use since its pages
+                                  were last returned to the system */
     uint64_t taken_count;
 };
 
-/* One thread's scratch of at least bytes (64-byte aligned, contents undefined), counted as KVC_MEMORY_SCRATCH; kept
- * and grown between calls. NULL: no memory, which the next sync reports. Each thread calls it once per operation. Safe
- * to call from tasks: only slot `thread` is touched; counting is done under a lock or atomically. */
+/* Returns one thread's scratch memory: at least `bytes` bytes, 64-byte aligned, contents undefined. It counts as
+ * KVC_MEMORY_SCRATCH and is kept and grown between calls. Returns NULL if memory runs out, which the next sync reports.
+ * A thread may call this once per operation. Tasks may call it at the same time, because a call changes only the
+ * scratch of `thread` and the count is protected by a lock. */
 void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
 
-/* Zeroed memory, 64-byte aligned; large pieces are mapped, so that freeing them returns them to the system. */
+/* Returns zeroed memory, 64-byte aligned. Large allocations are mapped, so that freeing them returns them to the
+ * system. */
 void *kvc_host_alloc(size_t bytes);
-void kvc_host_free(void *memory, size_t bytes); /* the same bytes; NULL is fine */
+void kvc_host_free(void *memory, size_t bytes); /* `bytes` as allocated; NULL is allowed */
 
-/* Areas: aligned pieces of memory that may become huge pages (areas.c). */
+/* Areas are aligned pieces of memory that may become huge pages (areas.c). */
 #define KVC_AREA_BYTES ((size_t)2 << 20)
-unsigned char *kvc_areas_map(size_t bytes); /* address space, aligned; no huge pages yet. NULL: none left */
+unsigned char *kvc_areas_map(size_t bytes); /* reserves aligned address space; NULL if there is none */
 void kvc_areas_unmap(unsigned char *memory, size_t bytes);
-void kvc_area_uses_huge_pages(unsigned char *area);      /* all of the area is in use: all of it becomes resident */
-void kvc_area_plain(unsigned char *areas, size_t bytes); /* whole areas, no longer all in use */
-/* Zeroed memory in shared areas, for pieces of up to two areas; not resident until touched or huge. */
+void kvc_area_uses_huge_pages(unsigned char *area);      /* all of it is in use and becomes resident */
+void kvc_area_plain(unsigned char *areas, size_t bytes); /* whole areas that are no longer in full use */
+/* Returns zeroed memory in shared areas, for allocations of up to two areas. It is not resident until it is touched or
+ * becomes a huge page. */
 void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);
 void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes);
 void kvc_areas_close(struct kvc_cpu *cpu);
 
-/* Adds to what the device holds, or subtracts from it. */
+/* Adds `bytes`, which may be negative, to the device's memory count of that kind. */
 void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes);
-/* Keeps the first failure of a queued operation for the next sync; any thread. */
+/* Records the first failure of a queued operation for the next sync. Any thread may call it. */
 void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* The memory part of the table; every path has the same. */
-/* memory.c, arena.c; cpu.c has close and prepare. */
+/* Memory and lifetime functions of the table, the same for every instruction set (memory.c, arena.c; close and prepare
+ * are in cpu.c). */
 #define KVC_LIFETIME(result, name, arguments) result kvc_cpu_##name arguments;
 #define KVC_BYTES(result, name, arguments) result kvc_cpu_##name arguments;
 #include "core/base/ops.def"
 
-/* SIMD paths replace entries of the reference's table: backends/cpu/simd/<path>.c */
-/* The operations of each path; ref's: the build with fused multiply-adds where the CPU has them. */
+/* Fill the table with the operations of an instruction set. SIMD code replaces entries of the reference's table. ref is
+ * the build with fused multiply-adds if the CPU has them. */
 #define KVC_CPU_FILL(NAME, name, build) void kvc_cpu_fill_##name(struct kvc_ops *table);
 KVC_CPU_PATHS(KVC_CPU_FILL)
 #undef KVC_CPU_FILL
-bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* built, and on this CPU */
+bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* part of this build and supported by this CPU */
 const char *kvc_cpu_path_name(enum kvc_cpu_path path);
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table);
-/* The path that was named, or that KVCULL_CPU names, or else the best one. */
+/* Finds the instruction set that `name` names. If `name` is NULL, KVCULL_CPU names it; without that variable the best
+ * one is chosen. */
 enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error);
-enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* --math=fast */
+enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* prepares --math=fast */
 
 static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }
 
-/* Where an arena's block, or a spare slot, lies. The two halves of a block: KVC_TILE keys, then KVC_TILE values. */
+/* Returns the address of an arena's block or extra slot. A block has two halves: KVC_TILE keys, then KVC_TILE values.
+ */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
     const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_TILE : 0;
     if (block & KVC_EXTRA_SLOT)
@@ -123,7 +130,7 @@ static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32
            slot * arena->format.row_bytes;
 }
 
-/* The slot of a index, and key and value rows of a slot, of head h. */
+/* Map an index of head h to its slot, and a slot of head h to its position, key row and value row. */
 static inline uint32_t kvc_list_slot(const struct kvc_lists *lists, uint32_t h, uint32_t index) {
     return lists->order ? ((const uint32_t *)lists->order->data)[lists->host_base[h] + index] : index;
 }

@@ -1,5 +1,6 @@
-/* fast.c - --math=fast: linear layers of many rows go to OpenBLAS. Same model, other rounding; few rows, where nothing
- * is gained, stay exact. OpenBLAS is loaded only for --math=fast: exact runs pay neither its memory nor its threads. */
+/* fast.c - --math=fast: OpenBLAS computes the linear layers of batches with many rows. The model is the same, but the
+ * rounding differs. Batches with few rows gain nothing from OpenBLAS and stay exact. OpenBLAS is loaded only for
+ * --math=fast, so exact runs pay neither for its memory nor for its threads. */
 #if defined(KVC_OPENBLAS)
 #include <dlfcn.h>
 #endif
@@ -11,8 +12,8 @@
 #if defined(KVC_OPENBLAS)
 
 #define FAST_LIBRARY "libopenblas.so.0"
-#define FAST_ROWS 16u     /* from so many rows on */
-#define FAST_OUTPUTS 512u /* widened at a time */
+#define FAST_ROWS 16u     /* the smallest batch that OpenBLAS computes */
+#define FAST_OUTPUTS 512u /* dequantized at a time */
 
 struct widening {
     const struct kvc_weight *w;
@@ -44,7 +45,7 @@ static void linear(struct kvc_device *device, const struct kvc_linear *args) {
         size_t outputs = N - s.first < FAST_OUTPUTS ? N - (size_t)s.first : FAST_OUTPUTS;
         kvc_threads_run(cpu->threads, outputs, dequantize_one, &s);
         cpu->sgemm(101, 111, 112, (int)rows, (int)outputs, (int)K, 1.0f, kvc_span_data(args->x), (int)K, s.to, (int)K,
-                   0.0f, out + s.first, (int)N); /* row-major, x as it is, weights transposed */
+                   0.0f, out + s.first, (int)N); /* 101: row-major, 111: x not transposed, 112: weights transposed */
     }
     for (size_t i = 0; args->bias.buffer && i < rows; i++)
         for (size_t n = 0; n < N; n++)
@@ -64,12 +65,12 @@ enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) 
         return kvc_fail(error, KVC_RESOURCE, "math=fast needs OpenBLAS (%s), which is not here; use exact, the default",
                         FAST_LIBRARY);
     }
-    memcpy(&cpu->sgemm, &sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
+    memcpy(&cpu->sgemm, &sgemm, sizeof sgemm); /* ISO C has no cast from an object pointer to a function pointer */
     memcpy(&set_threads, &threads, sizeof threads);
     set_threads((int)kvc_threads_count(cpu->threads));
     cpu->exact_linear = cpu->table.linear;
     cpu->table.linear = linear;
-    return KVC_OK; /* the library stays loaded: its threads cannot be ended safely */
+    return KVC_OK; /* the library stays loaded, because its threads cannot be ended safely */
 }
 
 #else

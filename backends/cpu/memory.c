@@ -1,4 +1,4 @@
-/* memory.c - host memory as the CPU's buffers, weights and scratch, counted by kind. */
+/* memory.c - host memory for the CPU's buffers, weights and scratch, counted by kind. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,13 +7,15 @@
 
 #include "backends/cpu/cpu.h"
 
-/* From here on memory is mapped. AddressSanitizer sees overruns of the allocator's memory only, so it gets that. */
+/* Allocations of at least this size are mapped. AddressSanitizer detects overruns only in memory from the allocator, so
+ * nothing is mapped in its builds. */
 #if defined(__SANITIZE_ADDRESS__)
 #define KVC_MAPPED_FROM SIZE_MAX
 #else
 #define KVC_MAPPED_FROM ((size_t)128 << 10)
 #endif
-#define KVC_AREAS_MOST (2 * KVC_AREA_BYTES) /* larger pieces have huge pages of their own, smaller buffers share */
+#define KVC_AREAS_MOST                                                                                                 \
+    (2 * KVC_AREA_BYTES) /* larger allocations have huge pages of their own; smaller buffers share areas */
 #define KVC_ALIGNMENT 64u
 
 void *kvc_host_alloc(size_t bytes) {
@@ -119,7 +121,7 @@ void kvc_cpu_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     free(buffer);
 }
 
-/* Whether bytes at span lie in its buffer; where they do not that is a failure for the next sync. */
+/* Returns true if `bytes` bytes at `span` lie within its buffer. Otherwise records a failure for the next sync. */
 static bool memory_inside(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return true;
@@ -154,7 +156,7 @@ void kvc_cpu_zero(struct kvc_device *device, struct kvc_span span, size_t bytes)
 
 enum kvc_status kvc_cpu_sync(struct kvc_device *device, struct kvc_error *error) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
-    enum kvc_status status = cpu->failure; /* no operation is running now */
+    enum kvc_status status = cpu->failure; /* no lock: no operation is running now */
     cpu->failure = KVC_OK;
     return status == KVC_OK ? KVC_OK : kvc_fail(error, status, "%s: %s", device->name, cpu->failure_text);
 }

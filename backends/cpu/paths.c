@@ -1,4 +1,5 @@
-/* paths.c - the CPU's paths: which this build has, which this machine runs, and the best of them. */
+/* paths.c - the CPU's instruction sets: which of them this build contains, which of them this machine runs, and the
+ * best one. */
 #include <stdlib.h>
 #include <string.h>
 #if defined(KVC_NEON_DOTPROD) && defined(__linux__)
@@ -38,11 +39,12 @@ const char *kvc_cpu_path_name(enum kvc_cpu_path path) { return paths[path].name;
 
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[path].fill(table); }
 
-/* ---- what runs here ---------------------------------------------------------------------------------------------- */
+/* ---- detection
+ * ------------------------------------------------------------------------------------------------------- */
 
 #if defined(KVC_X86_SIMD)
-/* Compilers know the name of this one for not very long. KVC_EVEX_VNNI: the path was compiled to AVX-512's form of the
- * same instruction, to test it on a CPU that has only that. */
+/* Reads CPUID directly, because older compilers do not know the name "avxvnni". With KVC_EVEX_VNNI the code was
+ * compiled to AVX-512's form of the same instructions, to test it on a CPU that has only that form. */
 static bool has_avx_vnni(void) {
 #if defined(KVC_EVEX_VNNI)
     return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
@@ -54,7 +56,7 @@ static bool has_avx_vnni(void) {
 #endif
 
 #if defined(KVC_NEON_DOTPROD)
-/* What the system says of the CPU; elsewhere what the compiler may take for granted. */
+/* Asks the system if it is Linux. Elsewhere the answer is the compiler's target. */
 static bool has_dotprod(void) {
 #if defined(__linux__)
     return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
@@ -81,7 +83,7 @@ bool kvc_cpu_path_runs(enum kvc_cpu_path path) {
         return false;
     switch (path) {
 #if defined(KVC_X86_SIMD)
-    case KVC_CPU_AVX2: /* every CPU that has it has F16C */
+    case KVC_CPU_AVX2: /* every CPU with AVX2 also has F16C */
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case KVC_CPU_AVX2VNNI:
         return kvc_cpu_path_runs(KVC_CPU_AVX2) && has_avx_vnni();
@@ -111,7 +113,8 @@ static enum kvc_cpu_path best_path(void) {
     return best;
 }
 
-/* name: "avx2"; where: what to call the option or variable that had it. */
+/* Finds an instruction set by its name, such as "avx2". `where` names the option or variable that contained the name,
+ * for error messages. */
 static enum kvc_status find_path(const char *name, const char *where, enum kvc_cpu_path *path,
                                  struct kvc_error *error) {
 #define PATH_NAME(NAME, name, build) ", " #name

@@ -1,6 +1,6 @@
-/* stealing.h - tasks of a job that a thread knows beforehand: thread t of T takes t, t + T, ..., then steals tasks of
- * others. What it needs next can be prefetched while it works, and jobs with the same tasks find their data in its
- * core's cache. */
+/* stealing.h - work stealing in a predictable order. Thread t of T takes the tasks t, t + T, ... of a job, then steals
+ * tasks of other threads. A thread can therefore prefetch the data of its next task, and jobs with the same tasks find
+ * their data in the cache of the same core. */
 #ifndef KVC_BACKENDS_CPU_STEALING_H
 #define KVC_BACKENDS_CPU_STEALING_H
 
@@ -9,17 +9,17 @@
 #include "backends/cpu/cpu.h"
 
 struct kvc_stealing {
-    _Alignas(
-        64) _Atomic size_t taken; /* of a thread's own tasks; counted beyond them by threads that found none left */
+    _Alignas(64) _Atomic size_t taken; /* how many of the thread's own tasks were taken; may exceed their number,
+                                          because threads that find none left count too */
 };
 
-/* Before a job, by its caller. */
+/* Resets the counters. The caller of a job calls it before the job. */
 static inline void stealing_begin(struct kvc_cpu *cpu) {
     for (unsigned t = 0; t < kvc_threads_count(cpu->threads); t++)
         atomic_store(&cpu->stealing[t].taken, 0);
 }
 
-/* A task of 0 .. tasks - 1 that nobody has taken. No more calls than tasks. */
+/* Returns a task of 0 .. tasks - 1 that no thread has taken. Must be called at most `tasks` times per job. */
 static inline size_t stealing_take(struct kvc_cpu *cpu, size_t tasks, unsigned thread) {
     const unsigned count = kvc_threads_count(cpu->threads);
     for (unsigned t = thread;; t = t + 1 < count ? t + 1 : 0) {
@@ -29,7 +29,8 @@ static inline size_t stealing_take(struct kvc_cpu *cpu, size_t tasks, unsigned t
     }
 }
 
-/* The task that the thread will most likely take next; not below `tasks`: none. */
+/* Returns the task that the thread will most likely take next. A result not below the job's number of tasks means that
+ * there is none. */
 static inline size_t stealing_next(struct kvc_cpu *cpu, unsigned thread) {
     return thread + kvc_threads_count(cpu->threads) * atomic_load(&cpu->stealing[thread].taken);
 }
@@ -47,7 +48,7 @@ static inline void stealing_task(void *argument, size_t ticket, unsigned thread)
     job->run(job->argument, stealing_take(job->cpu, job->tasks, thread), thread);
 }
 
-/* kvc_threads_run, with tasks taken in that order. threads: cpu->threads, or NULL. */
+/* Runs kvc_threads_run with tasks taken in this order. `threads` is cpu->threads or NULL. */
 static inline void stealing_run(struct kvc_cpu *cpu, struct kvc_threads *threads, size_t tasks, kvc_task_fn *run,
                                 void *argument) {
     struct kvc_stealing_job job = {cpu, tasks, run, argument};

@@ -1,20 +1,20 @@
-/* attention.c - exact attention over ragged lists, in tiles of 256 places. */
+/* attention.c - exact attention over lists of different lengths, in tiles of 256 entries. */
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
-/* Tile results of one row and the query heads of one KV head. Arrays of one thread's scratch. */
+/* Results of each tile for one row and the query heads of one KV head. The arrays are one thread's scratch memory. */
 struct work {
     uint32_t group, head_size;
-    float *key;     /* [d], also the value */
+    float *key;     /* [d], used for the value as well */
     float *score;   /* [G, KVC_TILE] */
     float *maximum; /* [tiles, G] */
     float *sum;     /* [tiles, G] */
     float *out;     /* [tiles, G, d] */
-    uint32_t *slot; /* [KVC_TILE], UINT32_MAX where masked */
-    bool *any;      /* [tiles] */
+    uint32_t *slot; /* [KVC_TILE], UINT32_MAX if the entry is masked */
+    bool *any;      /* [tiles], true if the tile has an entry that is not masked */
 };
 
-/* Scores, exp(s - m) and output of one tile, from zero; returns the entries read. */
+/* Computes the scores, exp(s - m) and the output of one tile. Returns the number of entries read. */
 static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q, float scale,
                          float cap) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
@@ -59,8 +59,8 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
     return read;
 }
 
-/* Merges the tiles of one query head, ascending, and its sink (NULL: it has none) into out [d]; gives M and L too where
- * wanted. */
+/* Merges the tiles of one query head in ascending order, then adds its sink, and writes the output to out [d]. `sink`
+ * may be NULL. Also writes M and L unless `maximum` is NULL. */
 static void merge(const struct work *w, uint32_t tiles, uint32_t g, const float *sink, float *out, float *maximum,
                   float *sum) {
     uint32_t d = w->head_size;
@@ -81,7 +81,7 @@ static void merge(const struct work *w, uint32_t tiles, uint32_t g, const float 
         for (uint32_t c = 0; c < d; c++)
             out[c] = kvc_fma(scale, o[c], out[c]);
     }
-    if (L != 0.0f && sink) /* 0 only where nothing was seen */
+    if (L != 0.0f && sink) /* L is 0 only if every entry was masked */
         L = kvc_join_sink(L, M, *sink);
     if (L != 0.0f)
         for (uint32_t c = 0; c < d; c++)
@@ -92,7 +92,7 @@ static void merge(const struct work *w, uint32_t tiles, uint32_t g, const float 
     }
 }
 
-/* One row of one segment; returns the entries read. */
+/* Computes one row of one segment. Returns the number of entries read. */
 static uint64_t attend_row(struct kvc_cpu *cpu, const struct kvc_attention *a, const struct kvc_segment *segment,
                            uint32_t row) {
     uint32_t group = a->heads / a->kv_heads, d = a->head_size;

@@ -1,10 +1,11 @@
-/* cache.c - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
+/* cache.c - operations that change lists (append, drop, identity, evict, relayout, keep_keys, rotate_keys) and read
+ * them (entries). */
 #include <string.h>
 
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
-/* Appends one entry to head h; k, v [d]. */
+/* Appends one entry to head h. k and v are [d]. */
 static void append_entry(struct kvc_cpu *cpu, struct kvc_lists *lists, uint32_t h, int32_t position, const float *k,
                          const float *v) {
     uint32_t *count = (uint32_t *)lists->count->data + h, slot;
@@ -112,7 +113,7 @@ void KVC_REF(rotate_keys)(struct kvc_device *device, const struct kvc_rotate_key
         }
 }
 
-/* Copies entry and state of one slot of head h from src to dst. */
+/* Copies the key and value of a slot of head h from src to dst. */
 static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_lists *src, uint32_t h, uint32_t from) {
     memcpy(kvc_list_key(dst, h, to), kvc_list_key(src, h, from), src->format.row_bytes);
     memcpy(kvc_list_value(dst, h, to), kvc_list_value(src, h, from), src->format.row_bytes);

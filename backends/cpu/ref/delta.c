@@ -4,7 +4,8 @@
 #include "backends/cpu/ref/ref.h"
 #include "core/base/delta.h"
 
-/* The input of a channel `back` rows before row i of a segment: one of its rows, or one that the state holds. */
+/* Returns a channel's input `back` rows before row i of a segment. It comes from x if the segment contains that row,
+ * otherwise from the rows stored in the state. */
 static float input_at(const float *x, const float *kept, uint32_t channels, uint32_t taps, uint32_t i, uint32_t back,
                       uint32_t c) {
     return back <= i ? x[(size_t)(i - back) * channels + c] : kept[(size_t)(taps - 1 + i - back) * channels + c];
@@ -26,13 +27,14 @@ void KVC_REF(convolve)(struct kvc_device *device, const struct kvc_convolve *arg
                     sum = kvc_fma(input_at(x, kept, channels, taps, i, taps - 1 - t, c), w[(size_t)c * taps + t], sum);
                 y[(size_t)i * channels + c] = kvc_silu(sum);
             }
-        for (uint32_t j = 0; segment->kept && segment->rows && j + 1 < taps; j++) /* ascending: from further on */
+        /* ascending order: each row is read from a later one, before that one is overwritten */
+        for (uint32_t j = 0; segment->kept && segment->rows && j + 1 < taps; j++)
             for (uint32_t c = 0; c < channels; c++)
                 kept[(size_t)j * channels + c] = input_at(x, kept, channels, taps, segment->rows - 1, taps - 2 - j, c);
     }
 }
 
-/* One row of a head's matrix, S [d_k], over the rows of a segment. */
+/* Updates one row of a head's matrix, S [d_k], with every row of a segment, and writes the outputs of that channel. */
 static void pass_channel(const struct kvc_delta_rule *args, const struct kvc_recurrence *segment, uint32_t h,
                          uint32_t c, float *S) {
     const uint32_t H = args->heads, key_heads = args->key_heads, n = args->key_size;

@@ -1,10 +1,10 @@
-/* dequantize.c - stored values to float32: weight rows of every type. */
+/* dequantize.c - dequantizes weight rows of every type to float32. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
 #include "core/base/weight_blocks.h"
 
-/* Element k of a row. Blocks are byte arrays, so any alignment will do. */
+/* Returns element k of a row. Blocks are byte arrays, so the row needs no alignment. */
 static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
     float x;
     switch (type) {

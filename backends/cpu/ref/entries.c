@@ -1,5 +1,5 @@
-/* entries.c - scores that entries have of what they hold, without a query: by norm, by direction, by chance, against
- * those that came after them, and by how much their keys repeat each other. */
+/* entries.c - scores of entries that need no query: the norm of a key, its direction, a random draw, lagkv's comparison
+ * with later entries, and how much keys repeat each other. */
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -15,7 +15,7 @@ static void load_key(const struct kvc_lists *lists, uint32_t h, uint32_t index, 
     KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, kvc_list_slot(lists, h, index)), key);
 }
 
-/* u [d] of a head; r [count] its keys' lengths; tile [d], key [d]: scratch. */
+/* Computes u [d] of a head from r [count], the lengths of its keys. tile [d] and key [d] are scratch. */
 static void add_directions(const struct kvc_lists *lists, uint32_t h, const float *r, float *u, float *tile,
                            float *key) {
     const uint32_t count = kvc_list_count(lists, h), d = lists->format.head_size;
@@ -68,7 +68,7 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
 
 /* ---- lag_scores ---- */
 
-struct lag { /* one head, and scratch */
+struct lag { /* one head, and scratch memory */
     const struct kvc_lists *lists;
     uint32_t h, lag, d;
     float *low, *high, *x, *t, *ones; /* [d] each */
@@ -81,7 +81,7 @@ static void load_side(const struct lag *w, uint32_t index, bool values, float *x
     (&w->lists->format, values ? kvc_list_value(w->lists, w->h, slot) : kvc_list_key(w->lists, w->h, slot), x);
 }
 
-/* s of one entry against low and high. */
+/* Returns s of the entry in w->x, compared with low and high. */
 static float spread(const struct lag *w) {
     for (uint32_t c = 0; c < w->d; c++)
         w->t[c] = w->high[c] > w->low[c] ? kvc_div(w->x[c] - w->low[c], w->high[c] - w->low[c]) : 0.0f;
@@ -91,7 +91,7 @@ static float spread(const struct lag *w) {
     return w->d > 1 ? kvc_sqrt(kvc_div(kvc_ref_dot(w->t, w->t, w->d), (float)(w->d - 1))) : 0.0f;
 }
 
-/* a of the partition's entries, of the keys into raw, of the values added to it. */
+/* Computes a of each entry of the partition. For keys it is written to raw; for values it is averaged with raw. */
 static void add_side(const struct lag *w, uint32_t first, bool values) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
     for (uint32_t i = 0; i < w->lag; i++) {
@@ -115,7 +115,7 @@ static void add_side(const struct lag *w, uint32_t first, bool values) {
     }
 }
 
-/* How many of the partition stand below its i-th entry. */
+/* Counts the entries of the partition that rank below entry i. */
 static uint32_t below(const struct lag *w, uint32_t i) {
     const uint32_t key = kvc_score_key(w->raw[i]);
     uint32_t n = 0;
@@ -132,7 +132,7 @@ void KVC_REF(lag_scores)(struct kvc_device *device, const struct kvc_lag_scores 
     uint32_t most = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         most = kvc_max_u32(kvc_list_count(lists, h), most);
-    if (args->lag > most) /* no list has two partitions */
+    if (args->lag > most) /* no list has two partitions, so a shorter scratch array is enough */
         w.lag = kvc_max_u32(most, 2);
     float *scratch =
         kvc_cpu_scratch((struct kvc_cpu *)device, 0, (5 * (size_t)w.d + 2 * (size_t)w.lag) * sizeof *scratch);
@@ -160,15 +160,16 @@ void KVC_REF(lag_scores)(struct kvc_device *device, const struct kvc_lag_scores 
 
 /* ---- mix_redundancy ---- */
 
-struct redundancy { /* one head, and scratch */
+struct redundancy { /* one head, and scratch memory */
     uint32_t d, count;
     float *keys;   /* [count, d] */
     float *length; /* [count] */
-    float *cosine; /* [count]: of one key to all */
+    float *cosine; /* [count]: cosines of one key with all keys */
     float *lane;   /* [KVC_LANES, count] */
 };
 
-/* How alike key i is to each, but to itself and to the last one that it is much like. */
+/* Adds the cosines of key i with all keys to its lane. It leaves out the key itself and the last key above the
+ * threshold. */
 static void add_likeness(const struct redundancy *w, uint32_t i, float threshold) {
     float *lane = w->lane + (size_t)(i % KVC_LANES) * w->count;
     uint32_t last = 0;
@@ -183,7 +184,7 @@ static void add_likeness(const struct redundancy *w, uint32_t i, float threshold
             lane[j] = lane[j] + w->cosine[j];
 }
 
-/* The lanes' trees, divided, to the first lane. */
+/* Adds up the 32 lanes of each key and divides by the count. The result is in the first lane. */
 static void close_lanes(const struct redundancy *w) {
     for (uint32_t j = 0; j < w->count; j++) {
         float lane[KVC_LANES];

@@ -1,4 +1,4 @@
-/* entry.c - one cache row: rounding it to the entry format, and reading it back. */
+/* entry.c - stores one cache row in the entry format, and loads it back as float32. */
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -28,7 +28,7 @@ static void store_half(unsigned char *at, kvc_u16 half) {
     at[1] = (unsigned char)(half >> 8);
 }
 
-/* count values, at most a group; returns 1 where the scale saturated. */
+/* Stores `count` values, at most one group. Returns 1 if the scale saturated. */
 static uint32_t store_group(unsigned char *group, const float *x, uint32_t count) {
     float amax = 0.0f, scale;
     bool nan = false;

@@ -1,4 +1,4 @@
-/* expected.c - expected attention: moments of queries, and what queries of such moments give to entries. */
+/* expected.c - expected attention: the moments of queries, and the scores that they give to entries. */
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -28,12 +28,12 @@ void KVC_REF(query_moments)(struct kvc_device *device, const struct kvc_query_mo
         }
 }
 
-struct expected { /* one list, and scratch */
+struct expected { /* one list, and scratch memory */
     const struct kvc_expected_scores *call;
     uint32_t h, d, count;
     float *key, *y, *mean; /* [d] */
     float *covariance;     /* [d, d] */
-    float *p;              /* [count]: scores of one query head, then its probabilities */
+    float *p;              /* [count]: scores of one query head, then their probabilities */
 };
 
 static void close_moments(const struct expected *w, uint32_t head) {
@@ -47,7 +47,7 @@ static void close_moments(const struct expected *w, uint32_t head) {
                 kvc_fma(-w->mean[b], w->mean[c], kvc_div(sum[(size_t)(b + 1) * w->d + c], n));
 }
 
-/* The key, or the value, of a index. */
+/* Loads the key, or the value, at an index of the list. */
 static void load_side(const struct expected *w, uint32_t index, bool values, float *x) {
     const struct kvc_lists *lists = w->call->lists;
     const uint32_t slot = kvc_list_slot(lists, w->h, index);
@@ -77,7 +77,7 @@ static float expected_score(const struct expected *w) {
     return scale * kvc_fma(0.5f * scale, b, a);
 }
 
-/* Scores p [count], of indices from `first` on, become probabilities. */
+/* Turns the scores p [count] into probabilities, from index `first` on. */
 void KVC_REF(softmax_indices)(float *p, uint32_t first, uint32_t count) {
     float M = -kvc_infinity(), L = 0.0f;
     for (uint32_t r = first; r < count; r++)

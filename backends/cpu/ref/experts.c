@@ -1,8 +1,8 @@
-/* experts.c - feed-forward networks of which each row passes a few: route, expert_linear, expert_sum. */
+/* experts.c - mixtures of experts: route, expert_linear, expert_sum. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/ref/ref.h"
 
-/* The shares of one row's experts; p [E] is scratch. */
+/* Computes the routing weights of one row's chosen experts. p [E] is scratch. */
 static void share_row(const float *x, uint32_t experts, const uint32_t *chosen, uint32_t used, bool normalised,
                       float *p, float *share) {
     float lane[KVC_LANES] = {0}, most = x[0], sum = 0.0f;

@@ -1,4 +1,4 @@
-/* int8.c - linear layers of activations in eight bits: quantize_rows, linear_int8, expert_linear_int8. */
+/* int8.c - linear layers with 8-bit activations: quantize_rows, linear_int8, expert_linear_int8. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/ref/ref.h"
 #include "core/base/weight_blocks.h"
@@ -23,7 +23,7 @@ void KVC_REF(quantize_rows)(struct kvc_device *device, const struct kvc_quantize
     }
 }
 
-/* A row of weights: quants [K], and of each piece of `width` the scale and minimum. */
+/* A row of weights: quants [K], and the scale and minimum of each group of `width` weights. */
 struct weights {
     kvc_i8 *quant;
     float *scale, *minimum;
@@ -54,7 +54,7 @@ static void unpack(enum kvc_type type, const unsigned char *row, size_t K, struc
         unpack_##name(row, K, w);                                                                                      \
         break;
         KVC_BLOCK_TYPES(UNPACK_CASE, )
-    default: /* of a plain type there is no such operation */
+    default: /* float types have no int8 operation */
         *w = (struct weights){.quant = NULL};
         break;
     }

@@ -1,4 +1,4 @@
-/* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, how slots are shared among heads. */
+/* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, and the division of slots among heads. */
 #include <stdlib.h>
 
 #include "core/base/integers.h"
@@ -47,13 +47,13 @@ void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_group_sco
     }
 }
 
-/* An entry that may be chosen: its score's key, then that of the score which decides between equal ones. */
+/* A candidate entry. `key` holds the sort key of its score, followed by the sort key of the score that breaks ties. */
 struct candidate {
     uint64_t key;
     uint32_t head, index;
 };
 
-/* Descending by key, then ascending. */
+/* Sorts by key, descending. Ties are sorted by head and index, ascending. */
 static int keep_compare(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     if (x->key != y->key)

@@ -1,11 +1,11 @@
-/* leverage.c - compactor's scores: attention without a causal mask within chunks, leverage of keys, and both in units
- * of their spread. */
+/* leverage.c - compactor's scores: attention without a causal mask within chunks, the leverage of keys, and a mix of
+ * both in units of their standard deviation. */
 #include <string.h>
 
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
-/* The first index that is not scored any more, of those at the end. */
+/* Returns the index after the last scored entry. The `last` newest entries are not scored. */
 static uint32_t end_of(const struct kvc_lists *lists, uint32_t h, uint32_t last) {
     const uint32_t count = kvc_list_count(lists, h);
     return count > last ? count - last : 0;
@@ -33,7 +33,7 @@ static uint32_t most_entries(const struct kvc_lists *lists) {
 
 /* ---- chunk_mass ---- */
 
-struct chunk { /* of one list, and scratch */
+struct chunk { /* one list, and scratch memory */
     const struct kvc_chunk_mass *call;
     uint32_t h, d, group;
     float *keys;           /* [n, d] */
@@ -48,7 +48,7 @@ static const float *query_of(const struct chunk *w, int32_t position) {
     return (const float *)kvc_span_data(w->call->q) + ((size_t)i * w->call->heads + (size_t)w->h * w->group) * w->d;
 }
 
-/* What one query gives the chunk's n entries, added to sum. */
+/* Adds one query's attention probabilities of the chunk's n entries to sum. */
 static void add_query(const struct chunk *w, const float *q, uint32_t n) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
     for (uint32_t j = 0; j < n; j++) {
@@ -120,12 +120,12 @@ void KVC_REF(chunk_mass)(struct kvc_device *device, const struct kvc_chunk_mass 
 
 /* ---- leverage_scores ---- */
 
-struct leverage { /* of one list, and scratch */
+struct leverage { /* one list, and scratch memory */
     const struct kvc_leverage_scores *call;
     uint32_t h, d, begin, end;
-    float *x;                     /* [end - begin, d]: keys rotated back, then less their mean */
+    float *x; /* [end - begin, d]: keys rotated back to position 0, then with their mean subtracted */
     float *mean, *tile, *key, *y; /* [d] */
-    float *gram, *gram_tile;      /* [d, d]: then its factor */
+    float *gram, *gram_tile;      /* [d, d]: first the Gram matrix, then its Cholesky factor */
 };
 
 static void rotate_back(const struct leverage *w, uint32_t index, float *x) {
@@ -141,7 +141,7 @@ static void rotate_back(const struct leverage *w, uint32_t index, float *x) {
     }
 }
 
-/* sum [n] += tile, which is 0 again. */
+/* Adds tile [n] to sum [n] and sets tile to 0. */
 static void close_tile(float *sum, float *tile, size_t n) {
     for (size_t c = 0; c < n; c++)
         sum[c] = sum[c] + tile[c];
@@ -186,7 +186,7 @@ static void make_gram(const struct leverage *w) {
         w->gram[b * d + b] = w->gram[b * d + b] + w->call->ridge;
 }
 
-/* s less the products of the first n values of two rows. */
+/* Returns s minus the products of the first n values of two rows. */
 static float less_products(float s, const float *a, const float *b, size_t n) {
     for (size_t k = 0; k < n; k++)
         s = kvc_fma(-a[k], b[k], s);
@@ -239,7 +239,7 @@ void KVC_REF(leverage_scores)(struct kvc_device *device, const struct kvc_levera
 
 /* ---- standard_mix ---- */
 
-/* The sum over all lists of x, or (squares) of how far it is from `mean`, squared; *n: how many there are. */
+/* Returns the sum of x over all lists, or with `squares` the sum of (x - mean)^2. *n is the number of values. */
 static float sum_lists(const struct kvc_standard_mix *args, struct kvc_span x, bool squares, float mean, uint32_t *n) {
     float all = 0.0f;
     *n = 0;
@@ -263,7 +263,7 @@ static float sum_lists(const struct kvc_standard_mix *args, struct kvc_span x, b
     return all;
 }
 
-struct standard { /* a mean, and the spread about it */
+struct standard { /* a mean and a standard deviation */
     float mean, spread;
 };
 

@@ -1,4 +1,4 @@
-/* pages.c - what select methods keep beside the entries: views, pages of keys, sums of values. */
+/* pages.c - the data that select methods store beside the entries: views, pages of keys, and sums of values. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
@@ -46,7 +46,7 @@ float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer
     return pages_load(pages->type, side, ((size_t)h * d + channel) * pages->stride + page);
 }
 
-/* Adds one key to its page. */
+/* Updates the page of one new key. */
 static void add_key(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t place, const float *key) {
     bool first = place % pages->page == 0;
     for (uint32_t c = 0; c < d; c++) {
@@ -62,7 +62,7 @@ static void add_key(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t pl
     }
 }
 
-/* Places of head h, and the slot at one. */
+/* Return the number of entries of head h in the view (or in the list if view is NULL), and the slot of one of them. */
 static uint32_t places_of(const struct kvc_lists *lists, const struct kvc_read_list *view, uint32_t h) {
     return view ? ((const uint32_t *)view->count->data)[h] : kvc_list_count(lists, h);
 }

@@ -1,5 +1,5 @@
-/* pairs.h - rows and their experts: which experts a row's logits choose, and the numbers of the pairs; all of it
- * integers, on every path the same. */
+/* pairs.h - rows and their experts: chooses experts from a row's logits, and numbers the pairs. Everything here is
+ * integer arithmetic, shared by all instruction sets. */
 #ifndef KVC_BACKENDS_CPU_REF_PAIRS_H
 #define KVC_BACKENDS_CPU_REF_PAIRS_H
 
@@ -7,7 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 
-/* The `used` highest of x [E], ascending. */
+/* Writes the indices of the `used` largest values of x [E] to `chosen`, ascending. */
 static inline void kvc_choose_experts(const float *x, uint32_t experts, uint32_t used, uint32_t *chosen) {
     kvc_u32 key[KVC_EXPERTS_MOST];
     unsigned char taken[KVC_EXPERTS_MOST];
@@ -29,7 +29,7 @@ static inline void kvc_choose_experts(const float *x, uint32_t experts, uint32_t
             chosen[n++] = e;
 }
 
-/* Numbers the pairs: route's pair, row and first from its expert. */
+/* Numbers the pairs: computes pair, row and first of kvc_route from its member `expert`. */
 static inline void kvc_number_pairs(const struct kvc_route *args) {
     const uint32_t *expert = kvc_span_data(args->expert), pairs = args->rows * args->used;
     uint32_t *pair = kvc_span_data(args->pair), *row = kvc_span_data(args->row), *first = kvc_span_data(args->first);
@@ -38,7 +38,7 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
         first[expert[i] + 1]++;
     for (uint32_t e = 0; e < args->experts; e++)
         first[e + 1] += first[e];
-    for (uint32_t i = 0; i < pairs; i++) { /* first[e] grows to first[e + 1] */
+    for (uint32_t i = 0; i < pairs; i++) { /* afterwards first[e] has grown to the old first[e + 1] */
         pair[i] = first[expert[i]]++;
         row[pair[i]] = i / args->used;
     }
@@ -46,11 +46,11 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
     first[0] = 0;
 }
 
-/* One expert's matrix as a weight of its own. */
+/* Makes a weight of one expert's matrix. */
 #define KVC_EXPERT_WEIGHT(w, e)                                                                                        \
     { (w)->type, (w)->outputs, (w)->inputs, (w)->row_bytes, (w)->expert[e] }
 
-/* Expert e's pairs as a linear layer; w gets its matrix. */
+/* Returns the linear layer of expert e and its pairs. *w receives the expert's matrix. */
 static inline struct kvc_linear_int8 kvc_int8_expert(const struct kvc_expert_linear_int8 *args, uint32_t e,
                                                      struct kvc_weight *w) {
     const uint32_t *first = kvc_span_data(args->first);

@@ -1,5 +1,5 @@
-/* ref.h - the reference operations. The files of this folder are compiled twice, under different names: plainly, and
- * with KVC_REF_FMA for CPUs that have fused multiply-add. Both give the same bits. */
+/* ref.h - the reference operations. The files of this folder are compiled twice under different names: once in plain C,
+ * and once with KVC_REF_FMA for CPUs with fused multiply-add. Both builds give bit-identical results. */
 #ifndef KVC_BACKENDS_CPU_REF_REF_H
 #define KVC_BACKENDS_CPU_REF_REF_H
 
@@ -13,7 +13,7 @@
 
 void kvc_ref_fill(struct kvc_ops *table);
 void kvc_ref_fma_fill(struct kvc_ops *table);
-/* NULL, or what is wrong with this build's or this machine's arithmetic. */
+/* Tests the arithmetic of this build and machine. Returns NULL, or a message that describes the fault. */
 const char *kvc_ref_self_test(void);
 const char *kvc_ref_fma_self_test(void);
 
@@ -21,25 +21,25 @@ const char *kvc_ref_fma_self_test(void);
 #define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
 
-/* ---- shared inside ref ---- */
+/* ---- shared within ref ---- */
 
-/* One head of rope: x [d] to y [d] by rows of cosine and sine [rotary/2]. */
+/* Applies rope to one head: x [d] to y [d]. cosine and sine are [rotary/2]. */
 void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float *sine, uint32_t d, uint32_t rotary,
                      bool interleaved);
-/* Values first..first+count-1 of a weight row, widened to out. */
+/* Dequantizes the values first .. first + count - 1 of a weight row to out. */
 void KVC_REF(dequantize)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
-/* A cache row of d channels, widened; and rounded and stored, returning how many values saturated. */
+/* Load a cache row of d channels as float32, and store one. store_entry returns the number of values that saturated. */
 void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out);
 uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned char *row, const float *x);
 
-/* One channel of a page: side is pages->low or pages->high. */
+/* Returns one channel of a page. `side` is pages->low or pages->high. */
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
                           uint32_t channel, uint32_t page);
 
-/* Scores p [count], of indices from `first` on, become probabilities: as expected_scores has them. */
+/* Turns the scores p [count] into probabilities, from index `first` on, as defined at expected_scores. */
 void KVC_REF(softmax_indices)(float *p, uint32_t first, uint32_t count);
 
-/* The 32-lane dot product. */
+/* Returns the 32-lane dot product of a [K] and b [K]. */
 static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
     float lane[KVC_LANES] = {0};
     size_t k = 0;
@@ -52,13 +52,13 @@ static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
     return lane[0];
 }
 
-/* A score from its dot; scale as kvc_score_scale gives it. */
+/* Returns the score of a dot product. `scale` comes from kvc_score_scale; cap 0 means no cap. */
 static inline float kvc_ref_score(float dot, float scale, float cap) {
     const float s = dot * scale;
     return cap != 0.0f ? kvc_capped(s, cap) : s;
 }
 
-/* Slots that head h owns. */
+/* Returns the number of slots that head h owns. */
 static inline uint32_t kvc_list_slots(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base[h + 1] - lists->host_base[h];
 }
@@ -67,18 +67,19 @@ static inline uint32_t kvc_list_count(const struct kvc_lists *lists, uint32_t h)
     return ((const uint32_t *)lists->count->data)[h];
 }
 
-/* State column c of head h, indexed by slot. */
+/* Returns state column c of head h, indexed by slot. */
 static inline float *kvc_list_column(const struct kvc_lists *lists, uint32_t h, uint32_t c) {
     return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h] +
            (size_t)c * kvc_list_slots(lists, h);
 }
 
-/* What one query may see of one head: places 0..places-1, each with its index, or a index that is skipped. */
+/* The entries of one head that a query may see. They are numbered 0 .. places - 1. Some of them may be masked. */
 struct kvc_view {
     const struct kvc_lists *lists;
-    const uint32_t *indices;        /* the read list, NULL: all indices */
-    uint32_t head, places, visible; /* indices below visible */
-    int64_t oldest;                 /* entries at positions below this are skipped */
+    const uint32_t
+        *indices; /* indices of these entries (a read list), or NULL if they are the indices 0 .. places - 1 */
+    uint32_t head, places, visible; /* indices from `visible` on are masked */
+    int64_t oldest;                 /* entries at positions below this are masked */
 };
 
 static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const struct kvc_read_list *reads, uint32_t h,
@@ -95,7 +96,8 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
     return view;
 }
 
-/* The same for one query of w; where w has no causal offsets it sees the entries at positions up to its own. */
+/* Returns the view of one query of w. If w has no causal offsets, the query sees the entries at positions up to its
+ * own. */
 static inline struct kvc_view kvc_view_of_query(const struct kvc_probabilities *w, uint32_t query, uint32_t h) {
     int32_t position = ((const int32_t *)kvc_span_data(w->positions))[query];
     uint32_t causal_offset = 0, count = kvc_list_count(w->lists, h);
@@ -108,7 +110,7 @@ static inline struct kvc_view kvc_view_of_query(const struct kvc_probabilities *
     return kvc_view_of(w->lists, w->reads, h, causal_offset, position, w->window);
 }
 
-/* The slot at a place, or UINT32_MAX where the entry is masked. */
+/* Returns the slot of an entry of the view, or UINT32_MAX if the entry is masked. */
 static inline uint32_t kvc_view_slot(const struct kvc_view *view, uint32_t place) {
     uint32_t index = view->indices ? view->indices[place] : place, slot;
     if (index >= view->visible)

@@ -14,7 +14,7 @@ void KVC_REF(embed)(struct kvc_device *device, const struct kvc_embed *args) {
      y + (size_t)i * args->table->inputs);
 }
 
-/* One row less its mean, times its r, w and plus bias (NULL: none). */
+/* Normalizes one row around its mean: subtracts the mean, multiplies by r and w, and adds bias unless it is NULL. */
 static void centred_norm(float *y, const float *x, const float *w, const float *bias, uint32_t K, float eps) {
     float lane[KVC_LANES] = {0}, mean, r;
     for (uint32_t k = 0; k < K; k++)
@@ -33,7 +33,7 @@ void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
     for (uint32_t i = 0; i < args->rows; i++) {
         float *y = (float *)kvc_span_data(args->y) + (size_t)i * args->K;
         const float *x = (const float *)kvc_span_data(args->x) + (size_t)i * args->K;
-        const size_t own = args->heads ? (size_t)(i % args->heads) * args->K : 0; /* the row of w and bias */
+        const size_t own = args->heads ? (size_t)(i % args->heads) * args->K : 0; /* offset of the row's w and bias */
         const float *w = (const float *)kvc_span_data(args->w) + own;
         if (args->centred) {
             const float *bias = args->bias.buffer ? (const float *)kvc_span_data(args->bias) + own : NULL;

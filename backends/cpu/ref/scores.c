@@ -1,11 +1,11 @@
-/* scores.c - the attention probabilities that policies look at: their sums over a window, their moments, their sums
- * over all queries so far, rings of rows; and state columns as scores. */
+/* scores.c - attention probabilities for policies: their sums over a window, their moments, their sums over all queries
+ * so far, and ring buffers of recent queries. Also reads and writes state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
-/* The probabilities of one query's group: scratch arrays. */
+/* Probabilities of one query for the query heads of one KV head. The arrays are scratch memory. */
 struct row {
     struct kvc_view view;
-    float *a, *key; /* [G, places], only where slot is not UINT32_MAX; [d] */
+    float *a, *key; /* [G, places], undefined if slot is UINT32_MAX; [d] */
     uint32_t *slot; /* [places] */
 };
 
@@ -16,7 +16,8 @@ static uint32_t most_entries(const struct kvc_lists *lists) {
     return most;
 }
 
-/* Gets scratch for a row, and after it `more` floats (*rest); false: no memory, which the next sync reports. */
+/* Allocates scratch memory for a row, followed by `more` floats (*rest). Returns false if memory runs out, which the
+ * next sync reports. */
 static bool make_row(struct kvc_device *device, const struct kvc_probabilities *w, size_t more, struct row *row,
                      float **rest) {
     const size_t most = most_entries(w->lists), group = w->heads / w->kv_heads;
@@ -29,7 +30,7 @@ static bool make_row(struct kvc_device *device, const struct kvc_probabilities *
     return true;
 }
 
-/* M and L of x over the places that are seen, with the tiles and merge of attention. */
+/* Computes M and L of x over the entries that are not masked, with the tiles and the merge of attention. */
 static void softmax_of(const struct row *row, const float *x, float *maximum, float *sum) {
     const uint32_t places = row->view.places;
     float M = -kvc_infinity(), L = 0.0f;
@@ -57,7 +58,7 @@ static void softmax_of(const struct row *row, const float *x, float *maximum, fl
     *sum = L;
 }
 
-/* The probabilities that head h's group gives every entry that the query sees. */
+/* Computes the probabilities of the query heads of KV head h for every entry that the query sees. */
 static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const struct kvc_noise *noise,
                      struct row *row) {
     const uint32_t group = w->heads / w->kv_heads, d = w->head_size;
@@ -94,7 +95,7 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
     }
 }
 
-/* Place j: the sum over heads from .. to - 1 of the row's group. */
+/* Returns the sum of entry j's probabilities over the heads from .. to - 1 of the group. */
 static float row_sum(const struct row *row, uint32_t from, uint32_t to, uint32_t j) {
     float sum = 0.0f;
     for (uint32_t g = from; g < to; g++)
@@ -135,7 +136,7 @@ void KVC_REF(window_mass)(struct kvc_device *device, const struct kvc_window_mas
     }
 }
 
-/* Score of a index from its probabilities a [n], and its dispersion and variance. */
+/* Returns the score of an entry from its probabilities a [n], and writes its dispersion and variance. */
 static float moments_of(const float *a, uint32_t n, float gamma, float *dispersion, float *variance) {
     float mean = 0.0f;
     *dispersion = *variance = 0.0f;
@@ -214,10 +215,10 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate 
     }
 }
 
-/* ---- rings of rows, and state columns as scores ---- */
+/* ---- ring buffers of recent queries, and state columns as scores ---- */
 
-/* The group's value of one query at one entry: the sum over its heads, from 0 and ascending, of the probabilities
- * exp(s - M) / L, of the scores s, or of 1 where the probability is below `low`. */
+/* Returns the sum of one query's values at one entry over the group's heads, ascending from 0. The value of a head is
+ * the probability exp(s - M) / L, or the score s, or 1 if the probability is below `low` and 0 otherwise. */
 static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const float *key,
                          enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;
@@ -276,8 +277,8 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write 
         }
 }
 
-/* M and L of one ring row's logits over the entries of head h older than recent: tiles over indices, merged ascending,
- * as in attention. Nothing older that was seen: -inf and 0. */
+/* Computes M and L of one ring row's logits over the entries of head h at positions below `recent`. Tiles cover 256
+ * indices and are merged in ascending order, as in attention. Without such an entry M is -inf and L is 0. */
 static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *row, int64_t recent, float *maximum,
                         float *sum) {
     uint32_t count = kvc_list_count(lists, h);

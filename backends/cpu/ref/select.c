@@ -1,22 +1,22 @@
-/* select.c - what a decode step's query reads: scores of places or pages, and from scores to read lists. */
+/* select.c - select methods: scores entries or pages for a decode step's query, and turns scores into read lists. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
 
-/* One KV head of a call. */
+/* The data of one KV head. */
 struct scored {
     const struct kvc_select_scores *call;
     struct kvc_view view;
     const float *q;              /* [G, d] */
-    uint32_t group, d, h, units; /* units: places, or pages */
+    uint32_t group, d, h, units; /* number of entries, or of pages */
     uint32_t *channel;           /* [dims], ascending */
     bool *positive;              /* [dims] */
     float *key;                  /* [d] */
-    float *score;                /* [units], one query head's, then its probabilities */
+    float *score;                /* [units]: scores of one query head, then its probabilities */
 };
 
-/* Higher key first, then the lower index. */
+/* Sorts by score, descending. Ties are sorted by index, ascending. */
 static int select_compare(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? 1 : x > y ? -1 : 0;
@@ -28,7 +28,7 @@ static uint64_t sort_key(float score, uint32_t index) {
 
 static void select_channels(struct scored *s, uint64_t *order) {
     uint32_t found = 0;
-    bool *chosen = (bool *)s->score; /* not used yet */
+    bool *chosen = (bool *)s->score; /* reuses memory that is still free */
     for (uint32_t c = 0; c < s->d; c++) {
         float sum = 0.0f;
         for (uint32_t g = 0; g < s->group; g++)
@@ -50,7 +50,7 @@ static void select_channels(struct scored *s, uint64_t *order) {
     }
 }
 
-/* What a score from some channels is multiplied by. */
+/* Returns the factor of a score that is computed from some of the channels. */
 static float channel_factor(const struct scored *s, const float *q) {
     float a = 0.0f, b = 0.0f;
     for (uint32_t i = 0; i < s->call->dims; i++)
@@ -62,7 +62,7 @@ static float channel_factor(const struct scored *s, const float *q) {
     return kvc_div(1.0f, kvc_sqrt(kvc_score_span(s->call->scoring.scale, s->d) * kvc_div(a, b)));
 }
 
-/* How many of a unit's places are seen. */
+/* Counts the entries of a unit (an entry or a page) that are not masked. */
 static uint32_t seen(const struct scored *s, uint32_t unit) {
     uint32_t page = s->call->kind >= KVC_SCORE_PAGE_CHANNELS ? s->call->pages->page : 1, n = 0;
     for (uint64_t p = (uint64_t)unit * page; p < (uint64_t)(unit + 1) * page && p < s->view.places; p++)
@@ -96,7 +96,7 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     return kvc_ref_score(dot, factor, call->scoring.cap);
 }
 
-/* score of query head g becomes probabilities. */
+/* Turns the scores of query head g into probabilities. */
 static void softmax(const struct scored *s, uint32_t g) {
     float M = -kvc_infinity(), L = 0.0f, share;
     for (uint32_t i = 0; i < s->units; i++)
@@ -114,7 +114,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         KVC_TREE32(lane);
         L = L + lane[0];
     }
-    const float E = L; /* of the entries alone */
+    const float E = L; /* without the sink */
     if (s->call->sinks.buffer && E != 0.0f)
         L = kvc_join_sink(L, M, ((const float *)kvc_span_data(s->call->sinks))[g]);
     share = kvc_div(1.0f, L);
@@ -124,7 +124,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
 
-/* Values of a page that its bound needs: of each channel low, high or both. */
+/* Counts the page values that the bound reads: low, high or both of each channel. */
 static uint32_t sides_of(const struct scored *s) {
     uint32_t sides = 0;
     for (uint32_t c = 0; c < s->d; c++) {
@@ -207,7 +207,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
     }
 }
 
-/* Marks the places of head h that are read: some of the places or, of pages, some of their places. */
+/* Marks the entries of head h that are read. With pages these are the entries of the best pages. */
 static void select_choose(const struct kvc_select_reads *call, uint32_t h, uint32_t places, uint64_t *order,
                           bool *read) {
     const float *score = (const float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
@@ -277,14 +277,15 @@ static uint32_t unit_weight(const struct cut *c, uint32_t unit) {
     return w > 0.0f ? (uint32_t)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0;
 }
 
-/* The place of a index that is read: places ascend. */
+/* Returns the number of an index in the view. Successive calls must have ascending indices. */
 static uint32_t next_place(const uint32_t *indices, uint32_t place, uint32_t index) {
     while (indices && indices[place] != index)
         place++;
     return indices ? place : index;
 }
 
-/* The sum of q over the places read whose keys are `least` or more, and how many there are with that key. */
+/* Returns the sum of the weights of the read entries whose keys are at least `least`. *equal receives the number of
+ * entries whose key is `least`. */
 static uint64_t weight_from(const struct cut *c, const uint32_t *indices, const uint32_t *read, uint32_t count,
                             uint32_t least, uint32_t *equal) {
     uint64_t sum = 0;
@@ -323,14 +324,15 @@ void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *a
         need = (total * args->share + 65535) / 65536;
         if (need == 0 || weight_from(&c, view.indices, read, *count, 0, &equal) < need)
             continue;
-        for (uint32_t bit = 0x80000000u; bit; bit >>= 1) /* the highest key from which on there is enough */
+        /* finds the highest key whose sum is still large enough, bit by bit */
+        for (uint32_t bit = 0x80000000u; bit; bit >>= 1)
             if (weight_from(&c, view.indices, read, *count, least | bit, &equal) >= need)
                 least |= bit;
         const uint64_t from = weight_from(&c, view.indices, read, *count, least, &equal);
         for (uint32_t i = 0, same = 0; i < *count; i++) {
             place = next_place(view.indices, place, read[i]);
             const uint32_t unit = place / c.page, key = kvc_score_key(c.score[unit]), q = unit_weight(&c, unit);
-            above = from - (uint64_t)equal * q; /* where the key is `least`: what weighs more */
+            above = from - (uint64_t)equal * q; /* the sum of the entries with larger keys */
             uint64_t few = key == least ? (need - above + q - 1) / q : 0;
             if (args->whole)
                 few = (few + c.page - 1) / c.page * c.page;

@@ -1,8 +1,8 @@
-/* series.c - TriAttention's scores, from what is known of all queries. */
+/* series.c - TriAttention's scores, from statistics of all queries. */
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
-/* Of x [count], or of its squares. */
+/* Returns the sum of x [count], or of its squares. */
 static float sum_indices(const float *x, uint32_t count, bool squares) {
     float sum = 0.0f;
     for (uint32_t tile = 0; tile < count; tile += KVC_TILE) {
@@ -15,7 +15,7 @@ static float sum_indices(const float *x, uint32_t count, bool squares) {
     return sum;
 }
 
-/* s [count] becomes z. */
+/* Subtracts the mean of s [count] and divides by the standard deviation. */
 static void normalise(float *s, uint32_t count) {
     const float n = (float)count, mean = kvc_div(sum_indices(s, count, false), n);
     for (uint32_t r = 0; r < count; r++)

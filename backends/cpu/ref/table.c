@@ -1,4 +1,4 @@
-/* table.c - ref's table, and the self-test of what its arithmetic depends on. */
+/* table.c - ref's operation table, and a self-test of the arithmetic that ref relies on. */
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(fill)(struct kvc_ops *table) {
