@@ -10,6 +10,7 @@ CLEANFILES += bench/attention$(EXEEXT)
 bench_attention_SOURCES = bench/attention.c bench/roofline.h
 bench_attention_LDADD = libkvc.la $(KVC_LIBS)
 EXTRA_DIST += tools/measure.sh tools/beside_llama.py tools/int8_distance.py tools/llama_engine.py tools/ranks_plan.py bench/ranks_speed.py \
+	bench/context.py \
 	bench/second_turn.py \
 	bench/serve_load.py
 

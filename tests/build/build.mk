@@ -18,6 +18,7 @@ BUILD_TESTS = \
 	tests/build/test_tarball.sh \
 	tests/build/test_warnings.sh \
 	tests/tools/test_beside_llama.sh \
+	tests/tools/test_context_chart.sh \
 	tests/tools/test_device_report.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_ranks_plan.sh
