@@ -90,7 +90,7 @@ hashes() {
             if (wrong) print "\nDIFFERENT:" wrong
         }'
     printf '\n'
-    "$kvcull" info backends | sed -n 's/^opencl:0: /opencl: /p'
+    "$kvcull" info backends | sed -n 's|^opencl:0: \(.*\)|opencl: \1\n|p'
     for machine in aarch64:'NEON (aarch64)' riscv64:'Plain C (riscv64)'; do
         here=$build/cross/native.hashes there=$build/cross/${machine%%:*}.hashes
         if [ -s "$there" ] && cmp -s "$here" "$there"; then
