@@ -1,66 +1,68 @@
-/* ops.h - the operations of every backend: their parameter structs and the dispatch table, which the list of operations
- * (ops.def) makes; there are the formulas and shapes.
+/* ops.h - the operations of every backend: their parameter structs and the dispatch table. Both are generated from the
+ * list of operations, ops.def, which gives formulas and shapes.
  *
- * backends/cpu/ref defines each operation in plain C; core/base/canon.h is the arithmetic they share. A result must be
- * equal to ref's to the bit on every backend, for any thread count. Operations are queued in order; only sync,
- * upload and download wait. A failure inside a queued operation is kept by the device and returned by the next sync.
- * A parameter struct is read before the call returns.
+ * backends/cpu/ref defines each operation in plain C; core/base/canon.h has the arithmetic that they share. On every
+ * backend and for any number of threads, results must be bit-identical to ref's. Operations are queued in order; only
+ * sync, upload and download wait. The device keeps a failure of a queued operation and returns it from the next sync.
+ * An operation reads its parameter struct before the call returns.
  *
  * Symbols: rows = tokens in the batch, H = query heads, H_kv = key-value heads (of the lists), G = H / H_kv, d = head
- * size, n = entries of a head. All arrays are dense and row-major, float32 unless said otherwise.
- */
+ * size, n = entries of a head. All arrays are dense, row-major and float32 unless stated otherwise. */
 #ifndef KVC_CORE_BASE_OPS_H
 #define KVC_CORE_BASE_OPS_H
 
 #include "core/base/lists.h"
 
-/* Keyformer's weights instead of attention's: softmax over the same entries of (s + g) / tau, where
- * g = kvc_gumbel(seed, layer, query head, key position) of canon.h. */
+/* Weights of Keyformer in place of attention's: softmax over the same entries of (s + g) / tau, where g =
+ * kvc_gumbel(seed, layer, query head, key position) (canon.h). */
 struct kvc_noise {
     uint64_t seed;
     uint32_t layer;
-    uint32_t first_head; /* query head h draws as first_head + h */
+    uint32_t first_head; /* query head h uses head number first_head + h */
     float tau;
 };
 
-/* How the query of a decode step scores what a head holds (lists, or view where there is one): its places, or with
- * pages of low and high its pages; "place" below is either. Heads with no more than `budget` places are passed over,
- * their scores and weights are undefined.
- * Chosen channels: A[c] = sum over the group's heads ascending, from 0, of |q[h, c]|; the `dims` highest by the rule of
- * top-k, in ascending channel order c_0, c_1, ...; a channel is positive unless the sum over the heads ascending, from
- * 0, of q[h, c] is below 0. dot of head h: fma(q[h, c_i], x[c_i], dot) over ascending i, from 0. a and b: the sums,
- * ascending, from 0, of |q[h, c_i]| and of |q[h, c]|. score = dot * (1 / sqrt(r * (a / b))), r = d, or 1 / scale^2
- * where the model has a scale (kvc_score_span); dot * 0 where a or b is 0. Scores of all kinds but bounds are capped
- * where the model has a cap. A page's n is how many of its places a sliding window does not hide; n of an entry is 1 or
- * 0. Those with n = 0 take no part. Softmax: M the largest score, e = exp(score - M), L = the sum over tiles of 256
- * places (or pages) ascending, from 0, of the tile's lanes i % 32 of fma(n, e, lane), from 0, and the tree; where the
- * model has sinks the head's joins (kvc_join_sink), unless no place has an n; weight = e * (1 / L), 0 where n is 0. */
+/* How a decode step's query scores a head's entries: those of the lists, or of the view if there is one. "place" below
+ * means an entry, or a page if pages of low and high are given.
+ * Heads with at most `budget` places are skipped; their scores and weights are undefined.
+ * Chosen channels: A[c] = sum over the group's heads, ascending, from 0, of |q[h, c]|. The `dims` channels with the
+ * highest A, by the rule of top-k, are c_0, c_1, ... in ascending order. A channel is positive unless the sum over the
+ * heads, ascending, from 0, of q[h, c] is below 0.
+ * The dot of head h is fma(q[h, c_i], x[c_i], dot) over ascending i, from 0. a is the sum of |q[h, c_i]| and b the sum
+ * of |q[h, c]|, both ascending, from 0. score = dot * (1 / sqrt(r * (a / b))), where r = d, or 1 / scale^2 if the model
+ * has a scale (kvc_score_span). If a or b is 0, score = dot * 0. All scores except bounds are capped if the model has a
+ * cap.
+ * A page's n is the number of its entries that a sliding window does not hide; an entry's n is 1 or 0. Places with n =
+ * 0 take no part.
+ * Softmax: M is the largest score and e = exp(score - M). A tile of 256 places sums lane i % 32 = fma(n, e, lane), from
+ * 0, and adds the lanes by the tree. L is the sum over the tiles, ascending, from 0. If the model has sinks, the head's
+ * sink joins (kvc_join_sink) unless every n is 0. weight = e * (1 / L), or 0 where n is 0. */
 enum kvc_score_kind {
-    KVC_SCORE_EXACT,    /* score = attention's, of dot32(q, key); softmax; group sum of the weights, ascending heads,
+    KVC_SCORE_EXACT,    /* score = attention's, of dot32(q, key); softmax; sum of the group's weights, ascending heads,
                            from 0 */
-    KVC_SCORE_CHANNELS, /* x = the key's own channels (from pages.high where there are pages); the same */
-    KVC_SCORE_PAGE_CHANNELS, /* by page: x = high where the channel is positive, else low; the same */
-    KVC_SCORE_PAGE_BOUND     /* by page: fma(q[c], q[c] < 0 ? low[c] : high[c], dot) over all c ascending, from 0; group
-                                sum of the dots; -inf where n is 0; no softmax */
+    KVC_SCORE_CHANNELS, /* x = the key's own channels (from pages.high if there are pages); softmax and sum as above */
+    KVC_SCORE_PAGE_CHANNELS, /* per page: x = high if the channel is positive, else low; softmax and sum as above */
+    KVC_SCORE_PAGE_BOUND /* per page: fma(q[c], q[c] < 0 ? low[c] : high[c], dot) over all c ascending, from 0; sum of
+                            the group's dots; -inf where n is 0; no softmax */
 };
 
-/* What gated_silu does to the gate; the operation keeps its name, because data/hashes.txt stores it. */
+/* The function that gated_silu applies to the gate. The operation keeps its name because data/hashes.txt stores it. */
 enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU, KVC_SIGMOID };
 
-/* Neighbouring rows of one session in a layer with a recurrent state. */
+/* Consecutive rows of one session in a layer with a recurrent state. */
 struct kvc_recurrence {
-    struct kvc_span state; /* of the session in this layer */
+    struct kvc_span state; /* the session's state in this layer */
     uint32_t row, rows;
-    bool kept; /* the state takes these rows in; otherwise it stays as it is */
+    bool kept; /* true: the rows update the state; false: they leave it unchanged */
 };
 
-/* Rows of activations in eight bits. */
+/* Rows of activations quantized to eight bits. */
 struct kvc_int8_rows {
     struct kvc_span quant; /* int8 [rows, K] */
     struct kvc_span scale; /* [rows, K / 32] */
-    struct kvc_span sum;   /* int32 [rows, K / 16]: of the quants of each half of a block */
+    struct kvc_span sum;   /* int32 [rows, K / 16]: sum of the quants in each half of a block */
 };
-/* The same from a row on. */
+/* Returns the rows from `row` on. */
 static inline struct kvc_int8_rows kvc_int8_rows_from(struct kvc_int8_rows rows, uint64_t row, uint64_t K) {
     rows.quant.offset += (size_t)(row * K);
     rows.scale.offset += (size_t)(row * (K / 32) * 4);
@@ -83,14 +85,14 @@ static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
 
 /* ---- the table ---- */
 
-/* What a decode step is about to do, for kvc_ops.prepare: with one row of a session in a layer, or (lists NULL) with
- * the `rows` rows of its batch outside of the lists. */
+/* The shape of the next decode step, for kvc_ops.prepare. It describes one row of a session in a layer or, if lists is
+ * NULL, the operations on all `rows` rows of the batch that do not involve lists. */
 struct kvc_step_shape {
     const struct kvc_lists *lists;
-    uint32_t rows, heads, head_size, places; /* places: stride of the read lists, 0 where everything is read */
+    uint32_t rows, heads, head_size, places; /* places: stride of the read lists, or 0 if everything is read */
     bool rotates;                            /* keys are rotated to cache positions */
     bool compares;                           /* keys are compared with each other (mix_redundancy) */
-    bool series;                             /* keys are scored by what is known of all queries (series_scores) */
+    bool series;                             /* keys are scored by statistics of all queries (series_scores) */
 };
 
 struct kvc_ops {
@@ -101,17 +103,18 @@ struct kvc_ops {
 #include "core/base/ops.def"
 };
 
-/* A backend as core sees it. Adding one: one folder and one line in backends/list.c. */
+/* A backend as core sees it. A new backend takes one folder and one line in backends/list.c. */
 struct kvc_backend_class {
     const char *name;
-    bool (*usable)(char *detail, size_t capacity); /* detail: the path, or one line why not */
-    /* index: the N of "opencl:N", 0 otherwise; path: NULL, or a path of this backend ("avx2"), or part of the name of a
-     * device ("opencl:mali"). */
+    bool (*usable)(char *detail,
+                   size_t capacity); /* detail: the instruction set, or one line that says why it is not usable */
+    /* index: the N of "opencl:N", otherwise 0. path: NULL, an instruction set of this backend ("avx2"), or part of a
+     * device's name ("opencl:mali"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,
                             struct kvc_error *);
-    void (*missing)(char *text, size_t capacity); /* operations filled from ref, "none" where there are none */
-    bool (*device)(size_t i, char *detail, size_t capacity); /* the i-th device; NULL: there is one */
-    bool in_turn; /* indices of one machine take one device after another where none is named */
+    void (*missing)(char *text, size_t capacity);            /* operations that ref provides instead, or "none" */
+    bool (*device)(size_t i, char *detail, size_t capacity); /* the i-th device; NULL: the backend has one device */
+    bool in_turn; /* if no device is named, the ranks of one machine take different devices */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* advice.c - what a device with too little memory is missing, and what would fit it. */
+/* advice.c - writes the advice of an out-of-memory error: how much memory is missing, and what would fit. */
 #include "core/engine/advice.h"
 
 #include <stdarg.h>
@@ -12,18 +12,18 @@
 
 struct need {
     const struct kvc_session *session;
-    uint64_t others; /* bytes held for something else than this session's entries */
+    uint64_t others; /* bytes on the device that are not entries of this session */
     uint64_t capacity;
 };
 
-/* "1.50 GiB", "7.2 MiB". */
+/* Formats a size as "1.50 GiB" or "7.2 MiB". */
 static const char *size(uint64_t bytes, char text[32]) {
     const bool large = bytes >= (uint64_t)1 << 30;
     snprintf(text, 32, large ? "%.2f GiB" : "%.1f MiB", (double)bytes / (large ? 0x1p30 : 0x1p20));
     return text;
 }
 
-/* Replaces the old advice, which follows the last "; ". */
+/* Replaces the advice in an error's text, which begins after the last "; ". */
 static void advice_replace(struct kvc_error *error, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
@@ -43,8 +43,8 @@ static void advice_replace(struct kvc_error *error, const char *format, ...) {
     va_end(arguments);
 }
 
-/* Bytes of all that is on the device when `tokens` tokens have passed; 0: not known. surplus: what blocks may take
- * besides, since they are allocated many at once. */
+/* Returns the bytes on the device after `tokens` tokens, or 0 if they are unknown. *surplus receives the bytes that
+ * partly filled blocks may take in addition, because blocks are allocated several at once. */
 static uint64_t needed(const struct need *need, const char *spec, uint64_t tokens, uint64_t *surplus) {
     const struct kvc_session *s = need->session;
     const struct kvc_network *network = s->runner->network;
@@ -68,7 +68,7 @@ static bool fits(const struct need *need, const char *spec, uint64_t tokens) {
     return bytes && bytes <= need->capacity && surplus <= need->capacity - bytes;
 }
 
-/* The most tokens, below `tokens`, that fit. */
+/* Returns the largest number of tokens below `tokens` that fits. */
 static uint64_t most_tokens(const struct need *need, const char *spec, uint64_t tokens) {
     uint64_t low = 0, high = tokens;
     while (high - low > 1) {
@@ -96,7 +96,7 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
     need.others -= kvc_min_u64(need.others, mine);
     const uint64_t bytes = needed(&need, session->policy->spec, tokens, &surplus);
     const uint64_t fewer = most_tokens(&need, session->policy->spec, tokens);
-    for (; budget <= tokens; budget *= 2) { /* the largest power of two */
+    for (; budget <= tokens; budget *= 2) { /* find the largest power of two that fits */
         char larger[64];
         snprintf(larger, sizeof larger, "streaming:budget=%llu", (unsigned long long)budget);
         if (!fits(&need, larger, tokens))
@@ -104,7 +104,7 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
         memcpy(method, larger, sizeof method);
     }
     if (!bytes || fits(&need, session->policy->spec, tokens))
-        return status; /* it was something else's size */
+        return status; /* the failed allocation was not the cache */
     if (!fewer && !method[0])
         advice_replace(error, "%llu tokens need %s in all, and no shorter context fits beside the weights",
                        (unsigned long long)tokens, size(bytes, text));
@@ -128,7 +128,7 @@ enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, ui
         least = of < least ? of : least;
     }
     char type[80] = "";
-    if (bits >= 1.02 * least) /* norms stay f32 */
+    if (bits >= 1.02 * least) /* norms stay float32 */
         snprintf(type, sizeof type, "a type of at most %.1f bits a weight would fit (kvcull convert), or ", bits);
     advice_replace(error, "the weights need %s of its %s; %sthe cpu backend%s", size(bytes, text),
                    size(device->capacity, has), type, *type ? "" : " may have enough memory");

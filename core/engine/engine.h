@@ -1,4 +1,4 @@
-/* engine.h - the engine object: an open device and the policies it knows. */
+/* engine.h - the engine object: an open device and the known policies. */
 #ifndef KVC_CORE_ENGINE_ENGINE_H
 #define KVC_CORE_ENGINE_ENGINE_H
 
@@ -9,14 +9,14 @@
 struct kvc_engine {
     struct kvc_device *device;
     enum kvc_math math;
-    struct kvc_ranks *ranks;                  /* NULL: one process; not owned. The other ranks have this engine, too */
+    struct kvc_ranks *ranks; /* NULL: one process; not owned. The other ranks have a copy of this engine. */
     const struct kvc_policy_class **policies; /* NULL-terminated */
     size_t policy_count;
     kvc_interrupt_fn *interrupt; /* NULL: none */
     void *interrupt_user;
 };
 
-/* KVC_USAGE: the program interrupts what is computed. */
+/* Returns KVC_USAGE if the program interrupts the computation. */
 enum kvc_status kvc_engine_go_on(const struct kvc_engine *engine, struct kvc_error *error);
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name, size_t length);

@@ -1,6 +1,6 @@
-/* evict.c - eviction: what a policy's stage function may keep, by scores, by indices, by positions or by a plan; and
- * the blocks that go back. Every way ends in `evict`: the lists, then what depends on their indices (view, keys at
- * cache positions). */
+/* evict.c - evicts entries by scores, indices, positions or a plan, and frees empty blocks. Every eviction goes through
+ * evict_unkept, which updates the lists and then everything that depends on their indices: the view, and keys at cache
+ * positions. */
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
@@ -11,7 +11,7 @@
 
 static const struct kvc_span none = {NULL, 0};
 
-/* Scores that say what of each list stays; NULL: none. */
+/* Checks that `scores` (may be NULL) has one row per list. */
 static enum kvc_status check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
                                     struct kvc_error *error) {
     const enum kvc_status status = scores ? kvc_stage_check_scores(stage, scores, error) : KVC_OK;
@@ -20,7 +20,7 @@ static enum kvc_status check_scores(const struct kvc_stage *stage, const struct 
     return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores per query head: must be per list");
 }
 
-/* Whether the stage may evict, and by these rules. */
+/* Checks that the stage may evict, and that it may use these rules. */
 static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                                   struct kvc_error *error) {
     if (stage->observes)
@@ -46,7 +46,7 @@ enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list 
     return status;
 }
 
-/* Only the indices `kept` of the layer stay. */
+/* Evicts every entry of the layer whose index is not in `kept`. */
 static enum kvc_status evict_unkept(struct kvc_stage *stage, const struct kvc_read_list *kept,
                                     struct kvc_error *error) {
     struct kvc_session *session = stage->session;
@@ -64,7 +64,7 @@ static enum kvc_status evict_unkept(struct kvc_stage *stage, const struct kvc_re
     return kvc_cache_positions_renew(session, stage->layer, error);
 }
 
-/* The indices that the rules keep: one rule for all lists, or one for each. */
+/* Writes to `kept` the indices that the rules select. There is one rule for all lists, or one for each list. */
 static void apply_rules(struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                         struct kvc_read_list *kept) {
     struct kvc_device *device = stage->session->runner->device;
@@ -161,7 +161,7 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
     return evict_unkept(stage, &kept, error);
 }
 
-/* The indices of one list, from the host. */
+/* Uploads the kept indices of one list. */
 static void upload_kept(struct kvc_device *device, const struct kvc_read_list *kept, uint32_t list,
                         const uint32_t *indices, uint32_t count) {
     device->ops->upload(device, (struct kvc_span){kept->count, list * sizeof count}, &count, sizeof count);
@@ -196,7 +196,8 @@ enum kvc_status kvc_stage_keep_indices(struct kvc_stage *stage, const uint32_t *
     return evict_unkept(stage, &kept, error);
 }
 
-/* Indices of the entries of one head that stand at some positions; both ascend. */
+/* Finds the indices of the entries of one head at the given positions. Both arrays ascend. Returns how many it
+ * found. */
 static uint32_t indices_at(const int32_t *held, size_t held_count, const int32_t *positions, size_t count,
                            uint32_t *indices) {
     uint32_t n = 0;
@@ -265,7 +266,7 @@ enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *
     return evict_unkept(stage, &kept, error);
 }
 
-/* ---- what is kept by a plan ---- */
+/* ---- eviction by a plan ---- */
 
 enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *indices, uint32_t count,
                                struct kvc_error *error) {
@@ -308,12 +309,12 @@ enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error
         return status;
     const struct kvc_read_list kept = {planned->count.buffer, planned->index.buffer, planned->stride};
     status = evict_unkept(stage, &kept, error);
-    if (session->in_prompt) /* it is as long as the prompt */
+    if (session->in_prompt) /* a plan made in a prompt is as large as the prompt */
         kvc_evict_forget_plan(session, stage->layer);
     return status;
 }
 
-/* ---- a view: entries that a method reads among, none of which goes ---- */
+/* ---- views: the entries that a select method may choose from; nothing is evicted ---- */
 
 enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *rule, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
@@ -323,7 +324,7 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *r
     kvc_select_drop_view(session, stage->layer);
     if (status == KVC_OK && !rule->scores)
         status = kvc_expired_clear(stage, error);
-    if (status == KVC_OK) /* as large as if everything were chosen */
+    if (status == KVC_OK) /* large enough for all entries */
         status = kvc_select_reserve(session, stage->layer, error);
     if (status != KVC_OK)
         return status;

@@ -1,11 +1,11 @@
-/* expired.c - what a sliding window hides from every row that may come goes. While no method has evicted from a layer
- * its lists hold all positions up to the newest but those that went this way, so what is hidden follows from how many
- * there are. Of lists that a method has thinned it follows from their positions. */
+/* expired.c - evicts the entries that a sliding window hides from all later rows. As long as no method has evicted from
+ * a layer, its lists hold consecutive positions up to the newest, so the count alone determines which entries have
+ * expired. After a method has evicted, their positions decide. */
 #include "core/engine/expired.h"
 
 #include "core/stage/stage.h"
 
-/* Only the indices that the rule keeps stay. */
+/* Evicts every entry of the layer that the rule does not keep. */
 static enum kvc_status evict_by_rule(struct kvc_session *session, uint32_t layer, const struct kvc_keep *rule,
                                      struct kvc_span to, struct kvc_read_list *kept, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
@@ -28,8 +28,8 @@ static enum kvc_status evict_by_rule(struct kvc_session *session, uint32_t layer
     return KVC_OK;
 }
 
-/* Each entry goes that no row from position `next` on can see. to: as for kvc_cache_evicted. kept: the indices that
- * were kept; as it was where the text is too short for any to go. */
+/* Evicts every entry that no row from position `next` on can see. `to` is as for kvc_cache_evicted. `kept` receives the
+ * kept indices. If the text is too short for any entry to expire, `kept` is unchanged. */
 static enum kvc_status evict_hidden(struct kvc_session *session, uint32_t layer, uint64_t next, struct kvc_span to,
                                     struct kvc_read_list *kept, struct kvc_error *error) {
     const uint32_t window = kvc_runner_window(session->runner, layer);
@@ -76,7 +76,7 @@ enum kvc_status kvc_expired_clear(struct kvc_stage *stage, struct kvc_error *err
     const enum kvc_status status = evict_hidden(session, stage->layer, next, to, &kept, error);
     if (status != KVC_OK || !kept.count)
         return status;
-    if (stage->reads && stage->reads != &select->view) { /* the view has been renumbered */
+    if (stage->reads && stage->reads != &select->view) { /* the view has already been renumbered */
         struct kvc_read_list reads = *stage->reads;
         struct kvc_device *device = session->runner->device;
         device->ops->view_evict(

@@ -1,20 +1,20 @@
-/* fill.h - a prompt whose entries are made up instead of computed by a network. */
+/* fill.h - fills a prompt's entries with random values instead of computing them with a network. */
 #ifndef KVC_CORE_ENGINE_FILL_H
 #define KVC_CORE_ENGINE_FILL_H
 
 #include "core/engine/session.h"
 
 struct kvc_fill {
-    struct kvc_growable values; /* random, from -2 to 2 */
+    struct kvc_growable values; /* random values in -2 .. 2 */
     uint64_t random;
 };
 
-/* Values for parts of so many rows. */
+/* Reserves random values for parts of up to `rows` rows. */
 enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session, uint32_t rows,
                               struct kvc_error *error);
 void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session);
-/* Random queries, keys and values of a part. Only rows that the policy's prompt stage looks at, and those beside them
- * in their part, attend. */
+/* Makes random queries, keys and values for a part. A part attends only if the policy's prompt stage reads some of its
+ * rows. */
 void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_row_span *part,
                       struct kvc_projected *projected);
 

@@ -1,17 +1,19 @@
-/* finite.h - values that are no numbers: whether there are any, and the layer whose output has the first. */
+/* finite.h - detects NaN and infinity, and finds the first layer whose output has one. */
 #ifndef KVC_CORE_ENGINE_FINITE_H
 #define KVC_CORE_ENGINE_FINITE_H
 
 #include "core/engine/runner.h"
 
-/* Neither NaN nor infinite, all of them. */
+/* Returns true if no value is NaN or infinite. */
 bool kvc_finite(const float *values, size_t count);
 
-/* The hidden states of `rows` rows of a batch from `row` on, which are a layer's output, or (layer -1) embeddings.
- * KVC_INPUT, naming the layer, where one is not finite; waits for the device. `position`: of the first row. */
+/* Checks `rows` rows of a batch's hidden states from `row` on: the output of a layer, or the embeddings (layer -1).
+ * Returns KVC_INPUT, naming the layer, if a value is not finite. Waits for the device. `position` is the first row's
+ * position. */
 enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_batch *batch, int64_t layer, uint32_t row,
                                   uint32_t rows, uint64_t position, struct kvc_error *error);
-/* Logits of one row whose hidden states were finite: KVC_INPUT, naming the output matrix, where they are not. */
+/* Checks the logits of one row whose hidden states were finite. Returns KVC_INPUT, naming the output matrix, if a value
+ * is not finite. */
 enum kvc_status kvc_finite_logits(const struct kvc_runner *runner, const float *logits, uint64_t position,
                                   struct kvc_error *error);
 

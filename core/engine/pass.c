@@ -1,10 +1,11 @@
-/* pass.c - the road of a prompt: rows of a pass through one layer, then the policy's stages. A pass is a set of rows
- * that go through all layers: the whole prompt, or, where a chunk method cuts it, one chunk after another.
+/* pass.c - runs a prompt's rows through one layer and then calls the policy's stages. A pass is a set of rows that go
+ * through all layers: the whole prompt or, if a chunk method cuts the prompt, one chunk.
  *
- * Where several sessions' prompts are the same rows, these are computed once. They attend to the lists of one session,
- * the holder; the lists of those whose methods look on meanwhile take the rows in as well. Each of the others then gets
- * a copy, has its stages and gives back what went, one after another, the holder last. So beside what the methods left
- * a layer has its whole rows twice, and once more for each session that looks on, however many share it. */
+ * If several sessions have a prompt of the same rows, the rows are computed once. They attend to the lists of one
+ * session, the owner. Sessions whose methods observe the attention append the rows to their own lists at the same time.
+ * Every other session then gets a copy of the layer, runs its stages and frees what they evicted. The sessions do this
+ * one after another, and the owner is last. So a layer holds all of its rows at most twice, plus once for each
+ * observing session, however many sessions share the prompt. */
 #include "core/engine/pass.h"
 
 #include "core/base/integers.h"
@@ -13,14 +14,14 @@
 #include "core/engine/expired.h"
 #include "core/stage/stage_call.h"
 
-/* ---- some rows ---- */
+/* ---- a part of the rows ---- */
 
 static struct kvc_segment segment_of(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     return (struct kvc_segment){
         .lists = &session->cache.layer[layer].lists, .rows = part->rows, .stored = part->stored};
 }
 
-/* The part's stored rows become entries of the layer's lists. */
+/* Appends the part's stored rows to the layer's lists. */
 static void pass_append(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part,
                         const struct kvc_projected *projected) {
     struct kvc_runner *runner = session->runner;
@@ -37,7 +38,7 @@ static void pass_attend(struct kvc_session *session, uint32_t layer, const struc
     kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
 }
 
-/* Rows from.. of runner->q, maximum and sum go to row `to` of the set. */
+/* Copies `count` rows from row `from` of runner->q, maximum and sum to row `to` of the set. */
 static void copy_queries(struct kvc_session *session, struct kvc_queries *queries, size_t to, uint32_t batch_row,
                          uint32_t from, uint32_t count) {
     struct kvc_runner *runner = session->runner;
@@ -54,7 +55,7 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
                       kvc_growable_at(&batch->positions, batch_row * word), count * word);
 }
 
-/* Copies those of the part's queries that policies will look at. */
+/* Copies the part's queries that policies will read later. */
 static void keep_queries(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
     struct kvc_prompt *prompt = &session->prompt;
@@ -70,7 +71,7 @@ static void keep_queries(struct kvc_session *session, uint32_t layer, const stru
                                   kvc_growable_at(&runner->q, 0), part->rows * q);
         return;
     }
-    /* those among the last window.rows */
+    /* keep only the rows among the last window.rows of the prompt */
     const uint64_t first = kvc_session_rows(session) - prompt->window.rows;
     const uint64_t at = (uint64_t)prompt->chunk_from + part->row, end = at + part->rows;
     if (end > first) {
@@ -80,7 +81,7 @@ static void keep_queries(struct kvc_session *session, uint32_t layer, const stru
     }
 }
 
-/* Observers see the part's queries. */
+/* Passes the part's queries to the methods that observe attention. */
 static void pass_observe(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_stage stage = kvc_stage_make(session, layer);
     if (part->kind != KVC_ROWS_PROMPT || session->failure.status != KVC_OK)
@@ -90,7 +91,7 @@ static void pass_observe(struct kvc_session *session, uint32_t layer, const stru
     session->failure.status = kvc_stage_call_attended(&stage, &session->failure);
 }
 
-/* The road of some rows of the sessions. */
+/* Runs one part of the sessions' rows through the layer. */
 static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                                  uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
     struct kvc_projected projected = {.entries_only = false};
@@ -112,7 +113,7 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
     return source->feed_forward(source->user, layer, part, error);
 }
 
-/* The rows that a method added. Probes may have no entries; those of others are dropped at once. */
+/* Runs the rows that a method added. If they have entries, the entries are dropped at once. */
 static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     const uint32_t extra = kvc_prompt_extra_rows(session);
@@ -126,9 +127,9 @@ static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_
     return status;
 }
 
-/* ---- the stages after them ---- */
+/* ---- the stages after the rows ---- */
 
-/* A stage that may look at the last queries of the prompt. */
+/* Returns a stage that may read the last queries of the prompt. */
 static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer) {
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_queries *window = &session->prompt.window;
@@ -155,7 +156,7 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
                                                                  &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_call_prompt(&stage, error);
-    for (uint32_t l = 0; l <= layer; l++) /* of the layers below, too, which the stage may have shrunk */
+    for (uint32_t l = 0; l <= layer; l++) /* the stage may also have shrunk the layers below */
         session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
     kvc_session_most(session, session->after, layer + 1);
     if (status == KVC_OK)
@@ -163,8 +164,8 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
-/* The prompt stages, in order, of the layers up to `layer` that can have theirs when `passed` is the last one passed:
- * one that a layer above chooses for waits for that layer. */
+/* Runs the pending prompt stages, in order, up to `layer`. `passed` is the last layer that the rows have passed. If a
+ * higher layer chooses the entries of a layer, that layer's stage waits until the rows have passed the higher layer. */
 static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   uint32_t passed, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -175,7 +176,7 @@ static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_
     return status;
 }
 
-/* The policy's stages after the rows: it observes, prunes rows, evicts. */
+/* Runs the policy's stages after the rows: observe, prune rows, evict. */
 static enum kvc_status pass_evict(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -188,9 +189,9 @@ static enum kvc_status pass_evict(struct kvc_session *session, const struct kvc_
     return status;
 }
 
-/* ---- the road ---- */
+/* ---- one layer of a pass ---- */
 
-/* Capacity of the layer's lists for the entries of all rows. */
+/* Reserves capacity in the layer's lists for all rows of the pass. */
 static enum kvc_status pass_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_prompt *prompt = &session->prompt;
     const uint64_t stored = (uint64_t)prompt->chunk_rows + kvc_prompt_extra_stored(session);
@@ -199,12 +200,12 @@ static enum kvc_status pass_reserve(struct kvc_session *session, uint32_t layer,
                           kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
     if (status != KVC_OK || !prompt->kept_rows)
         return status;
-    session->evictions.thinned[layer] = true; /* ranks do not say positions */
+    session->evictions.thinned[layer] = true; /* with pruned rows, an index no longer implies a position */
     return kvc_cache_make_order(&session->cache, layer, error);
 }
 
-/* Whether a method must have the rows as they come: it looks on while they attend, or keeps keys as they are before
- * rotation. */
+/* Returns true if a method needs the rows while they are computed: it observes attention, or it keeps unrotated
+ * keys. */
 static bool observes_layer(const struct kvc_session *session, uint32_t layer) {
     const struct kvc_policy *policy = session->policy;
     for (size_t i = 0; i < policy->count; i++)
@@ -213,7 +214,7 @@ static bool observes_layer(const struct kvc_session *session, uint32_t layer) {
     return kvc_policy_cache_positions(policy, layer) != NULL;
 }
 
-/* Its lists shall take the rows in as they come. */
+/* Prepares the session's lists so that they take the rows as they are computed. Returns false on failure. */
 static bool pass_prepare(struct kvc_session *session, uint32_t layer) {
     session->failure.status = pass_reserve(session, layer, &session->failure);
     session->prompt.has_rows = kvc_session_lives(session);
@@ -222,7 +223,8 @@ static bool pass_prepare(struct kvc_session *session, uint32_t layer) {
     return session->prompt.has_rows;
 }
 
-/* Prepares those that look on, or one where none does: the first of these is the holder. NULL: all have failed. */
+/* Prepares the observing sessions, or one session if none observes. Returns the owner, which is the first of them, or
+ * NULL if all have failed. */
 static struct kvc_session *choose_owner(struct kvc_session *const *sessions, size_t count, uint32_t layer) {
     struct kvc_session *owner = NULL;
     for (size_t i = 0; i < count; i++) {
@@ -237,7 +239,7 @@ static struct kvc_session *choose_owner(struct kvc_session *const *sessions, siz
     return owner;
 }
 
-/* What comes after the prompt's own rows, of one session. */
+/* Finishes the layer for one session: the rows that methods added, the stages, and expired entries. */
 static void end_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer) {
     const uint32_t rows = session->prompt.chunk_rows;
     const bool prompt_ends = session->prompt.last_chunk;
@@ -252,8 +254,8 @@ static void end_layer(struct kvc_session *session, const struct kvc_row_source *
     session->failure.status = status;
 }
 
-/* Values clipped since `saturated`, as if each session had stored its rows itself: lists of query heads store every
- * value once for each of the group. */
+/* Adds the values clipped since `saturated` to each session's count, as if each had stored its rows itself. Lists per
+ * query head store every value once for each head of the group. */
 static enum kvc_status share_saturated(struct kvc_session *const *sessions, size_t count, uint32_t layer,
                                        uint64_t saturated, struct kvc_error *error) {
     struct kvc_device *device = sessions[0]->runner->device;
@@ -268,7 +270,7 @@ static enum kvc_status share_saturated(struct kvc_session *const *sessions, size
     return status;
 }
 
-/* Gives a session that has only watched the holder's rows, and ends the layer for it. */
+/* Copies the owner's rows to a session that did not take them, and finishes the layer for that session. */
 static enum kvc_status end_shared_layer(struct kvc_session *session, const struct kvc_session *owner,
                                         const struct kvc_row_source *source, uint32_t layer, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
@@ -315,7 +317,7 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
 
 /* ---- a pipeline ---- */
 
-/* The prompt stages of the layers above, as far as they take entries from this rank's. */
+/* Repeats the prompt stages of the layers above this rank's layers, because they may take entries from these layers. */
 static enum kvc_status share_again(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
     const struct kvc_network *network = session->runner->network;
     enum kvc_status status = KVC_OK;

@@ -1,47 +1,51 @@
-/* pipeline.h - ranks that have a run of layers each. All make the same calls; in each a rank gets the rows from the one
- * that has the layers below, takes them through its own layers and passes them on; the last tells all what became of
- * them. Where there is no pipeline, nothing of this happens.
+/* pipeline.h - pipeline parallelism: each rank computes some consecutive layers. All ranks make the same calls. In each
+ * call a rank receives the rows from the rank that has the layers below, runs them through its own layers and sends
+ * them on. The last rank broadcasts the resulting status. Without a pipeline, these functions do nothing.
  *
- * Passing on does not wait, so that several passes, or groups of a step's rows, may be on their way at once: a rank
- * goes on with the next, and hears later what became of those before, of each once and in their order. */
+ * Sending does not wait, so several passes, or several groups of a step's rows, may be in flight at once. A rank
+ * continues with the next one and receives the status of the earlier ones later, each once and in order. */
 #ifndef KVC_CORE_ENGINE_PIPELINE_H
 #define KVC_CORE_ENGINE_PIPELINE_H
 
 #include "core/engine/session.h"
 
-/* Rows on their way: some of a batch, with what went wrong on the way. */
+/* Some rows of a batch in flight between ranks, with their failures. */
 struct kvc_passing {
     struct kvc_runner *runner;
     struct kvc_batch *batch;
-    uint32_t row, rows;                  /* 0 rows: there is nothing in them */
-    struct kvc_session *const *sessions; /* [count], whose failures go with them */
+    uint32_t row, rows;                  /* 0 rows: an empty message */
+    struct kvc_session *const *sessions; /* [count]; their failures travel with the rows */
     size_t count;
-    enum kvc_status status; /* of all of them */
+    enum kvc_status status; /* one status for all rows */
     struct kvc_error *error;
-    const struct kvc_row_source *source; /* of a prompt, of which a rank below may have kept some rows only; or NULL */
+    const struct kvc_row_source *source; /* NULL, or the prompt's row source: a rank below may have pruned rows */
 };
 
-/* Before a rank's first layer. Where the status, or a session, is still good it becomes that of the ranks below. */
+/* Receives rows before a rank's first layer. A failure of a rank below replaces a status, or session, that is still
+ * good here. */
 void kvc_pipeline_receive(struct kvc_passing *passing);
-/* After its last one. Lack of memory ends all ranks. */
+/* Sends rows after a rank's last layer. Lack of memory ends all ranks. */
 void kvc_pipeline_send(struct kvc_passing *passing);
-/* What the last rank found the status, which is returned, and the sessions' failures to be: what is bad there is so
- * here. The last rank itself hears nothing. */
+/* Receives the last rank's status and the sessions' failures, adopts the failures and returns the status. The last rank
+ * receives nothing. */
 enum kvc_status kvc_pipeline_receive_status(struct kvc_passing *passing);
-/* Between layers: what was passed on goes on. */
+/* Lets pending sends make progress. Called between layers. */
 void kvc_pipeline_advance(struct kvc_runner *runner);
-/* How many passes of the session's prompt a rank may be ahead of what it has heard; 0: the next one waits for what
- * became of this. */
+/* How many passes of the session's prompt a rank may run ahead of the last status it received. 0: the next pass waits
+ * for the status of the current one. */
 uint32_t kvc_pipeline_lead(const struct kvc_session *session);
-/* Into how many groups the `rows` of a decode step are divided, which flow one after another. */
+/* Number of groups into which the `rows` of a decode step are divided. The groups flow through the pipeline one after
+ * another. */
 uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows);
-/* What the rank with the last layer has becomes what all have. */
+/* Broadcasts data of the rank that has the last layer to all ranks. */
 void kvc_pipeline_broadcast(struct kvc_runner *runner, void *data, size_t bytes);
-/* After a pass, on all ranks: each keeps in its layers what stages of other ranks' layers chose for them. */
+/* Called on all ranks after a pass: each evicts from its layers what stages of other ranks' layers chose to evict
+ * there. */
 enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error);
-/* Whether the prompt stage's holder shares out entries among layers of several ranks: its state goes with the rows. */
+/* Returns true if the prompt stage's method divides entries among layers of several ranks. Its state then travels with
+ * the rows. */
 bool kvc_pipeline_shares(const struct kvc_session *session);
-/* KVC_USAGE for a policy that a pipeline cannot run. */
+/* Returns KVC_USAGE for a policy that cannot run in a pipeline. */
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error);
 
 #endif

@@ -1,4 +1,5 @@
-/* record.h - what a session tells of its decode steps: what each layer's attention gave, and what was read. */
+/* record.h - lets observers see a session's decode steps: each layer's attention output, and the entries that were
+ * read. */
 #ifndef KVC_CORE_ENGINE_RECORD_H
 #define KVC_CORE_ENGINE_RECORD_H
 
@@ -6,26 +7,26 @@
 
 struct kvc_session;
 
-/* What the last decode step read, on the host: of one head. */
+/* The positions that the last decode step read in one head, on the host. */
 struct kvc_recorded {
     int32_t *positions; /* [count] */
     size_t count;
     size_t capacity;
 };
 
-/* Of a session. */
+/* A session's observers. */
 struct kvc_record {
-    kvc_output_fn *output; /* NULL, or told what each layer's attention gives in a decode step */
+    kvc_output_fn *output; /* NULL, or called with each layer's attention output in a decode step */
     void *output_user;
     float *output_row;             /* [H, d] */
-    bool reads;                    /* what is read is recorded, */
-    struct kvc_recorded *recorded; /* [layers, H]: of a layer's lists, at most H */
+    bool reads;                    /* true: the entries read are recorded */
+    struct kvc_recorded *recorded; /* [layers, H]; a layer has at most H lists */
 };
 
 void kvc_record_close(struct kvc_session *session);
-/* Tells whoever watches what attention gave: a row [H, d]. */
+/* Passes the attention output, a row [H, d], to the observer. */
 void kvc_record_output(struct kvc_session *session, uint32_t layer, struct kvc_span attended);
-/* Remembers what the step read of the layer: the reads, or all it holds (NULL). */
+/* Records which entries of the layer the step read. reads NULL: all of them. */
 enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
                                  struct kvc_error *error);
 

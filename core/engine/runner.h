@@ -1,6 +1,6 @@
-/* runner.h - the operations of a forward pass over rows of a batch, in the order in which a layer calls them. The
- * runner knows lists of entries and rows, no session. It owns the scratch buffers, which grow to the largest batch and
- * stay. */
+/* runner.h - the operations of a forward pass over the rows of a batch, in the order in which a layer calls them. The
+ * runner knows lists of entries and rows, but no sessions. It owns the scratch buffers, which grow to the largest batch
+ * and are kept. */
 #ifndef KVC_CORE_ENGINE_RUNNER_H
 #define KVC_CORE_ENGINE_RUNNER_H
 
@@ -17,15 +17,15 @@
 
 #define KVC_STAGE_SCORES 6u
 
-/* Scratch of policies' stages, of the stage under way. */
+/* Scratch of the current stage of a policy. */
 struct kvc_stage_scratch {
     struct kvc_growable scores[KVC_STAGE_SCORES]; /* float32 [heads, stride] each */
-    struct kvc_growable kept_index;               /* uint32 [lists, kept_stride]: what the last eviction kept */
-    struct kvc_growable kept_count;               /* uint32 [lists] */
-    struct kvc_growable totals;                   /* a few numbers on their way to the host */
-    struct kvc_growable rows;                     /* float32 [some outputs, H*d] of an output projection */
-    struct kvc_growable numbers;                  /* int32 [some outputs]: which */
-    struct kvc_growable across, across_count;     /* scores of all ranks' lists, and their counts (stage_ranks.c) */
+    struct kvc_growable kept_index;           /* uint32 [lists, kept_stride]: the indices that the last eviction kept */
+    struct kvc_growable kept_count;           /* uint32 [lists] */
+    struct kvc_growable totals;               /* a few numbers to be copied to the host */
+    struct kvc_growable rows;                 /* float32 [some outputs, H*d]: rows of an output projection */
+    struct kvc_growable numbers;              /* int32 [some outputs]: the numbers of these outputs */
+    struct kvc_growable across, across_count; /* scores of all ranks' lists, and their counts (stage_ranks.c) */
     uint32_t kept_stride;
 };
 
@@ -34,19 +34,19 @@ struct kvc_runner {
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;      /* of this rank */
-    struct kvc_geometry model;         /* of all ranks: what policies go by */
-    struct kvc_extra_slots store[3];   /* arenas of F32, F16, Q8_0; made when first needed */
+    struct kvc_geometry model;         /* geometry of all ranks together, which policies use */
+    struct kvc_extra_slots store[3];   /* allocators for F32, F16 and Q8_0, created on first use */
     bool per_head;                     /* some session's cache has a list per query head */
 
-    /* float32, of the rows that pass a layer; H query heads of d channels, H_kv key-value heads */
+    /* float32 scratch for the rows of the current layer; H query heads of d channels, H_kv key-value heads */
     struct kvc_growable normed;    /* [rows, hidden] */
     struct kvc_growable q_raw;     /* [rows, H, d]: before rotation */
-    struct kvc_growable k_raw;     /* [rows, H_kv, d]: likewise */
+    struct kvc_growable k_raw;     /* [rows, H_kv, d]: before rotation */
     struct kvc_growable q;         /* [rows, H, d] */
     struct kvc_growable k;         /* [rows, H_kv, d] */
     struct kvc_growable v;         /* [rows, H_kv, d] */
     struct kvc_growable k_heads;   /* [rows, H, d]: k repeated, for lists per query head */
-    struct kvc_growable v_heads;   /* [rows, H, d]: v likewise */
+    struct kvc_growable v_heads;   /* [rows, H, d]: v repeated */
     struct kvc_growable attended;  /* [rows, H, d] */
     struct kvc_growable maximum;   /* [rows, H]: M of attention */
     struct kvc_growable sum;       /* [rows, H]: L */
@@ -55,29 +55,29 @@ struct kvc_runner {
     struct kvc_growable up;        /* [rows, feed_forward] */
     struct kvc_growable last;      /* [logit rows, hidden] */
     struct kvc_growable logits;    /* [logit rows, vocab] */
-    struct kvc_growable part;      /* [rows, outputs of a linear layer]: this rank's, until they are gathered */
-    struct kvc_growable part_int8; /* this rank's part of what a linear layer takes, in eight bits, likewise */
-    struct kvc_growable gathered;  /* all ranks' on a device, rank by rank, until they are in order */
+    struct kvc_growable part;      /* [rows, outputs of a linear layer]: this rank's part, before it is gathered */
+    struct kvc_growable part_int8; /* this rank's part of a linear layer's input in eight bits, before it is gathered */
+    struct kvc_growable gathered;  /* all ranks' parts on the device, ordered by rank, before they are put in order */
     struct kvc_linear_scratch linear;
     struct kvc_experts_scratch experts;
     struct kvc_delta_scratch delta;
     struct kvc_stage_scratch stage;
 
-    struct kvc_segment *segments;       /* [segment_capacity]: of the rows that pass a layer */
-    struct kvc_segment *alike;          /* [segment_capacity]: those with the same number of lists */
-    struct kvc_recurrence *recurrences; /* [segment_capacity]: of the rows that pass a delta net */
+    struct kvc_segment *segments;       /* [segment_capacity]: of the rows of the current layer */
+    struct kvc_segment *alike;          /* [segment_capacity]: the segments with the same number of lists */
+    struct kvc_recurrence *recurrences; /* [segment_capacity]: of the rows of the current delta net */
     size_t segment_capacity;
-    struct kvc_batch prompt;    /* rows of the pass under way */
-    struct kvc_batch step;      /* rows of the decode step under way */
-    struct kvc_growable counts; /* uint32 [count_capacity]: of all lists and views of a step's sessions */
-    uint32_t *host_counts;      /* the same */
+    struct kvc_batch prompt;    /* rows of the current pass */
+    struct kvc_batch step;      /* rows of the current decode step */
+    struct kvc_growable counts; /* uint32 [count_capacity]: counts of all lists and views of a step's sessions */
+    uint32_t *host_counts;      /* host copy of counts */
     size_t count_capacity;
-    float *host_rows; /* [host_capacity]: cosine or sine rows on their way to the device */
+    float *host_rows; /* [host_capacity]: cosine or sine rows to be copied to the device */
     size_t host_capacity;
-    uint32_t *windows; /* [layers] or NULL: of a replay */
+    uint32_t *windows; /* [layers] or NULL: sliding windows of a replay */
 };
 
-/* How its model makes scores; of a replay as of most models. */
+/* Returns how the model computes scores. A replay uses the default. */
 static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *runner) {
     return runner->network ? runner->network->scoring : (struct kvc_scoring){0, 0};
 }
@@ -87,14 +87,14 @@ static inline struct kvc_span kvc_runner_sinks(const struct kvc_runner *runner, 
     return runner->network ? runner->network->layer[layer].sinks : (struct kvc_span){NULL, 0};
 }
 
-/* A layer's sliding window, 0: it has none. */
+/* Returns a layer's sliding window, or 0 if it has none. */
 static inline uint32_t kvc_runner_window(const struct kvc_runner *runner, uint32_t layer) {
     if (runner->network)
         return runner->network->layer[layer].window;
     return runner->windows ? runner->windows[layer] : 0;
 }
 
-/* network NULL: for replay, with the geometry alone. */
+/* Opens a runner. network NULL: for a replay, from the geometry alone. */
 enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
                                 const struct kvc_geometry *geometry, struct kvc_runner **runner,
                                 struct kvc_error *error);
@@ -103,36 +103,38 @@ void kvc_runner_close(struct kvc_runner *runner);
 enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
                                  struct kvc_extra_slots **store, struct kvc_error *error);
 
-/* Scratch for so many rows at once, in so many segments, and for so many rows of logits. */
+/* Reserve scratch for `rows` rows at once in `segments` segments, and for `rows` rows of logits. */
 enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error);
 enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error);
 
-/* ---- the operations, in the order of a forward pass; scratch for the rows has been reserved ---- */
+/* ---- the operations in the order of a forward pass; they require reserved scratch ---- */
 
-/* hidden [rows, hidden] = the embeddings of the batch's tokens. */
+/* Sets hidden [rows, hidden] to the embeddings of the batch's tokens. */
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch);
-/* Rows row .. row+rows-1 of the batch: q_raw, q, k_raw and k of a layer, rotated to the rows' positions. */
+/* Computes q_raw, q, k_raw and k of rows row .. row+rows-1 of the batch in a layer; q and k are rotated to the rows'
+ * positions. */
 void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer,
                                      uint32_t row, uint32_t rows);
-/* v of the rows that were projected last. */
+/* Computes v of the rows that kvc_runner_project_queries_keys projected last. */
 void kvc_runner_project_values(struct kvc_runner *runner, uint32_t layer, uint32_t rows);
-/* Stored rows of the segments become entries of their lists. k, v [rows, H_kv, d], positions int32 [rows]. */
+/* Appends the segments' stored rows to their lists. k, v [rows, H_kv, d], positions int32 [rows]. */
 void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
                        struct kvc_span v, struct kvc_span positions);
-/* attended, maximum and sum of the segments' rows, from q; row: the batch's that is row 0 of the segments. */
+/* Computes attended, maximum and sum of the segments' rows from q. `row` is the batch row of the segments' row 0. */
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
                        const struct kvc_segment *segments, size_t count);
-/* hidden += the output projection of attended. */
+/* Adds the output projection of attended to hidden. */
 void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                                uint32_t rows);
-/* hidden += the feed-forward network of the normed hidden. */
+/* Adds the feed-forward network of the normed hidden states to hidden. */
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                              uint32_t rows);
-/* hidden += a gated delta net of it, then its feed-forward network: a whole layer of the other kind. Rows of the
- * segments are counted from `row` on. */
+/* Runs a whole layer with a gated delta net: adds the delta net's output to hidden, then that of its feed-forward
+ * network. The segments' rows are relative to `row`. */
 void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
                       const struct kvc_recurrence *segments, size_t count);
-/* Logits [count, vocab] of the batch's rows first .. first+count-1, to the host. At most KVC_LOGIT_ROWS at a time. */
+/* Copies the logits [count, vocab] of the batch's rows first .. first+count-1 to the host. At most KVC_LOGIT_ROWS
+ * rows. */
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
                                   float *logits, struct kvc_error *error);
 

@@ -1,11 +1,11 @@
-/* sampler.h - what saved sessions know of samplers. */
+/* sampler.h - saves and loads a sampler's state. */
 #ifndef KVC_CORE_ENGINE_SAMPLER_H
 #define KVC_CORE_ENGINE_SAMPLER_H
 
 #include "core/engine/archive.h"
 
-/* How many draws there were, and the recent tokens. Reading into one whose penalty looks back on fewer takes the
- * newest; sampler NULL: they are passed over. */
+/* Writes or reads the number of draws and the recent tokens. If the sampler being read has a shorter penalty window, it
+ * takes the newest tokens. sampler NULL: skips the data. */
 void kvc_sampler_pass(struct kvc_archive *archive, struct kvc_sampler *sampler);
 
 #endif

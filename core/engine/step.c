@@ -1,14 +1,14 @@
-/* step.c - the road of a token: a decode step through one layer. */
+/* step.c - runs a decode step through one layer: projections, append, selection, attention, eviction, feed-forward. */
 #include "core/engine/step.h"
 
 #include "core/stage/stage_call.h"
 
-/* Row i of `width` floats in a scratch buffer. */
+/* Returns row i of a scratch buffer whose rows have `width` floats. */
 static struct kvc_span row_of(const struct kvc_growable *growable, uint32_t i, size_t width) {
     return kvc_growable_at(growable, i * width * sizeof(float));
 }
 
-/* The rows' queries, keys and values; where a method has keys stand at their indices, so do the queries. */
+/* Projects the rows to queries, keys and values. A method with positions=cache rotates queries and keys to indices. */
 static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_queries_keys(step->runner, &step->runner->step, layer, step->first, step->count);
     for (uint32_t i = 0; i < step->count; i++)
@@ -16,7 +16,7 @@ static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_values(step->runner, layer, step->count);
 }
 
-/* Each row's key and value become the newest entry of its session's lists, and of a method's view of them. */
+/* Appends each row's key and value to its session's lists and, where a select method keeps a view, to the view. */
 static void step_append(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     for (uint32_t i = 0; i < step->count; i++)
@@ -36,7 +36,7 @@ static void step_append(const struct kvc_step *step, uint32_t layer) {
     }
 }
 
-/* What a session's query reads; NULL: everything. */
+/* Returns the entries that the session's query reads, or NULL if it reads all of them. */
 static const struct kvc_read_list *select_reads(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     session->select.mixing = false;
@@ -44,7 +44,7 @@ static const struct kvc_read_list *select_reads(const struct kvc_step *step, uin
         return NULL;
     struct kvc_stage stage = kvc_stage_make(session, layer);
     kvc_stage_set_rows(&stage, &step->runner->step, i, step->first + i, 1);
-    stage.maximum = stage.sum = (struct kvc_span){NULL, 0}; /* it has not attended yet */
+    stage.maximum = stage.sum = (struct kvc_span){NULL, 0}; /* the query has not attended yet */
     session->failed = kvc_stage_call_select(&stage, &session->failure) != KVC_OK;
     session->select.mixing = !session->failed && stage.mean_value;
     return session->failed ? NULL : stage.chosen;
@@ -55,7 +55,7 @@ static void select_entries(const struct kvc_step *step, uint32_t layer) {
         step->runner->segments[i].reads = select_reads(step, i, layer);
 }
 
-/* Attention over what was selected; where a method wants that, with the mean value of the rest. */
+/* Computes attention over the selected entries. For some methods, mixes in the mean value of the unselected entries. */
 static void step_attend(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const size_t width = (size_t)runner->geometry.heads * runner->geometry.head_size;
@@ -65,7 +65,7 @@ static void step_attend(const struct kvc_step *step, uint32_t layer) {
             kvc_select_mix(step->session[i], layer, runner->segments[i].reads, row_of(&runner->attended, i, width));
 }
 
-/* Tells those who watch the session, or want to know what it reads. */
+/* Sends the attention output and the list of read entries to the session's observers. */
 static enum kvc_status report(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     const struct kvc_geometry *g = &step->runner->geometry;
@@ -73,7 +73,7 @@ static enum kvc_status report(const struct kvc_step *step, uint32_t i, uint32_t 
     return kvc_record_reads(session, layer, step->runner->segments[i].reads, &session->failure);
 }
 
-/* The decode stage of a session: its method looks at the query and keeps entries. */
+/* Calls the decode stage of a session. Its method may read the query's scores and evict entries. */
 static enum kvc_status run_decode_stage(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     struct kvc_stage stage = kvc_stage_make(session, layer);
@@ -91,13 +91,13 @@ static void step_evict(const struct kvc_step *step, uint32_t layer) {
     }
 }
 
-/* hidden += the output projection of what was attended, then the feed-forward network of it. */
+/* Adds the output projection of the attention output to hidden, then the output of the feed-forward network. */
 static void feed_forward(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_output(step->runner, &step->runner->step, layer, step->first, step->count);
     kvc_runner_feed_forward(step->runner, &step->runner->step, layer, step->first, step->count);
 }
 
-/* The rows through the delta nets below an attention layer. */
+/* Runs the rows through the delta nets below an attention layer. */
 static void pass_delta(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const struct kvc_layer *above = &runner->network->layer[layer];
@@ -110,7 +110,7 @@ static void pass_delta(const struct kvc_step *step, uint32_t layer) {
 }
 
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer) {
-    const bool replay = !step->runner->network; /* it brings q, k and v, and wants what attention gives */
+    const bool replay = !step->runner->network; /* a replay supplies q, k and v and uses only the attention output */
     if (!replay) {
         pass_delta(step, layer);
         project(step, layer);

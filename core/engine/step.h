@@ -1,21 +1,21 @@
-/* step.h - a decode step through one layer. */
+/* step.h - runs a decode step through one layer. */
 #ifndef KVC_CORE_ENGINE_STEP_H
 #define KVC_CORE_ENGINE_STEP_H
 
 #include "core/engine/session.h"
 
-/* The rows of a step that pass a layer together, one of each session. */
+/* The rows of a step that pass a layer together: one row per session. */
 struct kvc_step {
     struct kvc_runner *runner;
     struct kvc_session *const *session; /* [count] */
     uint32_t count;
-    uint32_t first;  /* session i has row first + i of runner->step */
-    uint32_t stored; /* 1; 0: the rows' entries are there already */
+    uint32_t first;  /* row of session 0 in runner->step; the other sessions' rows follow */
+    uint32_t stored; /* 1, or 0 if the rows' entries are already stored */
 };
 
-/* A layer of the step: the rows' hidden states pass it, their entries join the lists, and methods evict. Of a replay
- * q, k and v lie in the runner, and its output is what attention gives. Where a method fails its session fails (failed,
- * failure); the other sessions take the step. */
+/* Runs one layer of the step: updates the rows' hidden states, appends their entries and lets methods evict. A replay
+ * has q, k and v in the runner and takes the attention output. If a method fails, only its session fails (failed,
+ * failure). */
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer);
 
 #endif

@@ -1,4 +1,4 @@
-/* stage.c - what a policy's stage function may look at: scores of entries from queries, all on the backend. */
+/* stage.c - computes scores of entries for a policy's stage function, on the backend. */
 #include "core/stage/stage.h"
 
 #include "core/base/integers.h"
@@ -14,7 +14,7 @@ void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage
 
 void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
 
-/* Scores go by rank, and an eviction changes the ranks. */
+/* Scores are stored by index, and an eviction changes the indices. */
 enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error) {
     if (stage->evicted)
         return kvc_fail(error, KVC_USAGE, "policy: scores are asked for after an eviction");
@@ -40,7 +40,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
         return early;
     if (n == KVC_STAGE_SCORES)
         return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
-    /* whole tiles, so that the buffer of a constant-size policy is made once */
+    /* round up to whole tiles, so that a policy with a constant budget allocates this buffer only once */
     const uint64_t stride = kvc_round_up(kvc_stage_capacity(stage), KVC_TILE);
     const enum kvc_status status =
         kvc_growable_reserve(runner->device, &runner->stage.scores[n], (size_t)stride * heads * sizeof(float), error);
@@ -130,7 +130,7 @@ static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struc
     view.maximum = kvc_growable_at(&pseudo->maximum, first * g->heads);
     view.sum = kvc_growable_at(&pseudo->sum, first * g->heads);
     view.positions = kvc_growable_at(&pseudo->positions, first);
-    view.causal_offset = (struct kvc_span){NULL, 0}; /* they see every entry of the lists */
+    view.causal_offset = (struct kvc_span){NULL, 0}; /* pseudo rows see every entry of the lists */
     const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
     kvc_stage_device(stage)->ops->window_mass(
         kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,
@@ -149,7 +149,7 @@ enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores
     return pseudo_scores(stage, true, scores, error);
 }
 
-/* This chunk's probe queries in the stage's layer; in the last chunk the prompt's own last queries. */
+/* Returns this chunk's probe queries in the stage's layer. In the last chunk they are the prompt's own last queries. */
 static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes) {
     const struct kvc_session *session = stage->session;
     if (!session->prompt.last_chunk)
@@ -276,7 +276,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
                                                  .tail = tail,
                                                  .kernel = kernel,
                                                  .pooling = pooling});
-    /* the pooled scores replace the others, whose buffer is free again */
+    /* the pooled scores take over the other buffer's place and free their own */
     struct kvc_growable *const buffers = stage->session->runner->stage.scores;
     const struct kvc_growable filled = buffers[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);
@@ -334,7 +334,7 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
     return KVC_OK;
 }
 
-/* ---- to and from the host ---- */
+/* ---- transfers to and from the host ---- */
 
 static enum kvc_status check_head(uint32_t head, uint32_t heads, struct kvc_error *error) {
     if (head < heads)
@@ -342,7 +342,7 @@ static enum kvc_status check_head(uint32_t head, uint32_t heads, struct kvc_erro
     return kvc_fail(error, KVC_USAGE, "policy: head %u: must be below %u", head, heads);
 }
 
-/* Scores of one head, and how many entries it has. */
+/* Finds the scores of one head on the device, and its number of entries. */
 static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
                               struct kvc_span *at, size_t *count, struct kvc_error *error) {
     enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
