@@ -1,4 +1,4 @@
-/* generate.c - the shortest use of libkvcull: a model, a prompt, an answer from a bounded cache.
+/* generate.c - the shortest program on libkvcull: loads a model and answers a prompt from a bounded cache.
  *
  *     cc generate.c $(pkg-config --cflags --libs kvcull) -o generate
  *     ./generate MODEL "a prompt" snapkv:budget=256

@@ -1,7 +1,8 @@
-/* policy.c - a policy written outside the library and registered at run time.
+/* policy.c - a policy that is written outside the library and registered at run time.
  *
- * "fade" keeps what the prompt's last queries attended to, but an entry counts less the further back it lies. It shows
- * both ways a policy can compute: on the backend (the window mass, the choice) and on the host (the fading).
+ * "fade" keeps the entries that the prompt's last queries attended to. The further back an entry lies, the less it
+ * counts. The example shows both places where a policy can compute: the backend (window mass and selection) and the
+ * host (fading).
  *
  *     ./policy MODEL "a prompt" fade:budget=48,halve=100
  */
@@ -25,7 +26,7 @@ static uint32_t queries(const struct kvc_values *values) {
     return WINDOW;
 }
 
-/* scores of one head, on the host: halved for every `halve` tokens an entry lies back */
+/* Computes one head's scores on the host: an entry's score is halved for every `halve` tokens of its age. */
 static enum kvc_status fade_head(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head, double halve,
                                  float *values, int32_t *positions, size_t capacity, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

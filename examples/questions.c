@@ -1,8 +1,10 @@
-/* questions.c - a long text is read once and saved; later, and by any process, it is loaded, and each question goes to
- * a fork of it: none sees another, and none reads the text again.
+/* questions.c - reads a long text once, saves the session, and answers questions from the saved session.
+ *
+ * Any process can load the session later. Each question goes to its own fork of the session, so no question sees
+ * another one and the text is never read again.
  *
  *     ./questions MODEL FILE snapkv:budget=512 "a long text"      # reads and saves
- *     ./questions MODEL FILE "a question" "another one"           # loads and answers; more than one question
+ *     ./questions MODEL FILE "a question" "another one"           # loads and answers two or more questions
  */
 #include "kvcull/saved.h"
 #include <kvcull.h>
@@ -14,7 +16,7 @@
 
 enum { MOST = 16 };
 
-/* Gives the session a text as its next turn. */
+/* Adds a text to the session as its next turn. */
 static enum kvc_status give(struct kvc_model *model, struct kvc_session *session, const char *text, unsigned flags,
                             float *logits, struct kvc_error *error) {
     int32_t *tokens = NULL;
@@ -47,7 +49,7 @@ static enum kvc_status read_text(struct kvc_model *model, const char *path, cons
     return status;
 }
 
-/* The question's greedy answer, from a fork of the session. */
+/* Generates the greedy answer to a question in a fork of the session. */
 static enum kvc_status answer(struct kvc_model *model, struct kvc_session *text, const char *question, float *logits,
                               struct kvc_error *error) {
     struct kvc_session *session;

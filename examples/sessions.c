@@ -1,5 +1,5 @@
-/* sessions.c - several sessions over one model, each with a policy of its own, decoded together in one batch. Batching
- * changes no bit: each session's logits have the hash they would have alone.
+/* sessions.c - decodes several sessions of one model in one batch, each with its own policy. Batching changes no
+ * result: each session's logits have the same hash as when it runs alone.
  *
  *     ./sessions MODEL "a prompt" full streaming:budget=64 morphkv:budget=64
  */
@@ -36,7 +36,7 @@ static void close_run(struct run *run) {
     run->count = 0;
 }
 
-/* Opens a session for each policy, gives each the prompt, then decodes all of them together. */
+/* Opens a session for each policy, feeds the prompt to each, then decodes all of them together. */
 static enum kvc_status decode_together(struct kvc_model *model, char **policies, size_t count, const int32_t *tokens,
                                        size_t token_count, float *logits, struct run *run, struct kvc_error *error) {
     const uint32_t vocab = kvc_model_info(model)->vocab;

@@ -1,4 +1,4 @@
-/* common.h - what ranks must have in common: one build, and what they were given. */
+/* common.h - the build and options that all ranks must share. */
 #ifndef KVC_RANKS_COMMON_H
 #define KVC_RANKS_COMMON_H
 
@@ -7,13 +7,14 @@
 #include "kvcull.h"
 
 struct kvc_common {
-    char version[32], how[96], share[160]; /* how, share: as they were given, cut off */
+    char version[32], how[96], share[160]; /* how, share: the texts of --ranks and --share, truncated */
     uint32_t arithmetic, int8, pointer;
 };
 
-/* Of this process; share may be NULL. */
+/* Describes this process. share may be NULL. */
 struct kvc_common kvc_common_here(const char *how, const char *share);
-/* all [ranks]: KVC_USAGE where two were given something else, KVC_INPUT where two are not of one build. */
+/* Compares all [ranks]. Returns KVC_USAGE if two ranks have different options, KVC_INPUT if they are of different
+ * builds. */
 enum kvc_status kvc_common_check(const struct kvc_common *all, uint32_t ranks, struct kvc_error *error);
 
 #endif

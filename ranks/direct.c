@@ -1,4 +1,4 @@
-/* direct.c - chooses the way between devices: the first that all ranks have. */
+/* direct.c - chooses the transport between devices: the first one in the list that every rank supports. */
 #include "core/ranks/direct.h"
 
 #include <stdio.h>
@@ -7,13 +7,13 @@
 
 #include "ranks/direct.h"
 
-/* What a rank says of its device. */
+/* What a rank reports about its device. */
 struct said {
-    unsigned char ways[KVC_DIRECT_WAYS]; /* 1: it has this one */
+    unsigned char ways[KVC_DIRECT_WAYS]; /* 1: the rank supports this transport */
     unsigned char exposed, unique[16];
 };
 
-/* [link->count]: what each says. The caller frees it. */
+/* Gathers the reports of all ranks, [link->count]. The caller frees them. */
 static struct said *direct_ask(struct kvc_link *link, const struct said *mine) {
     struct said *all = calloc(link->count, sizeof *all);
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
@@ -51,7 +51,7 @@ static bool on_all(struct kvc_link *link, bool here) {
     return yes;
 }
 
-/* NULL, on all ranks, where it does not open or come through on one of them. */
+/* Opens the transport on all ranks. Returns NULL on every rank if opening or the trial fails on any of them. */
 static struct kvc_direct *open(const struct kvc_direct_way *way, struct kvc_link *link, struct kvc_device *device) {
     struct kvc_direct *direct = way->open(link, device);
     if (on_all(link, direct != NULL) && (!way->works || on_all(link, way->works(direct))))
@@ -61,10 +61,10 @@ static struct kvc_direct *open(const struct kvc_direct_way *way, struct kvc_link
     return NULL;
 }
 
-/* The device's name says how its rows go. */
+/* Appends the transport to the device's name. */
 static void name(struct kvc_device *device, const char *way) {
     const size_t length = strlen(device->name);
-    if (strstr(device->name, ", rows by ")) /* said by the ranks of another team */
+    if (strstr(device->name, ", rows by ")) /* already added for another team of ranks */
         return;
     snprintf(device->name + length, sizeof device->name - length, ", rows by %s", way);
 }

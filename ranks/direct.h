@@ -1,4 +1,4 @@
-/* direct.h - the ways between devices that there are. */
+/* direct.h - the transports that move rows between devices without the host. */
 #ifndef KVC_RANKS_DIRECT_H
 #define KVC_RANKS_DIRECT_H
 
@@ -7,20 +7,21 @@
 enum { KVC_DIRECT_WAYS = 2 };
 
 struct kvc_direct_way {
-    const char *name;     /* as KVCULL_RANKS_DEVICES has it */
-    bool one_each;        /* no two ranks may have the same device */
-    bool (*usable)(void); /* as far as this rank knows; NULL: yes. Not asked where the user wants this one */
-    /* All ranks call it. NULL: it does not open here. */
+    const char *name;     /* its value in KVCULL_RANKS_DEVICES */
+    bool one_each;        /* each rank needs a device of its own */
+    bool (*usable)(void); /* whether this rank can use it; NULL: yes. Not called if the user chose this transport */
+    /* Opens the transport. Called by all ranks. Returns NULL if it cannot be opened here. */
     struct kvc_direct *(*open)(struct kvc_link *link, struct kvc_device *device);
-    /* All ranks call it, where it has opened on all: whether rows come through. NULL: nothing is tried. */
+    /* Sends trial rows and returns true if they arrive. Called by all ranks after every rank has opened the transport.
+     * NULL: no trial. */
     bool (*works)(struct kvc_direct *direct);
 };
 
-/* The best first; NULL where a build lacks it. */
+/* Best transport first. An element is NULL if the build lacks that transport. */
 extern const struct kvc_direct_way *const kvc_direct_list[KVC_DIRECT_WAYS];
 extern const struct kvc_direct_way kvc_direct_nccl, kvc_direct_mpi;
 
-/* kvc_link_class.attach. KVCULL_RANKS_DEVICES=nccl, mpi or host: this way only. */
+/* Implements kvc_link_class.attach. KVCULL_RANKS_DEVICES=nccl, mpi or host restricts the choice to that transport. */
 void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device);
 
 #endif

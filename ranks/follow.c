@@ -1,5 +1,5 @@
-/* follow.c - ranks other than 0: does the calls that rank 0 tells, with objects of this rank. An object is named by its
- * address on rank 0. */
+/* follow.c - runs on ranks other than 0: repeats the calls that rank 0 broadcasts, on this rank's own objects. An
+ * object is named by its address on rank 0. */
 #include "ranks/follow.h"
 
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 #include "kvcull/ranks.h"
 #include "kvcull/saved.h"
 
-/* What rank 0's objects are here. */
+/* Maps an object of rank 0 to this rank's copy. */
 struct object {
     uint64_t name;
     void *here;
 };
 
 struct objects {
-    struct object *list; /* [count], of [capacity] */
+    struct object *list; /* [count], allocated for [capacity] */
     size_t count, capacity;
 };
 
@@ -48,7 +48,8 @@ static void follow_keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
         objects->list[objects->count++] = (struct object){name, here};
 }
 
-/* The object that the packet names next. forget: it is about to be closed. */
+/* Returns the object that the packet names next. forget: also removes it from the list, because it is about to be
+ * closed. */
 static void *object(struct kvc_ranks *ranks, bool forget) {
     const uint64_t name = kvc_packet_get_number(&ranks->packet);
     struct objects *objects = ranks->objects;
@@ -64,7 +65,7 @@ static void *object(struct kvc_ranks *ranks, bool forget) {
     return NULL;
 }
 
-/* Rank 0 has made the object already: where it cannot be made here, all end. */
+/* Registers a new object. Rank 0 has already made its own, so a failure here ends all ranks. */
 static void made(struct kvc_ranks *ranks, uint64_t name, enum kvc_status status, void *here,
                  const struct kvc_error *error) {
     if (status != KVC_OK)
@@ -72,7 +73,7 @@ static void made(struct kvc_ranks *ranks, uint64_t name, enum kvc_status status,
     follow_keep(ranks, name, here);
 }
 
-/* ---- the calls; each reads what the function of that name puts into its packet ---- */
+/* ---- the calls: each reads the packet that the library function of the same name writes ---- */
 
 static void open_engine(struct kvc_ranks *ranks, struct kvc_packet *in) {
     char *backend;
@@ -126,7 +127,7 @@ static void fork_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
     made(ranks, name, status, copy, &error);
 }
 
-/* The functions of rank 0's program are called there; here their place is held. */
+/* The callbacks run only on rank 0. The other ranks pass these empty ones instead. */
 static int row(void *user, uint64_t number, const float *logits) {
     (void)user, (void)number, (void)logits;
     return 0;
@@ -192,7 +193,7 @@ static void prompt_many(struct kvc_ranks *ranks, struct kvc_packet *in) {
 static void follow_decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
     size_t count;
     struct kvc_session **session = sessions_of(ranks, in, &count);
-    (void)kvc_packet_get_number(in); /* a token of each */
+    (void)kvc_packet_get_number(in); /* size of the tokens, already known */
     int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
     const bool wanted = kvc_packet_get_number(in);
     float *logits = follow_room(ranks, wanted, count, (uint32_t)kvc_packet_get_number(in));
@@ -206,7 +207,7 @@ static void follow_decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
 typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, int32_t *, size_t, size_t *,
                                 struct kvc_error *);
 
-/* positions or reads of a list */
+/* Runs the function that lists positions or reads. */
 static void follow_list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn *function) {
     const struct kvc_session *session = object(ranks, false);
     const uint32_t layer = (uint32_t)kvc_packet_get_number(in), head = (uint32_t)kvc_packet_get_number(in);
@@ -219,7 +220,7 @@ static void follow_list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn 
     free(room);
 }
 
-/* The call that was told; false: it was the last. */
+/* Runs the call that was broadcast. Returns false if it was the last one. */
 static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
     struct kvc_packet *in = &ranks->packet;
     struct kvc_session_stats stats;

@@ -1,11 +1,11 @@
-/* follow.h - ranks other than 0: the calls that they are told. */
+/* follow.h - the loop of the ranks other than 0, which repeats rank 0's calls. */
 #ifndef KVC_RANKS_FOLLOW_H
 #define KVC_RANKS_FOLLOW_H
 
 struct kvc_ranks;
 
-/* Does what is told until the ranks close (returns 0), or a function that rank 0's program gave has returned: what
- * that returned. */
+/* Runs calls until rank 0 closes the ranks or returns from a callback of its program. Returns the callback's value, or
+ * 0 if the ranks closed. */
 int kvc_follow(struct kvc_ranks *ranks);
 void kvc_follow_free(struct kvc_ranks *ranks);
 

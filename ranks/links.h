@@ -1,4 +1,4 @@
-/* links.h - the implementations of the communication layer. */
+/* links.h - opens the implementations of the communication layer. */
 #ifndef KVC_RANKS_LINKS_H
 #define KVC_RANKS_LINKS_H
 
@@ -7,9 +7,9 @@
 #include "core/ranks/link.h"
 #include "kvcull.h"
 
-/* KVC_RESOURCE: this build has no MPI. */
+/* Returns KVC_RESOURCE if this build has no MPI. */
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error);
-/* One process alone. */
+/* For a single process. */
 enum kvc_status kvc_link_open_single(struct kvc_link **link, struct kvc_error *error);
 
 #endif

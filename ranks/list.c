@@ -1,4 +1,4 @@
-/* list.c - the list of ways between devices. */
+/* list.c - the transports between devices that this build has. */
 #include "ranks/direct.h"
 
 const struct kvc_direct_way *const kvc_direct_list[KVC_DIRECT_WAYS] = {

@@ -1,7 +1,8 @@
-/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0). MPI's own errors end the program: their
- * message names what was called. KVCULL_RANKS of rank 0, for tests: with synchronous nothing is sent before the other
- * end receives it, so that an order which needs a buffer somewhere hangs; with machines every other rank is taken to be
- * on a second machine. */
+/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0). An MPI error ends the program with
+ * MPI's own message.
+ *
+ * Tests set KVCULL_RANKS on rank 0. With "synchronous" a send completes only when its receiver has started to receive,
+ * so code that depends on buffering hangs. With "machines" every second rank counts as being on a second machine. */
 #include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -18,15 +19,15 @@
 #include "ranks/watch.h"
 
 enum {
-    PIECE = 1 << 30,      /* bytes in one message at most: MPI counts with int */
-    SEND_MOST = 64 << 20, /* bytes that may be on their way; larger messages are waited for */
-    PATIENCE = 20000,     /* looks at a message before its receiver sleeps between them */
+    PIECE = 1 << 30,      /* largest message in bytes: MPI counts with int */
+    SEND_MOST = 64 << 20, /* bytes of unfinished sends; a larger message blocks until it has been sent */
+    PATIENCE = 20000,     /* polls of a message before its receiver starts to sleep between polls */
     BLINK = 1000,         /* nanoseconds */
     NAP = 100000,
     ABORT = 10 /* seconds that MPI_Abort may take */
 };
 
-/* A message on its way. */
+/* A send that has not finished. */
 struct message {
     MPI_Request request;
     struct message *next;
@@ -37,18 +38,18 @@ struct message {
 struct mpi_link {
     struct kvc_link link;
     MPI_Comm comm;
-    struct mpi_link *whole;  /* of all ranks; itself, where it is no part of one */
-    struct kvc_watch *watch; /* the whole one's; NULL: there is one rank, or other threads may call MPI, too */
-    bool synchronous, owned; /* owned: MPI was started here */
-    bool crowded;            /* more ranks on this machine than cores: to look again and again would keep others away */
+    struct mpi_link *whole;  /* the link of all ranks; a link of all ranks points to itself */
+    struct kvc_watch *watch; /* of the whole link; NULL: one rank only, or the program calls MPI itself */
+    bool synchronous, owned; /* owned: this file started MPI */
+    bool crowded;            /* more ranks than cores on this machine: busy polling would starve the others */
     int *sizes, *offsets;    /* [count] */
     MPI_Request *requests;   /* [2 count] */
-    MPI_Datatype *places;    /* [count]: where a rank's part of rows goes */
-    struct message *first;   /* of those on their way, in the order in which they were sent */
-    size_t sending;          /* their bytes */
+    MPI_Datatype *places;    /* [count]: a rank's columns in the gathered rows */
+    struct message *first;   /* unfinished sends, oldest first */
+    size_t sending;          /* total bytes of the unfinished sends */
 };
 
-/* One thread at a time calls MPI. */
+/* Only one thread at a time may call MPI. */
 static void mpi_hold(const struct mpi_link *mpi) { kvc_watch_hold(mpi->watch); }
 static void mpi_release(const struct mpi_link *mpi) { kvc_watch_release(mpi->watch); }
 
@@ -57,7 +58,7 @@ static void leave(int signal) {
     _exit(KVC_RESOURCE);
 }
 
-/* Whatever hangs from here on, a reader of standard output or MPI itself, does not keep this process. */
+/* Ends this process after ABORT seconds, even if standard output or MPI hangs. */
 static void set_alarm(void) {
     const struct sigaction action = {.sa_handler = leave};
     sigset_t set;
@@ -95,7 +96,7 @@ static bool has_come(struct mpi_link *mpi, MPI_Request *request) {
     return come;
 }
 
-/* Waits for what was begun; patience: looks before it sleeps between them, so many nanoseconds. */
+/* Waits for a request. Polls `patience` times without a pause, then sleeps `sleep` nanoseconds between polls. */
 static void wait_for(struct mpi_link *mpi, MPI_Request *request, unsigned patience, long sleep) {
     const struct timespec nap = {0, sleep};
     struct timespec from, to;
@@ -116,7 +117,7 @@ static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uin
     mpi_release(mpi);
 }
 
-/* Returns when the data has left, and where sends are synchronous, when it is received. */
+/* Returns when the data has been sent; with synchronous sends, when the receiver has started to receive it. */
 static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     mpi_count(link, bytes, 1);
@@ -142,7 +143,7 @@ static void advance(struct kvc_link *link) {
     }
 }
 
-/* Waits until no more than so many bytes are on their way. */
+/* Waits until at most `most` bytes of sends are unfinished. */
 static void wait_for_sent(struct mpi_link *mpi, size_t most) {
     for (advance(&mpi->link); mpi->first && mpi->sending > most; advance(&mpi->link))
         wait_for(mpi, &mpi->first->request, patience_of(mpi), BLINK);
@@ -182,7 +183,7 @@ static void mpi_receive(struct kvc_link *link, void *data, size_t bytes, uint32_
     }
 }
 
-/* One after another sends its part to all others. */
+/* The ranks take turns: each sends its part to all others. */
 static void gather_synchronously(struct kvc_link *link, const void *mine, void *all, const size_t *sizes,
                                  const size_t *offsets) {
     for (uint32_t from = 0; from < link->count; from++) {
@@ -215,14 +216,14 @@ static void mpi_gather(struct kvc_link *link, const void *mine, void *all, const
     MPI_Iallgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm,
                     &request);
     mpi_release(mpi);
-    /* Not MPI_Allgatherv, which looks without end: where other programs run, it keeps the rank that it waits for away.
-     */
+    /* MPI_Allgatherv would poll without a pause. On a busy machine that starves the rank for which it waits. */
     wait_for(mpi, &request, patience_of(mpi), BLINK);
 }
 
 enum { TAG_ROWS = KVC_CHANNEL_LATE + 1 };
 
-/* Every rank sends its part to all others, which take it apart on the way: nothing lies elsewhere in between. */
+/* Every rank sends its part to all others. A strided MPI type puts each received part in its final place, so no buffer
+ * is needed. */
 static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     const size_t own = widths[link->rank];
@@ -243,7 +244,8 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
         MPI_Irecv(out + at, 1, mpi->places[r], (int)r, TAG_ROWS, mpi->comm, &mpi->requests[begun++]);
     }
     mpi_count(link, own * rows * sizeof *mine, link->count - 1);
-    for (uint32_t i = 1; i < link->count && own; i++) /* each begins with the next one: none has all at once */
+    for (uint32_t i = 1; i < link->count && own;
+         i++) /* starts with the next rank, so that not all send to the same one */
         (mpi->synchronous ? MPI_Issend : MPI_Isend)(mine, (int)(rows * own), MPI_FLOAT,
                                                     (int)((link->rank + i) % link->count), TAG_ROWS, mpi->comm,
                                                     &mpi->requests[begun++]);
@@ -354,7 +356,7 @@ void kvc_mpi_wait(struct kvc_link *link, MPI_Request *request) {
     wait_for(mpi, request, patience_of(mpi), BLINK);
 }
 
-/* The link of a communicator, which it then has. NULL: no memory, and it is freed. */
+/* Makes a link that owns the communicator. Returns NULL without memory, after freeing the communicator. */
 static struct mpi_link *mpi_make(MPI_Comm comm) {
     struct mpi_link *made = calloc(1, sizeof *made);
     int rank = 0, ranks = 1;
@@ -384,7 +386,7 @@ static struct mpi_link *mpi_make(MPI_Comm comm) {
 static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
     const struct mpi_link *of = (const struct mpi_link *)link;
     MPI_Comm comm;
-    (void)step, (void)count; /* who gives the same first rank is of it */
+    (void)step, (void)count; /* ranks with the same `first` form one part */
     mpi_hold(of);
     MPI_Comm_split(of->comm, (int)first, (int)link->rank, &comm);
     struct mpi_link *made = mpi_make(comm);
@@ -398,8 +400,9 @@ static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t
     return &made->link;
 }
 
-/* All ranks, those of one machine one after another, so that those that share layers out are on one as far as they fit.
- * Rank 0 stays rank 0. near: ranks of this machine; before: of them those before this one; first: the first of them. */
+/* Returns a communicator of all ranks, ordered by machine, so that ranks that share layers are on one machine where
+ * possible. Rank 0 stays rank 0. *near: ranks on this machine. *before: how many of them come before this rank. *first:
+ * the lowest of them in MPI_COMM_WORLD. */
 static MPI_Comm by_machine(bool pretend, int *near, int *before, int *first) {
     MPI_Comm machine, comm;
     int rank, ranks;
@@ -414,11 +417,11 @@ static MPI_Comm by_machine(bool pretend, int *near, int *before, int *first) {
     MPI_Comm_size(machine, near);
     MPI_Comm_rank(machine, before);
     MPI_Comm_free(&machine);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, *first, &comm); /* errors are fatal there, too; ties go by rank */
+    MPI_Comm_split(MPI_COMM_WORLD, 0, *first, &comm); /* errors stay fatal in it; ties keep the order of ranks */
     return comm;
 }
 
-/* KVCULL_RANKS of rank 0, whatever it says on the others. */
+/* Rank 0's KVCULL_RANKS holds for all ranks. */
 enum mode { PLAIN, SYNCHRONOUS, MACHINES };
 
 static enum mode read_mode(void) {
@@ -430,7 +433,7 @@ static enum mode read_mode(void) {
     return (enum mode)mode;
 }
 
-/* MPI is there. NULL: no memory. */
+/* Opens the link after MPI has started. Returns NULL without memory. */
 static struct mpi_link *open_all(bool started, int level) {
     const enum mode mode = read_mode();
     int near, before, first;
@@ -442,11 +445,12 @@ static struct mpi_link *open_all(bool started, int level) {
     made->link.machine = (uint32_t)first;
     made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
     made->synchronous = mode == SYNCHRONOUS;
-    /* the program's own calls of MPI know nothing of hold */
+    /* The program's own MPI calls do not take the lock of kvc_watch_hold. */
     if (made->link.count > 1 && (made->owned || level == MPI_THREAD_MULTIPLE)) {
         made->watch = kvc_watch_open(&made->link, made->comm);
         if (!made->watch)
-            mpi_end(&made->link, "no memory for the ranks, or no thread"); /* the others wait */
+            mpi_end(&made->link, "no memory for the ranks, or no thread"); /* the other ranks are waiting, so returning
+                                                                              an error would hang them */
     }
     return made;
 }

@@ -1,6 +1,6 @@
-/* mpi_devices.c - rows between devices by an MPI that takes their addresses (CUDA-aware). MPI knows nothing of streams:
- * it is called when the device has done what was queued, and what was begun is waited for until the rows have left or
- * are there. Messages are from one rank to another: not each such MPI gathers addresses of devices without blocking. */
+/* mpi_devices.c - sends rows between devices through a CUDA-aware MPI, which accepts device addresses. MPI knows
+ * nothing of streams, so each function first waits for the device's queue and then for MPI to finish. It uses
+ * point-to-point messages because some CUDA-aware MPIs cannot gather device memory without blocking. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@
 #endif
 
 enum {
-    PIECE = 1 << 30, /* bytes in one message at most */
-    ROWS = 3,        /* tags: none of the host's messages has them */
+    PIECE = 1 << 30, /* largest message in bytes */
+    ROWS = 3,        /* tags, distinct from those of the host's messages */
     GATHERED
 };
 
@@ -41,7 +41,7 @@ static void begin_receive(const struct kvc_link *link, void *data, size_t bytes,
     kvc_mpi_release(link);
 }
 
-/* A rank's own part is a message to itself: the memory is a device's. */
+/* A rank sends its own part to itself, because the host cannot copy device memory. */
 static void mpi_devices_gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes,
                                const size_t *offsets) {
     const struct mpi_devices *mpi = (const struct mpi_devices *)direct;
@@ -77,7 +77,7 @@ static void mpi_devices_send(struct kvc_direct *direct, const void *data, size_t
 
 static void mpi_devices_receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
     MPI_Request request;
-    wait_for(direct); /* what still reads the memory that is written */
+    wait_for(direct); /* queued work may still read the memory that is about to be overwritten */
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
         begin_receive(direct->link, (char *)data + at, some, from, ROWS, &request);
@@ -105,7 +105,7 @@ static struct kvc_direct *open_devices(struct kvc_link *link, struct kvc_device 
     return &made->direct;
 }
 
-/* What MPI says of itself. */
+/* Asks MPI whether it is CUDA-aware. */
 static bool usable(void) {
 #if defined(KVC_MPI_EXT) && defined(MPIX_CUDA_AWARE_SUPPORT) /* Open MPI */
     return MPIX_Query_cuda_support() == 1;

@@ -1,5 +1,5 @@
-/* nccl.c - rows between CUDA devices by NCCL: what is sent and received joins the device's stream, and the host waits
- * for nothing. A communicator for each link and device; its id goes through the link. */
+/* nccl.c - sends rows between CUDA devices through NCCL. Sends and receives join the device's stream, so the host does
+ * not wait. Each pair of link and device has its own communicator; the link broadcasts its id. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void nccl_count(struct kvc_link *link, size_t bytes, uint32_t receivers) 
     link->bytes += bytes * receivers;
 }
 
-/* NCCL has no gather of parts that differ in size: each rank's is broadcast, all of them at once. */
+/* NCCL cannot gather parts of different sizes, so each rank broadcasts its part, all in one group. */
 static ncclResult_t broadcast_each(const struct nccl *nccl, const void *mine, char *all, const size_t *sizes,
                                    const size_t *offsets) {
     const struct kvc_link *link = nccl->direct.link;
@@ -64,7 +64,7 @@ static void nccl_receive(struct kvc_direct *direct, void *data, size_t bytes, ui
 static void close_nccl(struct kvc_direct *direct) {
     struct nccl *nccl = (struct nccl *)direct;
     struct kvc_error error;
-    (void)direct->device->ops->sync(direct->device, &error); /* what is under way ends first */
+    (void)direct->device->ops->sync(direct->device, &error); /* finish queued work first */
     if (nccl->comm)
         (void)ncclCommDestroy(nccl->comm);
     free(nccl);
@@ -73,7 +73,8 @@ static void close_nccl(struct kvc_direct *direct) {
 static const struct kvc_direct_class class = {
     .name = "NCCL", .gather = nccl_gather, .send = nccl_send, .receive = nccl_receive, .close = close_nccl};
 
-/* at [count + 2]: each rank's number to all, from the last but one, and to the next rank, into the last. */
+/* Exchanges numbers in at [count + 2]. at[count] is this rank's number: all ranks receive it, and the next rank
+ * receives it in at[count + 1]. */
 static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
     const struct kvc_link *link = nccl->direct.link;
     const cudaStream_t stream = stream_of(&nccl->direct);
@@ -93,8 +94,8 @@ static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *size
     return result != ncclSuccess ? result : ended;
 }
 
-/* Connections are made at their first use, for which both ends must be there: here. Later the host waits for no other
- * rank in a call of NCCL, whatever it still has to send by MPI. */
+/* NCCL connects two ranks at their first transfer, which blocks until both take part. Connecting here ensures that a
+ * later NCCL call never waits for a rank that still has MPI messages to send. */
 static bool works(struct kvc_direct *direct) {
     const struct kvc_link *link = direct->link;
     struct kvc_device *device = direct->device;
@@ -133,7 +134,7 @@ static struct kvc_direct *open_nccl(struct kvc_link *link, struct kvc_device *de
     if (link->rank == 0)
         told.result = ncclGetUniqueId(&told.id);
     link->class->broadcast(link, &told, sizeof told, 0);
-    (void)device->ops->sync(device, NULL); /* makes the device this thread's */
+    (void)device->ops->sync(device, NULL); /* makes the device current in this thread */
     if (told.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, told.id, (int)link->rank)) {
         close_nccl(&made->direct);
         return NULL;

@@ -1,5 +1,5 @@
-/* plan.c - what a rank would hold: a model is opened as that rank opens it, with a layer of communication that sends
- * nothing and hears from all others what this rank says. */
+/* plan.c - computes what a given rank would hold. It opens the model as that rank would, with a dummy communication
+ * layer that sends nothing and returns this rank's own data as that of all others. */
 #include "kvcull/ranks.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ static enum kvc_status open_part(const char *path, struct kvc_ranks *ranks, stru
                                         .layers = network->part.pipeline ? network->part.own_layers : network->layers,
                                         .first_layer = network->part.first_layer,
                                         .weight_bytes = network->matrix_bytes + model->info.weight_bytes -
-                                                        model->info.mapped_bytes, /* norms are on every rank */
+                                                        model->info.mapped_bytes, /* every rank holds the norms */
                                         .recurrent_bytes = kvc_network_state_bytes(network)};
         kvc_model_close(model);
     }

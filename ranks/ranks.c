@@ -1,4 +1,4 @@
-/* ranks.c - opens and closes the ranks: all must be of one build and have been given the same. */
+/* ranks.c - opens and closes the ranks and checks that all have the same build and options. */
 #include "kvcull/ranks.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static enum kvc_status ranks_compare(struct kvc_ranks *ranks, const char *how, c
     return status;
 }
 
-/* Who shares what with whom. */
+/* Sets up the teams of ranks that share layers or stages. */
 static enum kvc_status open_ways(struct kvc_ranks *ranks, const char *how, const char *share, struct kvc_error *error) {
     struct kvc_ways ways;
     enum kvc_status status = kvc_ways_read(how, ranks->link->count, &ways, error);
@@ -55,7 +55,7 @@ static enum kvc_status open_ways(struct kvc_ranks *ranks, const char *how, const
     ranks->share = ways.share;
     ranks->widths = calloc(ways.tensor, sizeof *ranks->widths);
     if (!ranks->widths)
-        ranks->link->class->end(ranks->link, "no memory for the ranks"); /* the others wait */
+        ranks->link->class->end(ranks->link, "no memory for the ranks"); /* the other ranks are waiting */
     if (ways.data)
         return KVC_OK;
     status = kvc_ways_open(&ways, ranks, error);
@@ -91,7 +91,7 @@ enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ra
         status = open_ways(made, given, share, error);
     if (status != KVC_OK) {
         if (made->link && made->link->rank != 0 && error)
-            error->text[0] = '\0'; /* rank 0 says it */
+            error->text[0] = '\0'; /* only rank 0 prints the error */
         free_ranks(made);
         return status;
     }
@@ -115,7 +115,7 @@ uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->co
 
 uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks) { return ranks->apart ? 1 : ranks->rows.split.ranks; }
 
-/* Messages, bytes and nanoseconds waited, of all links of this rank. */
+/* Adds up messages, bytes and waiting time (ns) of this rank's links. */
 static void add_up(const struct kvc_ranks *ranks, uint64_t sums[3]) {
     const struct kvc_link *const links[] = {ranks->link, ranks->rows.link, ranks->stages.link};
     memset(sums, 0, 3 * sizeof *sums);

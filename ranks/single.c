@@ -1,4 +1,4 @@
-/* single.c - the communication layer of one process alone; and what a build without MPI says when it is asked for. */
+/* single.c - the communication layer of a single process. Also the error for a build without MPI. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void single_end(struct kvc_link *link, const char *text) {
     exit(KVC_RESOURCE);
 }
 
-/* There is nobody to send to. */
+/* A single process has no receiver, so a send is a fatal error. */
 static void single_send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     (void)data, (void)bytes, (void)to, (void)channel;
     single_end(link, "a message to another rank, where there is none");

@@ -1,5 +1,5 @@
-/* watch.c - tells whether the other ranks still answer. Time counts only while this process runs: one that was stopped
- * itself, with all others say, takes nobody for silent when it goes on. */
+/* watch.c - detects ranks that no longer answer. Silence is measured only while this process itself runs: a process
+ * that was suspended together with all others does not mistake them for dead when it resumes. */
 #include "ranks/watch.h"
 
 #include <pthread.h>
@@ -13,39 +13,39 @@
 
 enum {
     PERIOD = 250, /* ms between two bytes to the same rank */
-    GRACE = 1000, /* ms that each further rank waits before it says the same, so that one line is printed */
+    GRACE = 1000, /* ms of extra patience for each further rank, so that only one rank prints the error */
     LIMIT = KVC_RANKS_TIMEOUT * 1000
 };
 enum { TAG = 7 };
 enum { HERE = 1, LEAVES };
 
-/* A rank that is watched. */
+/* A watched rank. */
 struct peer {
     int rank;
-    unsigned char said, told; /* what comes, and what goes */
+    unsigned char said, told; /* said: byte being received; told: byte being sent */
     MPI_Request receive, send;
     bool said_leave;
     atomic_bool left;
-    _Atomic(uint32_t) silent; /* ms */
+    _Atomic(uint32_t) silent; /* ms since its last byte */
 };
 
 struct kvc_watch {
     struct kvc_link *link;
     MPI_Comm comm;
     pthread_t thread;
-    pthread_mutex_t mpi; /* who has it may call MPI */
+    pthread_mutex_t mpi; /* held by the thread that may call MPI */
     pthread_mutex_t sleep;
     pthread_cond_t wake;
-    bool over;              /* with sleep */
-    bool leaving;           /* with mpi */
-    atomic_bool due;        /* bytes are to be sent and looked for */
-    atomic_flag ending;     /* a thread ends the program */
-    _Atomic(uint32_t) most; /* ms; 0: no limit */
+    bool over;              /* guarded by `sleep` */
+    bool leaving;           /* guarded by `mpi` */
+    atomic_bool due;        /* it is time to send bytes and look for received ones */
+    atomic_flag ending;     /* a thread is ending the program */
+    _Atomic(uint32_t) most; /* limit in ms; 0: no limit */
     size_t count;
     struct peer peers[];
 };
 
-/* ---- what is sent and received; with mpi ---- */
+/* ---- sending and receiving; the caller holds `mpi` ---- */
 
 static void listen(struct kvc_watch *watch, struct peer *peer) {
     MPI_Irecv(&peer->said, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->receive);
@@ -65,10 +65,10 @@ static void hear(struct kvc_watch *watch, struct peer *peer) {
     }
 }
 
-/* A byte that has not left yet is not followed by another one. */
+/* Sends the next byte unless the previous one is still being sent. */
 static void watch_tell(struct kvc_watch *watch, struct peer *peer) {
     int gone = 0;
-    MPI_Test(&peer->send, &gone, MPI_STATUS_IGNORE); /* MPI_REQUEST_NULL: it has */
+    MPI_Test(&peer->send, &gone, MPI_STATUS_IGNORE); /* MPI_REQUEST_NULL counts as sent */
     if (!gone || peer->said_leave)
         return;
     peer->said_leave = watch->leaving;
@@ -112,7 +112,7 @@ bool kvc_watch_seize(struct kvc_watch *watch) {
     return true;
 }
 
-/* ---- the thread ---- */
+/* ---- the watch's thread ---- */
 
 double kvc_watch_silence(const struct kvc_watch *watch, uint32_t *rank) {
     uint32_t most = 0;
@@ -127,7 +127,7 @@ double kvc_watch_silence(const struct kvc_watch *watch, uint32_t *rank) {
     return most / 1e3;
 }
 
-/* Ends the program where a rank is silent for too long, or a call of MPI does not return. */
+/* Ends the program if a rank has been silent for too long or an MPI call does not return. */
 static void judge(struct kvc_watch *watch, uint32_t stuck) {
     const uint32_t most = atomic_load(&watch->most), own = watch->link->rank;
     const double limit = (most + (double)GRACE * (own ? own - 1 : 0)) / 1e3;
@@ -146,15 +146,15 @@ static void judge(struct kvc_watch *watch, uint32_t stuck) {
     watch->link->class->end(watch->link, text);
 }
 
-/* Milliseconds since `last`, which becomes now. */
+/* Returns the milliseconds since *last and sets *last to now. */
 static uint32_t passed(struct timespec *last) {
     const struct timespec from = *last;
     clock_gettime(CLOCK_MONOTONIC, last);
     const int64_t ms = (int64_t)(last->tv_sec - from.tv_sec) * 1000 + (last->tv_nsec - from.tv_nsec) / 1000000;
-    return ms < 2 * PERIOD ? (uint32_t)ms : 2 * PERIOD; /* this process was stopped itself */
+    return ms < 2 * PERIOD ? (uint32_t)ms : 2 * PERIOD; /* a longer gap means that this process was suspended */
 }
 
-/* false: it is over. */
+/* Sleeps for one period. Returns false when the watch is over. */
 static bool sleep_on(struct kvc_watch *watch) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -172,7 +172,7 @@ static bool sleep_on(struct kvc_watch *watch) {
 static void *watch_run(void *of) {
     struct kvc_watch *watch = of;
     struct timespec last;
-    uint32_t stuck = 0; /* ms in which nobody could look */
+    uint32_t stuck = 0; /* ms for which no thread could exchange bytes */
     clock_gettime(CLOCK_MONOTONIC, &last);
     while (sleep_on(watch)) {
         const uint32_t ms = passed(&last);
@@ -181,17 +181,17 @@ static void *watch_run(void *of) {
             atomic_fetch_add(&watch->peers[i].silent, ms);
         atomic_store(&watch->due, true);
         if (pthread_mutex_trylock(&watch->mpi) == 0)
-            kvc_watch_release(watch); /* which looks */
+            kvc_watch_release(watch); /* exchanges the bytes */
         judge(watch, stuck);
     }
     return NULL;
 }
 
-/* ---- from beginning to end ---- */
+/* ---- opening and closing ---- */
 
 static bool watch_begin(struct kvc_watch *watch) {
     sigset_t all, before;
-    sigfillset(&all); /* signals are the program's threads' */
+    sigfillset(&all); /* signals are handled by the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const bool begun = pthread_create(&watch->thread, NULL, watch_run, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -199,7 +199,7 @@ static bool watch_begin(struct kvc_watch *watch) {
 }
 
 struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm) {
-    const size_t count = link->rank == 0 ? link->count - 1 : 1; /* rank 0 watches all, they watch it */
+    const size_t count = link->rank == 0 ? link->count - 1 : 1; /* rank 0 watches all others; they watch rank 0 */
     struct kvc_watch *watch = calloc(1, sizeof *watch + count * sizeof *watch->peers);
     if (!watch)
         return NULL;

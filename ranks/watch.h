@@ -1,8 +1,9 @@
-/* watch.h - tells whether the other ranks still answer. Rank 0 and each other rank send each other a byte four times a
- * second, from a thread of their own, so that a rank that computes for an hour is not taken for one that has stopped.
+/* watch.h - detects ranks that no longer answer. Rank 0 and every other rank send each other one byte four times a
+ * second. A separate thread does so, so that a rank that computes for an hour does not count as stopped.
  *
- * MPI_THREAD_SERIALIZED allows one thread at a time to call MPI: each call is made between hold and release. A thread
- * that polls sends and receives those bytes in `release`; while it computes, the watch's thread does. */
+ * MPI_THREAD_SERIALIZED allows one thread at a time to call MPI, so each MPI call is made between kvc_watch_hold and
+ * kvc_watch_release. While a thread polls, kvc_watch_release exchanges the bytes. While it computes, the watch's own
+ * thread does. */
 #ifndef KVC_RANKS_WATCH_H
 #define KVC_RANKS_WATCH_H
 
@@ -13,22 +14,24 @@
 
 struct kvc_watch;
 
-/* Begins to watch. All ranks of the communicator call it; it keeps a copy of that. NULL: no memory or no thread. */
+/* Starts the watch. All ranks of the communicator call it; the watch duplicates the communicator. Returns NULL without
+ * memory or if the thread cannot start. */
 struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm);
-/* For how long a rank may be silent; 0: without end. */
+/* Sets how long a rank may be silent. 0: no limit. */
 void kvc_watch_limit(struct kvc_watch *watch, double seconds);
-/* Seconds since the rank that has been silent the longest was heard, and which that is. Any thread may ask. */
+/* Returns the longest current silence in seconds and sets *rank to the silent rank. Any thread may call it. */
 double kvc_watch_silence(const struct kvc_watch *watch, uint32_t *rank);
-/* Ends what is watched: returns when the others have come to their end, too. */
+/* Ends the watch. Returns when the other ranks have ended theirs. */
 void kvc_watch_leave(struct kvc_watch *watch);
-/* By the thread that holds, after it has ended MPI: until then it is seen whether that returns. */
+/* Frees the watch. Called after MPI_Finalize by the thread that holds the lock; until then the watch notices an
+ * MPI_Finalize that hangs. */
 void kvc_watch_close(struct kvc_watch *watch);
 
-/* Around each call of MPI. watch NULL: nothing is watched. */
+/* Surround each MPI call with these. watch may be NULL. */
 void kvc_watch_hold(struct kvc_watch *watch);
 void kvc_watch_release(struct kvc_watch *watch);
-/* The same for a thread that is about to end the program: false where another one does that already. Waits a second at
- * most for the thread that holds. */
+/* Takes the lock in a thread that is about to end the program. Returns false if another thread is already doing so.
+ * Waits at most one second for the lock and goes on without it. */
 bool kvc_watch_seize(struct kvc_watch *watch);
 
 #endif

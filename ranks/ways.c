@@ -1,5 +1,5 @@
-/* ways.c - in which ways ranks share a model, as --ranks and --share say it: stages of a pipeline, and ranks that share
- * the layers of one. */
+/* ways.c - parses --ranks and --share: how many pipeline stages there are, how many ranks share the layers of a stage,
+ * and how much each rank gets. */
 #include "ranks/ways.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #define PIPELINE "pipeline"
 #define FORM "must be tensor[=N], pipeline[=N], tensor=N,pipeline=N or data"
 
-/* A number from 1 to most; *text goes on behind it. */
+/* Reads a number from 1 to most and moves *text behind it. */
 static bool read_number(const char **text, unsigned long most, uint32_t *number) {
     char *end;
     if (**text < '0' || **text > '9')
@@ -20,7 +20,7 @@ static bool read_number(const char **text, unsigned long most, uint32_t *number)
     return value >= 1 && value <= most;
 }
 
-/* "NAME" or "NAME=N", up to a comma or the end; *number stays where there is none. */
+/* Reads "NAME" or "NAME=N" up to a comma or the end. Leaves *number alone if there is no number. */
 static bool read_way(const char **text, const char *name, uint32_t *number) {
     const size_t length = strlen(name);
     if (strncmp(*text, name, length) != 0)
@@ -36,7 +36,7 @@ static bool read_way(const char **text, const char *name, uint32_t *number) {
 
 enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways *ways, struct kvc_error *error) {
     const char *at = text;
-    uint32_t tensor = 0, pipeline = 0; /* 0: not said */
+    uint32_t tensor = 0, pipeline = 0; /* 0: not given */
     bool has_tensor = false, has_pipeline = false, right = true;
     *ways = (struct kvc_ways){.tensor = 1, .pipeline = 1};
     if (strcmp(text, "data") == 0) {
@@ -52,7 +52,7 @@ enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways 
             right = false;
         if (*at == '\0')
             break;
-        at++; /* the comma */
+        at++; /* skips the comma */
     }
     if (!right)
         return kvc_fail(error, KVC_USAGE, "ranks: '%s': " FORM, text);
@@ -70,7 +70,7 @@ enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways 
     return KVC_OK;
 }
 
-/* share [count] from a text of so many numbers. */
+/* Reads share [count] from a list of that many numbers. */
 static enum kvc_status read_shares(const char *text, uint32_t count, uint32_t *share, struct kvc_error *error) {
     const char *at = text;
     for (uint32_t r = 0; r < count; r++) {
@@ -83,8 +83,8 @@ static enum kvc_status read_shares(const char *text, uint32_t count, uint32_t *s
     return KVC_OK;
 }
 
-/* All ranks with the same place in a stage have the same part of its layers, so that a list's entries are on one of
- * them: the share of a place is that of all its ranks together. */
+/* Ranks with the same index in their stages get the same part of the layers, so that all entries of a KV list are on
+ * one rank. Their weight is the sum of the weights given for them. */
 enum kvc_status kvc_ways_share(struct kvc_ways *ways, const char *text, struct kvc_error *error) {
     const uint32_t count = ways->tensor * ways->pipeline;
     uint32_t *share = calloc(count, sizeof *share);
@@ -108,7 +108,7 @@ void kvc_ways_free(struct kvc_ways *ways) {
     ways->share = NULL;
 }
 
-/* The link of those ranks; NULL where it is this one alone. */
+/* Opens the link of a team. The link is NULL if the team is this rank alone. */
 static enum kvc_status open_team(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count,
                                  const uint32_t *share, struct kvc_team *team, struct kvc_error *error) {
     *team = (struct kvc_team){.split = {count, share}};

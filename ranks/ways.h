@@ -1,4 +1,4 @@
-/* ways.h - in which ways ranks share a model. */
+/* ways.h - how ranks divide a model among themselves. */
 #ifndef KVC_RANKS_WAYS_H
 #define KVC_RANKS_WAYS_H
 
@@ -8,18 +8,20 @@
 
 struct kvc_ways {
     bool data;
-    uint32_t tensor, pipeline; /* ranks that share a stage's layers; stages. Rank r has place r % tensor of its stage */
-    uint32_t *share;           /* [tensor] of places, then [pipeline] of stages; NULL: all alike */
+    uint32_t tensor, pipeline; /* ranks per stage; number of stages. Rank r has index r % tensor in its stage */
+    uint32_t
+        *share; /* [tensor] weights of the ranks of a stage, then [pipeline] weights of the stages; NULL: equal parts */
 };
 
-/* text: "tensor[=N]", "pipeline[=N]", both, or "data"; count: ranks that there are, 0: as many as the text says.
- * KVC_USAGE where it is none of these. */
+/* Parses text: "tensor[=N]", "pipeline[=N]", both, or "data". count: number of ranks; 0: as many as the text implies.
+ * Returns KVC_USAGE for any other text. */
 enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways *ways, struct kvc_error *error);
-/* text: how much of the work each rank gets, as "2,1,1". */
+/* Parses text, the relative amount of work of each rank, such as "2,1,1". */
 enum kvc_status kvc_ways_share(struct kvc_ways *ways, const char *text, struct kvc_error *error);
 void kvc_ways_free(struct kvc_ways *ways);
 
-/* ranks->rows and ranks->stages, of ranks->link; they keep ways->share. All ranks call it at once. */
+/* Opens ranks->rows and ranks->stages on ranks->link. Both keep a reference to ways->share. All ranks call it
+ * together. */
 enum kvc_status kvc_ways_open(const struct kvc_ways *ways, struct kvc_ranks *ranks, struct kvc_error *error);
 void kvc_ways_close(struct kvc_ranks *ranks);
 
