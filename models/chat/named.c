@@ -1,11 +1,12 @@
-/* named.c - chat templates by name, for models whose files have none: Jinja texts of our own that write what each
- * family's published template does for system, user and assistant. None of them knows tools or documents. */
+/* named.c - chat templates by name, for models whose files have no template. The Jinja texts are written for this
+ * project. They produce the same text as each family's published template for system, user and assistant messages. None
+ * of them supports tools or documents. */
 #include "models/chat/template.h"
 
-/* `first` is 1 where the conversation opens with a system message. */
+/* Sets `first` to 1 if the conversation begins with a system message. */
 #define SYSTEM_FIRST "{%- set first = 1 if messages[0].role == 'system' else 0 -%}\n"
 
-/* Within the loop over messages[first:]. */
+/* Used in the loop over messages[first:]; checks that user and assistant alternate. */
 #define TAKE_TURNS                                                                                                     \
     "{%- if message.role != ('assistant' if loop.index0 % 2 else 'user') -%}\n"                                        \
     "{{- raise_exception('a message is the ' ~ message.role ~ \"'s; after an opening system message user and \" ~\n"   \
@@ -32,7 +33,8 @@ static const char llama2[] = SYSTEM_FIRST
 static const char llama3[] = "{{- bos_token -}}\n"
                              "{%- for message in messages -%}\n" LLAMA3_MESSAGE "{%- endfor -%}\n" LLAMA3_ANSWER;
 
-/* Without a date it is the one that the family's template falls back on: the same text every day. */
+/* Without a date, the template writes the fixed date on which the published template falls back, so that the text is
+ * the same every day. */
 static const char llama31[] =
     SYSTEM_FIRST "{%- set today = strftime_now('%d %b %Y') if strftime_now is defined else '26 Jul 2024' -%}\n"
                  "{{- bos_token ~ '<|start_header_id|>system<|end_header_id|>\\n\\n' -}}\n"
@@ -49,7 +51,7 @@ static const char mistral2[] = "{{- bos_token -}}\n" SYSTEM_FIRST "{%- for messa
                                "{%- endif -%}\n"
                                "{%- endfor -%}\n";
 
-/* The system message goes with the last question. */
+/* The system message is placed in the last question. */
 #define MISTRAL_LATE(open, answer)                                                                                     \
     "{{- bos_token -}}\n" SYSTEM_FIRST "{%- for message in messages[first:] -%}\n" TAKE_TURNS                          \
     "{%- if message.role == 'assistant' -%}\n"                                                                         \
@@ -81,7 +83,7 @@ static const char qwen2[] = CHATML_SYSTEM("You are a helpful assistant.") CHATML
 static const char qwen25[] =
     CHATML_SYSTEM("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.") CHATML;
 
-/* Thinking is kept in answers after the last question only. */
+/* Keeps the thinking part only in answers that follow the last question. */
 static const char qwen3[] =
     "{%- set last = namespace(question=messages|length - 1) -%}\n"
     "{%- for message in messages -%}\n"
@@ -108,8 +110,8 @@ static const char qwen3[] =
     "{{- '<think>\\n\\n</think>\\n\\n' -}}\n"
     "{%- endif -%}\n";
 
-/* The opening of the answer follows every question. Phi-3's first template knew no system message, and gets the later
- * ones' form of it. */
+/* Every question is followed by the opening of the answer. Phi-3's first template had no system message; here it uses
+ * the form of the later templates. */
 static const char phi3[] = "{{- bos_token -}}\n"
                            "{%- for message in messages -%}\n"
                            "{%- if message.role in ['system', 'user'] -%}\n"

@@ -1,5 +1,5 @@
-/* template.c - gives a chat template what it reads: messages, tools, documents, special tokens, the caller's variables.
- */
+/* template.c - fills in a chat template's variables (messages, tools, documents, special tokens, the caller's own) and
+ * renders it. */
 #include "models/chat/template.h"
 
 #include <stdio.h>
@@ -48,8 +48,8 @@ static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "chat: no memory for the conversation");
 }
 
-/* The text of a token as the template writes it, empty where the files say that there is none; `standard` where there
- * is no tokenizer to ask. */
+/* Returns the text of a token for the template, empty if the model's files say that there is none. Without a tokenizer,
+ * returns `standard`. */
 static json_t *token_text(const struct kvc_tokenizer *tokenizer, const char *name, int32_t token,
                           const char *standard) {
     json_t *named = tokenizer ? json_object_get(tokenizer->special_names, name) : NULL;
@@ -62,7 +62,7 @@ static json_t *token_text(const struct kvc_tokenizer *tokenizer, const char *nam
                  : json_string_nocheck("");
 }
 
-/* *array: the text as a new JSON array (or object), NULL where there is no text. */
+/* Parses the text as a new JSON array (or object) into *value. Sets *value to NULL if there is no text. */
 static enum kvc_status template_parse(const char *what, const char *text, bool object, json_t **value,
                                       struct kvc_error *error) {
     *value = NULL;
@@ -77,14 +77,14 @@ static enum kvc_status template_parse(const char *what, const char *text, bool o
     return status;
 }
 
-/* Variables are short and typed, not a file's. */
+/* Variables come from the user, so bad JSON in them is a usage error. */
 static enum kvc_status parse_variables(const char *text, json_t **value, struct kvc_error *error) {
     struct kvc_error why = {0};
     enum kvc_status status = template_parse("variables", text, true, value, &why);
     return status == KVC_OK ? status : kvc_fail(error, status == KVC_INPUT ? KVC_USAGE : status, "%s", why.text);
 }
 
-/* Messages of JSON are objects with a role; what else they have is the template's business. */
+/* Checks that each JSON message is an object with a role. Other members are left to the template. */
 static enum kvc_status check_earlier(const json_t *earlier, struct kvc_error *error) {
     for (size_t i = 0; i < json_array_size(earlier); i++)
         if (!json_is_string(json_object_get(json_array_get(earlier, i), "role")))
@@ -107,7 +107,7 @@ static enum kvc_status add_messages(json_t *list, const struct kvc_message *mess
     return json_array_size(list) ? KVC_OK : kvc_fail(error, KVC_USAGE, "chat: no messages; there must be at least one");
 }
 
-/* The special tokens that the model's files name, such as pad_token. */
+/* Adds the special tokens that the model's files name, such as pad_token. */
 static bool add_special(const struct kvc_tokenizer *tokenizer, json_t *tokens) {
     const char *name;
     json_t *text;
@@ -124,8 +124,8 @@ static bool has_tools(const json_t *variables) {
     return tools && !json_is_null(tools);
 }
 
-/* The variables of the template as objects, tokens: the model's, all: the caller's; null where there are no tools or
- * documents, as transformers has it. */
+/* Collects the template's variables. tokens: variables from the model. all: variables from the caller. tools and
+ * documents are null if they are missing, as in transformers. */
 static enum kvc_status template_fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
                                      const struct kvc_named_template *named, const struct kvc_message *messages,
                                      size_t count, json_t *tokens, json_t *all, struct kvc_error *error) {
@@ -165,9 +165,9 @@ static enum kvc_status template_fill(const struct kvc_tokenizer *tokenizer, cons
     return status;
 }
 
-/* The template of a conversation. */
+/* The template that a conversation uses. */
 struct choice {
-    const struct kvc_named_template *named; /* a built-in one; NULL: the model's */
+    const struct kvc_named_template *named; /* built-in template; NULL: the model's own */
     const char *text;
     char where[64];
 };

@@ -1,5 +1,5 @@
-/* turn_end.c - the token that ends an answer, where a model's files name eos alone and mean another: what the chat
- * template writes behind an answer. Files of Phi-3 are so: their eos is <|endoftext|>, their answers end in <|end|>. */
+/* turn_end.c - finds the token that ends an answer if a model's files name only eos but the chat template ends answers
+ * with another token. Phi-3 is an example: its eos is <|endoftext|>, but its answers end with <|end|>. */
 #include "models/chat/template.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 static const char mark[] = "@@answer@@";
 
-/* The added token that text[at...) begins with, blanks aside; NULL: none. */
+/* Returns the added token at text[at], after skipping whitespace. NULL: none. */
 static const struct kvc_added *token_at(const struct kvc_tokenizer *tokenizer, const char *text, size_t at) {
     const size_t bytes = strlen(text);
     size_t start, end;
@@ -19,7 +19,7 @@ static const struct kvc_added *token_at(const struct kvc_tokenizer *tokenizer, c
     return token && start <= at ? token : NULL;
 }
 
-/* More than eos is known to end a turn, or the template itself writes eos by its name. */
+/* Returns true if a token other than eos is known to end a turn, or if the template itself contains the text of eos. */
 static bool is_known(const struct kvc_tokenizer *tokenizer, const char *chat) {
     size_t ends = 0;
     for (size_t i = 0; i < tokenizer->count; i++)
@@ -42,7 +42,7 @@ enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct k
     if (status == KVC_RESOURCE)
         return kvc_fail(error, status, "%s", why.text);
     const char *text = made.text;
-    const char *found = text ? strstr(text, mark) : NULL; /* a template that fails says so when it is used */
+    const char *found = text ? strstr(text, mark) : NULL; /* a template that fails reports the error when it is used */
     const struct kvc_added *token = found ? token_at(tokenizer, text, (size_t)(found - text) + strlen(mark)) : NULL;
     if (token)
         tokenizer->pieces[token->id].ends_turn = true;

@@ -1,5 +1,5 @@
-/* config.c - the numbers that describe a model: their keys in both formats, their ranges, how they must fit together.
- */
+/* config.c - the numbers that describe a model: their keys in both formats, their ranges, and the relations between
+ * them. */
 #include "models/config/config.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@
 #define DELTA(gguf, hf, member, minimum, maximum)                                                                      \
     { gguf, hf, AT(delta.member), KVC_TOP, false, false, minimum, maximum, KVC_DELTA }
 
-/* Generous beyond any model of these families, small enough that no product of two overflows. */
+/* The ranges go well beyond any model of these families, but no product of two numbers can overflow. */
 const struct kvc_config_field kvc_config_fields[] = {
     NEEDED("block_count", "num_hidden_layers", layers, 1, 4096),
     NEEDED("embedding_length", "hidden_size", hidden, 1, 1048576),
@@ -111,13 +111,13 @@ enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_confi
     if (!field->real) {
         *integer_at(config, field->offset) = (uint64_t)value;
     } else {
-        /* What GGUF can hold is float32: the same numbers from both formats. */
+        /* Rounds to float32, which is what GGUF stores, so that both formats give the same number. */
         *real_at(config, field->offset) = field->gguf ? (double)(float)value : value;
     }
     return KVC_OK;
 }
 
-/* The key of the field that fills `offset`, for errors about relations. */
+/* Returns the key of the field at `offset`, for error messages. */
 static const char *key_of(const struct kvc_config *config, bool gguf, size_t offset, char *key, size_t capacity) {
     for (const struct kvc_config_field *field = kvc_config_fields; field->gguf || field->hf; field++) {
         if (field->offset == offset && (gguf ? field->gguf : field->hf)) {
@@ -144,7 +144,7 @@ static enum kvc_status check_required(const struct kvc_config *config, bool gguf
     return KVC_OK;
 }
 
-/* What classes of transformers take where config.json is silent. */
+/* Applies the defaults of transformers where config.json lacks a key. */
 static void take_defaults(struct kvc_config *config, bool gguf) {
     if (!gguf && config->heads == 0)
         config->heads = config->family->heads;
@@ -170,7 +170,7 @@ static void take_defaults(struct kvc_config *config, bool gguf) {
         config->pattern = config->family->pattern;
 }
 
-/* 1 / sqrt of what queries are scaled by; 0 where that is the head size. */
+/* Sets the score scale to 1 / sqrt(query_scalar), or to 0 if that equals the default of 1 / sqrt(head size). */
 static void complete_scale(struct kvc_config *config, bool gguf) {
     double scalar = config->query_scalar;
     if (gguf && config->score_scale == 0 && config->layers == config->family->wide_layers)
@@ -256,7 +256,7 @@ static enum kvc_status complete_heads(struct kvc_config *config, bool gguf, cons
     return KVC_OK;
 }
 
-/* A family has experts or has none. */
+/* Checks the counts of experts against the family and fills in missing widths. */
 static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, const char *where,
                                         struct kvc_error *error) {
     char a[128], b[128];
@@ -279,7 +279,8 @@ static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, co
         return kvc_fail(error, KVC_INPUT, "%s: %s is %" PRIu64 ", it must be at most %s, which is %" PRIu64, where,
                         used, config->experts_used, count, config->experts);
     }
-    if (config->expert_feed == 0) { /* first files of Qwen2-MoE mean the experts of a row together */
+    if (config->expert_feed ==
+        0) { /* in the first Qwen2-MoE files, feed_forward is the width of all experts of a token together */
         config->expert_feed = config->feed_forward / (config->family->shared ? config->experts_used : 1);
     }
     if (config->family->shared && config->shared_feed == 0) {
@@ -314,7 +315,7 @@ static enum kvc_status complete_rotary(struct kvc_config *config, bool gguf, con
     return KVC_OK;
 }
 
-/* longrope's two lists, or GGUF's divisors: one number per pair of channels. */
+/* Checks longrope's two lists or GGUF's divisors: one number per pair of rotated channels. */
 static enum kvc_status check_list(const char *name, const float *values, uint64_t count, uint64_t expected,
                                   const char *where, struct kvc_error *error) {
     if (count != expected) {
@@ -417,7 +418,7 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
     }
     status = complete_scaling(config, gguf, where, error);
     if (!status && config->rope.kind == KVC_ROPE_YARN) {
-        /* Files often keep the length before scaling here. */
+        /* Many files give the context length before scaling here. */
         double scaled = (double)config->rope.original_context * config->rope.factor;
         if (scaled > (double)config->context && scaled <= 2147483647.0) {
             config->context = (uint64_t)scaled;

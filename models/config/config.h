@@ -1,108 +1,112 @@
-/* config.h - a model's description as numbers: filled from GGUF metadata or config.json, checked, then made into
- * rotary frequencies and a list of tensors to load. Families differ only in the rows of kvc_families. */
+/* config.h - a model's description as numbers. It is filled from GGUF metadata or config.json, checked, and turned into
+ * rotary frequencies and a list of tensors to load. Families differ only in their rows of kvc_families. */
 #ifndef KVC_MODELS_CONFIG_CONFIG_H
 #define KVC_MODELS_CONFIG_CONFIG_H
 
 #include "core/engine/network.h"
 #include "models/files/gguf.h"
 
-/* Which layers a sliding window holds for. */
+/* Which layers have a sliding window. */
 enum kvc_window_kind {
-    KVC_WINDOW_NONE,   /* the family knows none: the key is ignored in config.json, as transformers does */
-    KVC_WINDOW_ALL,    /* every layer, when config.json gives a size */
-    KVC_WINDOW_ASKED,  /* every layer, with use_sliding_window */
-    KVC_WINDOW_LISTED, /* use_sliding_window with layer_types */
-    KVC_WINDOW_CHOSEN, /* use_sliding_window with max_window_layers or layer_types */
-    KVC_WINDOW_PATTERN /* all but every n-th layer, or layer_types */
+    KVC_WINDOW_NONE,   /* none: config.json's key is ignored, as in transformers */
+    KVC_WINDOW_ALL,    /* all layers, if config.json gives a size */
+    KVC_WINDOW_ASKED,  /* all layers, if use_sliding_window is true */
+    KVC_WINDOW_LISTED, /* the layers in layer_types, if use_sliding_window is true */
+    KVC_WINDOW_CHOSEN, /* by max_window_layers or layer_types, if use_sliding_window is true */
+    KVC_WINDOW_PATTERN /* by layer_types, or all layers but every n-th */
 };
 
-/* Norms that a layer has. */
+/* Where a layer has norms. */
 enum kvc_norms {
-    KVC_NORMS_BEFORE, /* of what goes into the attention and the feed-forward network */
-    KVC_NORMS_POST,   /* the same; GGUF files call the second post_attention_norm */
-    KVC_NORMS_AROUND, /* of these, and of what comes out */
-    KVC_NORMS_GLM,    /* as around, by other names */
-    KVC_NORMS_AFTER,  /* of what comes out */
-    KVC_NORMS_ONE     /* of what goes into both, which stand side by side */
+    KVC_NORMS_BEFORE, /* on the inputs of attention and of the feed-forward network */
+    KVC_NORMS_POST,   /* the same, but GGUF files call the second one post_attention_norm */
+    KVC_NORMS_AROUND, /* on the inputs and on the outputs */
+    KVC_NORMS_GLM,    /* on the inputs and on the outputs, under other names */
+    KVC_NORMS_AFTER,  /* on the outputs */
+    KVC_NORMS_ONE     /* one norm for the inputs of both, which run in parallel */
 };
 
-/* Norms of queries and keys, by how their weights lie. */
+/* Norms of queries and keys, by the shape of their weights. */
 enum kvc_qk_norm {
     KVC_QK_NONE,
-    KVC_QK_ALIKE, /* [d], for every head */
+    KVC_QK_ALIKE, /* [d], shared by all heads */
     KVC_QK_WHOLE, /* [heads*d]: one norm over all heads */
-    KVC_QK_EACH,  /* [heads, d]; of models that have them: this and what follows */
-    KVC_QK_SPLIT, /* the same, in folders a tensor for each head */
-    KVC_QK_BIASED /* [d], and a bias [d] */
+    KVC_QK_EACH,  /* [heads, d]; from here on, a flag of config.json says whether the model has these norms */
+    KVC_QK_SPLIT, /* [heads, d], but folders have one tensor per head */
+    KVC_QK_BIASED /* [d], with a bias [d] */
 };
 
-/* Keys that only some families know; others are refused for them. As bits. */
+/* Features of config files that only some families support, as bits. They are refused for all other families. */
 enum kvc_config_feature {
     KVC_SOFT_CAPS = 1,
     KVC_SCORE_SCALE = 2,
-    KVC_LOCAL_ROPE = 4,  /* layers with a window have a rope of their own */
-    KVC_MULTIPLIERS = 8, /* of embeddings, scores, what layers add, logits */
+    KVC_LOCAL_ROPE = 4,  /* layers with a window have their own rotary base */
+    KVC_MULTIPLIERS = 8, /* of embeddings, scores, layer outputs and logits */
     KVC_LOGIT_SCALE = 16,
-    KVC_LAYER_NORM = 32,    /* norms take the mean away first */
-    KVC_UNROTATED = 64,     /* some layers do not rotate */
-    KVC_NO_WINDOW = 128,    /* a window, which others ignore, is refused */
-    KVC_SIDE_BY_SIDE = 256, /* use_parallel_residual makes its norms KVC_NORMS_ONE */
-    KVC_DENSE_LAYERS = 512, /* some layers have one network in place of experts */
+    KVC_LAYER_NORM = 32,    /* norms subtract the mean first */
+    KVC_UNROTATED = 64,     /* some layers do not rotate queries and keys */
+    KVC_NO_WINDOW = 128,    /* a sliding window is refused; other families ignore the key */
+    KVC_SIDE_BY_SIDE = 256, /* use_parallel_residual selects KVC_NORMS_ONE */
+    KVC_DENSE_LAYERS = 512, /* some layers have a dense feed-forward network in place of experts */
     KVC_DELTA = 1024        /* most layers are gated delta nets */
 };
 
 struct kvc_family {
-    const char *gguf; /* general.architecture */
-    const char *hf;   /* model_type; a family may have several rows */
+    const char *gguf; /* value of general.architecture */
+    const char *hf;   /* value of model_type; a family may have several rows */
 
-    const char *models, *apart; /* as in struct kvc_model_family */
+    const char *models, *apart; /* see struct kvc_model_family */
 
-    bool interleaved; /* GGUF files keep rotary pairs as (2i, 2i+1) */
-    bool fused;       /* q, k, v lie in one tensor; so do gate and up */
-    bool may_fuse;    /* q, k, v do in some GGUF files */
-    bool fused_feed;  /* gate and up alone do */
-    bool pairs;       /* both formats keep rotary pairs as (2i, 2i+1) */
-    bool ungated;     /* fc1 and fc2 in place of gate, up and down */
+    bool interleaved; /* GGUF files store rotary pairs as (2i, 2i+1) */
+    bool fused;       /* q, k and v are one tensor; so are gate and up */
+    bool may_fuse;    /* q, k and v are one tensor in some GGUF files */
+    bool fused_feed;  /* only gate and up are one tensor */
+    bool pairs;       /* both formats store rotary pairs as (2i, 2i+1) */
+    bool ungated;     /* feed-forward networks have fc1 and fc2, not gate, up and down */
     bool norm_bias, head_bias;
-    const char *qkv_bias_key;       /* of config.json: a flag for q, k, v alone; where it is missing: qkv_bias */
-    enum kvc_qk_norm qk_norm;       /* of its models, or of some */
-    bool qkv_bias;                  /* biases of q, k, v always, whatever config.json says */
-    bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias count */
+    const char *qkv_bias_key;       /* config.json's flag for biases of q, k and v */
+    enum kvc_qk_norm qk_norm;       /* in all of the family's models or in some */
+    bool qkv_bias;                  /* q, k and v have biases, unless that flag is false */
+    bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias are read */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
     bool nested;                    /* config.json has the language model's keys in text_config */
-    bool norm_plus_one;             /* Hugging Face files hold w of norms that multiply by 1 + w; GGUF files 1 + w */
-    bool scaled_embedding;          /* by sqrt(hidden) */
-    bool tied;                      /* where config.json does not say */
+    bool norm_plus_one;             /* norms multiply by 1 + w: Hugging Face files store w, GGUF files 1 + w */
+    bool scaled_embedding;          /* embeddings are multiplied by sqrt(hidden) */
+    bool tied;                      /* default if config.json lacks the key */
     enum kvc_norms norms;
     enum kvc_activation activation;
-    unsigned features;    /* of enum kvc_config_feature */
-    bool experts;         /* feed-forward networks are a choice of experts */
-    bool shared;          /* one more expert, which every row passes */
-    bool block_sparse;    /* config.json's tensors of experts have Mixtral's names */
-    bool normalised;      /* shares of experts are, where nothing is said */
-    bool stacked;         /* config.json's folders have one tensor for all experts of a layer; they have biases */
-    bool sinks;           /* of attention */
-    bool clamps;          /* config.json's swiglu_limit and swiglu_alpha must be those of canon.h */
-    bool output_bias;     /* of o as of q, k, v, where config.json's attention_bias says nothing */
-    bool keep_fractions;  /* GGUF: yarn does not round its ramp's ends; config.json says it, and how rope scales */
-    bool norm_topk_prob;  /* config.json says it: false where it does not */
-    bool gated_attention; /* q has as many rows more, head by head, of what the output is gated by */
-    bool delta_grouped;   /* both formats keep what a delta net projects beside each key head */
-    bool delta_tiled;     /* value head h has key head h % key heads: GGUF files have them so, folders come in order */
-    uint64_t attention_every; /* every so many-th layer has attention, where files do not say; the others delta nets */
+    unsigned features;    /* bits of enum kvc_config_feature */
+    bool experts;         /* feed-forward networks are mixtures of experts */
+    bool shared;          /* has a shared expert, which every token uses */
+    bool block_sparse;    /* Hugging Face names of expert tensors are Mixtral's */
+    bool normalised;      /* default: routing weights are normalized to a sum of 1 */
+    bool stacked;         /* folders have one tensor for all experts of a layer; the experts have biases */
+    bool sinks;           /* attention has sinks */
+    bool clamps;          /* config.json's swiglu_limit and swiglu_alpha must equal the values in canon.h */
+    bool output_bias;     /* q, k, v and o have biases if config.json lacks attention_bias */
+    bool keep_fractions;  /* GGUF: yarn does not round the ends of its ramp. config.json has a flag for it and must give
+                             the scaling */
+    bool norm_topk_prob;  /* config.json has this flag; default: false */
+    bool gated_attention; /* q has twice the rows: for each head, the query and then a gate of the output */
+    bool delta_grouped;   /* both formats store a delta net's projections grouped by key head */
+    bool delta_tiled; /* value head h uses key head h % key heads in GGUF files; folders store value heads grouped by
+                         key head */
+    uint64_t attention_every; /* default: every n-th layer has attention, all others are delta nets */
     enum kvc_window_kind window;
-    uint64_t pattern;     /* every pattern-th layer has no window, where files do not say */
-    uint64_t wide_layers; /* GGUF: a model of so many layers has queries scaled by hidden / heads, not by head size */
-    /* What transformers takes where config.json lacks the key; 0: hidden / heads, heads, none. */
+    uint64_t pattern;     /* default: every n-th layer has no window */
+    uint64_t wide_layers; /* GGUF: a model with this many layers scales queries by hidden / heads, not by head size */
+    /* Defaults of transformers if config.json lacks the key. 0: hidden / heads for head_size, heads for kv_heads, none
+     * for the others. */
     uint64_t heads, head_size, kv_heads, vocab, sliding_window, original_context, context;
     double norm_eps, base, query_scalar;
     double partial, logit_scale;
-    bool local_unscaled;                     /* layers with a window rotate as the others do without scaling */
-    uint64_t unrotated;                      /* every so many-th layer does not rotate, where files do not say */
-    double local_base, score_cap, logit_cap; /* GGUF files may lack these too */
+    bool local_unscaled;                     /* layers with a window rotate like the others, but without scaling */
+    uint64_t unrotated;                      /* default: every n-th layer does not rotate */
+    double local_base, score_cap, logit_cap; /* also the defaults for GGUF files */
 };
 extern const struct kvc_family kvc_families[]; /* ends with gguf NULL */
-/* Their names in GGUF files or in config.json, for messages: "llama, qwen2, qwen3 and phi3"; text is returned. */
+/* Writes the families' names in GGUF files or config.json into text, for messages: "llama, qwen2, qwen3 and phi3".
+ * Returns text. */
 char *kvc_family_names(bool gguf, char *text, size_t capacity);
 
 enum kvc_rope_kind {
@@ -111,126 +115,126 @@ enum kvc_rope_kind {
     KVC_ROPE_LLAMA3,
     KVC_ROPE_YARN,
     KVC_ROPE_LONGROPE,
-    KVC_ROPE_DIVISORS /* rope_freqs.weight other than that of the published Llama 3 models */
+    KVC_ROPE_DIVISORS /* rope_freqs.weight that differs from that of the published Llama 3 models */
 };
 const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", ... */
 
-/* All integers are uint64_t and all reals doubles that hold a float32, so that both formats give the same bits.
- * Zero: not given. kvc_config_complete fills in what follows from the rest. */
+/* A model's description. Integers are uint64_t. Reals are doubles that hold a float32, so that both formats give
+ * bit-identical results. Zero means not given; kvc_config_complete derives such values from the others. */
 struct kvc_config {
     const struct kvc_family *family;
     uint64_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab, context;
-    uint64_t experts, experts_used, expert_feed; /* 0 experts: one network; expert_feed: of one of them */
-    uint64_t shared_feed;                        /* of the expert that every row passes; 0: there is none */
+    uint64_t experts, experts_used, expert_feed; /* experts 0: a dense network; expert_feed: width of one expert */
+    uint64_t shared_feed;                        /* width of the shared expert; 0: none */
     bool routing_normalized;
-    unsigned char *dense; /* [layers] which layers have one network in place of experts, or NULL: none has */
+    unsigned char *dense; /* [layers] 1: dense network in place of experts; NULL: no layer */
     uint64_t sliding_window;
-    unsigned char *sliding; /* [layers] which layers slide, or NULL: all of them when there is a window */
+    unsigned char *sliding; /* [layers] 1: has a sliding window; NULL: all layers, if there is a window */
     double norm_eps;
-    double score_scale;          /* what scores are multiplied by; 0: 1 / sqrt(head size) */
-    double query_scalar;         /* config.json: scores are divided by its root */
-    double score_cap, logit_cap; /* soft caps; below 0: not given, 0: none */
+    double score_scale;          /* factor of attention scores; 0: 1 / sqrt(head size) */
+    double query_scalar;         /* config.json: scores are divided by its square root */
+    double score_cap, logit_cap; /* soft caps; negative: not given, 0: none */
     double embedding_scale, residual_scale, logit_divisor, logit_scale; /* 0: none */
-    unsigned char *unrotated; /* [layers] which layers do not rotate, or NULL */
-    uint64_t pattern;         /* as the family's */
-    unsigned char *recurrent; /* [layers] which layers are gated delta nets, or NULL */
-    struct {                  /* of those: core/base/delta.h; inner: heads * value_size, as GGUF files say it */
+    unsigned char *unrotated; /* [layers] 1: does not rotate; NULL: all layers rotate */
+    uint64_t pattern;         /* see struct kvc_family */
+    unsigned char *recurrent; /* [layers] 1: gated delta net; NULL: no layer */
+    struct {                  /* gated delta nets (core/base/delta.h); inner: heads * value_size, as in GGUF files */
         uint64_t heads, key_heads, value_size, key_size, taps, inner, every;
     } delta;
-    bool tied;                /* the head is the embedding */
-    bool fused;               /* q, k, v lie in one tensor */
-    bool parallel;            /* attention and feed-forward network side by side, where the family may be either */
-    enum kvc_norms norms;     /* the family's, or KVC_NORMS_ONE */
-    enum kvc_qk_norm qk_norm; /* the family's, or none */
+    bool tied;            /* the output head is the embedding */
+    bool fused;           /* q, k and v are one tensor */
+    bool parallel;        /* attention and feed-forward network run in parallel; only for families that allow both */
+    enum kvc_norms norms; /* the family's, or KVC_NORMS_ONE */
+    enum kvc_qk_norm qk_norm; /* the family's, or KVC_QK_NONE */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
         uint64_t rotary, original_context;
-        double base, partial, factor, low_factor, high_factor; /* partial: rotary as a share of the head */
-        double local_base;                                     /* of layers with a window; 0: as of the others */
+        double base, partial, factor, low_factor, high_factor; /* partial: rotated fraction of the head */
+        double local_base; /* base for layers with a window; 0: same as the other layers */
         double beta_fast, beta_slow, attention_factor, attention_scale, mscale, mscale_all;
-        bool keep_fractions; /* yarn: do not round the ramp's ends */
+        bool keep_fractions; /* yarn: do not round the ends of the ramp */
         uint64_t short_count, long_count, divisor_count;
         float *short_factor, *long_factor, *divisor;
     } rope;
     int64_t bos, eos; /* -1: none */
 };
 
-/* Where the numbers lie and what they may be; gguf is the key after "<architecture>.", hf the key of config.json,
- * at the top or in rope_scaling (in newer files rope_parameters). NULL: the format has no such key. */
+/* A field of the description. gguf: its key after "<architecture>.". hf: its key in config.json, at the top or in
+ * rope_scaling (rope_parameters in newer files). NULL: the format has no such key. */
 enum kvc_config_place { KVC_TOP, KVC_ROPE, KVC_TOP_THEN_ROPE, KVC_ROPE_THEN_TOP };
 struct kvc_config_field {
     const char *gguf, *hf;
     size_t offset;
     enum kvc_config_place place;
-    bool real, required; /* required in config.json; GGUF too where it has the key */
+    bool real, required; /* required: in config.json, and in GGUF files if that format has the key */
     double minimum, maximum;
-    unsigned feature; /* 0, or of families that have it */
+    unsigned feature; /* 0: all families; else only families with this feature */
 };
 extern const struct kvc_config_field kvc_config_fields[]; /* ends with both names NULL */
 
-/* Whether the family has what a key is about. */
+/* Returns true if the family supports the feature. */
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
 }
-/* config.json's flag for norms of queries and keys; NULL: the family always has them, or never. */
+/* Returns config.json's flag for norms of queries and keys. NULL: the family has them always or never. */
 static inline const char *kvc_qk_norm_key(const struct kvc_family *family) {
     return family->qk_norm < KVC_QK_EACH ? NULL : family->qk_norm == KVC_QK_EACH ? "use_qk_norm" : "qk_layernorm";
 }
-/* Whether a layer is a gated delta net. */
+/* Returns true if the layer is a gated delta net. */
 static inline bool kvc_config_recurs(const struct kvc_config *config, uint64_t layer) {
     return config->recurrent && config->recurrent[layer];
 }
-/* Whether the layer's feed-forward network is a choice of experts. */
+/* Returns true if the layer's feed-forward network is a mixture of experts. */
 static inline bool kvc_config_chooses(const struct kvc_config *config, uint64_t layer) {
     return config->experts > 0 && !(config->dense && config->dense[layer]);
 }
-/* config->dense, which are marked already: NULL where no layer is dense; refused where all are. */
+/* Frees config->dense and sets it to NULL if no layer is dense. Returns KVC_INPUT if all layers are. */
 enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error);
-/* Every so many-th layer does not rotate. */
+/* Marks every n-th layer as not rotating. */
 enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,
                                     struct kvc_error *error);
-/* Sizes of the delta nets of a family that has them, and which layers are such: every attention_every-th is none. */
+/* Fills in the sizes of the delta nets and marks the layers that are delta nets: all but every attention_every-th. */
 enum kvc_status kvc_config_delta(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error);
-/* That the last layer has attention, so that a method has a say there. */
+/* Checks that the last layer has attention, because methods act on attention layers only. */
 enum kvc_status kvc_config_delta_check(const struct kvc_config *config, const char *where, struct kvc_error *error);
-/* KVC_INPUT for models that can be run and not yet be written. */
+/* Returns KVC_INPUT for models that kvcull can run but not yet write. */
 enum kvc_status kvc_config_convertible(const struct kvc_config *config, const char *where, struct kvc_error *error);
-/* Which layers slide where a pattern says so. */
+/* Marks the layers with a sliding window from the pattern. */
 enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, struct kvc_error *error);
 
-/* Checks one number against its field's range and stores it. */
+/* Checks a number against its field's range and stores it. */
 enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_config_field *field, bool gguf, double value,
                                const char *where, struct kvc_error *error);
 
-/* Both leave nothing to free on failure. where: the file's path, for errors. */
+/* Read a description. On failure nothing is left to free. where: the file's path, for errors. */
 enum kvc_status kvc_config_from_gguf(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                      struct kvc_error *error); /* libc only */
 enum kvc_status kvc_config_from_json(const char *path, struct kvc_config *config, struct kvc_error *error);
 void kvc_config_free(struct kvc_config *config);
 
-/* Fills in what follows from the rest and checks relations; errors name the format's own keys. */
+/* Derives missing values and checks relations. Errors name the keys of the file's format. */
 enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const char *where, struct kvc_error *error);
-/* A field's key as the format writes it: "llama.block_count" or "num_hidden_layers". Returns key. */
+/* Writes a field's key in its format into key: "llama.block_count" or "num_hidden_layers". Returns key. */
 const char *kvc_config_key(const struct kvc_config *config, bool gguf, const struct kvc_config_field *field, char *key,
                            size_t capacity);
 
-/* Frequencies in float32 as transformers computes them. On failure nothing is left to free. */
+/* Computes rotary frequencies in float32 as transformers does. On failure nothing is left to free. */
 enum kvc_status kvc_rope_build(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
                                struct kvc_error *error);
-/* Frequencies of 0, for layers that do not rotate. */
+/* Makes frequencies of 0, for layers that do not rotate. */
 enum kvc_status kvc_rope_build_still(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
                                      struct kvc_error *error);
-/* Those of the layers with a window, where they differ. */
+/* Computes the frequencies of layers with a window, if these have their own base. */
 enum kvc_status kvc_rope_build_local(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
                                      struct kvc_error *error);
-/* Llama 3's scaling as GGUF's rope_freqs.weight has it: divisor [rotary/2]. */
+/* Writes Llama 3's scaling as GGUF's rope_freqs.weight has it: divisor [rotary/2]. */
 void kvc_rope_divisors(const struct kvc_config *config, float *divisor);
-/* The reverse: makes divisors that are Llama 3's formula with the published parameters into these, so that frequencies
- * are computed as from config.json. Leaves others alone. */
+/* Recognizes divisors that follow Llama 3's formula with the published parameters and sets those parameters, so that
+ * frequencies are computed as from config.json. Leaves other divisors alone. */
 void kvc_rope_recognise(struct kvc_config *config);
-/* Rewrites what only config.json can say (attention_factor, mscale, Llama 3's parameters) into what GGUF says, so that
- * both formats give the same bits. Called by kvc_config_complete. */
+/* Converts values that only config.json has (attention_factor, mscale, Llama 3's parameters) to GGUF's form, so that
+ * both formats give bit-identical results. Called by kvc_config_complete. */
 enum kvc_status kvc_rope_unify(struct kvc_config *config, struct kvc_error *error);
 
 #endif

@@ -1,12 +1,12 @@
-/* config_delta.c - the sizes of gated delta nets, and which layers are such. libc only. */
+/* config_delta.c - the sizes of gated delta nets, and the layers that are delta nets. libc only. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "models/config/config.h"
 
-enum { KEY_HEADS = 16, HEADS = 32, SIZE = 128, TAPS = 4 }; /* what transformers takes where config.json is silent */
+enum { KEY_HEADS = 16, HEADS = 32, SIZE = 128, TAPS = 4 }; /* defaults of transformers */
 
-/* What one format may leave to the other's rule. */
+/* Fills in sizes that config.json may omit; in GGUF files they are required. */
 static enum kvc_status complete_sizes(struct kvc_config *config, bool gguf, const char *where,
                                       struct kvc_error *error) {
     uint64_t *sizes[] = {&config->delta.key_heads, &config->delta.heads, &config->delta.key_size, &config->delta.taps};

@@ -1,4 +1,4 @@
-/* config_gguf.c - fills a model's description from GGUF metadata. libc only. */
+/* config_gguf.c - reads a model's description from GGUF metadata. libc only. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "models/config/names.h"
 #include "models/files/gguf_file.h"
 
-/* Keys that change the computation in a way this engine does not have, unless they hold this value. */
+/* Keys that change the computation in an unsupported way, unless they hold the harmless value. */
 static const struct {
     const char *key;
     double harmless;
-    unsigned feature; /* of families that have it the key is read */
+    unsigned feature; /* families with this feature support the key */
 } unsupported[] = {
     {"expert_shared_count", 0, 0},
     {"expert_group_count", 0, 0},
@@ -48,7 +48,7 @@ static void make_key(const struct kvc_config *config, const char *name, char *ke
     snprintf(key, capacity, "%s.%s", config->family->gguf, name);
 }
 
-/* Of the rows of one architecture one may have experts, or a window where the others refuse one. */
+/* Finds the family's row for this file. Rows of one architecture differ in experts or in refusing a window. */
 static const struct kvc_family *find_row(const struct kvc_gguf *file, const struct kvc_config *config) {
     const struct kvc_family *family = config->family;
     char key[128];
@@ -106,7 +106,7 @@ static enum kvc_status refuse_unsupported(const struct kvc_gguf *file, const cha
     return KVC_OK;
 }
 
-/* A count may be given for each layer; then all must be equal. */
+/* Reads a number, or an array with one number per layer. *differ is set if the numbers are not all equal. */
 static bool read_equal_elements(const struct kvc_gguf *file, const char *key, uint64_t *value, bool *differ) {
     enum kvc_gguf_type type;
     uint64_t count, other;
@@ -149,7 +149,7 @@ static enum kvc_status read_field(const struct kvc_gguf *file, const char *where
     return kvc_config_set(config, field, true, real, where, error);
 }
 
-/* Values must be as long as keys. */
+/* Checks that value heads are as long as key heads. */
 static enum kvc_status check_value_length(const struct kvc_gguf *file, const char *where,
                                           const struct kvc_config *config, struct kvc_error *error) {
     char key[128];
@@ -162,7 +162,7 @@ static enum kvc_status check_value_length(const struct kvc_gguf *file, const cha
     return KVC_OK;
 }
 
-/* Whether the shares of a row's experts are made to add up to 1. */
+/* Reads whether routing weights are normalized to a sum of 1. */
 static enum kvc_status read_shares(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                    struct kvc_error *error) {
     char key[128];
@@ -174,7 +174,7 @@ static enum kvc_status read_shares(const struct kvc_gguf *file, const char *wher
     return KVC_OK;
 }
 
-/* Whether attention and feed-forward network stand side by side. */
+/* Reads whether attention and feed-forward network run in parallel. */
 static enum kvc_status read_parallel(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                      struct kvc_error *error) {
     char key[128];
@@ -186,7 +186,7 @@ static enum kvc_status read_parallel(const struct kvc_gguf *file, const char *wh
     return KVC_OK;
 }
 
-/* Of a family whose layers slide by a pattern. */
+/* Reads the pattern of layers with a sliding window. */
 static enum kvc_status read_pattern(const struct kvc_gguf *file, const char *where, const char *key,
                                     struct kvc_config *config, struct kvc_error *error) {
     if (kvc_gguf_has(file, key) && (!kvc_gguf_uint(file, key, &config->pattern) || config->pattern > 4096)) {
@@ -195,7 +195,7 @@ static enum kvc_status read_pattern(const struct kvc_gguf *file, const char *whe
     return config->sliding_window ? kvc_config_slide(config, where, error) : KVC_OK;
 }
 
-/* Which layers slide: an array of bool, one for each layer, or by a pattern. */
+/* Reads which layers have a sliding window: an array with one bool per layer, or a pattern. */
 static enum kvc_status read_sliding(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                     struct kvc_error *error) {
     char key[128];
@@ -232,7 +232,7 @@ static bool has_tensor(const struct kvc_gguf *file, uint64_t layer, const char *
     return kvc_gguf_tensor(file, name) != NULL;
 }
 
-/* Which layers have one network in place of experts: no key says so, their tensors do. */
+/* Finds the dense layers. No key names them, but they lack the tensors of experts. */
 static enum kvc_status read_dense(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                   struct kvc_error *error) {
     if (!kvc_config_knows(config, KVC_DENSE_LAYERS)) {
@@ -249,7 +249,7 @@ static enum kvc_status read_dense(const struct kvc_gguf *file, const char *where
     return kvc_config_check_dense(config, where, error);
 }
 
-/* A float32 vector; *values stays NULL where there is no such tensor. */
+/* Reads a float32 vector. *values is left alone if there is no such tensor. */
 static enum kvc_status read_vector(const struct kvc_gguf *file, const char *where, const char *name, float **values,
                                    uint64_t *count, struct kvc_error *error) {
     const struct kvc_file_tensor *tensor = kvc_gguf_tensor(file, name);
@@ -268,7 +268,7 @@ static enum kvc_status read_vector(const struct kvc_gguf *file, const char *wher
     return KVC_OK;
 }
 
-/* The scaling's kind follows from rope.scaling.type and from the tensors of factors. */
+/* Reads the kind of rotary scaling from rope.scaling.type and from the tensors of factors. */
 static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                     struct kvc_error *error) {
     static const struct {
@@ -294,7 +294,7 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
     }
     config->rope.kind = kinds[i].kind;
     config->rope.keep_fractions = config->family->keep_fractions;
-    make_key(config, "rope.scale_linear", key, sizeof key); /* of older files */
+    make_key(config, "rope.scale_linear", key, sizeof key); /* a key of older files */
     double linear;
     if (config->rope.kind == KVC_ROPE_PLAIN && kvc_gguf_real(file, key, &linear) && linear != 1) {
         if (!(linear >= 1e-6 && linear <= 1e9)) {
@@ -335,11 +335,11 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
     return KVC_OK;
 }
 
-/* Optional parts: the tensors say by their presence what config.json says by flags. A family whose flag for the biases
- * of q, k and v is missing there has them; a file without them says that it has none. */
+/* Finds optional parts by their tensors, where config.json has flags. Families without a flag for the biases of q, k
+ * and v always have these biases. */
 static void read_parts(const struct kvc_gguf *file, struct kvc_config *config) {
     const struct kvc_family *family = config->family;
-    uint64_t layer = 0; /* the first that has attention */
+    uint64_t layer = 0; /* first layer with attention */
     while (layer + 1 < config->layers && kvc_config_recurs(config, layer))
         layer++;
     config->tied = !kvc_gguf_tensor(file, "output.weight");

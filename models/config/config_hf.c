@@ -1,4 +1,4 @@
-/* config_hf.c - fills a model's description from a Hugging Face config.json. Uses jansson. */
+/* config_hf.c - reads a model's description from a Hugging Face config.json. Uses jansson. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,12 +95,12 @@ static enum kvc_status read_scaling(const struct kvc_hf_source *in, struct kvc_c
     static const struct {
         const char *name;
         enum kvc_rope_kind kind;
-        bool su; /* only of families that write it so */
+        bool su; /* only for families with this spelling */
     } kinds[] = {{"default", KVC_ROPE_PLAIN, false},    {"su", KVC_ROPE_LONGROPE, true},
                  {"yarn", KVC_ROPE_LONGROPE, true},     {"linear", KVC_ROPE_LINEAR, false},
                  {"llama3", KVC_ROPE_LLAMA3, false},    {"yarn", KVC_ROPE_YARN, false},
                  {"longrope", KVC_ROPE_LONGROPE, false}};
-    const json_t *condense = kvc_hf_get(in->root, "rope_condense_ratio"); /* LongChat's first files */
+    const json_t *condense = kvc_hf_get(in->root, "rope_condense_ratio"); /* a key of LongChat's first files */
     if (!in->rope && config->family->keep_fractions) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: neither rope_scaling nor rope_parameters is there; %s models have one", in->path,
@@ -136,7 +136,7 @@ static enum kvc_status read_scaling(const struct kvc_hf_source *in, struct kvc_c
                     in->path, name ? name : "(not a string)");
 }
 
-/* rope_parameters by kinds of layers. */
+/* Reads rope_parameters given per kind of layer. */
 static enum kvc_status read_kinds(struct kvc_hf_source *in, struct kvc_config *config) {
     const json_t *local = kvc_hf_get(in->rope, "sliding_attention"), *theta = kvc_hf_get(local, "rope_theta");
     const json_t *type = kvc_hf_get(local, "rope_type");
@@ -184,7 +184,7 @@ static enum kvc_status find_rope(struct kvc_hf_source *in, struct kvc_config *co
 
 /* ---- sliding window ---- */
 
-/* Fills sliding from layer_types. *any: at least one layer slides. */
+/* Fills `sliding` from layer_types. Sets *any if a layer has a window. */
 static enum kvc_status read_layer_types(const struct kvc_hf_source *in, const json_t *types, struct kvc_config *config,
                                         bool *any) {
     if (!json_is_array(types) || json_array_size(types) != config->layers) {
@@ -207,7 +207,7 @@ static enum kvc_status read_layer_types(const struct kvc_hf_source *in, const js
     return KVC_OK;
 }
 
-/* Which layers are gated delta nets, where layer_types says so. */
+/* Marks the gated delta nets from layer_types. */
 static enum kvc_status read_recurrent(const struct kvc_hf_source *in, struct kvc_config *config) {
     const json_t *types = kvc_hf_get(in->root, "layer_types");
     if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
@@ -231,7 +231,7 @@ static enum kvc_status read_recurrent(const struct kvc_hf_source *in, struct kvc
     return kvc_config_delta_check(config, in->path, in->error);
 }
 
-/* Whether layer_types is a list without a layer that slides. */
+/* Returns true if layer_types is a list in which no layer has a sliding window. */
 static bool all_full(const json_t *types) {
     bool full = json_is_array(types);
     for (size_t i = 0; i < json_array_size(types); i++) {
@@ -241,7 +241,8 @@ static bool all_full(const json_t *types) {
     return full;
 }
 
-/* Which layers slide, by max_window_layers unless layer_types says so. sliding_window was read with the fields. */
+/* Finds the layers with a window, from layer_types or else from max_window_layers. sliding_window itself has already
+ * been read. */
 static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
     const enum kvc_window_kind kind = config->family->window;
     const json_t *types = kvc_hf_get(in->root, "layer_types"), *first = kvc_hf_get(in->root, "max_window_layers");
@@ -252,7 +253,7 @@ static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_c
     if (status) {
         return status;
     }
-    if (!json_object_get(in->root, "sliding_window")) { /* a missing key is not null */
+    if (!json_object_get(in->root, "sliding_window")) { /* a missing key selects the default; null means no window */
         config->sliding_window = config->family->sliding_window;
     }
     if (use && config->sliding_window == 0 && kvc_hf_get(in->root, "sliding_window") && !all_full(types)) {
@@ -307,7 +308,7 @@ static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_c
     return status;
 }
 
-/* Which layers do not rotate: 0 in no_rope_layers, or by an interval. */
+/* Marks the layers that do not rotate: those with 0 in no_rope_layers, or at a fixed interval. */
 static enum kvc_status read_unrotated(const struct kvc_hf_source *in, struct kvc_config *config) {
     const json_t *list = kvc_hf_get(in->root, "no_rope_layers"),
                  *every = kvc_hf_get(in->root, "no_rope_layer_interval");
@@ -334,9 +335,7 @@ static enum kvc_status read_unrotated(const struct kvc_hf_source *in, struct kvc
     return status;
 }
 
-/* Which layers have one network in place of experts: those of mlp_only_layers, and all but every
- * decoder_sparse_step-th.
- */
+/* Marks the dense layers: those in mlp_only_layers, and all but every decoder_sparse_step-th. */
 static enum kvc_status read_dense(const struct kvc_hf_source *in, struct kvc_config *config) {
     const json_t *list = kvc_hf_get(in->root, "mlp_only_layers"), *every = kvc_hf_get(in->root, "decoder_sparse_step");
     const json_int_t step = every ? json_integer_value(every) : 1;
@@ -390,7 +389,7 @@ static const json_t *get_token(const struct kvc_hf_source *in, const char *key) 
     return token ? token : kvc_hf_get(in->root, key);
 }
 
-/* A missing cap is the family's, null is none. */
+/* A missing cap selects the family's default; null means no cap. */
 static void read_nulls(const struct kvc_hf_source *in, struct kvc_config *config) {
     if (json_is_null(json_object_get(in->root, "attn_logit_softcapping")))
         config->score_cap = 0;

@@ -1,4 +1,4 @@
-/* config_hf.h - what the readers of a Hugging Face config.json share. */
+/* config_hf.h - shared by the readers of a Hugging Face config.json. */
 #ifndef KVC_MODELS_CONFIG_CONFIG_HF_H
 #define KVC_MODELS_CONFIG_CONFIG_HF_H
 
@@ -7,8 +7,8 @@
 
 struct kvc_hf_source {
     const char *path;
-    /* top: of the file; root: of the language model, which lies in text_config where the model reads images too; rope:
-     * rope_scaling or rope_parameters, NULL where neither is an object */
+    /* top: the file's object. root: the language model's object, which is in text_config if the model also reads
+     * images. rope: rope_scaling or rope_parameters; NULL if neither is an object. */
     const json_t *top, *root, *rope;
     struct kvc_error *error;
 };
@@ -23,9 +23,9 @@ static inline enum kvc_status kvc_hf_unsupported(const struct kvc_hf_source *in,
                     what ? " is " : "", what ? what : "");
 }
 
-/* Keys that change the computation in a way this engine does not have. 0, false, null and empty say nothing. */
+/* Refuses keys that change the computation in an unsupported way. The values 0, false, null and empty are accepted. */
 enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_family *family);
-/* The activation must be the family's. */
+/* Checks that the activation is the family's. */
 enum kvc_status kvc_hf_check_activation(const struct kvc_hf_source *in, const struct kvc_family *family);
 
 #endif

@@ -1,10 +1,10 @@
-/* config_hf_refused.c - what config.json may not ask for. Uses jansson. */
+/* config_hf_refused.c - refuses config.json files with unsupported features. Uses jansson. */
 #include <string.h>
 
 #include "core/base/canon.h"
 #include "models/config/config_hf.h"
 
-/* FP8 with scales of blocks, rows or matrices, and MXFP4: models/files/scaled.h. */
+/* Accepts FP8 with scales per block, row or matrix, and MXFP4 (models/files/scaled.h). */
 static enum kvc_status check_quantization(const struct kvc_hf_source *in) {
     static const char *const known[] = {"fp8", "mxfp4", "fbgemm_fp8", "compressed-tensors"};
     const json_t *about = kvc_hf_get(in->root, "quantization_config");
@@ -38,7 +38,7 @@ static enum kvc_status check_quantization(const struct kvc_hf_source *in) {
     return KVC_OK;
 }
 
-/* A key that must have the one value there is. */
+/* Checks that a key, if given, has the only supported value. */
 static enum kvc_status check_number(const struct kvc_hf_source *in, const char *key, double wanted) {
     const json_t *value = kvc_hf_get(in->root, key);
     if (value && !(json_is_number(value) && json_number_value(value) == wanted)) {
@@ -50,7 +50,7 @@ static enum kvc_status check_number(const struct kvc_hf_source *in, const char *
 enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_family *family) {
     static const struct {
         const char *key;
-        unsigned feature; /* of families that have it the key is read */
+        unsigned feature; /* families with this feature support the key */
     } keys[] = {{"mlp_only_layers", KVC_DENSE_LAYERS},
                 {"n_routed_experts", 0},
                 {"attn_logit_softcapping", KVC_SOFT_CAPS},
@@ -90,7 +90,7 @@ enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_f
     if (status) {
         return status;
     }
-    const json_t *step = kvc_hf_get(in->root, "decoder_sparse_step"); /* from one layer with experts to the next */
+    const json_t *step = kvc_hf_get(in->root, "decoder_sparse_step"); /* distance between layers with experts */
     if (step && !(family->features & KVC_DENSE_LAYERS) && !(json_is_integer(step) && json_integer_value(step) == 1)) {
         return kvc_hf_unsupported(in, "decoder_sparse_step", "other than 1");
     }
@@ -106,7 +106,7 @@ enum kvc_status kvc_hf_check_activation(const struct kvc_hf_source *in, const st
     const json_t *activation = kvc_hf_get(in->root, key);
     const char *name = json_string_value(activation);
     if (name && family->activation == KVC_GELU && strcmp(name, "gelu_new") == 0) {
-        return KVC_OK; /* the same by another name */
+        return KVC_OK; /* another name of the same activation */
     }
     if (activation && (!name || strcmp(name, wanted) != 0)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: %s is %.40s; only %s is supported for %s", in->path, key,

@@ -1,4 +1,4 @@
-/* family.c - the families of models: what distinguishes one from the next, as data. */
+/* family.c - the model families: the differences between them, as data. */
 #include "models/config/config.h"
 
 #include <stdio.h>
@@ -140,7 +140,7 @@ bool kvc_model_family(size_t i, struct kvc_model_family *family) {
 }
 
 char *kvc_family_names(bool gguf, char *text, size_t capacity) {
-    const char *last = NULL; /* rows of one GGUF name stand together */
+    const char *last = NULL; /* rows with the same GGUF name are adjacent */
     text[0] = 0;
     for (const struct kvc_family *family = kvc_families; family->gguf; family++) {
         const char *name = gguf ? family->gguf : family->hf;

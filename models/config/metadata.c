@@ -1,5 +1,5 @@
-/* metadata.c - the keys of a GGUF file that say what its model is. Other programs read them: a file has every key that
- * llama.cpp's converter writes for a model of the family. */
+/* metadata.c - the GGUF metadata that describes a model. Other programs read it, so a file has every key that
+ * llama.cpp's converter writes for the family. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ uint32_t kvc_plan_file_type(enum kvc_type type) {
     return numbers[type];
 }
 
-/* "135M" of a model's weights; of one with experts "8x6.6B", where each counts once with what they share. */
+/* Writes the size label: "135M" for the number of weights; with experts "8x6.6B", the number of experts and the weights
+ * of one expert with the shared weights. */
 static void size_label(const struct kvc_plan *plan, uint64_t experts, char *label, size_t capacity) {
     uint64_t count = 0;
     for (size_t i = 0; i < plan->count; i++) {
@@ -40,7 +41,8 @@ static void size_label(const struct kvc_plan *plan, uint64_t experts, char *labe
     snprintf(label + used, capacity - used, "%.*f%c", digits, number, suffixes[i]);
 }
 
-/* Llama 3's scaling lies in a tensor; the others' parameters have keys, but a plain model must have none of them. */
+/* Returns true if the file needs the key. Llama 3's scaling is stored in a tensor; other scalings have keys, which a
+ * model without scaling must not have. */
 static bool wanted(const struct kvc_config *config, const struct kvc_config_field *field) {
     if (!field->gguf || !kvc_config_knows(config, field->feature)) {
         return false;
@@ -69,7 +71,7 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
     kvc_config_key(config, true, field, key, sizeof key);
     if (field->real) {
         memcpy(&real, at, sizeof real);
-        if (real != 0 || field->feature == KVC_SOFT_CAPS) { /* none, where the family has one */
+        if (real != 0 || field->feature == KVC_SOFT_CAPS) { /* 0 means none, but families with soft caps need the key */
             kvc_gguf_put_float32(writer, key, (float)real);
         }
     } else {
@@ -80,7 +82,7 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
     }
 }
 
-/* Whether the layers that slide are those that readers of the family expect. */
+/* Returns true if the layers with a window are those that readers of the family assume. */
 static bool follows_pattern(const struct kvc_config *config) {
     bool follows = config->family->window == KVC_WINDOW_PATTERN;
     for (uint64_t i = 0; i < config->layers; i++) {
@@ -89,7 +91,7 @@ static bool follows_pattern(const struct kvc_config *config) {
     return follows;
 }
 
-/* "general.*": what the file is. */
+/* Writes the "general.*" keys, which describe the file. */
 static void put_general(const struct kvc_config *config, const struct kvc_plan *plan, enum kvc_type type,
                         const char *name, struct kvc_gguf_writer *writer) {
     const char *architecture = config->family->gguf;
@@ -103,8 +105,8 @@ static void put_general(const struct kvc_config *config, const struct kvc_plan *
     kvc_gguf_put_uint32(writer, "general.quantization_version", 2);
 }
 
-/* The kind of rotary scaling. Readers of Command-R look for a kind even where there is none; those of Phi-3 for the
- * first context and for a window of 0, by which they tell Phi-4 from it. */
+/* Writes the kind of rotary scaling. Readers of Command-R need the key even without scaling. Readers of Phi-3 need the
+ * original context and a window of 0, which distinguishes Phi-4. */
 static void put_scaling(const struct kvc_config *config, struct kvc_gguf_writer *writer) {
     const struct kvc_family *family = config->family;
     const enum kvc_rope_kind kind = config->rope.kind;

@@ -93,9 +93,9 @@ bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struc
     const struct kvc_family *family = config->family;
     const bool chooses = kvc_config_chooses(config, layer);
     const bool one = family->fused || family->fused_feed, feed = matrix->bias == KVC_FEED_BIAS;
-    if (kvc_config_recurs(config, layer) && !feed) /* delta nets have theirs in models/network_delta.c */
+    if (kvc_config_recurs(config, layer) && !feed) /* attention tensors of delta nets are in models/network_delta.c */
         return false;
-    if (chooses && feed && matrix->when != KVC_SHARED) /* experts have their own list */
+    if (chooses && feed && matrix->when != KVC_SHARED) /* expert tensors have their own list */
         return false;
     switch (matrix->when) {
     case KVC_SEPARATE:
@@ -171,14 +171,14 @@ bool kvc_tensor_ignored(const char *name, bool gguf, const struct kvc_config *co
     if (config->family->nested &&
         (strncmp(name, "vision_tower.", 13) == 0 || strncmp(name, "multi_modal_projector.", 22) == 0 ||
          strncmp(name, "model.vision_tower.", 19) == 0 || strncmp(name, "model.multi_modal_projector.", 28) == 0)) {
-        return true; /* images are not read */
+        return true; /* images are not supported */
     }
     if (kvc_config_knows(config, KVC_DELTA) &&
         (strncmp(name, "mtp.", 4) == 0 || strncmp(name, "model.visual.", 13) == 0)) {
-        return true; /* nor are tokens beyond the next predicted */
+        return true; /* vision and multi-token prediction are not supported */
     }
-    /* Older files keep the frequencies, and a second copy of a tied embedding; FP8 ones what activations, which are not
-     * quantized here, would be scaled by. */
+    /* Older files store the rotary frequencies and a second copy of a tied embedding. FP8 files store scales for
+     * activations, which kvcull does not quantize. */
     return ends_with(name, ".rotary_emb.inv_freq") || (config->tied && ends_with(name, "lm_head.weight")) ||
            ends_with(name, ".input_scale") || ends_with(name, ".input_scale_ub");
 }
@@ -218,7 +218,7 @@ void kvc_stack_tensor(char *name, size_t capacity, bool gguf, uint32_t layer, co
                  bias ? "_bias" : "");
 }
 
-/* The stem with the number in place of its "%u", or behind it. */
+/* Writes the stem with the expert's number in place of "%u", or appended if there is no "%u". */
 void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_config *config, uint32_t layer,
                        const struct kvc_expert_name *matrix, uint32_t expert) {
     const char *stem = gguf ? matrix->gguf : config->family->block_sparse ? matrix->block_sparse : matrix->hf;

@@ -1,4 +1,4 @@
-/* plan.c - the tensors that a GGUF file of a model holds. */
+/* plan.c - the list of tensors in a model's GGUF file. */
 #include "models/config/plan.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "core/base/types.h"
 #include "models/config/names.h"
 
-enum { LAYER_TENSORS = 32 }; /* at most, of one layer */
+enum { LAYER_TENSORS = 32 }; /* upper limit per layer */
 
 enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced) {
     if (kvc_type_row_bytes(asked, cols)) {
@@ -82,7 +82,8 @@ static void add_matrix(struct kvc_plan *plan, const struct kvc_config *config, u
     }
     struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_MATRIX, rows, kvc_extent(config, matrix->inputs));
     name_layer(tensor, layer, matrix->gguf, matrix->hf, "weight");
-    if (matrix->part[0].outputs != KVC_ONE) /* a coarser type would change what the shared expert counts */
+    if (matrix->part[0].outputs !=
+        KVC_ONE) /* the shared expert's gate is never quantized: a coarser type would change that expert's weight */
         tensor->type = kvc_plan_type(type, tensor->shape[1], &plan->replaced);
     tensor->interleaved = interleaved;
     if (kvc_has_bias(config, matrix->bias)) {
@@ -106,7 +107,7 @@ void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned_ten
         snprintf(name, capacity, "%s", planned->hf);
 }
 
-/* The biases of a layer's experts, [experts, length]. */
+/* Adds the biases of a layer's experts, [experts, length]. */
 static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer,
                               const struct kvc_expert_name *matrix) {
     struct kvc_planned_tensor *tensor =
@@ -118,7 +119,8 @@ static void add_expert_biases(struct kvc_plan *plan, const struct kvc_config *co
     kvc_stack_tensor(tensor->hf, sizeof tensor->hf, false, layer, matrix, true);
 }
 
-/* The router, whose choices a coarser type would change, and the stacks of the experts' matrices. */
+/* Adds the router and the stacks of expert matrices. The router keeps its type, because a coarser one would change
+ * which experts are chosen. */
 static void add_experts(struct kvc_plan *plan, const struct kvc_config *config, uint32_t layer, enum kvc_type type) {
     const char *gguf = kvc_router_stem(true, config), *hf = kvc_router_stem(false, config);
     struct kvc_planned_tensor *tensor = plan_add(plan, KVC_PLAN_MATRIX, config->experts, config->hidden);
@@ -155,7 +157,7 @@ static void add_norm(struct kvc_plan *plan, const struct kvc_config *config, uin
     name_layer(tensor, layer, norm->gguf, norm->hf, "weight");
     tensor->layer = layer;
     tensor->norm = norm;
-    if (norm->qk && heads) { /* also of one head */
+    if (norm->qk && heads) { /* even if there is only one head */
         tensor->dimensions = 2;
         tensor->shape[0] = rows;
         tensor->shape[1] = length;

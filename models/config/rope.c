@@ -1,8 +1,8 @@
-/* rope.c - rotary frequencies of every scaling, in float32 with the roundings of transformers.
+/* rope.c - rotary frequencies of every scaling, in float32, rounded exactly as in transformers.
  *
- * Pair i of `rotary` channels rotates by position * base^(-2i/rotary), changed by the scaling. What transformers
- * computes as a float32 tensor is float32 here, operation by operation; what it computes as a Python number is double.
- */
+ * Pair i of `rotary` channels rotates by position * base^(-2i/rotary), modified by the scaling. Values that
+ * transformers computes as float32 tensors are float32 here, operation by operation. Values that it computes as Python
+ * numbers are double. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,13 +11,13 @@
 
 static const double TWO_PI = 0x1.921fb54442d18p+2;
 
-/* base^(2i/rotary) */
+/* Returns base^(2i/rotary). */
 static float power(const struct kvc_config *config, uint64_t i) {
     float exponent = (float)(2 * i) / (float)config->rope.rotary;
     return (float)kvc_double_pow((double)(float)config->rope.base, (double)exponent);
 }
 
-/* ---- llama3: long waves are slowed by `factor`, short ones are not, those between by a mixture ---- */
+/* ---- llama3: long waves are slowed by `factor`, short ones are unchanged, a mixture in between ---- */
 
 static float llama3_smooth(const struct kvc_config *config, float wave) {
     const float low = (float)config->rope.low_factor;
@@ -25,7 +25,7 @@ static float llama3_smooth(const struct kvc_config *config, float wave) {
     return ((float)config->rope.original_context / wave - low) / range;
 }
 
-/* -1: a short wave, 1: a long one, 0: between. */
+/* Returns -1 for a short wave, 1 for a long one, 0 in between. */
 static int llama3_band(const struct kvc_config *config, float wave) {
     const double original = (double)config->rope.original_context;
     if (wave < (float)(original / config->rope.high_factor))
@@ -54,15 +54,14 @@ void kvc_rope_divisors(const struct kvc_config *config, float *divisor) {
     }
 }
 
-/* The published models all have low 1, high 4 and a power of two as original context; the last divisor is the factor.
- */
+/* All published models have low 1, high 4 and a power of two as original context. Their last divisor is the factor. */
 void kvc_rope_recognise(struct kvc_config *config) {
     const uint64_t pairs = config->rope.rotary / 2;
     if (config->rope.kind != KVC_ROPE_DIVISORS || pairs == 0 || config->rope.divisor_count != pairs)
         return;
     float *expected = malloc((size_t)pairs * sizeof *expected);
     if (!expected)
-        return; /* divisors work too */
+        return; /* keeping the divisors is correct, too */
     struct kvc_config trial = *config;
     trial.rope.factor = (double)config->rope.divisor[pairs - 1];
     trial.rope.low_factor = 1;
@@ -82,9 +81,9 @@ void kvc_rope_recognise(struct kvc_config *config) {
     free(expected);
 }
 
-/* ---- yarn: slow pairs are interpolated, fast ones are not, with a ramp between ---- */
+/* ---- yarn: slow pairs are interpolated, fast ones are unchanged, with a ramp in between ---- */
 
-/* The pair (as a real number) that rotates `rotations` times within the original context. */
+/* Returns the pair (a real number) that rotates `rotations` times within the original context. */
 static double yarn_pair(const struct kvc_config *config, double rotations) {
     const double rotary = (double)config->rope.rotary, original = (double)config->rope.original_context;
     return rotary * kvc_double_log(original / (rotations * TWO_PI)) / (2 * kvc_double_log(config->rope.base));
@@ -119,8 +118,8 @@ static float yarn_attention(const struct kvc_config *config) {
     return (float)(scale * magnitude(config->rope.factor, 1));
 }
 
-/* GGUF has a multiplier of what follows from the factor, config.json the product itself: finds the float32 multiplier
- * whose product is nearest. */
+/* Finds the float32 multiplier whose product with the factor's own magnitude is nearest to `wanted`. GGUF stores the
+ * multiplier, config.json the product. */
 static void set_yarn_attention(struct kvc_config *config, float wanted) {
     const double own = magnitude(config->rope.factor, 1);
     const float nearest = (float)((double)wanted / own);
@@ -147,7 +146,7 @@ static void longrope(const struct kvc_config *config, const float *divisor, floa
         frequency[i] = 1.0f / (divisor[i] * power(config, i));
 }
 
-/* ---- for all ---- */
+/* ---- all kinds ---- */
 
 static enum kvc_status unify_llama3(struct kvc_config *config, struct kvc_error *error) {
     const uint64_t pairs = config->rope.rotary / 2;

@@ -1,11 +1,11 @@
-/* shapes.c - the table of geometries that `mkmodel` and `bench --shape` know. */
+/* shapes.c - the table of model geometries for `mkmodel` and `bench --shape`. */
 #include "models/config/shapes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* name, summary, family: layers, hidden, heads, kv heads, head size, feed-forward, vocabulary, context, window; tied,
- * eps, base; scaling, factor, original context; tokenizer; experts and how many a token passes, where there are any */
+/* Columns: name, summary, family, layers, hidden, heads, kv heads, head size, feed-forward width, vocabulary, context,
+ * window, tied, eps, base, scaling, factor, original context, tokenizer, experts, experts per token. */
 /* clang-format off */
 static const struct kvc_shape shapes[] = {
     {"tiny", "odd sizes for tests: 3 layers, head size 24, GQA 3", "llama", 3, 72, 6, 2, 24, 100, 300, 512, 0, true,
@@ -86,7 +86,8 @@ const struct kvc_shape *kvc_shape_find(const char *name) {
     return NULL;
 }
 
-/* longrope's factors were found by search and have no formula; these grow as the published ones do, to 2 and 64. */
+/* Adds longrope factors. The published ones were found by search and have no formula; these grow in a similar way, to 2
+ * and 64. */
 static enum kvc_status add_factors(struct kvc_config *config, struct kvc_error *error) {
     const uint64_t pairs = config->rope.rotary / 2;
     config->rope.short_factor = malloc((size_t)pairs * sizeof(float));
