@@ -24,22 +24,21 @@ static enum kvc_status adakv_prompt(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_adakv = {
     .name = "adakv",
-    .summary = "snapkv whose heads share out the budget by their scores",
+    .summary = "snapkv with a layer's budget divided among its heads by their scores",
     .paper = "Ada-KV, arXiv:2407.11550",
-    .idea = "Some heads look at few tokens, others at many. All the slots of a layer go to the highest scores over all "
-            "its heads; how many fell to a head, mixed with a floor that every head has, is that head's budget. Heads "
-            "hold different numbers of entries, and memory is freed head by head.",
-    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores lie in head g (of equal ones "
-               "those of the lower head, then of the lower index); head g keeps its top round(floor (B - w) + (1 - "
-               "floor) share_g), and the last w",
-    .memory = "B entries after the prompt in the mean over a layer's heads, one more per generated token",
-    .traffic = "B + generated entries per generated token in the mean over a layer's heads",
-    .differences =
-        "scores are summed over the group; the authors' code also normalises them by the share that a head "
-        "would keep. Blocks of 256 entries are freed head by head, where that code lays all heads in one flat "
-        "array. Of equal scores the lower position is kept, where that code leaves it to chance",
-    .second_turn = "as snapkv; the slots are dealt out anew by this turn's scores, so that a head may hold more or "
-                   "fewer than before; N is the entries of the fullest head",
+    .idea = "Some heads attend to few tokens, others to many. The total budget of a layer goes to the highest scores "
+            "over all its heads. How many of these a head has, mixed with a floor that every head gets, is that head's "
+            "budget. Heads hold different numbers of entries, and memory is freed head by head.",
+    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores are in head g (of equal scores "
+               "the lower head wins, then the lower index); head g keeps its top round(floor (B - w) + (1 - floor) "
+               "share_g), and the last w",
+    .memory = "B entries after the prompt, on average over a layer's heads; one more per generated token",
+    .traffic = "B + generated entries per generated token, on average over a layer's heads",
+    .differences = "Scores are summed over the group; the authors' code also normalizes them by the share that a head "
+                   "would keep. Blocks of 256 entries are freed head by head; that code stores all heads in one flat "
+                   "array. Of equal scores the lower position is kept; that code leaves this to chance.",
+    .second_turn = "As snapkv. The budget is divided again by this turn's scores, so a head may hold more or fewer "
+                   "entries than before. N is the number of entries of the longest head.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

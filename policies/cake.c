@@ -165,26 +165,26 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
 
 const struct kvc_policy_class kvc_policy_cake = {
     .name = "cake",
-    .summary = "layers share the cache by how widely and how restlessly they attend",
+    .summary = "layers share the cache by how widely they attend and how much their attention changes",
     .paper = "CAKE, arXiv:2503.12491",
-    .idea = "Layers need different amounts of memory. A layer whose last queries spread their attention widely, and "
-            "whose attention to an entry changes from query to query, gets a larger share. Shares are dealt out anew "
-            "after every layer of the prompt: the layers so far share all of the cache and shrink as more come. Within "
-            "a layer the entries stay whose attention probabilities have the highest mean and variance.",
-    .formula =
-        "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var = "
-        "variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "
-        "layer l's budget is about P_l / (sum of P so far) L (B - w), and w; score of an entry = mean + gamma "
-        "variance per query head, pooled, then the mean over the group",
-    .memory = "B entries after the prompt in the mean over the layers, one more per generated token, and 1 float32 per "
-              "entry and KV head for its score; while the prompt passes, the layers so far hold up to L B in all",
-    .traffic = "B + generated entries per generated token in the mean over the layers",
-    .differences = "scores are one per KV head; every layer's own window of the newest w entries is outside its budget "
-                   "of P; a share as budget counts from what the first of its layers holds; where all P are 0 "
-                   "(window=1) layers share evenly; a prompt longer than the budget is cut, in the authors' code one "
-                   "longer than budget and window together",
-    .second_turn = "as snapkv; the shares are dealt out anew by this turn's queries, each layer's cap is what it holds "
-                   "itself, and a share as budget counts from what the first of the layers holds",
+    .idea = "Layers need different amounts of memory. A layer gets a larger share if its last queries spread their "
+            "attention widely, and if their attention to an entry changes from query to query. The shares are computed "
+            "again after every layer of the prompt: the layers so far share the whole cache, and shrink as more layers "
+            "follow. Within a layer, the entries whose attention probabilities have the highest mean and variance are "
+            "kept.",
+    .formula = "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var "
+               "= variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "
+               "layer l's budget is about P_l / (sum of P so far) L (B - w), plus w; score of an entry = mean + gamma "
+               "variance per query head, pooled, then the mean over the group",
+    .memory = "B entries after the prompt, on average over the layers; one more per generated token; and 1 float32 per "
+              "entry and KV head for its score. During the prompt, the layers so far hold up to L B in all.",
+    .traffic = "B + generated entries per generated token, on average over the layers",
+    .differences = "There is one score per KV head. The window of the newest w entries of each layer is outside the "
+                   "budget that P divides. A share as budget counts from what the first of its layers holds. If all P "
+                   "are 0 (window=1), layers share evenly. A prompt longer than the budget is cut; the authors' code "
+                   "cuts a prompt longer than budget and window together.",
+    .second_turn = "As snapkv. The shares are computed again from this turn's queries. Each layer holds at most as "
+                   "many entries as it has, and a share as budget counts from what the first of the layers holds.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

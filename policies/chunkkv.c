@@ -3,10 +3,11 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included"),
-    {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
+    {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL,
+     "last tokens of the prompt; their queries vote, and their entries are always kept"},
     {"chunk", KVC_OPTION_INT, "10", 1, 1 << 20, NULL, "entries of a chunk"},
     {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|knorm|keydiff|random",
-     "whose scores are averaged; snapkv's are not pooled"},
+     "method whose scores are averaged; snapkv's are not pooled"},
     KVC_OPTIONS_END};
 
 static enum kvc_status chunkkv_prompt(struct kvc_stage *stage, const struct kvc_values *values,
@@ -31,22 +32,20 @@ static enum kvc_status chunkkv_prompt(struct kvc_stage *stage, const struct kvc_
 
 const struct kvc_policy_class kvc_policy_chunkkv = {
     .name = "chunkkv",
-    .summary = "neighbours stay or go together, by another method's scores",
+    .summary = "keeps or evicts neighbouring entries together, by another method's scores",
     .paper = "ChunkKV, arXiv:2502.00299",
-    .idea =
-        "A word is several tokens, a statement several words, and single entries out of them say little. The prompt is "
-        "cut into chunks of neighbours; a chunk is worth the mean of its entries' scores, and the best chunks stay "
-        "whole, with the window.",
-    .formula =
-        "s_j: snapkv's window mass, or the score of knorm, keydiff or random (`scorer`); chunks of `chunk` entries "
-        "from the first on, without the last w, the last one maybe shorter; score_j = the mean of s over j's "
-        "chunk; kept = top B - w, and the last w. Of the last chunk that is taken the first entries stay, as "
-        "many as B leaves room for",
+    .idea = "A word is several tokens and a statement several words, so single entries of them say little. The prompt "
+            "is cut into chunks of neighbours. A chunk's score is the mean score of its entries. The best chunks are "
+            "kept whole, together with the window.",
+    .formula = "s_j: snapkv's window mass, or the score of knorm, keydiff or random (`scorer`); chunks of `chunk` "
+               "entries from the first entry on, without the last w; the last chunk may be shorter; score_j = the mean "
+               "of s over j's chunk; kept = top B - w, and the last w; of the last chunk that is taken, only the first "
+               "entries are kept, as many as B leaves room for",
     .memory = "B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
-    .differences = "the budget is filled, where the authors' code keeps whole chunks only; each KV head chooses its "
-                   "chunks, where kvpress adds up the scores of all heads; layers do not share indices",
-    .second_turn = "chunks are cut anew over what is held and what is new; the last min(w, its tokens) queries vote",
+    .differences = "The budget is filled; the authors' code keeps whole chunks only. Each KV head chooses its chunks; "
+                   "kvpress adds the scores of all heads. Layers do not share indices.",
+    .second_turn = "Old and new entries are cut into chunks again. The last min(w, its tokens) queries vote.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "window=8,chunk=4",

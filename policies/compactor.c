@@ -5,12 +5,12 @@
 enum { COLUMN = 0, NEIGHBOURS = 3 };
 
 static const struct kvc_option options[] = {
-    KVC_BUDGET_OPTION("entries kept per KV head, those that always stay included"),
-    {"sinks", KVC_OPTION_INT, "8", 0, 1 << 20, NULL, "first entries that always stay"},
-    {"recent", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "last entries of the prompt that always stay"},
+    KVC_BUDGET_OPTION("entries kept per KV head, sinks and recent ones included"),
+    {"sinks", KVC_OPTION_INT, "8", 0, 1 << 20, NULL, "first entries, which are always kept"},
+    {"recent", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "last entries of the prompt, which are always kept"},
     {"chunk", KVC_OPTION_INT, "256", 1, 65536, NULL, "entries that attend to each other"},
     {"blend", KVC_OPTION_REAL, "", 0, 1000, NULL,
-     "how often leverage counts for attention once; not given: the share of entries that go, 1 - B / N"},
+     "weight of leverage relative to attention; default: the share of entries that are evicted, 1 - B / N"},
     KVC_OPTIONS_END};
 
 static uint64_t compactor_fixed(const struct kvc_values *values) {
@@ -74,32 +74,29 @@ static enum kvc_status compactor_prompt(struct kvc_stage *stage, const struct kv
 
 const struct kvc_policy_class kvc_policy_compactor = {
     .name = "compactor",
-    .summary = "keys that stand out, and what the text's own queries look at, before and after them",
+    .summary = "keys that stand out, and entries that queries of the text around them attend to",
     .paper = "Compactor, arXiv:2507.08143",
-    .idea =
-        "What will be asked is not known yet. Two things speak for an entry all the same. Its key may point where the "
-        "others do not: its statistical leverage says how much of the space that the keys span would be lost with it. "
-        "And the text around it may look at it: the prompt is cut into chunks in which every query attends to every "
-        "key, those after it too. Both are brought to one scale and added.",
+    .idea = "The question is not known yet, but two things still speak for an entry. First, its key may point where "
+            "the others do not: its statistical leverage measures how much of the space spanned by the keys would be "
+            "lost with it. Second, the text around it may attend to it: the prompt is cut into chunks, in which every "
+            "query attends to every key, including later ones. Both scores are brought to the same scale and added.",
     .formula =
-        "scored are all entries but the first `sinks` and the last `recent`, n of each list. x_j: the key before RoPE "
-        "less the mean of all; G = sum of x x^T + 0.01 I; l_j = x_j . G^-1 x_j. Chunks of `chunk` of the turn's "
+        "all entries but the first `sinks` and the last `recent` are scored, n of each list. x_j: the key before RoPE "
+        "minus the mean of all; G = sum of x x^T + 0.01 I; l_j = x_j . G^-1 x_j. Chunks of `chunk` of the turn's "
         "entries: a_j = the mean over the group's heads of the sum over the chunk's queries i of softmax over the "
-        "chunk of q_i . k_j, without a mask or a scale; c_j = a_j |v_j|; s_j = (c_j-1 + c_j + c_j+1) / 3, what is not "
-        "scored counts 0. z: less the mean, divided by the standard deviation (N - 1; at least 1e-6) over the layer's "
-        "lists together, z of s_j = 0 is 0. score_j = blend z(l_j) + z(s_j), `blend` = 1 - B / N where it is not "
-        "given. The sinks and the last `recent` stay, and of the others the top, B in all",
-    .memory = "B entries and as many floats after the prompt, one more per generated token; within the prompt n H d "
+        "chunk of q_i . k_j, without a mask or a scale; c_j = a_j |v_j|; s_j = (c_j-1 + c_j + c_j+1) / 3, where "
+        "entries that are not scored count 0. z: minus the mean, divided by the standard deviation (N - 1; at least "
+        "1e-6) over the layer's lists together; z of s_j = 0 is 0. score_j = blend z(l_j) + z(s_j), with `blend` = 1 - "
+        "B / N unless given; kept = the sinks and the last `recent`, and the top of the others, B in all",
+    .memory = "B entries and as many floats after the prompt, one more per generated token; during the prompt n H d "
               "float32, the queries of one layer",
     .traffic = "B + generated entries per generated token",
-    .differences =
-        "leverage is that of the keys themselves, where the paper and the authors' code project them to 48 channels "
-        "at random first; its matrix is of all keys, as in kvpress, where the authors' engine makes one for every 512; "
-        "the last chunk has its own length, where kvpress fills it up with keys of 0; the compression that a context "
-        "bears is not calibrated",
-    .second_turn =
-        "leverage is among what is held and what is new; attention is what an entry's own turn gave it. Entries that "
-        "no turn gave anything, those of generated tokens, count as the mean there",
+    .differences = "Leverage is that of the keys themselves; the paper and the authors' code first project them to 48 "
+                   "random channels. Its matrix covers all keys, as in kvpress; the authors' engine makes one for "
+                   "every 512. The last chunk has its own length; kvpress fills it up with keys of 0. The method does "
+                   "not calibrate how much compression a context bears.",
+    .second_turn = "Leverage is computed over old and new entries. Attention is what the queries of an entry's own "
+                   "turn gave it. Entries to which no turn gave any, those of generated tokens, count as the mean.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,recent=2,chunk=16",

@@ -8,10 +8,12 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included"),
-    {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL, "last queries of the prompt that vote, and always stay"},
-    {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|expected|knorm|keydiff|random", "whose scores are taken"},
+    {"window", KVC_OPTION_INT, "32", 0, 1 << 20, NULL,
+     "last tokens of the prompt; their queries vote, and their entries are always kept"},
+    {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|expected|knorm|keydiff|random",
+     "method whose scores are used"},
     {"first", KVC_OPTION_REAL, "0.5", 0, 1, NULL, "share of the budget that goes by these scores alone"},
-    {"epsilon", KVC_OPTION_REAL, "0.0001", 0, 1, NULL, "what is added to them before they are weighed"},
+    {"epsilon", KVC_OPTION_REAL, "0.0001", 0, 1, NULL, "added to these scores before they are multiplied"},
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
     KVC_OPTIONS_END};
@@ -97,25 +99,21 @@ static enum kvc_status criticalkv_prompt(struct kvc_stage *stage, const struct k
 
 const struct kvc_policy_class kvc_policy_criticalkv = {
     .name = "criticalkv",
-    .summary = "half by another method's scores, half by them times what values make of the output",
+    .summary = "half by another method's scores, half by these scores times the value's effect on the output",
     .paper = "CriticalKV, arXiv:2502.03805",
-    .idea =
-        "What an entry matters is how much the layer's output changes without it: its attention times the length of "
-        "its "
-        "value once that went through the output projection. Another method's scores stand for the attention that is "
-        "to come. As they may be wrong, a first part of the budget goes by them alone, and the rest by the product.",
-    .formula =
-        "s_j: snapkv's pooled window mass divided by w and by the group's heads, or the score of knorm, keydiff, "
-        "random, or of expected with sinks=4 and "
-        "values=off (`scorer`); N_j = mean over the group's heads of |W_o v_j|_1, W_o the head's columns of the output "
-        "projection; S: the top floor(first B) by s, of which the last w entries are, and with scorer=expected the "
-        "first 4; kept = S, and of the others the top by (s_j + epsilon) N_j, B in all",
+    .idea = "An entry matters as much as the layer's output changes without it: its attention times the length of its "
+            "value after the output projection. Another method's scores estimate the future attention. They may be "
+            "wrong, so a first part of the budget goes by the scores alone, and the rest by the product.",
+    .formula = "s_j: snapkv's pooled window mass divided by w and by the number of the group's heads, or the score of "
+               "knorm, keydiff or random, or of expected with sinks=4 and values=off (`scorer`); N_j = mean over the "
+               "group's heads of |W_o v_j|_1, W_o being the head's columns of the output projection; S: the top "
+               "floor(first B) by s, including the last w entries and, with scorer=expected, the first 4; kept = S, "
+               "and of the others the top by (s_j + epsilon) N_j, B in all",
     .memory = "B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
-    .differences =
-        "the window is part of S whatever its scores, where kvpress gives it the highest; in a replay, which "
-        "has no output projection, N_j = |v_j|_1",
-    .second_turn = "scores are of what is held and what is new; the last min(w, its tokens) queries vote",
+    .differences = "The window is part of S whatever its scores; kvpress gives it the highest scores. A replay has no "
+                   "output projection, so N_j = |v_j|_1 there.",
+    .second_turn = "Old and new entries are scored. The last min(w, its tokens) queries vote.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "window=8",

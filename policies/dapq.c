@@ -11,14 +11,16 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
-    {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: pseudo tokens run after the prompt"},
-    {"content", KVC_OPTION_CHOICE, "ends", 0, 0, "ends|tail|middle|random|file", "which tokens they are"},
-    {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL, "content=ends: how many of the prompt's first tokens"},
+    {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: number of pseudo tokens run after the prompt"},
+    {"content", KVC_OPTION_CHOICE, "ends", 0, 0, "ends|tail|middle|random|file",
+     "which tokens of the prompt they copy"},
+    {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL,
+     "content=ends: how many of the prompt's first tokens are among them"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
     {"offset", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "distance of the first pseudo position from the prompt's end"},
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
-    {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: of the draws"},
+    {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: seed of the draws"},
     KVC_OPTIONS_END};
 
 static bool has_content(const struct kvc_values *values, const char *content) {
@@ -147,25 +149,24 @@ static enum kvc_status dapq_prompt(struct kvc_stage *stage, const struct kvc_val
 
 const struct kvc_policy_class kvc_policy_dapq = {
     .name = "dapq",
-    .summary = "what pseudo tokens at the answer's positions attend to",
+    .summary = "entries that pseudo tokens at the answer's positions attend to",
     .paper = "DapQ: Where Matters More Than What, decoding-aligned compression via position-aware pseudo queries",
-    .idea =
-        "The queries that will matter are those of the answer, which does not exist yet. What a query looks for "
-        "depends strongly on where it stands, so a few pseudo tokens, copies of some of the prompt's, are run at the "
-        "positions the answer will take. The prompt entries they attend to stay; the pseudo entries go at once, and "
-        "the answer begins as if they had never been.",
+    .idea = "The queries that matter are those of the answer, which does not exist yet. What a query attends to "
+            "depends strongly on its position. So a few pseudo tokens, copies of some of the prompt's tokens, are run "
+            "at the positions that the answer will take. The prompt entries that they attend to are kept. The pseudo "
+            "entries are removed at once, and the answer begins as if they had never existed.",
     .formula = "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt; "
-               "content=random: pseudo token i is token floor(n x / 2^32) of the turn's n, x the first word of "
-               "Philox4x32-10 with counter (i, 0, 0, 0) and key `seed`",
-    .memory = "B entries after the prompt, one more per generated token; m more for one layer during prefill",
+               "content=random: pseudo token i is token floor(n x / 2^32) of the turn's n tokens, x being the first "
+               "word of Philox4x32-10 with counter (i, 0, 0, 0) and key `seed`",
+    .memory = "B entries after the prompt, one more per generated token; during prefill m more in one layer",
     .traffic = "B + generated entries per generated token",
-    .differences = "one selection per KV head from its group's sum; pseudo rows of one layer are dropped before the "
-                   "next is computed; scores are pooled as snapkv's are, where the paper's formula names no pooling "
-                   "(kernel=1) and its baselines pool: of 40 questions about texts of 2,000 tokens the bundled model "
-                   "answers 0.47 with kernel=1 and 0.88 with kernel=7 at a budget of 64, where snapkv has 0.80 "
-                   "(docs/measured/needle.md)",
-    .second_turn = "pseudo tokens are copies of the turn's tokens, after its prompt; they choose among what is held "
-                   "and what is new, and there are none while N is at most B",
+    .differences =
+        "One selection per KV head, from its group's sum. Pseudo rows of one layer are removed before the next layer "
+        "is computed. Scores are pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but its "
+        "baselines pool. Of 40 questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 and "
+        "0.88 with kernel=7 at a budget of 64; with snapkv it answers 0.80 (docs/measured/needle.md).",
+    .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
+                   "new entries. There are none while N is at most B.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "kernel=5",

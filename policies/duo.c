@@ -14,13 +14,13 @@ static const char every_other[] = "every-other";
 
 static const struct kvc_option options[] = {
     {"file", KVC_OPTION_TEXT, NULL, 0, 0, every_other,
-     "scores of the heads: a line for each layer, a number for each KV head, with tabs between them; every-other: no "
-     "file, 0 and 1 alternating, to try the method on any model"},
+     "scores of the heads: a line for each layer, a number for each KV head, separated by tabs; every-other: 0 and 1 "
+     "alternating instead of a file, to try the method on any model"},
     {"sinks", KVC_OPTION_INT, "128", 0, KVC_BUDGET_MOST, NULL, "first entries that a streaming head keeps"},
-    {"recent", KVC_OPTION_INT, "512", 1, KVC_BUDGET_MOST, NULL, "newest tokens whose entries it keeps"},
+    {"recent", KVC_OPTION_INT, "512", 1, KVC_BUDGET_MOST, NULL, "newest tokens whose entries a streaming head keeps"},
     {"threshold", KVC_OPTION_REAL, "0.5", -1e9, 1e9, NULL, "heads with scores below it stream"},
     {"sparsity", KVC_OPTION_REAL, "0", 0, 1, NULL,
-     "the share of all heads that stream, the lowest scores first; instead of threshold"},
+     "share of all heads that stream, the lowest scores first; replaces threshold"},
     KVC_OPTIONS_END};
 
 /* Which heads stream [layers, heads]. */
@@ -264,19 +264,21 @@ static enum kvc_status duo_evict(struct kvc_stage *stage, const struct kvc_value
 
 const struct kvc_policy_class kvc_policy_duo = {
     .name = "duo",
-    .summary = "some heads keep everything, the others stream",
+    .summary = "some heads keep everything, the others only the first and the newest entries",
     .paper = "DuoAttention, arXiv:2410.10819",
-    .idea = "A few heads fetch things from far back and need the whole context; the others look at the first tokens "
-            "and the newest ones only, and lose nothing when that is all they hold. Which heads are which has been "
-            "measured before, for this model, and is read from a file.",
-    .formula = "`file` has a line for each layer with a score for each KV head; heads with a score at or above the "
-               "threshold keep all; the others keep their first `sinks` entries and those of the last `recent` tokens. "
-               "With sparsity, the round(sparsity L H_kv) lowest scores stream, of equal ones the later layer and head",
-    .memory = "n entries of a head that keeps all, sinks + recent of one that streams (one more within a decode step)",
+    .idea = "A few heads fetch information from far back and need the whole context. The others, the streaming heads, "
+            "attend to the first and the newest tokens only, and lose nothing if they hold only these. A measurement "
+            "made before for the model tells which heads are which; it is read from a file.",
+    .formula = "`file` has a line for each layer, with a score for each KV head; heads with a score at or above the "
+               "threshold keep everything; the others stream: they keep their first `sinks` entries and those of the "
+               "last `recent` tokens. With sparsity, the round(sparsity L H_kv) lowest scores stream, of equal ones "
+               "the later layer and head",
+    .memory =
+        "n entries of a head that keeps everything, sinks + recent of one that streams (one more within a decode step)",
     .traffic = "n and sinks + recent + 1 entries per generated token",
-    .differences = "one score per KV head; keys stay at their original positions; the scores are taken as they are, "
-                   "the training that finds them is not part of this",
-    .second_turn = "heads that stream keep the first turn's sinks and the newest entries",
+    .differences = "One score per KV head. Keys keep their original positions. The scores are used as they are; the "
+                   "training that finds them is not included.",
+    .second_turn = "Streaming heads keep the first turn's sinks and the newest entries.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .trial = "sinks=4,recent=40",

@@ -7,11 +7,11 @@
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, sinks included"),
     {"sinks", KVC_OPTION_INT, "4", 0, 1 << 20, NULL,
-     "first entries that always stay; their tokens' queries do not count"},
-    {"future", KVC_OPTION_INT, "512", 1, 65536, NULL, "positions after the prompt from which queries are expected"},
-    {"covariance", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "whether queries vary about their mean"},
-    {"values", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "times the length of the value"},
-    {"epsilon", KVC_OPTION_REAL, "0", 0, 1, NULL, "what is added before that"},
+     "first entries, which are always kept; their tokens' queries do not count"},
+    {"future", KVC_OPTION_INT, "512", 1, 65536, NULL, "positions after the prompt at which queries are expected"},
+    {"covariance", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "use the covariance of the queries, too"},
+    {"values", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "multiply by the length of the value"},
+    {"epsilon", KVC_OPTION_REAL, "0", 0, 1, NULL, "added to the attention before that"},
     KVC_OPTIONS_END};
 
 static uint64_t expected_sinks(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "sinks"); }
@@ -60,28 +60,26 @@ static enum kvc_status expected_prompt(struct kvc_stage *stage, const struct kvc
 
 const struct kvc_policy_class kvc_policy_expected = {
     .name = "expected",
-    .summary = "what queries yet to come will attend to, from the mean and covariance of the prompt's",
+    .summary = "entries that future queries will attend to, by the mean and covariance of the prompt's queries",
     .paper = "Expected Attention, arXiv:2510.00636",
     .idea =
-        "The queries that will look for an entry have not come yet, but those of a prompt are spread much as they will "
-        "be. From their mean and covariance before the rotation, turned by the mean of the rotations of the next "
-        "`future` positions, follows what attention they will give each key on average if they are normally "
-        "distributed. That, times the length of the value, is what the output would miss.",
+        "The queries that will need an entry do not exist yet, but the prompt's queries are distributed much as they "
+        "will be. The method takes their mean and covariance before rotation, and rotates both by the mean rotation of "
+        "the next `future` positions. If queries are normally distributed, the attention that each key can expect "
+        "follows. That attention, times the length of the value, is what the output would miss without the entry.",
     .formula =
         "mu, C: mean and covariance of the prompt's queries at positions from `sinks` on, before RoPE; R: the mean of "
-        "RoPE's rotations at positions n .. n + future - 1; of each query head s_j = (k_j . R mu) / sqrt(d) + k_j . (R "
-        "C R^T) k_j / (2 d); p = softmax of s over the entries after the first `sinks`; score_j = (mean over the "
-        "group's heads of p_j + epsilon) |v_j|; covariance=off: without the second term; values=off: the mean alone. "
-        "The first `sinks` entries stay, and of the others the top, B in all",
-    .memory = "B entries after the prompt, one more per generated token; within the prompt (d + 1) d float32 per query "
-              "head",
+        "RoPE's rotations at positions n .. n + future - 1; for each query head s_j = (k_j . R mu) / sqrt(d) + k_j . "
+        "(R C R^T) k_j / (2 d); p = softmax of s over the entries after the first `sinks`; score_j = (mean over the "
+        "group's heads of p_j + epsilon) |v_j|; covariance=off: s_j without its second term; values=off: the mean "
+        "alone; kept = the first `sinks` entries, and the top of the others, B in all",
+    .memory =
+        "B entries after the prompt, one more per generated token; during the prompt (d + 1) d float32 per query head",
     .traffic = "B + generated entries per generated token",
-    .differences =
-        "the covariance is the mean of the products less the product of the means, in float32; a soft cap of "
-        "the model's scores is left out, as in the authors' code; the paper's budgets for each head are not "
-        "there (in the authors' code another press has them)",
-    .second_turn = "the mean and covariance are those of its own prompt's queries; scores are of what is held and what "
-                   "is new",
+    .differences = "The covariance is the mean of the products minus the product of the means, in float32. A soft cap "
+                   "of the model's scores is left out, as in the authors' code. The paper's budgets per head are "
+                   "missing (the authors' code has them in another press).",
+    .second_turn = "The mean and covariance are those of its own prompt's queries. Old and new entries are scored.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = expected_check,

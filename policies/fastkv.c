@@ -13,8 +13,8 @@ static const struct kvc_option options[] = {
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("avg"),
     {"tsp_layer", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
-     "layer after which unimportant tokens are pruned; -1: floor(L / 2) - 1"},
-    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept, window included"},
+     "layer after which unimportant tokens are dropped; -1: floor(L / 2) - 1"},
+    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept there, window included"},
     KVC_OPTIONS_END};
 
 static enum kvc_status fastkv_check(const struct kvc_values *values, struct kvc_error *error) {
@@ -149,26 +149,23 @@ static enum kvc_status fastkv_prompt(struct kvc_stage *stage, const struct kvc_v
 
 const struct kvc_policy_class kvc_policy_fastkv = {
     .name = "fastkv",
-    .summary = "snapkv, and above one layer only the prompt's important tokens are computed",
+    .summary = "snapkv; above one layer, only the prompt's important tokens are computed",
     .paper = "FastKV, arXiv:2502.01068",
-    .idea =
-        "In the upper half of a model the same few tokens matter in every layer. Up to one layer the whole prompt "
-        "is computed; of its rows only those that the window's queries looked at most are kept, and the layers above "
-        "compute and store these alone. So prefill takes about half the time. In each layer the cache is cut as "
-        "snapkv does.",
-    .formula =
-        "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - w, "
-        "and the last w; after tsp_layer the rows are kept whose score, summed over KV heads, is among the top tsp "
-        "- w, and the last w",
+    .idea = "In the upper half of a model, the same few tokens matter in every layer. Up to one layer, the whole "
+            "prompt is computed. Of its rows, those that the window's queries attended to most are kept, and the "
+            "layers above compute and store these alone. So prefill takes about half the time. In each layer, the "
+            "cache is cut as in snapkv.",
+    .formula = "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - "
+               "w, and the last w; after tsp_layer, the rows whose score, summed over KV heads, is among the top tsp - "
+               "w are kept, and the last w",
     .memory = "B entries after the prompt, one more per generated token; above tsp_layer at most tsp of the prompt",
-    .traffic = "B + generated entries per generated token, above tsp_layer min(B, tsp) + generated",
-    .differences =
-        "one selection per KV head from its group's sum, where the authors' code has no group sum; of a later "
-        "turn only its own rows are left out; prompts up to tsp tokens pass all layers whole. Logits of "
-        "prompt rows other than the last one are not those of a whole prompt. Of equal scores the lower position "
-        "is kept, where the authors' code leaves it to chance",
-    .second_turn = "as snapkv; of the turn's own tokens at most tsp pass the upper layers, which keep the entries they "
-                   "hold and attend to them",
+    .traffic = "B + generated entries per generated token; above tsp_layer min(B, tsp) + generated",
+    .differences = "One selection per KV head, from its group's sum; the authors' code has no group sum. In a later "
+                   "turn, only the turn's own rows are left out. Prompts of up to tsp tokens pass all layers whole. "
+                   "Logits of prompt rows other than the last one are not those of a whole prompt. Of equal scores the "
+                   "lower position is kept; the authors' code leaves this to chance.",
+    .second_turn = "As snapkv. At most tsp of the turn's own tokens pass the upper layers, which keep the entries that "
+                   "they hold and attend to them.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
     .trial = "tsp=48",

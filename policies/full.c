@@ -7,10 +7,10 @@ const struct kvc_policy_class kvc_policy_full = {
     .name = "full",
     .summary = "keeps everything",
     .paper = "-",
-    .idea = "Every key and value stays in the cache. The measure for all other methods.",
+    .idea = "Every key and value stays in the cache. All other methods are measured against this one.",
     .formula = "kept = all",
     .memory = "n entries after n tokens",
     .traffic = "n entries per generated token",
-    .differences = "none",
-    .second_turn = "the new prompt attends to all that was said before",
+    .differences = "None.",
+    .second_turn = "The new prompt attends to everything before it.",
     .options = options};

@@ -20,26 +20,22 @@ static enum kvc_status h2o_decode(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_h2o = {
     .name = "h2o",
-    .summary = "heavy hitters: what all queries so far attended to most, and the most recent",
+    .summary = "the entries that all queries so far attended to most, and the most recent ones",
     .paper = "H2O, arXiv:2306.14048",
-    .idea =
-        "A few entries gather most of the attention. Each entry adds up the attention that every query has given it "
-        "since it came, those of the prompt included; half of the budget goes to the newest tokens, the other half "
-        "to the highest sums. In each decode step the lowest one that is not recent goes.",
-    .formula = "score_k = sum over all queries i so far and the group's heads of a_ik; of the entries older than the "
-               "last `recent` tokens the lowest score goes until B are left",
+    .idea = "A few entries, the heavy hitters, attract most of the attention. Each entry sums the attention that every "
+            "query so far has given it, including the prompt's queries. By default, half of the budget goes to the "
+            "newest tokens and half to the highest sums. Each decode step evicts the lowest sum that is not recent.",
+    .formula = "score_k = sum over all queries i so far and the group's heads of a_ik; among the entries older than "
+               "the last `recent` tokens, the lowest scores are evicted until B entries are left",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; with per=head "
-              "all of it per query head",
-    .traffic =
-        "B + 1 entries per generated token, and the sums; a prompt's keys are read once more, for the probabilities of "
-        "all its queries",
-    .differences =
-        "scores are summed over the group (per=head keeps query heads apart, as the paper does); the prompt is "
-        "attended to in full and then cut, where the paper evicts while it reads it; what a joined method's "
-        "decode steps attended to is not counted",
-    .second_turn =
-        "sums continue: the new prompt's queries add to those of the entries held, its own entries begin at 0; "
-        "then the lowest go until B are left",
+              "all of this per query head",
+    .traffic = "B + 1 entries per generated token, and the sums; after the prompt its keys are read once more, to "
+               "compute the probabilities of all its queries",
+    .differences = "Scores are summed over the group (per=head keeps query heads apart, as the paper does). The prompt "
+                   "attends to itself in full and is then cut; the paper evicts while it reads the prompt. Attention "
+                   "in the decode steps of a joined method is not counted.",
+    .second_turn = "The sums continue. The new prompt's queries add to the sums of the entries held, and its own "
+                   "entries start at 0. Then the lowest sums are evicted until B entries are left.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -7,14 +7,15 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
-     "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries; "
-     "or give ratio, or page, dims and topk"},
-    {"ratio", KVC_OPTION_REAL, "", 1, 1 << 20, NULL, "compression of what is held after the prompt, instead of budget"},
-    {"page", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "neighbouring entries of a page, with dims and topk"},
-    {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the pages that scores are guessed from"},
+     "memory traffic of a step per KV head, in entries: half for the estimate, half for the entries read; or give "
+     "ratio, or page, dims and topk"},
+    {"ratio", KVC_OPTION_REAL, "", 1, 1 << 20, NULL,
+     "compression of the entries held after the prompt, instead of budget"},
+    {"page", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "entries of a page; needs dims and topk"},
+    {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the pages that estimate the scores"},
     {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
     {"p", KVC_OPTION_REAL, "", 0.001, 1, NULL,
-     "only as many of these as have this share of all estimated weights; not given: all of them"},
+     "read only as many of these entries as have this share of all estimated weights; default: all of them"},
     KVC_OPTIONS_END};
 
 static enum kvc_status hsa_check(const struct kvc_values *values, struct kvc_error *error) {
@@ -61,21 +62,22 @@ const struct kvc_policy_class kvc_policy_hsa = {
     .name = "hsa",
     .summary = "reads entries of the pages that may score highest in the query's strongest channels",
     .paper = "Hybrid sparse attention of RocketKV, arXiv:2502.14051",
-    .idea = "quest looks at all channels of few pages, sparq at few channels of all keys; this looks at few channels "
-            "of few pages, which guesses better for the same traffic. Of every page of neighbouring entries the "
-            "smallest and the largest key value of each channel are kept; a query takes, in its strongest channels, "
-            "the one that its sign makes larger. Nothing is evicted.",
+    .idea = "quest reads all channels of its pages, and sparq reads a few channels of all keys. This method reads a "
+            "few channels of its pages, which estimates better for the same traffic. For every page of neighbouring "
+            "entries, the smallest and the largest key value of each channel are stored. In its strongest channels, a "
+            "query uses the one of the two that its sign makes larger. Nothing is evicted.",
     .formula = "page = ceil(sqrt(c2)) if at most c2, else 1; dims = round(d page / c2); i1 = top dims channels by the "
                "group's sum of |q|; s1 = q[i1] . (max or min)[i1] / sqrt(d sum|q[i1]| / sum|q|); read = top topk "
-               "entries by the group's sum of softmax(s1), a page's entries having its score; budget t: c2 = N / t, "
-               "topk = round(t / 2); ratio: c2, topk = round(n / (2 c2)), n the entries held after the prompt; p: of "
-               "these, from the highest on, as few as have p "
-               "of the sum of the group's softmax(s1) over all entries, in 2^-24ths rounded down",
+               "entries by the group's sum of softmax(s1), where an entry has its page's score; budget t: c2 = N / t, "
+               "topk = round(t / 2); ratio: c2, topk = round(n / (2 c2)), n being the entries held after the prompt; "
+               "with p: of these, from the highest on, the fewest that have the share p of the sum of the group's "
+               "softmax(s1) over all entries, in 2^-24ths rounded down",
     .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
     .traffic = "ceil(n / page) times dims values, and topk entries (with p maybe fewer), per generated token",
-    .differences = "a group's sum of q that is 0 counts as positive (Algorithm 1); the authors' code has it negative",
-    .second_turn = "the new prompt attends to all of the history; what budget and ratio say of page, dims and topk is "
-                   "worked out anew from it",
+    .differences =
+        "A group's sum of q that is 0 counts as positive (Algorithm 1); in the authors' code it counts as negative.",
+    .second_turn = "The new prompt attends to the whole history. The page, dims and topk that follow from budget or "
+                   "ratio are computed again from it.",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = hsa_check,

@@ -11,19 +11,19 @@ static enum kvc_status keydiff_evict(struct kvc_stage *stage, const struct kvc_v
 
 const struct kvc_policy_class kvc_policy_keydiff = {
     .name = "keydiff",
-    .summary = "the keys least like the mean of all keys",
+    .summary = "the keys least similar to the mean of all keys",
     .paper = "KeyDiff, arXiv:2504.15364",
-    .idea = "Keys that point in a direction of their own gather attention, those that point where most others do are "
-            "much alike and can stand for each other. The mean of all keys, each divided by its length, is compared "
-            "with every key; the most different stay. No query is looked at, so a prompt may be cut anywhere.",
-    .formula = "u = sum over the entries held of k_j / |k_j|; score_j = -(k_j . u) / |k_j|, 0 where |k_j| is 0 (the "
-               "length of u is the same for all and is left out); kept = top B; with recent=R the last R tokens, and "
-               "the top of the others",
+    .idea = "A key that points in a direction of its own attracts attention. Keys that point where most others do are "
+            "alike and can stand for each other. The method compares every key with the mean of all normalized keys, "
+            "and keeps the least similar ones. It reads no query, so a prompt may be cut anywhere.",
+    .formula = "u = sum over the entries held of k_j / |k_j|; score_j = -(k_j . u) / |k_j|, or 0 if |k_j| is 0 (the "
+               "length of u is the same for all keys and is left out); kept = top B; with recent=R the last R tokens, "
+               "and the top of the others",
     .memory = "B entries (B + 1 within a decode step)",
-    .traffic = "B + 1 entries per generated token, and their keys three times more",
-    .differences = "the mean is taken anew at each eviction, over what is held then, in decode steps as in the prompt; "
-                   "the paper evicts after every block of a prompt, this after all of it",
-    .second_turn = "the mean is that of what is held and what is new; the B least like it stay",
+    .traffic = "B + 1 entries per generated token, and three more reads of their keys",
+    .differences = "The mean is computed again at each eviction, over the entries held then, in decode steps as in the "
+                   "prompt. The paper evicts after every block of a prompt; kvcull evicts after the whole prompt.",
+    .second_turn = "The mean covers old and new entries, and the B entries least similar to it are kept.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_newest,

@@ -10,8 +10,8 @@ static const struct kvc_option options[] = {
     {"tau_init", KVC_OPTION_REAL, "1", 0.01, 1000, NULL, "temperature of the prompt's queries"},
     {"tau_end", KVC_OPTION_REAL, "2", 0.01, 1000, NULL, "temperature that decode steps reach"},
     {"steps", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL,
-     "decode steps until then; 0: as many as tokens are asked for, and where that is not known none"},
-    {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "of the noise; -1: the session's"},
+     "decode steps until tau_end is reached; 0: the number of tokens requested, or none if that is not known"},
+    {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "seed of the noise; -1: the session's"},
     KVC_OPTIONS_END};
 
 /* Linear in the decode steps; in double, rounded once. */
@@ -45,27 +45,25 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .name = "keyformer",
     .summary = "accumulated attention with Gumbel noise and a rising temperature",
     .paper = "Keyformer, arXiv:2403.09054",
-    .idea = "Once entries are gone, the probabilities of those left are distorted, and their sums favour what is old. "
-            "The scores therefore get Gumbel noise, one draw per key and query head, and are divided by a temperature "
-            "that rises from step to step, so that the softmax becomes flatter the more has been evicted. These "
-            "probabilities are added up over all queries so far; the lowest sum that is not recent goes.",
-    .formula =
-        "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over the "
-        "entries that i attended to, without a sink; g = -log(-log(u)), u from Philox4x32-10 with counter (layer, "
-        "query head, position of k, 0) and key `seed`; tau = tau_init in the prompt, tau_init + (tau_end - tau_init) "
-        "min(t, steps) / steps in decode step t",
-    .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; beside "
-              "the cache, as scratch until the engine closes, on the vector paths of CPUs a table of noise: 1 + G "
-              "float32 per "
-              "slot, at most 64 MiB",
-    .traffic = "B + 1 entries per generated token, and the sums; a prompt's keys are read twice more, for the noisy "
-               "probabilities of all its queries",
+    .idea = "Once entries are evicted, the probabilities of the remaining ones are distorted, and their sums favour "
+            "old entries. The method therefore adds Gumbel noise to the scores, one draw per key and query head, and "
+            "divides them by a temperature. The temperature rises from step to step, so the softmax becomes flatter "
+            "the more has been evicted. The resulting probabilities are summed over all queries so far, and the lowest "
+            "sum that is not recent is evicted.",
+    .formula = "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over "
+               "the entries that i attended to, without the attention sink; g = -log(-log(u)), u from Philox4x32-10 "
+               "with counter (layer, query head, position of k, 0) and key `seed`; tau = tau_init in the prompt, and "
+               "tau_init + (tau_end - tau_init) min(t, steps) / steps in decode step t",
+    .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums. The vector "
+              "instruction sets of CPUs also use a table of noise, as scratch until the engine closes: 1 + G float32 "
+              "per slot, at most 64 MiB.",
+    .traffic = "B + 1 entries per generated token, and the sums; after the prompt its keys are read twice more, for "
+               "the noisy probabilities of all its queries",
     .differences =
-        "one draw of noise per key, where the authors' code draws anew for every query; tau counts this "
-        "turn's decode steps; scores are summed over the group; what a joined method's decode steps attended "
-        "to is not counted",
-    .second_turn =
-        "sums continue, as h2o's; the new prompt's queries have tau_init again, and t counts this turn's steps",
+        "Each key gets one draw of noise; the authors' code draws again for every query. tau counts this turn's decode "
+        "steps. Scores are summed over the group. Attention in the decode steps of a joined method is not counted.",
+    .second_turn = "The sums continue, as those of h2o do. The new prompt's queries use tau_init again, and t counts "
+                   "this turn's steps.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -10,17 +10,16 @@ static enum kvc_status knorm_evict(struct kvc_stage *stage, const struct kvc_val
 
 const struct kvc_policy_class kvc_policy_knorm = {
     .name = "knorm",
-    .summary = "the keys of smallest length",
+    .summary = "the keys of smallest norm",
     .paper = "A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression, arXiv:2406.11430",
-    .idea = "In many models a key that gathers much attention is a short one. So the length of the key alone says what "
-            "stays: no query is looked at, and nothing is remembered.",
-    .formula = "score_j = -|k_j|, minus the length; kept = top B; with recent=R the last R "
-               "tokens, and the top of the others",
+    .idea = "In many models, a key that attracts much attention has a small norm. So the norm of the key alone decides "
+            "what is kept. The method reads no query and stores no state.",
+    .formula = "score_j = -|k_j|; kept = top B; with recent=R the last R tokens, and the top of the others",
     .memory = "B entries (B + 1 within a decode step)",
-    .traffic = "B + 1 entries per generated token, and their keys once more",
-    .differences = "keys are taken as they are stored, rotated, which does not change a length but for rounding; which "
-                   "layers stay full, where the paper leaves out the first two, is said by skip_layers",
-    .second_turn = "of what is held and what is new the B shortest keys stay",
+    .traffic = "B + 1 entries per generated token, and one more read of their keys",
+    .differences = "Norms are those of the stored keys, which are rotated. A rotation changes a norm by rounding only. "
+                   "The paper leaves out the first two layers; skip_layers=2 does that.",
+    .second_turn = "The B keys of smallest norm among old and new entries are kept.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_newest,

@@ -36,31 +36,27 @@ static enum kvc_status kvzip_prompt(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_kvzip = {
     .name = "kvzip",
-    .summary = "what is needed to say the prompt again, whatever will be asked",
+    .summary = "the entries needed to repeat the prompt, whatever the question will be",
     .paper = "KVzip, arXiv:2505.23416",
-    .idea =
-        "A cache that will be asked anything must let the model say its text again. So the prompt's tokens are run a "
-        "second time, behind the first; an entry is worth the most that any of these queries, in any head of its "
-        "group, "
-        "gave it. All the slots of a layer go to the highest scores over its heads, so that heads hold different "
-        "numbers of entries. The repeated entries go at once, and the answer begins as if they had never been.",
-    .formula =
-        "pseudo token i: the prompt's token i at position n + i; score_j = the largest a_ij over pseudo queries i "
-        "and the group's heads; share_g = how many of the layer's H_kv B highest scores lie in head g (of equal "
-        "ones those of the lower head, then of the lower index); head g keeps its top round(floor B + (1 - "
-        "floor) share_g), at least one",
-    .memory =
-        "B entries after the prompt in the mean over a layer's heads, one more per generated token; n more for one "
-        "layer during prefill, whose rows are computed at once: scratch for n rows instead of a chunk's",
-    .traffic = "B + generated entries per generated token in the mean over a layer's heads",
+    .idea = "A cache that serves any question must let the model repeat its text. So the prompt's tokens are run a "
+            "second time, after the first. An entry's score is the most attention that any of these queries, in any "
+            "head of its group, gave it. The total budget of a layer goes to the highest scores over its heads, so "
+            "heads hold different numbers of entries. The repeated entries are removed at once, and the answer begins "
+            "as if they had never existed.",
+    .formula = "pseudo token i: the prompt's token i at position n + i; score_j = the largest a_ij over pseudo queries "
+               "i and the group's heads; share_g = how many of the layer's H_kv B highest scores are in head g (of "
+               "equal scores the lower head wins, then the lower index); head g keeps its top round(floor B + (1 - "
+               "floor) share_g), at least one",
+    .memory = "B entries after the prompt, on average over a layer's heads; one more per generated token. During "
+              "prefill n more in one layer, whose rows are computed at once: scratch for n rows instead of a chunk's.",
+    .traffic = "B + generated entries per generated token, on average over a layer's heads",
     .differences =
-        "no words ask for the repetition, where the authors' code puts an instruction before it; all of the prompt is "
-        "repeated at once and its probabilities are over all of it, where that code goes by chunks of 2048 whose "
-        "softmax sees the chunk, the first 4 entries and the repetition; the first 4 entries are not kept by force; "
-        "slots are dealt out within a layer, where that code does so over all layers unless told otherwise",
-    .second_turn =
-        "repeats the turn's tokens, after its prompt, and chooses among what is held and what is new; nothing "
-        "is repeated while N is at most B",
+        "No words ask for the repetition; the authors' code puts an instruction before it. The whole prompt is "
+        "repeated at once, and its probabilities cover all of it; that code works in chunks of 2048, whose softmax "
+        "covers the chunk, the first 4 entries and the repetition. The first 4 entries are not kept by force. The "
+        "budget is divided within a layer; that code divides it over all layers unless told otherwise.",
+    .second_turn = "Repeats the turn's tokens after its prompt, and chooses among old and new entries. Nothing is "
+                   "repeated while N is at most B.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .forecast = &(const struct kvc_forecast){.bound = kvzip_bound, .ragged = KVC_RAGGED_HEADS},

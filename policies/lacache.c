@@ -8,7 +8,7 @@
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head: the ladder's mean size"),
     {"span", KVC_OPTION_INT, "16", 1, 1 << 20, NULL, "layers that keep the same token"},
-    {"overlap", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "of these, shared with the next rung; below span"},
+    {"overlap", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "layers of the span shared with the next rung; less than span"},
     KVC_SINKS_OPTION("128"),
     KVC_POSITIONS_OPTION,
     KVC_OPTIONS_END};
@@ -228,28 +228,27 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .name = "lacache",
     .summary = "a ladder of kept spans across the layers",
     .paper = "LaCache, arXiv:2507.14204",
-    .idea = "Each token stays in a few neighbouring layers only, and which layers these are shifts with the token's "
-            "position, as on a ladder: together the layers remember a longer past than one budget could. Whenever the "
-            "cache is full, the next part of it is thinned in this way; when all of it has been, it is thinned again, "
-            "so that the oldest part becomes ever sparser.",
+    .idea = "Each token is kept in a few neighbouring layers only, and these layers shift with the token's position, "
+            "like the rungs of a ladder. Together the layers remember a longer past than one budget could. Whenever "
+            "the cache is full, its next part is thinned in this way. When all of it has been thinned, it is thinned "
+            "again, so the oldest part becomes ever sparser.",
     .formula =
-        "L layers it acts on, l a layer's number among them; wb = 1 + ceil((L - span) / (span - overlap)), wa = "
-        "min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at "
-        "`sinks`. When a list holds n > C entries: need = n - C, left = C - cursor - L (at least 0), can = "
-        "floor(left / wa) red.\n\nneed <= can: m = ceil(need / red) blocks of wb indices from the cursor on keep "
-        "wa each, those from l mod (red + 1) on; the cursor moves on by m wa.\n\nElse the same with m = "
-        "floor(left / wa), and then, from the sinks on, with rest = need - can and times = ceil(rest / "
-        "(floor((C - sinks - L) / wa) red)): m2 = ceil(rest / (wb2 - wa)) blocks of wb2 = wb + (times - 1)(wb - "
-        "1) indices, of which each keeps the indices l mod (wb2 - wa + 1) + times k, k < wa; what reaches beyond "
-        "the last block stays. The cursor is then sinks + m2 wa. A share of the prompt is at least the smallest "
-        "budget allowed: C >= sinks + L + wa",
-    .memory = "B entries in the mean over the layers, at most B + floor((wb - wa) / 2) (one more within a decode "
-              "step); with positions=cache d float32 more per entry and KV head",
+        "L = the layers it acts on, l = a layer's number among them; wb = 1 + ceil((L - span) / (span - overlap)), wa "
+        "= min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at `sinks`. "
+        "When a list holds n > C entries: need = n - C, left = C - cursor - L (at least 0), can = floor(left / wa) "
+        "red.\n\nIf need <= can: m = ceil(need / red) blocks of wb indices from the cursor on keep wa each, those from "
+        "l mod (red + 1) on; the cursor advances by m wa.\n\nOtherwise the same with m = floor(left / wa), and then, "
+        "from the sinks on, with rest = need - can and times = ceil(rest / (floor((C - sinks - L) / wa) red)): m2 = "
+        "ceil(rest / (wb2 - wa)) blocks of wb2 = wb + (times - 1)(wb - 1) indices, of which each keeps the indices l "
+        "mod (wb2 - wa + 1) + times k, k < wa; everything beyond the last block is kept. The cursor is then sinks + m2 "
+        "wa. A share of the prompt is at least the smallest budget allowed: C >= sinks + L + wa",
+    .memory = "B entries on average over the layers, at most B + floor((wb - wa) / 2) (one more within a decode step); "
+              "with positions=cache d more float32 per entry and KV head",
     .traffic = "about B entries per generated token",
-    .differences = "keys stay at their original positions, unless positions=cache; L and l count the layers the method "
-                   "acts on; the thinning goes by each head's own entries",
-    .second_turn = "the thinning continues where the last one ended; it is the same whether entries came from a prompt "
-                   "or from steps",
+    .differences = "Keys keep their original positions, unless positions=cache. L and l count the layers that the "
+                   "method acts on. Thinning uses each head's own entries.",
+    .second_turn = "The thinning continues from where it ended. Its result is the same whether entries came from a "
+                   "prompt or from decode steps.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .trial = "span=2,sinks=4",

@@ -5,10 +5,10 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head; at least sinks + 2 lag"),
-    {"sinks", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "first entries that always stay"},
-    {"lag", KVC_OPTION_INT, "128", 2, 1 << 20, NULL, "entries of a partition; the last one always stays"},
+    {"sinks", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "first entries, which are always kept"},
+    {"lag", KVC_OPTION_INT, "128", 2, 1 << 20, NULL, "entries of a partition; the last partition is always kept"},
     {"scoring", KVC_OPTION_CHOICE, "within", 0, 0, "within|across",
-     "ranks within each partition, or the scores across all"},
+     "order within each partition, or the scores across all"},
     KVC_OPTIONS_END};
 
 /* What always stays: the first entries, the last partition and what does not fill another one. */
@@ -47,27 +47,24 @@ static enum kvc_status lagkv_prompt(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_lagkv = {
     .name = "lagkv",
-    .summary = "what stands out against the tokens after it",
+    .summary = "entries that stand out against the tokens after them",
     .paper = "LagKV, arXiv:2504.04704",
-    .idea =
-        "The prompt is cut into partitions. Each channel of a key is put where it lies between the smallest and the "
-        "largest value that the next partition has there, and so is each channel of the value; entries whose channels "
-        "then differ most from each other carry what their followers do not. The first entries and the last partition "
-        "stay. No query is looked at.",
-    .formula =
-        "after the first `sinks` entries, partitions of `lag`; against partition p + 1 an entry of p has t = (x - low) "
-        "/ "
-        "(high - low) channel by channel, 0 where high is not above low, and s = the standard deviation of t over the "
-        "channels (d - 1); raw_j = (softmax over the partition of s of the key + softmax of s of the value) / 2; "
-        "score_j = "
-        "how many of its partition have less, of equal ones the higher indices (scoring=across: raw_j). The sinks, the "
-        "last whole partition and what follows it stay, and of the others the top, B in all",
+    .idea = "The prompt is cut into partitions. Each channel of a key is scaled to the range that the channel has in "
+            "the next partition, and so is each channel of the value. Entries whose scaled channels differ most from "
+            "each other carry what the following tokens do not. The first entries and the last partition are kept. The "
+            "method reads no query.",
+    .formula = "after the first `sinks` entries, partitions of `lag`; against partition p + 1, an entry of p has t = "
+               "(x - low) / (high - low) channel by channel, or 0 if high is not above low, and s = the standard "
+               "deviation of t over the channels (d - 1); raw_j = (softmax over the partition of s of the key + "
+               "softmax of s of the value) / 2; score_j = the number of entries of its partition with less, where of "
+               "equal ones the higher indices count as less (scoring=across: raw_j); kept = the sinks, the last whole "
+               "partition and what follows it, and the top of the others, B in all",
     .memory = "B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
-    .differences = "the paper keeps a share of each partition while the text comes; here, as in kvpress, the prompt is "
-                   "scored once and the partitions share B, lower ones first where it cannot be divided; channels in "
-                   "which the next partition is constant count 0, where the authors' code divides by 0",
-    .second_turn = "partitions run over what is held and what is new, in their order",
+    .differences = "The paper keeps a share of each partition as the text arrives. Here, as in kvpress, the prompt is "
+                   "scored once and the partitions share B, lower ones first if it cannot be divided. Channels that "
+                   "are constant in the next partition count 0; the authors' code divides by 0.",
+    .second_turn = "Partitions cover old and new entries, in their order.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,lag=8",

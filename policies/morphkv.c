@@ -7,9 +7,10 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included (C + R)"),
-    {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "R: most recent tokens, which vote and always stay"},
-    {"fusion", KVC_OPTION_CHOICE, "sum", 0, 0, "sum|max", "how the votes of the window are fused"},
-    {"every", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "decode steps from one eviction to the next"},
+    {"window", KVC_OPTION_INT, "32", 1, 4096, NULL,
+     "R: most recent tokens; their queries vote, and their entries are always kept"},
+    {"fusion", KVC_OPTION_CHOICE, "sum", 0, 0, "sum|max", "how the window's votes are combined"},
+    {"every", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "decode steps between evictions"},
     {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
      "what a vote is: attention probabilities, or logits"},
     KVC_OPTIONS_END};
@@ -99,30 +100,29 @@ static enum kvc_status morphkv_decode(struct kvc_stage *stage, const struct kvc_
 
 const struct kvc_policy_class kvc_policy_morphkv = {
     .name = "morphkv",
-    .summary = "a constant-size cache chosen anew by the most recent queries",
+    .summary = "a cache of constant size, chosen again by the most recent queries",
     .paper = "MorphKV, arXiv:2503.00979",
-    .idea =
-        "The most recent tokens know which older entries still matter. A ring holds the attention rows of the last R "
-        "queries; their sum or maximum scores every older entry, and at each decode step the lowest goes. The cache "
-        "has the same size from the first generated token to the last.",
+    .idea = "The most recent tokens show which older entries still matter. A ring buffer holds the attention rows of "
+            "the last R queries. Their sum or maximum scores every older entry, and each decode step evicts the "
+            "lowest. The cache has the same size from the first generated token to the last.",
     .formula = "F_k = sum_r or max_r S_r[k], r over the last R queries; S_r[k] = sum over the group of a_rk, 0 for "
-               "keys newer than r; kept = top C by F of the entries older than the last R tokens, and those tokens' (C "
-               "= B - R). It evicts after the prompt, whose last R queries are the first rows, and at each `every`-th "
-               "decode step; every step writes its row, and an entry that goes takes its column with it. With "
-               "scores=logits rows hold the group's sum of s_rk, and each goes through a softmax over the older "
-               "entries, without a sink, before they are fused",
-    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring; "
-              "ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights",
-    .traffic = "C + R + 1 entries per generated token ((every - 1) / 2 more in the mean), and of the ring all R rows "
-               "in each eviction. With fusion=sum, scores=weights and every=1 the vector paths of CPUs read the rows "
-               "of one block of 8 and the sums of the others, min(R, 8) + ceil(R / 8) - 1 in all, and sum 8 rows in "
-               "every eighth step",
-    .differences = "scores=logits follows the authors' code for G = 1; for G > 1 that code prunes its stored rows per "
-                   "query head, here rows are summed over the group; the first eviction is at the end of the prompt, "
-                   "theirs waits for the first decode step",
-    .second_turn = "the ring continues: a turn of fewer than R tokens keeps the rows of the queries before it "
-                   "(with stages=prompt, or beside another decode method, a turn's own rows vote alone); after its "
-                   "prompt the cache is cut to C + R again, and `every` counts from there",
+               "keys newer than r; kept = top C by F of the entries older than the last R tokens, and the entries of "
+               "these R tokens (C = B - R). It evicts after the prompt, whose last R queries are the first rows, and "
+               "at each `every`-th decode step; every step writes its row, and an evicted entry takes its column with "
+               "it. With scores=logits rows hold the group's sum of s_rk, and each row passes through a softmax over "
+               "the older entries, without a sink, before the rows are fused",
+    .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring "
+              "buffer; ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights",
+    .traffic = "C + R + 1 entries per generated token ((every - 1) / 2 more on average), and all R rows of the ring "
+               "buffer in each eviction. With fusion=sum, scores=weights and every=1, the vector instruction sets of "
+               "CPUs read the rows of one block of 8 and the sums of the others, min(R, 8) + ceil(R / 8) - 1 in all, "
+               "and sum 8 rows in every eighth step.",
+    .differences = "scores=logits follows the authors' code for G = 1. For G > 1, that code prunes its stored rows per "
+                   "query head; here rows are summed over the group. The first eviction is at the end of the prompt; "
+                   "theirs is in the first decode step.",
+    .second_turn = "The ring buffer continues. A turn of fewer than R tokens keeps the rows of earlier queries (with "
+                   "stages=prompt, or beside another decode method, only a turn's own rows vote). After its prompt, "
+                   "the cache is cut to C + R again, and `every` counts from there.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = morphkv_check,

@@ -31,27 +31,29 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 /* A budget that must be given. */
 #define KVC_BUDGET_OPTION(help) {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, help}
 #define KVC_SINKS_OPTION(tokens) \
-    {"sinks", KVC_OPTION_INT, tokens, 0, KVC_BUDGET_MOST, NULL, "first entries that always stay"}
+    {"sinks", KVC_OPTION_INT, tokens, 0, KVC_BUDGET_MOST, NULL, "first entries, which are always kept"}
 #define KVC_RECENT_OPTION \
-    {"recent", KVC_OPTION_TEXT, "half", 0, 0, NULL, "newest tokens whose entries never go; half: of the budget"}
+    {"recent", KVC_OPTION_TEXT, "half", 0, 0, NULL, \
+     "newest tokens, whose entries are never evicted; half: half of the budget"}
 #define KVC_NEWEST_OPTION \
-    {"recent", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest tokens whose entries never go"}
+    {"recent", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest tokens, whose entries are never evicted"}
 #define KVC_WINDOW_OPTION(queries, most) \
-    {"window", KVC_OPTION_INT, queries, 1, most, NULL, "last queries of the prompt that vote, and always stay"}
+    {"window", KVC_OPTION_INT, queries, 1, most, NULL, \
+     "last tokens of the prompt; their queries vote, and their entries are always kept"}
 #define KVC_EVERY_OPTION(steps) \
-    {"every", KVC_OPTION_INT, steps, 1, 1 << 20, NULL, "decode steps from one eviction to the next"}
+    {"every", KVC_OPTION_INT, steps, 1, 1 << 20, NULL, "decode steps between evictions"}
 #define KVC_KERNEL_OPTION(width) \
     {"kernel", KVC_OPTION_INT, width, 1, 1 << 20, NULL, "odd width of the pooling over neighbouring entries"}
 #define KVC_POOLING_OPTION(how) \
-    {"pooling", KVC_OPTION_CHOICE, how, 0, 0, "max|avg", "how neighbours are pooled"}
+    {"pooling", KVC_OPTION_CHOICE, how, 0, 0, "max|avg", "how the scores of neighbours are pooled"}
 #define KVC_FLOOR_OPTION(share) \
-    {"floor", KVC_OPTION_REAL, share, 0, 1, NULL, "the share of the budget that every head has whatever its scores"}
+    {"floor", KVC_OPTION_REAL, share, 0, 1, NULL, "share of the budget that every head gets, whatever its scores"}
 #define KVC_PER_HEAD_OPTION(help) {"per", KVC_OPTION_CHOICE, "group", 0, 0, "group|head", help}
 #define KVC_PER_HEAD_LISTS \
     "one list of entries per KV head, or (as in the paper) one per query head, which multiplies the cache by G"
 #define KVC_POSITIONS_OPTION \
     {"positions", KVC_OPTION_CHOICE, "original", 0, 0, "original|cache", \
-     "where keys stand: at their positions in the text, or at their indices in the cache"}
+     "positions of keys: those in the text, or their indices in the cache"}
 /* clang-format on */
 
 bool kvc_per_head(const struct kvc_values *values); /* per=head */

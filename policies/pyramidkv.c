@@ -10,7 +10,7 @@ static const struct kvc_option options[] = {
     KVC_WINDOW_OPTION("32", 1 << 20),
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
-    {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "how steep: the last layer keeps (B - w) / beta and the window"},
+    {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "steepness: the last layer keeps (B - w) / beta and the window"},
     KVC_OPTIONS_END};
 
 /* a / b to the nearest, halves up. */
@@ -54,17 +54,18 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .name = "pyramidkv",
     .summary = "snapkv with a budget that shrinks from layer to layer",
     .paper = "PyramidKV, arXiv:2406.02069",
-    .idea = "Attention is spread widely in the lower layers and gathers on few tokens in the upper ones. The same "
-            "number of entries in all is therefore dealt out along a line: many to the first layer, few to the last. "
-            "Within a layer the choice is snapkv's.",
-    .formula = "min = (B - w) / beta, max = 2(B - w) - min; where max > N - w, max = N - w and min = 2(B - w) - max; "
+    .idea = "In lower layers attention spreads widely; in upper layers it concentrates on few tokens. The method "
+            "distributes the same total along a line: many entries to the first layer, few to the last. Within a layer "
+            "it chooses as snapkv does.",
+    .formula = "min = (B - w) / beta, max = 2(B - w) - min; if max > N - w, then max = N - w and min = 2(B - w) - max; "
                "layer l keeps the top round(max - l (max - min) / (L - 1)), and the last w; a single layer keeps B",
-    .memory = "B entries per layer after the prompt in the mean over the layers, one more per generated token",
-    .traffic = "B + generated entries per generated token and layer in the mean over the layers",
-    .differences = "L and l count the layers the method acts on; fractions are exact until the one rounding, where the "
-                   "authors' code divides whole numbers at each step; one selection per KV head from its group's sum",
-    .second_turn = "as snapkv; N is what the layer holds, which differs from layer to layer, so that an upper layer "
-                   "may hold more than after the first turn",
+    .memory = "B entries per layer after the prompt, on average over the layers; one more per generated token",
+    .traffic = "B + generated entries per generated token and layer, on average over the layers",
+    .differences =
+        "L and l count the layers that the method acts on. Fractions are exact until the single rounding; the authors' "
+        "code divides whole numbers at each step. One selection per KV head, from its group's sum.",
+    .second_turn = "As snapkv. N is the number of entries that the layer holds, which differs from layer to layer, so "
+                   "an upper layer may hold more than after the first turn.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

@@ -7,11 +7,11 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION(
-        "entries that a step's traffic is worth per KV head: half of it for the bounds, half for the entries"),
+        "memory traffic of a step per KV head, in entries: half for the bounds, half for the entries read"),
     {"page", KVC_OPTION_TEXT, "16", 0, 0, NULL,
-     "neighbouring entries of a page; auto: the prompt's length / budget, so that bounds cost half the budget"},
+     "entries of a page; auto: the prompt's length / budget, so that bounds cost half of the budget"},
     {"p", KVC_OPTION_REAL, "", 0.001, 1, NULL,
-     "only as many of the pages as have this share of all estimated weights; not given: all that the budget has"},
+     "read only as many of these pages as have this share of all estimated weights; default: all of them"},
     KVC_OPTIONS_END};
 
 #define PAGE_MOST (1 << 20)
@@ -50,22 +50,21 @@ const struct kvc_policy_class kvc_policy_quest = {
     .name = "quest",
     .summary = "reads the pages whose keys may score highest",
     .paper = "Quest, arXiv:2406.10774",
-    .idea = "Entries lie in pages of neighbours, and of every page the smallest and the largest value of each channel "
-            "of its keys is kept. They bound from above what any key of the page can score with the query, so the "
-            "pages worth reading are found without reading their keys. Nothing is evicted.",
-    .formula =
-        "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
-        "the top floor(B / (2 page)) pages, at least one; p: of these, from the highest on, as few as have p of the "
-        "sum over all pages of W times their places, W = exp((bound - the largest bound) / (G sqrt(d))), in "
-        "2^-24ths rounded down",
+    .idea = "Neighbouring entries form pages. For every page, the smallest and the largest value of each channel of "
+            "its keys are stored. They bound from above the score that any key of the page can have with the query, so "
+            "the pages worth reading are found without reading their keys. Nothing is evicted.",
+    .formula = "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
+               "the top floor(B / (2 page)) pages, at least one; with p: of these, from the highest on, the fewest "
+               "that have the share p of the sum over all pages of W times the page's entries, W = exp((bound - the "
+               "largest bound) / (G sqrt(d))), in 2^-24ths rounded down",
     .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
-    .traffic = "at most ceil(n / page) times 2 d values (d where a group's heads agree on every sign), and the top "
-               "pages' entries (with p maybe fewer), per generated token",
-    .differences = "one choice per KV head, from the sum of its group's bounds; the budget counts the bounds as well; "
-                   "the first two layers are not left out (skip_layers=2 does that); a share p, after Twilight "
-                   "(arXiv:2502.02770), is not the paper's",
-    .second_turn = "the new prompt attends to all of the history; a share as budget and page=auto are worked out anew "
-                   "from it",
+    .traffic = "at most ceil(n / page) times 2 d values (d if a group's heads agree on every sign), and the entries of "
+               "the top pages (with p maybe fewer), per generated token",
+    .differences = "One choice per KV head, from the sum of its group's bounds. The budget counts the bounds as well. "
+                   "The first two layers are not left out (skip_layers=2 does that). The share p, after Twilight "
+                   "(arXiv:2502.02770), is not in the paper.",
+    .second_turn =
+        "The new prompt attends to the whole history. A share as budget, and page=auto, are computed again from it.",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = quest_check,

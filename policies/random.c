@@ -4,7 +4,7 @@
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
     KVC_NEWEST_OPTION,
-    {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "of the draws; -1: the session's"},
+    {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "seed of the draws; -1: the session's"},
     KVC_OPTIONS_END};
 
 static enum kvc_status random_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -15,18 +15,17 @@ static enum kvc_status random_evict(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_random = {
     .name = "random",
-    .summary = "entries drawn by lot, the floor of every comparison",
+    .summary = "randomly drawn entries, the baseline of every comparison",
     .paper = "-",
-    .idea =
-        "Each entry draws a number when it comes, and the highest stay. What a method that looks at keys, values or "
-        "attention gains over this is what its looking is worth. Every token that was ever seen has the same chance "
-        "to be held, however long the answer is.",
-    .formula = "score_j = the upper 24 bits of the first word of Philox4x32-10 with counter (layer, list, position "
-               "of j, 1) and key `seed`; kept = top B; with recent=R the last R tokens, and the top of the others",
+    .idea = "Each entry draws a random number when it is appended, and the entries with the highest numbers are kept. "
+            "A method that examines keys, values or attention must do better than this to be worth its cost. Every "
+            "token has the same chance of being held, however long the answer is.",
+    .formula = "score_j = the upper 24 bits of the first word of Philox4x32-10 with counter (layer, list, position of "
+               "j, 1) and key `seed`; kept = top B; with recent=R the last R tokens, and the top of the others",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
-    .differences = "none; kvpress draws with torch's generator, so that the same seed keeps other entries",
-    .second_turn = "an entry's number stays what it was; of what is held and what is new the B highest stay",
+    .differences = "None. kvpress draws with torch's generator, so the same seed keeps other entries.",
+    .second_turn = "An entry's number does not change. The B highest of old and new entries are kept.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_newest,

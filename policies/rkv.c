@@ -6,12 +6,13 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included"),
-    {"window", KVC_OPTION_INT, "8", 1, 4096, NULL, "newest tokens, whose queries vote and whose entries always stay"},
+    {"window", KVC_OPTION_INT, "8", 1, 4096, NULL,
+     "newest tokens; their queries vote, and their entries are always kept"},
     KVC_EVERY_OPTION("128"),
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
-    {"lambda", KVC_OPTION_REAL, "0.07", 0, 1, NULL, "share of the importance; the rest is the redundancy's"},
-    {"threshold", KVC_OPTION_REAL, "0.5", -1, 1, NULL, "keys whose cosine is above it repeat each other"},
+    {"lambda", KVC_OPTION_REAL, "0.07", 0, 1, NULL, "weight of the importance; the redundancy has the rest"},
+    {"threshold", KVC_OPTION_REAL, "0.5", -1, 1, NULL, "keys with a cosine above it repeat each other"},
     {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
      "importance: from attention probabilities, or from a softmax over the entries older than the window"},
     KVC_OPTIONS_END};
@@ -41,30 +42,29 @@ static enum kvc_status rkv_decode(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_rkv = {
     .name = "rkv",
-    .summary = "every so many decode steps, what recent queries attended to and no other key repeats",
+    .summary = "at intervals in decode, entries that recent queries attended to and whose keys are not repeated",
     .paper = "R-KV, arXiv:2505.24133",
-    .idea =
-        "A long chain of thought says the same thing again and again, and its repetitions attend to each other, so "
-        "that "
-        "attention alone keeps them all. Every `every` decode steps entries are scored by what the last queries gave "
-        "them, less how much their keys are like those of others: of several alike few stay. What an entry is much "
-        "like last, of all that come after, does not count against that one, so that the newest of them stays.",
+    .idea = "A long chain of thought repeats itself, and its repetitions attend to each other, so attention alone "
+            "would keep them all. Every `every` decode steps, an entry's score is the attention that the last queries "
+            "gave it, minus the similarity of its key to others. Of several similar entries, few are kept. For each "
+            "entry, the newest entry that is similar to it is not penalized, so the newest repetition is kept.",
     .formula =
         "in the n-th, 2n-th, ... decode step (n = every): I_j = pool(mean over the last w queries i and the group's "
-        "heads of a_ij), over all but the last w entries; scores=logits: of softmax over these entries of the group's "
-        "summed s_ij in place of a_ij; c_ij = cosine of k_i and k_j, 0 for i = j; z_i the highest j with c_ij > "
-        "threshold, 0 where there is none; m_j = mean over i of c_ij, 0 where j = z_i; score_j = lambda I_j - (1 - "
-        "lambda) softmax over all entries of m; kept = top B - w, and the last w",
+        "heads of a_ij), over all but the last w entries; with scores=logits a softmax over these entries of the "
+        "group's summed s_ij replaces a_ij; c_ij = cosine of k_i and k_j, 0 for i = j; z_i = the highest j with c_ij > "
+        "threshold, or 0 if there is none; m_j = mean over i of c_ij, where c_ij counts 0 if j = z_i; score_j = lambda "
+        "I_j - (1 - lambda) softmax over all entries of m; kept = top B - w, and the last w",
     .memory = "B entries after an eviction, up to every - 1 more before the next, and w float32 per entry and KV head "
               "for the rows of the last queries",
-    .traffic = "B + (every + 1) / 2 entries per generated token in the mean; in each eviction all keys with all keys",
+    .traffic =
+        "B + (every + 1) / 2 entries per generated token on average; each eviction compares all keys with all keys",
     .differences =
-        "the prompt is left to another method, where the authors' code scores it once, too; a group's probabilities "
-        "are averaged, where it takes the largest logit of the group before the softmax (for G = 1 scores=logits is "
-        "its formula); rows hold what the attention computed then, where it computes them again over what is held; a "
-        "key of length 0 is like none, where it adds 1e-8 to lengths",
-    .second_turn = "evicts nothing in its prompt, whose last queries vote as the first turn's do; steps count from its "
-                   "end",
+        "The prompt is left to another method; the authors' code scores it once, too. A group's probabilities are "
+        "averaged; that code takes the largest logit of the group before the softmax (for G = 1, scores=logits is its "
+        "formula). Rows hold what the attention computed then; that code computes them again over the entries held "
+        "now. A key of length 0 is similar to no other; that code adds 1e-8 to lengths.",
+    .second_turn = "The turn's prompt evicts nothing, and its last queries vote as those of the first turn do. Steps "
+                   "count from its end.",
     .stages = KVC_STAGE_DECODE,
     .options = options,
     .trial = "window=8,every=4",

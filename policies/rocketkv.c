@@ -8,12 +8,12 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION(
-        "entries that a step's traffic is worth per KV head: half of it for the guess, half for the entries"),
+        "memory traffic of a step per KV head, in entries: half for the estimate, half for the entries read"),
     KVC_WINDOW_OPTION("32", 1 << 20),
     KVC_KERNEL_OPTION("63"),
     KVC_POOLING_OPTION("max"),
     {"split", KVC_OPTION_TEXT, "auto", 0, 0, NULL,
-     "the share r of the compression, as its power, that falls to the prompt stage, 0 to 1; auto: by the compression"},
+     "the prompt stage's share r of the compression, as an exponent from 0 to 1; auto: follows from the compression"},
     KVC_OPTIONS_END};
 
 /* -1: auto; -2: neither that nor 0 to 1. */
@@ -86,19 +86,19 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
 
 const struct kvc_policy_class kvc_policy_rocketkv = {
     .name = "rocketkv",
-    .summary = "snapkv in the prompt, then hsa in decode, split by the compression",
+    .summary = "snapkv in the prompt, then hsa in decode; both share the compression",
     .paper = "RocketKV, arXiv:2502.14051",
-    .idea = "Evicting for good loses what later queries need when it evicts much; choosing what to read loses when it "
-            "must guess from little. Each does well at a modest compression, so a large one is split: the prompt is "
-            "thinned coarsely, with a wide pooling, and decode chooses among what is left. The higher the compression, "
-            "the larger the share of the first.",
+    .idea = "Evicting loses entries that later queries need, if it evicts many. Choosing what to read loses entries, "
+            "if it must estimate from little. Each works well at a modest compression, so a large one is split. The "
+            "prompt is thinned coarsely, with a wide pooling, and decode chooses among the remaining entries. The "
+            "higher the compression, the larger the share of the first stage.",
     .formula = FORMULA,
     .memory = "S / c^r entries after the prompt, one more per generated token, and a pair of d values per page of them",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
-    .differences = "c2 from the exact ratio, where the authors' code takes the floored size of stage 1 and sets aside "
-                   "space for the answer",
-    .second_turn = "S is what is held with the new prompt in: c, r and both stages' sizes are worked out anew, and the "
-                   "first stage thins what it kept before together with what is new",
+    .differences = "c2 comes from the exact ratio; the authors' code uses the rounded-down size of stage 1 and sets "
+                   "aside space for the answer.",
+    .second_turn = "S is the number of entries held, including the new prompt. c, r and the sizes of both stages are "
+                   "computed again, and the first stage thins old and new entries together.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
     .check = rocketkv_check,
@@ -111,17 +111,18 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .name = "rocketkv-mt",
     .summary = "rocketkv that evicts nothing, for several turns",
     .paper = "RocketKV-MT, arXiv:2502.14051",
-    .idea = "What one turn's question does not need the next one's may. The first stage only says which entries decode "
-            "may choose from in this turn, together with those that the turn generates; the next prompt attends to the "
-            "whole history and filters it anew.",
+    .idea = "The next question may need entries that this turn's question does not. The first stage therefore evicts "
+            "nothing: it limits which entries decode may choose from in this turn, together with those that the turn "
+            "generates. The next prompt attends to the whole history and filters it again.",
     .formula = FORMULA
-    "; both stages leave every entry in the cache, and each turn's prompt attends to all of it; what a joined "
-    "decode method evicts leaves the filtered list, too",
-    .memory = "n entries after n tokens, and an index per entry and a pair of d values per page of what was filtered",
+    "; both stages leave every entry in the cache, and each turn's prompt attends to all of it; entries that a "
+    "joined decode method evicts leave the filtered list, too",
+    .memory = "n entries after n tokens, an index per filtered entry, and a pair of d values per page of the filtered "
+              "entries",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
-    .differences = "as rocketkv",
-    .second_turn = "S is the whole history: the filter of the turn before is dropped, the new prompt attends to "
-                   "everything there ever was, and its last queries filter all of it anew",
+    .differences = "As rocketkv.",
+    .second_turn = "S is the whole history. The filter of the turn before is dropped, the new prompt attends to every "
+                   "entry, and its last queries filter all of them again.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
     .check = rocketkv_check,

@@ -5,7 +5,7 @@
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, recent ones included"),
-    {"history", KVC_OPTION_INT, "64", 1, 4096, NULL, "last queries whose attention is counted"},
+    {"history", KVC_OPTION_INT, "64", 1, 4096, NULL, "number of last queries whose attention is counted"},
     KVC_RECENT_OPTION,
     KVC_OPTIONS_END};
 
@@ -52,24 +52,24 @@ static enum kvc_status scissorhands_decode(struct kvc_stage *stage, const struct
 
 const struct kvc_policy_class kvc_policy_scissorhands = {
     .name = "scissorhands",
-    .summary = "entries that recent queries often passed over go",
+    .summary = "evicts the entries that most of the recent queries ignored",
     .paper = "Scissorhands, arXiv:2305.17118",
-    .idea = "What was important stays important. For each entry it is counted how many of the last queries gave it "
-            "less than an even share of their attention; those with the highest counts go first, while the newest "
-            "entries are safe. One entry goes for each that comes.",
-    .formula = "count_k = over the last `history` queries i and the group's heads, how often a_ik < 1 / (entries that "
-               "i attended to); of the entries older than the last `recent` tokens the highest count goes, where equal "
-               "the lower sum of a_ik over the same queries, then the higher position. As the decode method of a pair "
-               "it begins with the rows of the prompt's last queries",
-    .memory = "B entries (B + 1 within a decode step), and 2 history + 1 float32 per entry and KV head: two rings, "
-              "counts and probabilities, and the sum of the counts",
-    .traffic =
-        "B + 1 entries per generated token, and a row of each ring; of entries with equal counts all probabilities",
-    .differences = "counts are summed over the group; the cache goes back to B after every step, where the paper "
-                   "drops many entries at once when its buffer is full",
-    .second_turn = "the rings continue: a turn of fewer than `history` tokens keeps the rows of the queries before it "
-                   "(with stages=prompt, or beside another decode method, a turn counts its own rows alone); "
-                   "after its prompt the highest counts go until B are left",
+    .idea = "An entry that was important stays important. For each entry, the method counts how many of the last "
+            "queries gave it less than an even share of their attention. It evicts the entries with the highest counts "
+            "first, and never the newest ones. In decode, one entry is evicted for each new one.",
+    .formula = "count_k = over the last `history` queries i and the group's heads, the number of times that a_ik < 1 / "
+               "(number of entries that i attended to); among the entries older than the last `recent` tokens, the "
+               "highest count is evicted first; of equal counts the lower sum of a_ik over the same queries, then the "
+               "higher position. As the decode method of a pair, it starts with the rows of the prompt's last queries",
+    .memory = "B entries (B + 1 within a decode step), and 2 history + 1 float32 per entry and KV head: two ring "
+              "buffers (counts and probabilities), and the sum of the counts",
+    .traffic = "B + 1 entries per generated token, and one row of each ring buffer; for entries with equal counts, all "
+               "probabilities",
+    .differences = "Counts are summed over the group. The cache returns to B after every step; the paper evicts many "
+                   "entries at once when its buffer is full.",
+    .second_turn = "The ring buffers continue. A turn of fewer than `history` tokens keeps the rows of earlier queries "
+                   "(with stages=prompt, or beside another decode method, a turn counts only its own rows). After its "
+                   "prompt, the highest counts are evicted until B entries are left.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

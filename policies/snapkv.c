@@ -18,20 +18,19 @@ static enum kvc_status snapkv_prompt(struct kvc_stage *stage, const struct kvc_v
 
 const struct kvc_policy_class kvc_policy_snapkv = {
     .name = "snapkv",
-    .summary = "what the prompt's last queries attended to",
+    .summary = "the entries that the prompt's last queries attended to",
     .paper = "SnapKV, arXiv:2404.14469",
-    .idea = "The last queries of a prompt already look where the answer will. Their attention over the prompt "
-            "are summed, smoothed over neighbours, and the best entries stay together with the window itself. After "
-            "the prompt nothing more is evicted.",
+    .idea = "The last queries of a prompt already attend to the entries that the answer will need. Their attention "
+            "over the prompt is summed and smoothed over neighbours. The entries with the highest scores are kept, "
+            "together with the window itself. Nothing more is evicted after the prompt.",
     .formula = "score_j = pool(sum over the window's queries i and the group's heads of a_ij); kept = top B - w, and "
                "the last w",
     .memory = "B entries after the prompt, one more per generated token; with per=head B per query head",
     .traffic = "B + generated entries per generated token",
-    .differences =
-        "one selection per KV head from its group's sum; per=head selects per query head, as the paper does; "
-        "of equal scores the lower position is kept, where the authors' code leaves it to chance",
-    .second_turn = "the last min(w, its tokens) queries of the turn choose anew among what is held and what is new; "
-                   "what stayed before, and what was generated, may go now",
+    .differences = "One selection per KV head, from its group's sum; per=head selects per query head, as the paper "
+                   "does. Of equal scores the lower position is kept; the authors' code leaves this to chance.",
+    .second_turn = "The last min(w, its tokens) queries of the turn choose again among old and new entries. Entries "
+                   "that were kept before, and entries that were generated, may be evicted now.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

@@ -1,13 +1,13 @@
 /* snapkv_decode.c - snapkv's choice made anew every so many decode steps (docs/reference/methods/snapkv-decode.md). */
 #include "policies/policies.h"
 
-static const struct kvc_option options[] = {
-    KVC_BUDGET_OPTION("entries kept per KV head, window included"),
-    {"window", KVC_OPTION_INT, "32", 1, 4096, NULL, "newest tokens, whose queries vote and whose entries always stay"},
-    KVC_EVERY_OPTION("64"),
-    KVC_KERNEL_OPTION("7"),
-    KVC_POOLING_OPTION("max"),
-    KVC_OPTIONS_END};
+static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, window included"),
+                                            {"window", KVC_OPTION_INT, "32", 1, 4096, NULL,
+                                             "newest tokens; their queries vote, and their entries are always kept"},
+                                            KVC_EVERY_OPTION("64"),
+                                            KVC_KERNEL_OPTION("7"),
+                                            KVC_POOLING_OPTION("max"),
+                                            KVC_OPTIONS_END};
 
 /* The prompt's last queries vote in a step that comes before there are `window` others. */
 static enum kvc_status snapkv_decode_observe(struct kvc_stage *stage, const struct kvc_values *values,
@@ -24,23 +24,21 @@ static enum kvc_status snapkv_decode_decode(struct kvc_stage *stage, const struc
 
 const struct kvc_policy_class kvc_policy_snapkv_decode = {
     .name = "snapkv-decode",
-    .summary = "snapkv's choice made anew every so many decode steps",
+    .summary = "snapkv's choice, repeated at intervals in decode",
     .paper = "SnapKV, arXiv:2404.14469; in decode steps as kvpress has it (DecodingPress)",
-    .idea =
-        "A long answer moves on from what the prompt's last queries looked for. Every `every` decode steps the last "
-        "queries vote as snapkv's do, over all that is held, prompt and answer alike, and what they leave goes. In "
-        "between the cache grows.",
+    .idea = "A long answer moves away from the entries that the prompt's last queries attended to. Every `every` "
+            "decode steps, the last queries vote as in snapkv, over all entries held: those of the prompt and those of "
+            "the answer. The entries with the lowest scores are evicted. The cache grows between two evictions.",
     .formula = "in the n-th, 2n-th, ... decode step (n = every): score_j = pool(sum over the last w queries i and the "
                "group's heads of a_ij), over all but the last w entries; kept = top B - w, and the last w",
     .memory = "B entries after an eviction, up to every - 1 more before the next, and w float32 per entry and KV head "
               "for the rows of the last queries",
-    .traffic = "B + (every + 1) / 2 entries per generated token in the mean; of the rows all w in each eviction",
-    .differences =
-        "rows hold probabilities as the attention computed them, over what was held then; kvpress computes "
-        "the votes again at the eviction, over what is held now. Of the prompt's queries those vote that the "
-        "last w tokens still reach, where kvpress has the steps' alone",
-    .second_turn = "evicts nothing in its prompt, whose last queries vote as the first turn's do; steps count from its "
-                   "end",
+    .traffic = "B + (every + 1) / 2 entries per generated token on average; each eviction reads all w rows",
+    .differences = "Rows hold the probabilities that the attention computed, over the entries held then; kvpress "
+                   "computes the votes again at the eviction, over the entries held now. Queries of the prompt vote "
+                   "while they are among the last w; in kvpress only queries of decode steps vote.",
+    .second_turn = "The turn's prompt evicts nothing, and its last queries vote as those of the first turn do. Steps "
+                   "count from its end.",
     .stages = KVC_STAGE_DECODE,
     .options = options,
     .trial = "window=8,every=4",

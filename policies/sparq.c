@@ -7,16 +7,16 @@
 
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
-     "entries that a step's traffic is worth per KV head: topk = budget / 2 and dims = d budget / n unless they are "
-     "given; without it both must be"},
-    {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the keys that scores are guessed from"},
+     "memory traffic of a step per KV head, in entries: sets topk = budget / 2 and dims = d budget / n unless they are "
+     "given; without a budget, give both"},
+    {"dims", KVC_OPTION_INT, "", 1, 1 << 20, NULL, "channels of the keys that estimate the scores"},
     {"topk", KVC_OPTION_INT, "", 1, KVC_BUDGET_MOST, NULL, "entries read"},
-    {"local", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest entries that are always among those read"},
+    {"local", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL, "newest entries that are always read"},
     {"mean_value", KVC_OPTION_CHOICE, "on", 0, 0, "on|off",
-     "give what is not read its guessed probability times the mean of all values"},
+     "the mean of all values replaces the entries that are not read, with their estimated probability"},
     {"keys", KVC_OPTION_CHOICE, "twice", 0, 0, "twice|once",
-     "keep the keys a second time, by channel, so that a few channels can be read alone; once saves that memory, and "
-     "reading them then touches nearly all of the keys"},
+     "store the keys a second time, by channel, so that a few channels can be read alone; once saves that memory, but "
+     "reading a few channels then touches nearly all of the keys"},
     KVC_OPTIONS_END};
 
 static enum kvc_status sparq_check(const struct kvc_values *values, struct kvc_error *error) {
@@ -65,18 +65,18 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .name = "sparq",
     .summary = "reads the entries that score highest in the query's strongest channels",
     .paper = "SparQ Attention, arXiv:2312.04985",
-    .idea = "A few channels of the query carry most of its length. Scores from those channels alone, of all keys, "
-            "guess which entries matter; these are read in full. What is not read is stood in for by the mean of all "
-            "values, with the probability that the guess gives it. Nothing is evicted.",
+    .idea = "A few channels of the query carry most of its length. The scores of all keys in these channels alone "
+            "estimate which entries matter; these entries are read in full. The mean of all values replaces the "
+            "entries that are not read, with their estimated probability. Nothing is evicted.",
     .formula = "i1 = top dims channels by the group's sum of |q|; s1 = q[i1] . k[i1] / sqrt(d sum|q[i1]| / sum|q|); "
-               "read = top topk by the group's sum of softmax(s1); output = alpha y + (1 - alpha) mean(V), alpha the "
-               "guessed probability of what is read, and of the head's attention sink",
-    .memory = "n entries after n tokens, and with keys=twice n keys more (float32 for Q8_0); d floats per KV head",
-    .traffic = "n times dims values, and topk entries, per generated token (keys=once: what is read from memory is "
-               "nearer to n keys)",
-    .differences = "one choice of channels and entries per KV head, from its group's sums, which are of probabilities, "
-                   "where the authors' code sums scores; the newest entries are read always only where local says so",
-    .second_turn = "the new prompt attends to all of the history; a share as budget is worked out anew from it",
+               "read = top topk by the group's sum of softmax(s1); output = alpha y + (1 - alpha) mean(V), alpha being "
+               "the estimated probability of the entries read and of the head's attention sink",
+    .memory = "n entries after n tokens, and with keys=twice n more keys (float32 for Q8_0); d floats per KV head",
+    .traffic = "n times dims values, and topk entries, per generated token (with keys=once the memory traffic is "
+               "closer to n keys)",
+    .differences = "One choice of channels and entries per KV head, from its group's sums of probabilities; the "
+                   "authors' code sums scores. The newest entries are always read only if `local` is given.",
+    .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = sparq_check,

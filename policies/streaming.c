@@ -32,15 +32,16 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .name = "streaming",
     .summary = "the first entries and the most recent ones",
     .paper = "StreamingLLM, arXiv:2309.17453",
-    .idea = "Much of the attention is on the first few tokens whatever they say. Keeping those beside a window "
-            "of the newest entries keeps a model stable over any length; what lies between is forgotten.",
-    .formula = "kept = the first `sinks` entries and the B - sinks of highest position; with positions=cache the "
-               "entry at index r has the key of a token at position r, and the query uses the index of its own entry",
-    .memory = "B entries (B + 1 within a decode step); with positions=cache d float32 more per entry and KV head",
+    .idea = "The first few tokens attract much of the attention, whatever they say. Keeping them beside a window of "
+            "the newest entries keeps a model stable over any length. Everything in between is forgotten.",
+    .formula =
+        "kept = the first `sinks` entries and the B - sinks entries of highest position; with positions=cache the key "
+        "of the entry with index r is rotated to position r, and the query is rotated to the index of its own entry",
+    .memory = "B entries (B + 1 within a decode step); with positions=cache d more float32 per entry and KV head",
     .traffic = "B + 1 entries per generated token",
-    .differences = "keys stay at their original positions, unless positions=cache",
-    .second_turn = "the new prompt attends to what is held and to itself; the first entries of all are still those of "
-                   "the first turn, and the newest of both fill up the budget",
+    .differences = "Keys keep their original positions, unless positions=cache.",
+    .second_turn = "The new prompt attends to the entries held and to itself. The sinks are still those of the first "
+                   "turn, and the newest entries of both turns fill the rest of the budget.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = streaming_check,

@@ -9,18 +9,18 @@
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head after every chunk"),
     {"warmup_budget", KVC_OPTION_BUDGET, "", 1, KVC_BUDGET_MOST, NULL,
-     "entries the warm-up layers keep before the last chunk; not given: four times the budget"},
+     "entries that the warm-up layers keep before the last chunk; default: four times the budget"},
     {"warmup_layers", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
-     "W: lower layers that keep what layer W-1 chooses; -1: half of them"},
+     "W: number of lower layers that keep what layer W-1 chooses; -1: half of the layers"},
     {"chunk", KVC_OPTION_INT, "4096", 1, 1 << 24, NULL, "Z: tokens of the prompt read at once"},
     {"probe", KVC_OPTION_INT, "32", 1, 4096, NULL, "p: last tokens of the prompt, run with every chunk"},
-    {"alpha", KVC_OPTION_REAL, "0.32", 0, 1, NULL, "how much of the accumulated probe stays"},
+    {"alpha", KVC_OPTION_REAL, "0.32", 0, 1, NULL, "weight of the probe accumulated so far"},
     KVC_KERNEL_OPTION("5"),
     KVC_POOLING_OPTION("avg"),
     {"probe_pos", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|end",
-     "probes stand after the chunk, or where they really are"},
+     "probes use the positions after the chunk, or their true positions"},
     {"probe_sees", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|probes",
-     "probes attend to what is held and the chunk, or also to themselves and the probes before them"},
+     "probes attend to the entries held and the chunk, or also to themselves and the probes before them"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
     KVC_OPTIONS_END};
 
@@ -164,27 +164,25 @@ const struct kvc_policy_class kvc_policy_take = {
     .name = "take",
     .summary = "reads the prompt chunk by chunk into a bounded cache",
     .paper = "TAKE: Task-Aware Chunked KV Cache Eviction for efficient long-context prefill",
-    .idea =
-        "The prompt is read in chunks, and after each only what the question at its end attends to stays, so that even "
-        "prefill runs in bounded memory. The question's last tokens are run beside every chunk as probes; their "
-        "queries are averaged over the chunks, and score what the cache holds. The lower layers, whose scores say "
-        "little, keep what one layer in the middle chooses.",
-    .formula =
-        "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = avg-pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
-        "summed over the group); kept = top B (warm-up layers: what layer W-1 keeps, top warmup_budget before the "
-        "last chunk)",
+    .idea = "The prompt is read in chunks. After each chunk, only entries that the question at the prompt's end "
+            "attends to are kept, so even prefill runs in bounded memory. The question's last tokens are run beside "
+            "every chunk as probes. Their queries are averaged over the chunks, and score the entries held. The scores "
+            "of the lower layers say little, so these layers keep what one layer in the middle chooses.",
+    .formula = "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = avg-pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
+               "summed over the group); kept = top B (warm-up layers: the entries that layer W-1 keeps, top "
+               "warmup_budget before the last chunk)",
     .memory =
         "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill; B entries after "
         "the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
-    .differences = "one selection per KV head from its group's sum (per=head: the paper's); the paper sets the warm-up "
-                   "budget by the context's length. The paper does not say whether probes see each other: with "
-                   "probe_sees=probes the queries that score a chunk are those of a whole question, and several times "
-                   "as much of a fact stays in the layers that look for it; pooling=max,kernel=7 adds to that "
-                   "(docs/measured/take.md)",
-    .second_turn = "the turn is read chunk by chunk beside what is held, with the probe of its own last tokens, "
-                   "accumulated from its first chunk on; what was generated before counts in that chunk, where a layer "
-                   "holds up to chunk + budget + generated",
+    .differences =
+        "One selection per KV head, from its group's sum (per=head: the paper's). The paper sets the warm-up budget by "
+        "the context's length. The paper does not say whether probes attend to each other. With probe_sees=probes, the "
+        "queries that score a chunk are those of a whole question, and the layers that look for a fact keep several "
+        "times as many of its entries; pooling=max,kernel=7 adds to that (docs/measured/take.md).",
+    .second_turn = "The turn is read chunk by chunk beside the entries held. Its probe is its own last tokens, "
+                   "accumulated from its first chunk on. Entries generated before count in that first chunk, where a "
+                   "layer holds up to chunk + budget + generated.",
     .stages = KVC_STAGE_CHUNK,
     .options = options,
     .trial = "chunk=64,probe=8",

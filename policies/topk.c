@@ -13,17 +13,16 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
 
 const struct kvc_policy_class kvc_policy_topk = {
     .name = "topk",
-    .summary = "reads the entries with the most attention, known from all of them (the ceiling of select methods)",
+    .summary = "reads the entries with the most attention, computed from all keys (the oracle of select methods)",
     .paper = "Exact-TopK of RocketKV, arXiv:2502.14051",
-    .idea =
-        "Every key is read and its probability computed; attention is then taken over the best entries alone. It saves "
-        "the traffic of values only, but says how good a method that chooses what to read can be: they all try to "
-        "guess this choice from less.",
+    .idea = "Every key is read and its probability computed. Attention then uses the best entries alone. This saves "
+            "the traffic of values only, but shows how good a method that chooses what to read can be: all such "
+            "methods estimate this choice from less.",
     .formula = "read = top B by the sum over the group's heads of a_j",
     .memory = "n entries after n tokens",
     .traffic = "n keys, and B entries, per generated token",
-    .differences = "one choice per KV head, by the sum of its group's probabilities",
-    .second_turn = "the new prompt attends to all of the history; a share as budget is worked out anew from it",
+    .differences = "One choice per KV head, by the sum of its group's probabilities.",
+    .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .sizes = sizes_for};

@@ -34,19 +34,17 @@ static enum kvc_status tova_evict(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_tova = {
     .name = "tova",
-    .summary = "what the newest query attends to",
+    .summary = "the entries that the newest query attends to",
     .paper = "TOVA, arXiv:2401.06104",
-    .idea = "A cache of constant size in which the newest query decides: the entry it gives the least attention goes. "
-            "Nothing "
-            "is remembered of earlier queries, so no state is kept beside the entries.",
+    .idea = "A cache of constant size in which the newest query decides: the entry to which it gives the least "
+            "attention is evicted. Earlier queries are not remembered, so there is no state beside the entries.",
     .formula =
         "score_j = sum over the group's heads of a_ij, i the newest query; kept = top B - 1, and the newest entry",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
-    .differences =
-        "one selection per KV head from its group's sum; the paper takes the mean over all heads of a layer. The "
-        "newest entry always stays",
-    .second_turn = "the last query of the new prompt cuts what is held and what is new down to B",
+    .differences = "One selection per KV head, from its group's sum; the paper takes the mean over all heads of a "
+                   "layer. The newest entry is always kept.",
+    .second_turn = "The last query of the new prompt cuts old and new entries to B.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .queries = tova_queries,

@@ -9,13 +9,13 @@ static const char drawn[] = "drawn";
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
     {"stats", KVC_OPTION_TEXT, NULL, 0, 0, drawn,
-     "statistics of the model's queries, as `kvcull collect` writes them; drawn: no file, numbers drawn by lot, to try "
-     "the method on any model"},
+     "statistics of the model's queries, as `kvcull collect` writes them; drawn: random numbers instead of a file, to "
+     "try the method on any model"},
     KVC_EVERY_OPTION("128"),
     KVC_NEWEST_OPTION,
     {"future", KVC_OPTION_INT, "65536", 1, 65536, NULL,
-     "queries are expected 1, 2, 4, .. positions after the next one, up to so many"},
-    {"heads", KVC_OPTION_CHOICE, "max", 0, 0, "max|mean", "how the scores of a group's heads become one"},
+     "queries are expected 1, 2, 4, .. positions after the next one, up to this many"},
+    {"heads", KVC_OPTION_CHOICE, "max", 0, 0, "max|mean", "how the scores of a group's heads are combined"},
     KVC_OPTIONS_END};
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
@@ -168,34 +168,31 @@ static enum kvc_status triattention_decode(struct kvc_stage *stage, const struct
 
 const struct kvc_policy_class kvc_policy_triattention = {
     .name = "triattention",
-    .summary = "every so many decode steps, what queries of known statistics will attend to",
+    .summary = "at intervals in decode, entries that queries of known statistics will attend to",
     .paper = "TriAttention, arXiv:2604.04921",
-    .idea =
-        "Before their rotation the queries of a head lie close to one centre, whatever the text. So what a query will "
-        "give a key follows, but for the part that varies, from that centre and from how far away the query will be: a "
-        "trigonometric series of the distance. Entries are scored by the mean of that series over positions to come, "
-        "and by the length of their keys as far as queries stray from the centre. The centres are collected once for a "
-        "model, by `kvcull collect` on any text; no query of the answer is looked at.",
-    .formula =
-        "in the n-th, 2n-th, ... decode step (n = every), of each query head: mu_c the mean query before RoPE and E_i "
-        "the mean length of its rotated pair i = (c, c'), from `stats`; u = mu with its pairs turned by the mean of "
-        "RoPE's rotations at positions now + 1, now + 2, now + 4, .. now + future (which, the stored key k_j being "
-        "rotated to its own position, is sum_i |mu_i| |k_ji| cos(w_i distance + phi_ij) in the mean over these "
-        "distances); s_j = u . k_j + sum_i (E_i - |mu_i|) |k_ji|, times RoPE's attention factor where it has one; z_j "
-        "= (s_j - mean of s) / max(standard deviation of s, 1e-6) over all entries; score_j = the largest z_j of the "
-        "group's heads (heads=mean: their mean); entries of the last `recent` tokens stay, and of the others the top, "
-        "B in "
-        "all",
+    .idea = "Before rotation, the queries of a head lie close to one centre, whatever the text. So the attention that "
+            "a query will give to a key follows mostly from this centre and from the distance to the query: it is a "
+            "trigonometric series of the distance. Entries are scored by the mean of this series over future "
+            "positions, plus the length of their keys, weighted by how far queries stray from the centre. `kvcull "
+            "collect` collects the centres once for a model, on any text. The method reads no query of the answer.",
+    .formula = "in the n-th, 2n-th, ... decode step (n = every), for each query head: mu_c = the mean query before "
+               "RoPE and E_i = the mean length of its rotated pair i = (c, c'), both from `stats`; u = mu with its "
+               "pairs rotated by the mean of RoPE's rotations at positions now + 1, now + 2, now + 4, .. now + future "
+               "(the stored key k_j is rotated to its own position, so u . k_j is sum_i |mu_i| |k_ji| cos(w_i distance "
+               "+ phi_ij), averaged over these distances); s_j = u . k_j + sum_i (E_i - |mu_i|) |k_ji|, times RoPE's "
+               "attention factor if it has one; z_j = (s_j - mean of s) / max(standard deviation of s, 1e-6) over all "
+               "entries; score_j = the largest z_j of the group's heads (heads=mean: their mean); kept = the entries "
+               "of the last `recent` tokens, and the top of the others, B in all",
     .memory = "B entries after an eviction, up to every - 1 more before the next; the statistics, 3 d / 2 float32 per "
               "layer and query head",
-    .traffic = "B + (every + 1) / 2 entries per generated token in the mean; in each eviction all keys",
+    .traffic = "B + (every + 1) / 2 entries per generated token on average; each eviction reads all keys",
     .differences =
-        "each layer and KV head chooses for itself (the authors' per_layer_perhead_pruning), where their default takes "
-        "for a KV head the mean of all layers' scores; entries of the prompt are scored like others, where their "
-        "default keeps them all; steps count from the prompt's end, where theirs evicts once there are n more than B; "
-        "of their two ways to join distances the mean, which is their default; channels that are not rotated count in "
-        "u . k_j alone; no noise breaks ties; `recent` is not theirs",
-    .second_turn = "evicts nothing in its prompt; steps count from its end",
+        "Each layer and KV head chooses for itself (the authors' per_layer_perhead_pruning); their default uses the "
+        "mean of all layers' scores for a KV head. Entries of the prompt are scored like others; their default keeps "
+        "them all. Steps count from the prompt's end; their code evicts once it holds n entries more than B. Of their "
+        "two ways to combine distances, kvcull has the mean, which is their default. Channels that are not rotated "
+        "count in u . k_j only. No noise breaks ties. `recent` is an addition.",
+    .second_turn = "The turn's prompt evicts nothing. Steps count from its end.",
     .stages = KVC_STAGE_DECODE,
     .options = options,
     .trial = "every=4",

@@ -22,13 +22,13 @@ const struct kvc_policy_class kvc_policy_window = {
     .name = "window",
     .summary = "the most recent entries",
     .paper = "-",
-    .idea = "Keeps the budget's worth of newest entries and forgets the rest, after the prompt and after every decode "
-            "step. The plainest bounded cache.",
+    .idea = "Keeps the B newest entries and evicts the others, after the prompt and after every decode step. This is "
+            "the simplest bounded cache.",
     .formula = "kept = the B entries of highest position",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
-    .differences = "none",
-    .second_turn = "the new prompt attends to the B entries held and to itself; of both the B newest stay",
+    .differences = "None.",
+    .second_turn = "The new prompt attends to the B entries held and to itself. Then the B newest of both are kept.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .forecast = &(const struct kvc_forecast){.bound = window_bound},

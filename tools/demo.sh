@@ -1,14 +1,15 @@
 #!/bin/sh
-# demo.sh - what `./dev demo` shows: one text and each method's answer, then accuracy beside bytes.
+# demo.sh - the demo of `./dev demo`: one text with each method's answer, then a table of accuracy and bytes.
 set -eu
 cd "$(dirname "$0")/.."
 kvcull=${KVCULL:-build/kvcull}
 model=data/demo
 
-echo 'A small model answers from texts of 1024 tokens while its cache is bounded. --kv chooses the policy, and the'
-echo 'budget counts the entries kept for every layer and head. Seen: the question ends the prompt that a policy'
-echo 'compresses; unseen: it compresses the text alone, and the question comes as the next turn. The first text is'
-echo 'shown with every answer:'
+echo 'A small model answers questions about texts of 1024 tokens while its KV cache is bounded. --kv chooses the'
+echo 'policy; a budget counts the entries kept per layer and KV head. The columns:'
+echo '  seen    the question ends the prompt, and the policy evicts with the question in view (question-aware)'
+echo '  unseen  the policy evicts after the text alone; the question comes as the next turn (question-agnostic)'
+echo 'The first text is shown with every answer:'
 echo
 exec "$kvcull" eval needle -m "$model" --ask both --show 1 --length 1024 --texts 6 --seed 7 \
     --kv full \

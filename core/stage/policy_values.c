@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const struct kvc_option common_options[] = {
-    {"skip_layers", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "the first so many layers stay full"},
-    {"layers", KVC_OPTION_TEXT, "all", 0, 0, NULL, "layers it acts on, as 0-3/8; the others stay full"},
+    {"skip_layers", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "number of layers, from the first, that stay full"},
+    {"layers", KVC_OPTION_TEXT, "all", 0, 0, NULL, "layers that the method acts on, as 0-3/8; the others stay full"},
     {"stages", KVC_OPTION_CHOICE, "both", 0, 0, "both|prompt|decode", "limits a method of two stages to one"},
     {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 
