@@ -1,18 +1,18 @@
-/* admit.c - who may hold memory: answers by what the forecast says they need at most, or where they have no limit, for
- * some tokens at a time; kept sessions as long as nobody else needs theirs.
+/* admit.c - memory admission. An answer reserves the peak memory that the forecast gives for it. An answer without a
+ * length limit reserves memory for some tokens at a time. Cached sessions use the memory that no answer needs.
  *
- * A kept session is one whose tokens the next request of the same conversation begins with, or a shared one, of what
- * several prompts begin with (share.c). It is gone on with where the policy evicts nothing, because then no bit depends
- * on it; with other policies only where the request or --cache-prompt says so, because they choose anew at every turn.
- * A request that forks gets a copy, and its own session is not kept: so its answer depends on the kept session alone.
- */
+ * A cached session holds the tokens with which a conversation's next request begins. A shared one holds a prefix of
+ * several prompts (share.c). If the policy evicts nothing, a request continues a cached session by default, because
+ * that does not change its answer. Other policies choose anew at every turn, so they continue one only if the request
+ * or --cache-prompt asks for it. A request with cache_prompt "fork" gets a copy, and its own session is not cached. So
+ * its answer depends on the cached session alone. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kvcull/saved.h"
 #include "serve/loop.h"
 
-/* ---- kept sessions ---- */
+/* ---- cached sessions ---- */
 
 static void forget(struct serve_cached *kept) {
     free(kept->tokens.items);
@@ -26,7 +26,7 @@ static void take_out(struct serve_loop *loop, size_t i) {
     loop->kept[i] = loop->kept[--loop->kept_count];
 }
 
-/* Closes the one that was used longest ago, but for `but`. False: there is none. */
+/* Closes the least recently used session, never `but`. False: there is none to close. */
 static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) {
     size_t oldest = loop->kept_count;
     for (size_t i = 0; i < loop->kept_count; i++)
@@ -47,7 +47,7 @@ void serve_cached_close(struct serve_loop *loop) {
 
 bool serve_reuses(const struct serve_request *request) {
     if (request->serve->info->original_context || request->serve->options->kept == 0)
-        return false; /* longrope: the session's length decides its factors */
+        return false; /* longrope: the session's length selects the factors */
     return request->values.cache_prompt == SERVE_UNSAID ? request->stages == 0 || request->serve->options->cache_prompt
                                                         : request->values.cache_prompt != SERVE_ANEW;
 }
@@ -56,7 +56,8 @@ static bool forks(const struct serve_request *request) { return request->values.
 
 bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
 
-/* The kept session that has most of the prompt; kept_count: none. At least one token must be left to compute. */
+/* Returns the index of the cached session with the longest prefix of the prompt, or kept_count if there is none. At
+ * least one token of the prompt must remain to be computed. */
 static size_t find_kept(const struct serve_loop *loop, const struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const struct serve_tokens *prompt = choice->prompt;
@@ -75,8 +76,8 @@ static size_t find_kept(const struct serve_loop *loop, const struct serve_choice
 
 /* ---- admission ---- */
 
-/* What the choice may hold at most with an answer of so many tokens. going_on: with a session that an earlier turn
- * left; a policy that evicts may then hold up to what full does, and its state. */
+/* Computes the peak memory of the choice with an answer of `answer` tokens. going_on: it continues a session of an
+ * earlier turn. A policy that evicts may then hold as much as `full`, plus its state. */
 static enum kvc_status bytes_needed(const struct serve_choice *choice, bool going_on, uint64_t answer, uint64_t *bytes,
                                     struct kvc_error *error) {
     const struct serve_request *request = choice->request;
@@ -90,7 +91,7 @@ static enum kvc_status bytes_needed(const struct serve_choice *choice, bool goin
     return status;
 }
 
-/* Bytes promised to answers, and to what their clients have not taken. */
+/* Returns the bytes reserved for answers and for unread output. */
 static uint64_t promised(const struct serve_loop *loop) {
     pthread_mutex_lock(&loop->serve->lock);
     const uint64_t bytes = loop->reserved + loop->serve->buffered;
@@ -98,7 +99,7 @@ static uint64_t promised(const struct serve_loop *loop) {
     return bytes;
 }
 
-/* Makes room for so many bytes beside what is promised, at the expense of kept sessions. */
+/* Closes cached sessions, never `but`, until `bytes` fit beside the reservations. False: they do not fit. */
 static bool make_room(struct serve_loop *loop, uint64_t bytes, const struct kvc_session *but) {
     while (promised(loop) + loop->kept_bytes + bytes > loop->serve->memory)
         if (!drop_oldest(loop, but))
@@ -120,7 +121,7 @@ bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64
     return true;
 }
 
-/* What a stream is promised beside its first session. */
+/* Returns the output buffer to reserve with a stream's first session. */
 static uint64_t buffer_of(const struct serve_request *request) {
     return request->values.stream && request->buffered == 0 ? SERVE_OUT_LEAST : 0;
 }
@@ -134,12 +135,12 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
     const bool whole = request->promise == request->limit;
     options.expected = whole ? request->limit : SERVE_STEP;
     options.context = serve->info->original_context ? choice->prompt->count + request->limit : 0;
-    options.memory_limit = whole && !serve_reuses(request) ? bytes : serve->memory; /* others may grow */
+    options.memory_limit = whole && !serve_reuses(request) ? bytes : serve->memory; /* the session may grow later */
     return kvc_session_open(serve->model, &options, &choice->session, error);
 }
 
-/* The choice goes on from a kept session: from a copy where it forks, and of one that is shared, where there is room
- * for both. False: it must wait. */
+/* Continues a cached session. A fork continues a copy; a shared session is copied if both fit. False: the choice must
+ * wait. */
 static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t kept, uint64_t bytes) {
     struct kvc_session *session = loop->kept[kept].session, *copy = NULL;
     const uint64_t own = loop->kept[kept].bytes;
@@ -150,7 +151,7 @@ static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t k
     if (!copy && (must_copy || !make_room(loop, bytes - cli_min(bytes, own), session)))
         return false;
     for (kept = 0; loop->kept[kept].session != session; kept++)
-        continue; /* others may have gone */
+        continue; /* make_room may have closed others, which changes indices */
     choice->session = copy ? copy : session;
     choice->seen = choice->cached = loop->kept[kept].tokens.count;
     loop->kept[kept].used = ++loop->uses;
@@ -159,20 +160,21 @@ static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t k
     return true;
 }
 
-/* Whether a request that forks can be answered at all. Where the policy evicts, another beginning is another answer. */
+/* Fails a fork that can never be admitted. With a policy that evicts, it needs a cached session, because computing the
+ * whole prompt would give another answer. */
 static enum kvc_status check_fork(const struct serve_loop *loop, const struct serve_choice *choice, size_t kept,
                                   uint64_t bytes, struct kvc_error *error) {
     if (kept == loop->kept_count)
         return choice->request->stages == 0
                    ? KVC_OK
                    : kvc_fail(error, KVC_USAGE,
-                              "cache_prompt \"fork\": no session is kept that this prompt goes on from; "
+                              "cache_prompt \"fork\": no cached session has the beginning of this prompt; "
                               "send the text first, with cache_prompt true");
     return loop->kept[kept].bytes + bytes <= loop->serve->memory
                ? KVC_OK
                : kvc_fail(error, KVC_USAGE,
-                          "cache_prompt \"fork\": there is no room for a copy of the kept session beside "
-                          "it; send a shorter text, or ask for a shorter answer");
+                          "cache_prompt \"fork\": there is no room for a copy of the cached session; "
+                          "send a shorter text, or ask for a shorter answer");
 }
 
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error) {
@@ -223,7 +225,7 @@ bool serve_promise(struct serve_loop *loop, struct serve_choice *choice) {
     return true;
 }
 
-/* The tokens that the session has seen, copied. */
+/* Copies the first `count` tokens of the choice: its prompt, then its answer. */
 static bool copy_tokens(const struct serve_choice *choice, size_t count, struct serve_tokens *tokens) {
     const size_t prompt = cli_min(count, choice->prompt->count);
     tokens->items = malloc((count + 1) * sizeof *tokens->items);
@@ -236,7 +238,7 @@ static bool copy_tokens(const struct serve_choice *choice, size_t count, struct 
     return true;
 }
 
-/* Keeps a session that has seen so many tokens of the choice. False: no memory, and it is the caller's. */
+/* Caches a session that has computed tokens of this choice. False: no memory, and the caller still owns the session. */
 static bool admit_keep(struct serve_loop *loop, const struct serve_choice *choice, struct kvc_session *session,
                        bool shared) {
     struct kvc_session_stats stats;

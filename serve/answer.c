@@ -1,4 +1,4 @@
-/* answer.c - answers and errors as clients of OpenAI's interface read them. */
+/* answer.c - writes answers and errors in the format of OpenAI's interface. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ void serve_error_json(struct serve_text *text, const struct serve_error *error) 
 
 /* ---- tokens and their probabilities ---- */
 
-/* The text of a token alone: control tokens by their names, what is not UTF-8 as bytes:\xe2\x82. */
+/* Writes the text of one token: a control token's name, or, if the text is not valid UTF-8, bytes:\xe2\x82. */
 static void token_text(const struct serve *serve, int32_t token, struct serve_text *piece) {
     char bytes[256], *named = NULL;
     size_t count = 0;
@@ -53,7 +53,7 @@ static void put_piece(struct serve_text *text, const struct serve *serve, int32_
     serve_text_string(text, piece->data ? piece->data : "", piece->bytes);
 }
 
-/* A token of a chat: its text, its probability, its bytes. */
+/* Writes a chat token: its text, log probability and bytes. The caller closes the object. */
 static void put_chat_token(struct serve_text *text, const struct serve *serve, int32_t token, float logprob,
                            struct serve_text *piece) {
     char bytes[256];
@@ -114,7 +114,8 @@ static void put_best(struct serve_text *text, const struct serve_choice *choice,
     serve_text_put(text, "}");
 }
 
-/* *offset: characters in front; of those that follow when it returns. */
+/* Writes the log probabilities of completions. *offset: characters before the first record; on return, before the next
+ * one. */
 static void put_logprobs(struct serve_text *text, const struct serve_choice *choice, size_t from, size_t *offset) {
     const struct serve *serve = choice->request->serve;
     struct serve_text piece = {0}, offsets = {0};
@@ -291,7 +292,7 @@ void serve_answer_end(struct serve_text *text, const struct serve_request *reque
     serve_text_put(text, "data: [DONE]\n\n");
 }
 
-/* The methods that need no more than a budget. */
+/* Writes the methods that need no option other than a budget. */
 static void put_methods(struct serve_text *text, const struct kvc_engine *engine) {
     const struct kvc_policy_class *method;
     const char *comma = "";

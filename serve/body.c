@@ -1,8 +1,7 @@
-/* body.c - a body of JSON, looked at before it is parsed: nothing nests deeply, nothing has more values than the server
- * is willing to hold. */
+/* body.c - parses JSON bodies. It checks the nesting and the number of values before it parses. */
 #include "serve/serve.h"
 
-/* Counts what stands outside of strings; what is no JSON at all is the parser's to say. */
+/* Counts brackets and commas outside of strings. It ignores invalid JSON, which the parser reports. */
 static bool within_bounds(const char *text, size_t bytes, struct serve_error *error) {
     size_t depth = 0, values = 1;
     bool string = false;
@@ -32,13 +31,13 @@ static bool within_bounds(const char *text, size_t bytes, struct serve_error *er
     return true;
 }
 
-/* What is wrong with a text that is no JSON; jansson's own words name its functions and flags. */
+/* Returns a message for a parser error. jansson's own messages name its functions and flags. */
 static const char *json_wrong(const json_error_t *cause) {
     switch (json_error_code(cause)) {
     case json_error_premature_end_of_input:
         return "it ends too early";
     case json_error_end_of_input_expected:
-        return "something follows its end";
+        return "text follows its end";
     case json_error_invalid_utf8:
         return "a text is not UTF-8";
     case json_error_null_character:
@@ -49,7 +48,7 @@ static const char *json_wrong(const json_error_t *cause) {
     case json_error_numeric_overflow:
         return "a number is too large";
     default:
-        return "JSON does not allow what stands here";
+        return "a character that JSON does not allow here";
     }
 }
 
@@ -57,7 +56,7 @@ json_t *serve_body(const char *text, size_t bytes, struct serve_error *error) {
     json_error_t cause;
     if (!within_bounds(text, bytes, error))
         return NULL;
-    cli_json_forget(); /* an earlier request may have found no memory; its JSON is gone */
+    cli_json_forget(); /* clears a failed allocation of an earlier request */
     json_t *body = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &cause);
     if (cli_json_lost()) {
         json_decref(body);

@@ -1,11 +1,11 @@
-/* choice.c - an answer as it grows: its tokens, their probabilities, its text, and where a stop text ends it. */
+/* choice.c - one growing answer: its tokens, their probabilities, its text, and its stop texts. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
 
 void serve_choice_free(struct serve_choice *choice) {
-    kvc_session_close(choice->session); /* the engine thread has closed both, or never opened them */
+    kvc_session_close(choice->session); /* usually NULL: the engine thread closes both */
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
     for (size_t i = 0; i < choice->record_count; i++)
@@ -90,7 +90,8 @@ static const json_t *stop_text(const struct serve_choice *choice, size_t i) {
     return json_is_string(stop) ? stop : json_array_get(stop, i);
 }
 
-/* Where the first stop text begins that the last token completed; SIZE_MAX: none. before: bytes of text without it. */
+/* Returns the offset of the first stop text that the last token completed, or SIZE_MAX. before: bytes of text before
+ * that token. */
 static size_t find_stop(const struct serve_choice *choice, size_t before) {
     const struct serve_text *text = &choice->text;
     size_t first = SIZE_MAX;

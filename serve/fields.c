@@ -1,4 +1,4 @@
-/* fields.c - the table of the fields of requests, what reads it, and what prints it for the documentation. */
+/* fields.c - the table of request fields, its parser, and the table printed for the documentation. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,10 +10,11 @@ enum kind {
     INTEGER,  /* int64_t */
     NUMBER,   /* double */
     STRING,   /* const char * */
-    JSON,     /* json_t *, whatever it is: its reader looks further */
+    JSON,     /* json_t *; its user checks the type */
     REUSE,    /* int64_t: an enum serve_reuse */
-    ANYTHING, /* taken, of no effect */
-    NOTHING   /* known, but not supported: taken only where it asks for nothing (fallback_text says how) */
+    ANYTHING, /* accepted without effect */
+    NOTHING /* known but unsupported: accepted only with a value that requests nothing (fallback_text lists such words)
+             */
 };
 
 #define C SERVE_COMPLETIONS
@@ -21,7 +22,7 @@ enum kind {
 #define T SERVE_TOKENIZE
 #define D SERVE_DETOKENIZE
 #define AT(member) offsetof(struct serve_values, member)
-#define WIDE 9007199254740992.0 /* 2^53: whole numbers that JSON carries */
+#define WIDE 9007199254740992.0 /* 2^53: JSON numbers are exact up to here */
 
 struct field {
     const char *name;
@@ -29,74 +30,73 @@ struct field {
     unsigned where;
     size_t target;
     double minimum, maximum;
-    double fallback; /* where it is not given */
+    double fallback; /* default value */
     const char *fallback_text, *help;
 };
 
 static const struct field fields[] = {
-    {"model", STRING, C | H | T | D, AT(model), 0, 0, 0, "the one served", "its name, as /v1/models says it"},
+    {"model", STRING, C | H | T | D, AT(model), 0, 0, 0, "the one served", "the model's name, as in /v1/models"},
     {"prompt", JSON, C, AT(prompt), 0, 0, 0, "must be given",
      "a text, an array of token ids, or an array of such prompts"},
     {"messages", JSON, H, AT(messages), 0, 0, 0, "must be given",
-     "the conversation: objects with role and content, and name, tool_calls or tool_call_id where the template reads "
+     "the conversation: objects with role and content, and name, tool_calls or tool_call_id if the template reads "
      "them; content is a text or an array of {\"type\": \"text\", \"text\": ...}"},
     {"max_tokens", INTEGER, C | H, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
-     "tokens of an answer at most; it gets as many as the context, --mem and --tokens leave; -1: all of these"},
+     "maximum tokens of an answer, within the limits of the context, --mem and --tokens; -1: no other limit"},
     {"max_completion_tokens", INTEGER, C | H, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
      "another name for max_tokens"},
-    {"n", INTEGER, C | H, AT(n), 1, SERVE_CHOICES_MOST, 1, "1",
-     "answers to each prompt; answer i is drawn with the seed plus i"},
-    {"temperature", NUMBER, C | H, AT(temperature), 0, 100, 1, "1", "0: always the likeliest token"},
-    {"top_p", NUMBER, C | H, AT(top_p), 0, 1, 1, "1", "only the likeliest tokens that sum up to it, above 0; 1: off"},
-    {"top_k", INTEGER, C | H, AT(top_k), -1, 2147483647, 0, "0", "only so many likeliest tokens; 0, -1: off"},
-    {"min_p", NUMBER, C | H, AT(min_p), 0, 1, 0, "0",
-     "only tokens at least so many times as likely as the likeliest; 0: off"},
+    {"n", INTEGER, C | H, AT(n), 1, SERVE_CHOICES_MOST, 1, "1", "answers to each prompt; answer i uses seed + i"},
+    {"temperature", NUMBER, C | H, AT(temperature), 0, 100, 1, "1",
+     "sampling temperature; 0: always the most likely token"},
+    {"top_p", NUMBER, C | H, AT(top_p), 0, 1, 1, "1",
+     "samples from the most likely tokens whose probabilities sum to it; must be above 0; 1: off"},
+    {"top_k", INTEGER, C | H, AT(top_k), -1, 2147483647, 0, "0",
+     "samples from that many of the most likely tokens; 0, -1: off"},
+    {"min_p", NUMBER, C | H, AT(min_p), 0, 1, 0, "0", "minimum probability relative to the most likely token; 0: off"},
     {"repeat_penalty", NUMBER, C | H, AT(repeat_penalty), 0.01, 100, 1, "1",
      "makes the last 64 tokens less likely; 1: off"},
     {"frequency_penalty", NUMBER, C | H, AT(frequency_penalty), -2, 2, 0, "0",
-     "what a token's logit loses each time that the answer has it already"},
+     "subtracted from a token's logit for each of its occurrences in the answer"},
     {"presence_penalty", NUMBER, C | H, AT(presence_penalty), -2, 2, 0, "0",
-     "what a token's logit loses once the answer has it"},
+     "subtracted from the logit of a token that occurs in the answer"},
     {"seed", INTEGER, C | H, AT(seed), -1, WIDE, 0, "0",
-     "of the random numbers: the same seed, the same answer; -1: the default"},
+     "seed of the random numbers: the same seed gives the same answer; -1: the default"},
     {"stop", JSON, C | H, AT(stop), 0, 0, 0, "none",
-     "a text that ends an answer before it, or an array of up to 16; empty ones end nothing"},
-    {"stream", FLAG, C | H, AT(stream), 0, 0, 0, "false", "send the answer as it comes, as server-sent events"},
+     "a text before which an answer ends, or an array of up to 16 such texts; empty texts are ignored"},
+    {"stream", FLAG, C | H, AT(stream), 0, 0, 0, "false", "streams the answer as server-sent events"},
     {"stream_options", JSON, C | H, AT(stream_options), 0, 0, 0, "none",
-     "{\"include_usage\": true}: a last event with the usage"},
+     "{\"include_usage\": true}: adds a last event with the usage"},
     {"logit_bias", JSON, C | H, AT(logit_bias), 0, 0, 0, "none",
-     "an object of token ids with what is added to their logits, -100 to 100; of up to 1024 tokens"},
+     "an object that maps up to 1024 token ids to numbers from -100 to 100, which are added to their logits"},
     {"logprobs", INTEGER, C, AT(logprobs), 0, SERVE_TOP_MOST, -1, "none",
-     "log probabilities of the tokens, and of so many of the likeliest"},
-    {"logprobs", FLAG, H, AT(chat_logprobs), 0, 0, 0, "false", "log probabilities of the tokens"},
+     "returns log probabilities of the answer's tokens and of this many alternatives"},
+    {"logprobs", FLAG, H, AT(chat_logprobs), 0, 0, 0, "false", "returns log probabilities of the answer's tokens"},
     {"top_logprobs", INTEGER, H, AT(top_logprobs), 0, SERVE_TOP_MOST, 0, "0",
-     "with logprobs: those of so many of the likeliest tokens"},
-    {"echo", FLAG, C, AT(echo), 0, 0, 0, "false", "put the prompt in front of the answer, with its logprobs"},
-    {"kv", STRING, C | H, AT(kv), 0, 0, 0, "--kv", "the cache's policy, as in --kv of kvcull run, but without files"},
+     "with logprobs: returns this many of the most likely alternatives"},
+    {"echo", FLAG, C, AT(echo), 0, 0, 0, "false", "puts the prompt in front of the answer, with its logprobs"},
+    {"kv", STRING, C | H, AT(kv), 0, 0, 0, "--kv",
+     "the cache's policy, as in --kv of kvcull run; options with file names are refused"},
     {"cache_prompt", REUSE, C | H, AT(cache_prompt), 0, 0, SERVE_UNSAID, "true with policies that evict nothing",
-     "go on from the session of an earlier request whose tokens this one begins with; \"fork\": from a copy of it, "
-     "which "
-     "leaves it as it was"},
-    {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false", "do not end an answer at the model's end token"},
+     "continues the cached session of an earlier request if this one begins with its tokens; \"fork\": continues a "
+     "copy and leaves the cached session unchanged"},
+    {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false", "does not end an answer at the model's end token"},
     {"return_token_ids", FLAG, C | H, AT(return_token_ids), 0, 0, 0, "false",
-     "add token_ids, those of the answer, to each choice"},
+     "adds token_ids, the answer's token ids, to each choice"},
     {"return_held", FLAG, C | H, AT(return_held), 0, 0, 0, "false",
-     "add held to each choice: for each token so far, the prompt's first, the percentage of the cache's lists that "
-     "hold "
+     "adds held to each choice: for each token of prompt and answer, the percentage of the cache's lists that hold "
      "it; prompt_pieces and pieces are the tokens' texts"},
     {"logits_hash", FLAG, C | H, AT(logits_hash), 0, 0, 0, "false",
-     "add logits_hash to each choice: XXH64 of all logits that its tokens were chosen from"},
+     "adds logits_hash to each choice: XXH64 of all logits that its tokens were chosen from"},
     {"chat_template_kwargs", JSON, H, AT(template_values), 0, 0, 0, "none",
-     "an object of more variables for the template, as {\"enable_thinking\": false}"},
+     "further variables for the template, as an object: {\"enable_thinking\": false}"},
     {"special_content", FLAG, H, AT(special_content), 0, 0, 0, "false",
-     "control tokens written in messages and variables are control tokens, too: whoever wrote them can end a turn and "
-     "begin another"},
+     "parses control tokens in messages and variables; then the author of a message can end a turn and begin another"},
     {"special", FLAG, C | T, AT(special), 0, 0, 1, "true",
-     "control tokens written in the text, as <|im_end|>, are tokens; false: plain text"},
+     "parses control tokens in the text, such as <|im_end|>; false: they are plain text"},
     {"reasoning_effort", STRING, H, AT(reasoning_effort), 0, 0, 0, "none", "a variable for the template"},
     {"content", STRING, T, AT(content), 0, 0, 0, "must be given", "the text"},
-    {"add_special", FLAG, T, AT(add_special), 0, 0, 0, "false", "put in front what the model wants there, as its BOS"},
-    {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "each token as an object with id and piece"},
+    {"add_special", FLAG, T, AT(add_special), 0, 0, 0, "false", "puts the model's prefix, such as BOS, in front"},
+    {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "returns each token as an object with id and piece"},
     {"tokens", JSON, D, AT(tokens), 0, 0, 0, "must be given", "an array of token ids"},
     {"metadata", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
     {"parallel_tool_calls", ANYTHING, H, 0, 0, 0, 0, "", ""},
@@ -116,7 +116,7 @@ static const struct field fields[] = {
     {"audio", NOTHING, H, 0, 0, 0, 0, "", ""},
     {"prediction", NOTHING, H, 0, 0, 0, 0, "", ""},
     {"web_search_options", NOTHING, H, 0, 0, 0, 0, "", ""},
-    /* of other servers, which change what an answer may be */
+    /* fields of other servers that would change the answer */
     {"min_tokens", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
     {"top_a", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
     {"grammar", NOTHING, C | H, 0, 0, 0, 0, "", ""},
@@ -169,7 +169,7 @@ static bool refuse_range(struct serve_error *error, const struct field *field, c
                         kind, field->minimum, field->maximum);
 }
 
-/* Whether a value is an empty text, or one of the words that ask for nothing, which have | between them. */
+/* Returns true if a value is an empty text or one of `words`, which are separated by |. */
 static bool is_word(const json_t *value, const char *words) {
     const size_t length = json_string_length(value);
     for (const char *at = json_is_string(value) ? words : NULL; at && length > 0; at = strchr(at, '|')) {
@@ -180,8 +180,8 @@ static bool is_word(const json_t *value, const char *words) {
     return json_is_string(value) && length == 0;
 }
 
-/* Whether a value that is not supported asks for nothing: one of the field's words, an array of them, or an object
- * whose type is one. */
+/* Returns true if the value of an unsupported field requests nothing: a word of the field, an array of such words, or
+ * an object with such a type. */
 static bool asks_nothing(const struct field *field, const json_t *value) {
     const char *words = field->fallback_text;
     bool nothing = json_is_array(value);
@@ -195,7 +195,7 @@ static bool asks_nothing(const struct field *field, const json_t *value) {
 }
 
 static bool read_integer(const struct field *field, json_t *value, int64_t *target, struct serve_error *error) {
-    /* a number with a point is taken where it is whole: some clients send 1.0 */
+    /* accepts 1.0, which some clients send */
     const double number = json_number_value(value);
     if (!json_is_number(value) || !(number >= field->minimum && number <= field->maximum) || number != floor(number))
         return refuse_range(error, field, "a whole number");
@@ -245,7 +245,7 @@ static bool read_value(const struct field *field, json_t *value, struct serve_va
 
 /* ---- names ---- */
 
-/* A name without what people write differently: maxTokens, max-tokens. */
+/* Removes - and _ and converts to lower case, so that maxTokens and max-tokens match max_tokens. */
 static void squeeze(const char *name, char squeezed[40]) {
     size_t n = 0;
     for (; *name && n < 39; name++)
@@ -264,7 +264,8 @@ const char *serve_meant(const char *name, const char *const *names) {
     for (; strlen(name) < sizeof word && *names; names++) {
         squeeze(*names, other);
         const size_t bytes = strlen(other), edits = nearest.edits;
-        if (bytes > length + 2 || length > bytes + 2 || bytes < 2) /* the beginning of a name is another one */
+        if (bytes > length + 2 || length > bytes + 2 ||
+            bytes < 2) /* a much shorter or longer word is not a misspelling */
             continue;
         kvc_nearest_try(&nearest, other, bytes);
         if (nearest.edits < edits)
@@ -273,7 +274,7 @@ const char *serve_meant(const char *name, const char *const *names) {
     return meant;
 }
 
-/* A name that the table does not have is ignored, and noted for the log, unless it is a slip. */
+/* Adds an unknown name to the list of ignored fields. Refuses it with --strict, or if it looks like a misspelling. */
 static bool ignore(const char *name, enum serve_where where, const struct serve_options *options, char ignored[200],
                    struct serve_error *error) {
     const char *names[FIELDS + 1];
@@ -294,8 +295,8 @@ static bool ignore(const char *name, enum serve_where where, const struct serve_
     return true;
 }
 
-/* Members that are null are as if they were not there, but for a message's content, which templates look at, and in
- * what a template or a tool is given. */
+/* Removes null members. Keeps a message's content, tool call arguments and chat_template_kwargs, because templates can
+ * test them for null. */
 static void drop_nulls(json_t *value) {
     const char *name;
     json_t *member;
@@ -340,7 +341,7 @@ bool serve_fields_read(json_t *body, enum serve_where where, const struct serve_
     if (!check_given(where, values, error))
         return false;
     if (ignored[0] && !options->common.quiet)
-        fprintf(stderr, "kvcull serve: fields of a request that are not known and were ignored: %s\n", ignored);
+        fprintf(stderr, "kvcull serve: ignored unknown fields of a request: %s\n", ignored);
     return true;
 }
 
@@ -367,7 +368,7 @@ static void print_field(FILE *stream, const struct field *field) {
     fprintf(stream, " | %s | %s |\n", field->fallback_text, field->help);
 }
 
-/* The names of one kind, with the words that ask for nothing. */
+/* Prints the names of one kind, each with its accepted words. */
 static void print_names(FILE *stream, enum kind kind, const char *title) {
     const char *before = "";
     fprintf(stream, "\n%s:", title);
@@ -386,11 +387,10 @@ static void print_names(FILE *stream, enum kind kind, const char *title) {
 }
 
 void serve_fields_print(FILE *stream) {
-    fprintf(stream, "| field | where | is | default | what it does |\n|---|---|---|---|---|\n");
+    fprintf(stream, "| field | paths | type | default | purpose |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < FIELDS; i++)
         if (fields[i].kind != ANYTHING && fields[i].kind != NOTHING)
             print_field(stream, &fields[i]);
-    print_names(stream, ANYTHING, "Taken, of no effect");
-    print_names(stream, NOTHING,
-                "Refused unless they are null, false, empty, or say what is given here in parentheses");
+    print_names(stream, ANYTHING, "Accepted without effect");
+    print_names(stream, NOTHING, "Refused unless null, false, empty or a value in parentheses");
 }

@@ -1,5 +1,5 @@
-/* fields.h - the fields of requests: one table says what each is, where it may stand, and its range. Reading requests,
- * refusals and the documentation follow it. */
+/* fields.h - the fields of requests. One table defines each field's type, paths and range. The parser, the error
+ * messages and the documentation use it. */
 #ifndef KVC_SERVE_FIELDS_H
 #define KVC_SERVE_FIELDS_H
 
@@ -11,29 +11,31 @@
 struct serve_error;
 struct serve_options;
 
-/* cache_prompt: whether an answer goes on from a kept session; SERVE_FORK: from a copy, and its own is not kept. */
+/* cache_prompt: whether an answer continues a cached session. SERVE_FORK: it continues a copy, and its own session is
+ * not cached. */
 enum serve_reuse { SERVE_UNSAID = -1, SERVE_ANEW, SERVE_GO_ON, SERVE_FORK };
 
-/* Where a field may stand, as bits. */
+/* The paths that accept a field, as bits. */
 enum serve_where { SERVE_COMPLETIONS = 1, SERVE_CHAT = 2, SERVE_TOKENIZE = 4, SERVE_DETOKENIZE = 8 };
 
 enum { SERVE_LENGTH_UNSAID = -2, SERVE_NO_LIMIT = -1 }; /* of max_tokens */
 
-/* What a request says. JSON values belong to its body. */
+/* The values of a request. JSON values belong to its body. */
 struct serve_values {
     bool stream, echo, include_usage, return_token_ids, return_held, logits_hash, ignore_eos, chat_logprobs,
         add_special, pieces, special, special_content;
-    int64_t max_tokens, n, seed, top_k, logprobs, top_logprobs, cache_prompt; /* -1: not given, where that is told */
+    int64_t max_tokens, n, seed, top_k, logprobs, top_logprobs,
+        cache_prompt; /* -1: absent, for seed, top_k, logprobs and cache_prompt */
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
     const char *model, *kv, *content, *reasoning_effort;
     json_t *prompt, *messages, *stop, *logit_bias, *stream_options, *template_values, *tokens;
 };
 
-/* Fills values with defaults and with what the body has, from which it removes members that are null. Standard error
- * names fields that are ignored. False: refused; the error names the field. */
+/* Fills values with defaults, then with the body's members. Removes null members from the body. Standard error names
+ * ignored fields. False: refused; the error names the field. */
 bool serve_fields_read(json_t *body, enum serve_where where, const struct serve_options *options,
                        struct serve_values *values, struct serve_error *error);
-/* The one of names [..., NULL] that an unknown name is a slip of; NULL: it is another word. */
+/* Returns the element of names [..., NULL] that an unknown name probably misspells, or NULL. */
 const char *serve_meant(const char *name, const char *const *names);
 
 #endif

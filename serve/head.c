@@ -1,27 +1,25 @@
-/* head.c - whether the head of a request has one meaning only. Where a proxy in front may read a request's path or its
- * length in another way than the server, it is refused, and its connection closed: of what follows on that connection
- * nobody can say to which request it belongs.
+/* head.c - refuses ambiguous request heads. If a proxy could read a request's path or length differently, the server
+ * refuses it and closes the connection, because the start of the next request is then uncertain.
  *
- * libmicrohttpd's strict level does a part of this; how large a part depends on its version.
- */
+ * libmicrohttpd's strict level does part of this; how much depends on its version. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "serve/http.h"
 
-/* What the headers say about a request's length and its host. */
+/* Facts from the headers about a request's length and host. */
 struct head {
-    const char *wrong; /* of a single header; NULL: nothing */
+    const char *wrong; /* the error in a single header; NULL: none */
     unsigned hosts, lengths, codings;
     const char *host, *coding;
-    bool apart;    /* some bytes lie between two headers that are no line end */
-    uintptr_t end; /* of what was looked at last; 0: not compared */
+    bool apart;    /* two headers are separated by more than a line end */
+    uintptr_t end; /* end of the last header's value; 0: not compared */
 };
 
-/* Since 0.9.77 the strict level refuses lines that end in LF alone, lines that go on in the next one, and NUL. Older
- * versions cut a line at a NUL. There the names and values are parts of the received bytes, so that their addresses
- * show what lies between them. */
+/* Since 0.9.77 the strict level refuses lines that end in LF alone, folded lines, and NUL. Older versions cut a line at
+ * a NUL. In those versions, names and values point into the received bytes, so their addresses show what lies between
+ * them. */
 bool serve_library_is_strict(void) {
     const char *version = MHD_get_version();
     return strncmp(version, "0.9.", 4) != 0 || strtoul(version + 4, NULL, 10) >= 77;
@@ -32,7 +30,7 @@ static bool is_token(const char *name, size_t bytes) {
     return bytes > 0 && strspn(name, more) == bytes;
 }
 
-/* HTTP lets values have tabs, but no other control characters. */
+/* HTTP allows tabs in values, but no other control characters. */
 static bool is_clean(const char *value, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
         if (((unsigned char)value[i] < 0x20 && value[i] != '\t') || value[i] == 0x7f)
@@ -67,7 +65,8 @@ static enum MHD_Result head_look(void *user, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* Whether method, target, version and headers lie where they do if each line is taken whole and the head ends there. */
+/* Returns true if method, target, version and headers follow each other without other bytes, up to the end of the head.
+ */
 static bool nothing_between(const struct serve_exchange *exchange, const char *method, const char *target,
                             const char *version, const struct head *head) {
     const union MHD_ConnectionInfo *size =
@@ -77,14 +76,14 @@ static bool nothing_between(const struct serve_exchange *exchange, const char *m
            (uintptr_t)method + size->header_size == head->end + 4;
 }
 
-/* What is wrong with the headers together; NULL: nothing. */
+/* Returns the contradiction between headers; NULL: none. */
 static const char *contradiction(const struct head *head, bool newest) {
     if (head->hosts > 1 || (newest && head->hosts == 0))
         return "Host: must be given once";
     if (head->lengths > 1)
         return "Content-Length: must be given once";
     if (head->codings > 0 && head->lengths > 0)
-        return "Content-Length and Transfer-Encoding: a request has one of them";
+        return "Content-Length and Transfer-Encoding: a request must not have both";
     if (head->codings > 0 && (!newest || head->codings > 1 || strcasecmp(head->coding, "chunked") != 0))
         return "Transfer-Encoding: must be chunked, given once, in HTTP/1.1";
     return NULL;
@@ -98,13 +97,13 @@ bool serve_head_check(struct serve_exchange *exchange, const char *method, const
     exchange->host = head.host;
     const char *wrong = exchange->wrong ? exchange->wrong : head.wrong ? head.wrong : contradiction(&head, newest);
     if (!wrong && !strict && !nothing_between(exchange, method, target, version, &head))
-        wrong = "the lines of a request's head end in CR LF, have no NUL, and do not go on in the next line";
-    /* older versions take line ends within a chunked body in more than one way, too */
+        wrong = "header lines must end in CR LF, must have no NUL, and must not continue in the next line";
+    /* older versions also accept ambiguous line ends within a chunked body */
     exchange->closes = wrong || (!strict && head.codings > 0);
     return !wrong || serve_refuse(error, 400, SERVE_INVALID, "", "bad_request", "%s", wrong);
 }
 
-/* ---- the target: what stands between the method and the version ---- */
+/* ---- the target: the text between the method and the version ---- */
 
 static int hex(char c) {
     static const char digits[] = "0123456789abcdef";
@@ -135,8 +134,8 @@ bool serve_target(struct serve_exchange *exchange, const char *target) {
     exchange->target_bytes = strlen(target);
     for (const char *c = target; *c; c++)
         if ((unsigned char)*c <= 0x20 || *c == 0x7f)
-            exchange->wrong = "a path has no blanks and no control characters";
-    if (scheme) { /* as clients ask proxies: the host in front of the path */
+            exchange->wrong = "the path must have no blanks and no control characters";
+    if (scheme) { /* absolute form, which clients use for proxies */
         const size_t length = strcspn(rest, "/?#");
         exchange->authority = strndup(rest, length);
         rest += length;
@@ -149,8 +148,8 @@ bool serve_target(struct serve_exchange *exchange, const char *target) {
     if (!exchange->said)
         return false;
     if (exchange->path[0] != '/' && strcmp(exchange->path, "*") != 0)
-        exchange->wrong = "a path begins with /";
+        exchange->wrong = "the path must begin with /";
     if (serve_decode(exchange->path, false) == SIZE_MAX)
-        exchange->wrong = "a path has a % that no two hexadecimal digits of a character follow";
+        exchange->wrong = "the path has a % without two hexadecimal digits of a printable character";
     return true;
 }

@@ -1,11 +1,11 @@
-/* held.c - what the cache still holds of a text: for each token the share of the lists that have its entry. For those
- * who want to see a policy at work (return_held; the page at /). */
+/* held.c - shows which tokens the cache still holds: for each token, the percentage of lists that hold its entry. For
+ * return_held and the page at /. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
 
-/* Counts, for each position below `tokens`, the lists that hold it; how many lists there are. */
+/* Counts, for each position below `tokens`, the lists that hold it. Returns the number of lists. */
 static uint32_t count_lists(const struct serve_choice *choice, uint32_t *counts, int32_t *positions, size_t tokens) {
     uint32_t lists = 0;
     for (uint32_t l = 0; l < choice->request->serve->info->layers; l++)

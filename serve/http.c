@@ -1,4 +1,4 @@
-/* http.c - connections, by libmicrohttpd: who may ask, how large bodies may be, and when answers are waited for. */
+/* http.c - HTTP connections through libmicrohttpd: access checks, limits of body sizes, and suspended requests. */
 #include "serve/http.h"
 
 #include <errno.h>
@@ -9,9 +9,9 @@
 
 enum { THREADS = 2, IDLE_SECONDS = 60, HEADERS = 32 << 10 };
 
-/* ---- a request's way ---- */
+/* ---- one exchange ---- */
 
-/* What was said of a request's path: the exchange begins. */
+/* Begins an exchange when libmicrohttpd has read the request's target. */
 static void *target(void *user, const char *said, struct MHD_Connection *connection) {
     struct serve_exchange *exchange = calloc(1, sizeof *exchange);
     if (!exchange)
@@ -31,7 +31,7 @@ static bool is_path(const struct serve_route *route, const char *path) {
     return route->path[length] == '*' ? strncmp(route->path, path, length) == 0 : strcmp(route->path, path) == 0;
 }
 
-/* The exchange's route; false: an answer that says why there is none has been queued. */
+/* Finds the exchange's route. False: there is none, and an answer with the reason has been queued. */
 static bool find_route(struct serve_exchange *exchange, const char *method, enum MHD_Result *result) {
     const struct serve_route *other = NULL;
     struct serve_error error;
@@ -48,7 +48,7 @@ static bool find_route(struct serve_exchange *exchange, const char *method, enum
     } else if (other) {
         const char *allowed = strcmp(other->method, "GET") == 0 ? "GET, HEAD" : other->method;
         struct serve_text text = {0};
-        (void)serve_refuse(&error, 405, SERVE_INVALID, "", NULL, "this path takes %s alone", allowed);
+        (void)serve_refuse(&error, 405, SERVE_INVALID, "", NULL, "this path accepts only %s", allowed);
         serve_error_json(&text, &error);
         *result = serve_respond(exchange, 405, "application/json", &text, MHD_HTTP_HEADER_ALLOW, allowed);
     } else {
@@ -58,13 +58,13 @@ static bool find_route(struct serve_exchange *exchange, const char *method, enum
     return false;
 }
 
-/* Whether a header that has parameters behind a semicolon says this. */
+/* Returns true if the header has this value, with or without parameters after a semicolon. */
 static bool says(const char *header, const char *value) {
     const size_t length = strlen(value);
     return strncasecmp(header, value, length) == 0 && strchr("; \t", header[length]) != NULL;
 }
 
-/* What can be said before the body has come. */
+/* Checks everything that can be checked before the body arrives. */
 static bool may_go_on(const struct serve_exchange *exchange, struct serve_error *error) {
     const struct serve *serve = exchange->http->serve;
     const char *length = serve_header(exchange, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -75,7 +75,7 @@ static bool may_go_on(const struct serve_exchange *exchange, struct serve_error 
                             "give an API key of this server, as Authorization: Bearer KEY");
     if (strcmp(exchange->route->method, "POST") != 0)
         return true;
-    /* pages of other sites can send forms, but no JSON, without asking first */
+    /* a browser sends other sites' forms without a preflight request, but not their JSON */
     if (!says(serve_header(exchange, MHD_HTTP_HEADER_CONTENT_TYPE), "application/json"))
         return serve_refuse(error, 415, SERVE_INVALID, "", NULL, "send JSON, with Content-Type: application/json");
     if (*coding && strcasecmp(coding, "identity") != 0)
@@ -97,7 +97,7 @@ static enum MHD_Result http_begin(struct serve_exchange *exchange, const char *t
         return serve_respond_refusal(exchange, &error);
     if (!serve_host_allowed(serve, exchange->host) || !serve_host_allowed(serve, exchange->authority)) {
         (void)serve_refuse(&error, 403, SERVE_INVALID, "", "host_not_allowed",
-                           "Host: this server answers to its own names alone; --allow-host NAME adds one");
+                           "Host: not a name of this server; --allow-host NAME adds one");
         return serve_respond_refusal(exchange, &error);
     }
     if (!find_route(exchange, method, &result))
@@ -105,7 +105,7 @@ static enum MHD_Result http_begin(struct serve_exchange *exchange, const char *t
     return may_go_on(exchange, &error) ? MHD_YES : serve_respond_refusal(exchange, &error);
 }
 
-/* Takes a piece of a body, as long as there is room for those of all clients. False: no memory. */
+/* Stores a piece of a body. If all bodies together are too large, drops this one. False: no memory. */
 static bool take_in(struct serve_exchange *exchange, const char *data, size_t bytes) {
     struct serve_http *http = exchange->http;
     pthread_mutex_lock(&http->serve->lock);
@@ -150,7 +150,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     return answer(exchange);
 }
 
-/* The exchange is over, well or not. */
+/* Ends the exchange after an answer or an error. */
 static void completed(void *user, struct MHD_Connection *connection, void **context,
                       enum MHD_RequestTerminationCode code) {
     struct serve_http *http = user;
@@ -182,7 +182,7 @@ static void completed(void *user, struct MHD_Connection *connection, void **cont
 
 /* ---- connections ---- */
 
-/* One too many is closed at once, so that its client need not wait to know. */
+/* Closes a connection beyond the limit immediately, so that its client does not wait. */
 static enum MHD_Result admit(void *user, const struct sockaddr *address, socklen_t length) {
     struct serve_http *http = user;
     (void)address;
@@ -205,7 +205,7 @@ static void http_count(void *user, struct MHD_Connection *connection, void **con
     pthread_mutex_unlock(&http->serve->lock);
 }
 
-/* ---- what the engine thread asks ---- */
+/* ---- called by the engine thread ---- */
 
 void serve_http_resume(struct serve_request *request) {
     if (!request->suspended)
@@ -214,7 +214,7 @@ void serve_http_resume(struct serve_request *request) {
     MHD_resume_connection(request->connection);
 }
 
-/* A client that has closed its side, if only to send nothing more, is gone. */
+/* A client that has closed its sending side counts as disconnected. */
 bool serve_http_closed(const struct serve_request *request) {
     char byte;
     if (!request->suspended)
@@ -243,7 +243,7 @@ int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
         return status;
     }
     made->limit = serve_connections(serve);
-    /* libmicrohttpd has a limit for each thread, and above it lets connections wait; ours comes first */
+    /* above its own limit, for each thread, libmicrohttpd lets connections wait: admit refuses them earlier */
     made->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, &admit, made,
         &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_URI_LOG_CALLBACK, &target, made,

@@ -1,4 +1,4 @@
-/* keys.c - API keys: a file with one a line, and a comparison whose time tells nothing of them. */
+/* keys.c - reads API keys, one per line, and compares them in constant time. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@ static int keys_add(const struct cli_command *command, const char *path, size_t 
                          sizeof keys->key[0] - 1);
     for (size_t i = 0; i < bytes; i++)
         if (!isgraph((unsigned char)text[i]))
-            return cli_error(command, KVC_INPUT, "%s: line %zu: a key is of visible ASCII characters, without blanks",
-                             path, line);
+            return cli_error(command, KVC_INPUT,
+                             "%s: line %zu: a key must consist of visible ASCII characters, without blanks", path,
+                             line);
     void *grown = realloc(keys->key, (keys->count + 1) * sizeof *keys->key);
     if (!grown)
         return cli_no_memory(command);
@@ -41,11 +42,11 @@ int serve_keys_read(const struct cli_command *command, const char *path, struct 
         memset(text, 0, bytes);
     free(text);
     if (status == KVC_OK && keys->count == 0)
-        status = cli_error(command, KVC_INPUT, "%s: no key in it; it must have one a line", path);
+        status = cli_error(command, KVC_INPUT, "%s: no keys; the file must have one key per line", path);
     return status;
 }
 
-/* Looks at all bytes of all keys, whatever is given. */
+/* Compares all bytes of all keys, whatever the client sent. */
 bool serve_key_known(const struct serve_keys *keys, const char *authorization) {
     char given[sizeof keys->key[0]] = {0};
     const char *text = "";

@@ -1,5 +1,4 @@
-/* listen.c - where the server listens: its socket, how many connections it may have, and by which names and from
- * which pages browsers may ask it. */
+/* listen.c - the listening socket, the limit of connections, and the accepted hosts and origins. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -14,8 +13,8 @@
 #include "serve/http.h"
 
 enum {
-    OTHER_FILES = 64, /* descriptors that are no connections */
-    BACKLOG = 4096    /* connections that nobody has accepted; the system may have a lower limit */
+    OTHER_FILES = 64, /* open files other than connections */
+    BACKLOG = 4096    /* length of the queue of unaccepted connections; the system may have a lower limit */
 };
 
 static bool is_loopback(const struct sockaddr *address) {
@@ -54,7 +53,7 @@ int serve_listen(struct serve *serve, int *listener, int *port) {
     return KVC_OK;
 }
 
-/* Browsers say scheme, host and port, and nothing behind them. */
+/* An origin has a scheme, a host and perhaps a port, and no path. */
 static bool is_origin(const char *text) {
     const char *host = strstr(text, "://");
     return strcmp(text, "*") == 0 || strcmp(text, "null") == 0 ||
@@ -72,7 +71,7 @@ int serve_origins_check(const struct serve *serve) {
     return KVC_OK;
 }
 
-/* Raises the limit of open files as far as it is needed and allowed. */
+/* Raises the limit of open files as far as needed and allowed. */
 unsigned serve_connections(const struct serve *serve) {
     const uint64_t wanted = (uint64_t)serve->options->connections;
     struct rlimit limit;
@@ -91,7 +90,7 @@ unsigned serve_connections(const struct serve *serve) {
     return (unsigned)cli_min(wanted, most);
 }
 
-/* Whether text, of `length` bytes, is the name, in brackets or not where it is an address of IPv6. */
+/* Returns true if text [length] is the name. An IPv6 address may be in brackets. */
 static bool is_name(const char *text, size_t length, const char *name) {
     if (strchr(name, ':') && length > 2 && text[0] == '[' && text[length - 1] == ']') {
         text++;
@@ -100,8 +99,8 @@ static bool is_name(const char *text, size_t length, const char *name) {
     return strlen(name) == length && strncasecmp(text, name, length) == 0;
 }
 
-/* A page of another site cannot read what this server answers, unless the site's name comes to mean this machine
- * (DNS rebinding); the browser then still says that name. */
+/* Prevents DNS rebinding: a web site can make its own host name resolve to this machine, but the browser still sends
+ * that name as Host. */
 bool serve_host_allowed(const struct serve *serve, const char *host) {
     static const char *const local[] = {"localhost", "127.0.0.1", "::1"};
     const struct cli_texts *more = &serve->options->allowed;

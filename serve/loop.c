@@ -1,8 +1,8 @@
-/* loop.c - the engine thread: requests join and leave between steps. A step is one token of every answer under way; a
- * prompt is computed in pieces, between which steps are taken, so that nobody waits for a long one.
+/* loop.c - the engine thread: continuous batching. Requests join and leave between steps. A step computes one token of
+ * every running answer. A prompt is computed in chunks, with steps in between, so that a long prompt does not stall
+ * other answers.
  *
- * What an answer is does not depend on any of this: a row's bits are the same whatever else is computed beside it.
- */
+ * Answers do not depend on the batch: a row's result is bit-identical whatever other rows are computed with it. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 #include "serve/loop.h"
 
 enum {
-    PIECE = 512, /* rows of a prompt after which another one has its turn, where the policy lets it be cut */
-    LOOK = 16    /* tokens after which return_held looks anew */
+    PIECE = 512, /* rows of a prompt before another prompt gets its turn, if the policy allows chunks */
+    LOOK = 16    /* tokens between two updates of return_held */
 };
 
 /* ---- how a request ends ---- */
 
-/* The engine thread has nothing more to do with it. */
+/* Removes a finished request from the engine thread's list. */
 static void let_go(struct serve_loop *loop, struct serve_request *request) {
     struct serve *serve = loop->serve;
     struct serve_request **link = &loop->first;
@@ -31,7 +31,7 @@ static void let_go(struct serve_loop *loop, struct serve_request *request) {
     serve_request_release(request);
 }
 
-/* What the client is told says nothing of the machine; standard error has the cause. */
+/* The client's message does not describe the machine; standard error has the cause. */
 static void loop_fail(struct serve_request *request, const struct kvc_error *cause) {
     struct serve_error error;
     if (cause->status == KVC_USAGE)
@@ -49,7 +49,7 @@ static void loop_fail(struct serve_request *request, const struct kvc_error *cau
     request->abandoned = true;
 }
 
-/* Takes the sessions of requests that failed or whose clients have gone. */
+/* Closes the sessions of requests that failed or whose clients disconnected. */
 static void sweep(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
     for (struct serve_request *request = loop->first, *next; request; request = next) {
@@ -76,7 +76,7 @@ static void sweep(struct serve_loop *loop) {
             pthread_mutex_lock(&serve->lock);
             if (request->state == SERVE_QUEUED)
                 serve->queued--;
-            request->state = SERVE_FAILED; /* where its client has gone nobody will read why */
+            request->state = SERVE_FAILED; /* a disconnected client needs no error */
             request->out_over = true;
             serve_http_resume(request);
             pthread_mutex_unlock(&serve->lock);
@@ -87,7 +87,7 @@ static void sweep(struct serve_loop *loop) {
 
 /* ---- tokens ---- */
 
-/* Puts a piece into a stream's text, behind what its client has not taken. False: no room for it. */
+/* Appends a chunk to a stream's unread output. Returns false if there is no room for it. */
 static bool loop_put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *chunk) {
     struct serve *serve = loop->serve;
     struct serve_text *out = &request->out;
@@ -104,7 +104,7 @@ static bool loop_put(struct serve_loop *loop, struct serve_request *request, con
         return false;
     pthread_mutex_lock(&serve->lock);
     const bool good = serve_text_add(out, chunk->data, chunk->bytes);
-    if (out->capacity > request->buffered) { /* its client has taken all of it in the meantime */
+    if (out->capacity > request->buffered) { /* serve_buffer_shrink ran in the meantime */
         serve->buffered += out->capacity - request->buffered;
         request->buffered = out->capacity;
     }
@@ -112,7 +112,7 @@ static bool loop_put(struct serve_loop *loop, struct serve_request *request, con
     return good;
 }
 
-/* Gives a stream what has become of the choice. With the last choice the request is over. */
+/* Sends a choice's new text if it streams. The request is done when its last choice has finished. */
 static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct serve *serve = request->serve;
@@ -131,7 +131,7 @@ static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
         serve_observe(&serve->metrics.request, cli_seconds() - request->arrived);
     }
     if (!good)
-        request->gone = true; /* no memory for it, or a reader that does not read */
+        request->gone = true; /* no memory for the chunk, or the client does not read */
     if (chunk.bytes > 0 || request->state == SERVE_DONE)
         serve_http_resume(request);
     pthread_mutex_unlock(&serve->lock);
@@ -192,7 +192,7 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     }
 }
 
-/* The choice whose prompt has waited longest for its turn; NULL: none has one to compute. */
+/* Returns the choice whose prompt has waited longest for a chunk; NULL: no prompt is left to compute. */
 static struct serve_choice *next_prompt(const struct serve_loop *loop) {
     struct serve_choice *best = NULL;
     for (struct serve_request *request = loop->first; request; request = request->next)
@@ -205,7 +205,8 @@ static struct serve_choice *next_prompt(const struct serve_loop *loop) {
 
 /* ---- decode steps ---- */
 
-/* Answers without a limit that have no memory to go on wait for what others give back. */
+/* Collects the answers of the next step. An answer without memory for its next token waits until other answers free
+ * some. */
 static size_t loop_gather(struct serve_loop *loop) {
     size_t count = 0;
     loop->starved = NULL;
@@ -231,7 +232,7 @@ static void loop_step(struct serve_loop *loop) {
     const size_t vocab = serve->info->vocab, count = loop_gather(loop);
     struct kvc_error error = {KVC_OK, ""};
     if (count == 0 && loop->starved && !loop->prompting && !next_prompt(loop))
-        loop_finish(loop, loop->starved, "length"); /* nobody will give anything back: the longest ends */
+        loop_finish(loop, loop->starved, "length"); /* no other answer will free memory: the longest one ends */
     if (count == 0)
         return;
     const double start = cli_seconds();
@@ -258,7 +259,7 @@ static void loop_step(struct serve_loop *loop) {
 
 /* ---- prompts ---- */
 
-/* Between the parts of a prompt the answers under way take steps, about as long as the prompt's parts take. */
+/* Runs decode steps between the chunks of a prompt, so that both get about the same time. */
 static int on_progress(void *user, uint64_t done, uint64_t total) {
     struct serve_loop *loop = user;
     (void)done;
@@ -271,7 +272,7 @@ static int on_progress(void *user, uint64_t done, uint64_t total) {
     return loop->prompting->request->abandoned;
 }
 
-/* Echoed logprobs: each row's logits are of the token after it. */
+/* Records echoed logprobs: the logits of a row belong to the token after it. */
 static int on_row(void *user, uint64_t row, const float *logits) {
     struct serve_loop *loop = user;
     struct serve_choice *choice = loop->prompting;
@@ -292,7 +293,7 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
         next_token(loop, choice, loop->prompt_logits);
 }
 
-/* The choice's, and that of other answers to it which need not compute it. */
+/* Ends the prompt of this choice, and of other choices that received a copy of its session. */
 static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     serve_share_prompt(choice);
@@ -303,7 +304,7 @@ static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
     }
 }
 
-/* The next piece of a prompt: all that is left, where the policy's stages want it whole. */
+/* Computes the next chunk of a prompt. A policy with stages needs the rest of the prompt in one piece. */
 static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const struct serve_tokens *prompt = choice->prompt;
@@ -324,7 +325,7 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
                                   last ? loop->prompt_logits : NULL, &error) == KVC_OK;
     loop->prompting = NULL;
     if (choice->request->abandoned)
-        return; /* swept before the next step */
+        return; /* sweep closes its session */
     choice->seen += count;
     if (!good)
         loop_fail(choice->request, &error);
@@ -355,15 +356,14 @@ static void loop_start(struct serve_request *request) {
     pthread_mutex_unlock(&request->serve->lock);
 }
 
-/* A request that has waited too long is told to come back. */
+/* Fails requests that have waited longer than --wait, with a Retry-After header. */
 static void expire(struct serve_loop *loop) {
     for (struct serve_request *request = loop->first; request; request = request->next) {
         struct serve_error error;
         pthread_mutex_lock(&loop->serve->lock);
         if (request->state == SERVE_QUEUED && !request->abandoned &&
             cli_seconds() - request->arrived > (double)loop->serve->options->wait) {
-            (void)serve_refuse(&error, 503, "server_error", "", NULL,
-                               "its cache did not fit beside the others' within %lld s",
+            (void)serve_refuse(&error, 503, "server_error", "", NULL, "its cache did not fit in memory within %lld s",
                                (long long)loop->serve->options->wait);
             error.retry_after = 10;
             serve_request_fail(request, &error);
@@ -373,7 +373,8 @@ static void expire(struct serve_loop *loop) {
     }
 }
 
-/* In the order of arrival, as far as memory and the batch allow: nobody is overtaken. */
+/* Admits requests in order of arrival while memory and batch permit. A request that does not fit blocks those after it.
+ */
 static void admit(struct serve_loop *loop) {
     if (loop->starved)
         return;
@@ -392,7 +393,7 @@ static void admit(struct serve_loop *loop) {
         }
 }
 
-/* Waits for work. False: the server ends. */
+/* Waits for work. Returns false when the server ends. */
 static bool wait_for_work(struct serve_loop *loop) {
     struct serve *serve = loop->serve;
     struct kvc_memory memory;
@@ -406,7 +407,7 @@ static bool wait_for_work(struct serve_loop *loop) {
     while (!loop->first && !serve->first && !serve->stopped)
         pthread_cond_wait(&serve->wake, &serve->lock);
     take_queue(loop);
-    if (loop->first && loop->idle && !serve->stopped) { /* look again, but not at once */
+    if (loop->first && loop->idle && !serve->stopped) { /* retry after 5 ms */
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 5000000;
@@ -444,7 +445,7 @@ void *serve_loop(void *user) {
     while (good && wait_for_work(&loop)) {
         sweep(&loop);
         admit(&loop);
-        expire(&loop); /* of those for which there was no room now */
+        expire(&loop); /* after admit, so that it fails only requests that did not fit */
         struct serve_choice *choice = next_prompt(&loop);
         loop.idle = !choice && loop.running == 0;
         if (choice)
@@ -455,7 +456,7 @@ void *serve_loop(void *user) {
     if (!good) {
         (void)cli_no_memory(serve->command);
         pthread_mutex_lock(&serve->lock);
-        serve->draining = true; /* nobody is to wait for it */
+        serve->draining = true; /* refuse further requests */
         take_queue(&loop);
         pthread_mutex_unlock(&serve->lock);
         while (loop.first) {

@@ -1,4 +1,4 @@
-/* main.c - the server from its start to its end: a model, an engine thread, HTTP threads, and a signal. */
+/* main.c - runs the server: loads the model, starts the engine and HTTP threads, and waits for a signal. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "serve/serve.h"
 
-/* The model's name for clients: its file's or folder's, without what ends it. Paths are nobody's business. */
+/* Names the model for clients: --name, or the file or folder without .gguf. Clients do not see paths. */
 static void name_model(struct serve *serve) {
     const char *path = serve->options->model, *name = serve->options->name;
     size_t length = strlen(path);
@@ -31,7 +31,7 @@ static int check_template(const struct serve *serve) {
     struct kvc_error error;
     char *text = NULL;
     if (!serve->info->has_chat_template && !serve->options->template_name && !serve->template_text) {
-        cli_warn(serve->command, "the model has no chat template, so /v1/chat/completions refuses what it is sent; "
+        cli_warn(serve->command, "the model has no chat template, so /v1/chat/completions refuses all requests; "
                                  "--template NAME names one");
         return KVC_OK;
     }
@@ -76,13 +76,14 @@ static int announce(const struct serve *serve, int port) {
     char memory[32];
     const bool six = strchr(host, ':') != NULL;
     if (!serve->loopback && serve->keys.count == 0)
-        cli_warn(serve->command, "--host %s: whoever reaches it can use it; --api-key-file FILE asks for keys", host);
+        cli_warn(serve->command,
+                 "--host %s: anyone who can connect can use the server; --api-key-file FILE requires keys", host);
     printf("listening on http://%s%s%s:%d (model %s, --kv %s, %s for sessions)\n", six ? "[" : "", host, six ? "]" : "",
            port, serve->name, serve->options->kv, cli_bytes(serve->memory, memory));
     return cli_flush(serve->command);
 }
 
-/* Waits so long for a signal that ends the server. */
+/* Waits for a signal to end the server. Returns true if one arrived in time. */
 static bool signalled(const sigset_t *signals, long milliseconds) {
     const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     return sigtimedwait(signals, NULL, &time) > 0;
@@ -102,7 +103,7 @@ static bool ended(struct serve *serve) {
     return over;
 }
 
-/* Waits a little; a signal now, which is the second one, ends the program as it would have without us. */
+/* Waits 20 ms. A second signal ends the program immediately. */
 static void wait_or_end(const sigset_t *signals) {
     if (!signalled(signals, 20))
         return;
@@ -112,7 +113,7 @@ static void wait_or_end(const sigset_t *signals) {
     raise(SIGTERM);
 }
 
-/* A first signal: what has begun is finished, nothing new is taken. */
+/* Waits for the first signal, refuses new requests, and waits until the running ones have finished. */
 static void wait_for_end(struct serve *serve, struct serve_http *http, const sigset_t *signals) {
     while (!signalled(signals, 3600000))
         continue;
@@ -121,7 +122,7 @@ static void wait_for_end(struct serve *serve, struct serve_http *http, const sig
     pthread_mutex_unlock(&serve->lock);
     serve_http_refuse(http);
     if (!serve->options->common.quiet)
-        fprintf(stderr, "finishing what has begun; a second signal ends it at once\n");
+        fprintf(stderr, "finishing the running requests; a second signal ends the server at once\n");
     while (!finished(serve, http))
         wait_or_end(signals);
 }
@@ -146,7 +147,7 @@ static int serve_until_end(struct serve *serve, const sigset_t *signals) {
     serve->draining = serve->stopped = true;
     pthread_cond_signal(&serve->wake);
     pthread_mutex_unlock(&serve->lock);
-    while (!ended(serve)) /* sessions may have to be saved */
+    while (!ended(serve)) /* the engine thread may be saving sessions */
         wait_or_end(signals);
     pthread_join(thread, &good);
     serve_http_close(http);
@@ -159,7 +160,7 @@ int serve_main(const struct cli_command *command, const struct serve_options *op
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, &before); /* of all threads: this one asks for them */
+    sigprocmask(SIG_BLOCK, &signals, &before); /* blocked in all threads; signalled() waits for them */
     pthread_mutex_init(&serve.lock, NULL);
     pthread_cond_init(&serve.wake, NULL);
     int status = open_model(&serve);

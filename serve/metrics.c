@@ -1,4 +1,4 @@
-/* metrics.c - counters, gauges and histograms as Prometheus reads them. */
+/* metrics.c - counters, gauges and histograms in Prometheus format. */
 #include <string.h>
 
 #include "serve/serve.h"
@@ -69,25 +69,26 @@ void serve_metrics_print(struct serve_text *text, struct serve *serve) {
         const char *name, *type, *help;
         uint64_t value;
     } rows[] = {
-        {"requests_total", "counter", "Requests for answers that were taken.", m.requests},
-        {"answers_total", "counter", "Answers that were finished.", m.answers},
-        {"refused_total", "counter", "Requests refused for what they asked.", m.refused},
-        {"cancelled_total", "counter", "Answers whose clients had gone.", m.cancelled},
+        {"requests_total", "counter", "Accepted requests for answers.", m.requests},
+        {"answers_total", "counter", "Finished answers.", m.answers},
+        {"refused_total", "counter", "Requests refused because of their content.", m.refused},
+        {"cancelled_total", "counter", "Requests whose clients disconnected.", m.cancelled},
         {"failed_total", "counter", "Requests that failed, or waited too long.", m.failed},
         {"connections_refused_total", "counter", "Connections closed because there were too many.", m.turned_away},
         {"prompt_tokens_total", "counter", "Tokens of prompts.", m.prompt_tokens},
-        {"cached_tokens_total", "counter", "Of these, tokens that a kept session had.", m.cached_tokens},
+        {"cached_tokens_total", "counter", "Prompt tokens that a cached session provided.", m.cached_tokens},
         {"answer_tokens_total", "counter", "Tokens of answers.", m.answer_tokens},
         {"decode_steps_total", "counter", "Decode steps.", m.steps},
-        {"decode_rows_total", "counter", "Answers in these steps; divided by them: the batch size.", m.step_rows},
+        {"decode_rows_total", "counter", "Answers in decode steps. Divided by decode_steps_total: the mean batch size.",
+         m.step_rows},
         {"cache_read_bytes_total", "counter", "Bytes of caches that finished answers read.", m.read_bytes},
-        {"connections", "gauge", "Connections that are open.", m.connections},
-        {"queue_requests", "gauge", "Requests that wait.", queued},
-        {"running_answers", "gauge", "Answers that are computed.", m.running},
-        {"kept_sessions", "gauge", "Sessions kept for a conversation's next request.", m.kept},
-        {"reserved_bytes", "gauge", "Bytes promised to answers.", m.reserved},
-        {"buffered_bytes", "gauge", "Bytes that streams have for what their clients have not taken.", buffered},
-        {"kept_bytes", "gauge", "Bytes that kept sessions hold.", m.kept_bytes},
+        {"connections", "gauge", "Open connections.", m.connections},
+        {"queue_requests", "gauge", "Requests in the queue.", queued},
+        {"running_answers", "gauge", "Answers being computed.", m.running},
+        {"kept_sessions", "gauge", "Cached sessions.", m.kept},
+        {"reserved_bytes", "gauge", "Bytes reserved for answers.", m.reserved},
+        {"buffered_bytes", "gauge", "Bytes reserved for unread output of streams.", buffered},
+        {"kept_bytes", "gauge", "Bytes of cached sessions.", m.kept_bytes},
         {"limit_bytes", "gauge", "Bytes that sessions may hold (--mem).", serve->memory}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         head(text, rows[i].name, rows[i].type, rows[i].help);
@@ -96,7 +97,7 @@ void serve_metrics_print(struct serve_text *text, struct serve *serve) {
     head(text, "memory_bytes", "gauge", "Bytes held now, by kind.");
     for (size_t i = 0; i < KVC_MEMORY_KINDS; i++)
         serve_text_print(text, "kvcull_memory_bytes{kind=\"%s\"} %llu\n", kinds[i], (unsigned long long)m.memory[i]);
-    head(text, "evicted_entries_total", "counter", "Entries that finished answers did without, by policy.");
+    head(text, "evicted_entries_total", "counter", "Entries evicted during finished answers, by policy.");
     for (size_t i = 0; i < m.evictions_count; i++) {
         serve_text_put(text, "kvcull_evicted_entries_total{method=");
         serve_text_string(text, m.evictions[i].name, strlen(m.evictions[i].name));

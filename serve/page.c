@@ -1,5 +1,5 @@
-/* page.c - the page at /: a chat, the choice of a policy, and the text so far shaded by what the cache still holds. It
- * asks nothing of any other server, and puts what models say into the page as text, never as HTML. */
+/* page.c - the page at /: a chat, a choice of policies, and the text shaded by the percentage of lists that hold each
+ * token. The page loads nothing from other servers. It inserts model output as text, never as HTML. */
 #include "serve/http.h"
 
 static const char *const style[] = {
@@ -57,12 +57,12 @@ static const char *const script[] = {
     "if(r.status===401){$('lock').hidden=false;$('key').focus()}throw new Error(t)}",
     "function say(role,text){const p=document.createElement('p');p.className='said '+role;p.textContent=text;",
     "$('talk').append(p);return p}",
-    /* a sign that moves until the first text of an answer is there; the function that it returns takes it away */
+    /* shows a moving sign until an answer's first text arrives; returns a function that removes it */
     "function wait(p){const from=performance.now(),show=()=>{",
     "p.dataset.wait='Reading the prompt: '+Math.floor((performance.now()-from)/1000)+' s'};",
     "p.classList.add('waits');show();const timer=setInterval(show,250);",
     "return()=>{clearInterval(timer);p.classList.remove('waits')}}",
-    /* whoever has scrolled away from the end of the conversation stays there */
+    /* keeps the scroll position of a user who has scrolled up */
     "function atEnd(){const b=$('form').getBoundingClientRect().bottom;return b>0&&b<=innerHeight+60}",
     "function toEnd(){$('form').scrollIntoView({block:'nearest'})}",
     "async function models(){const r=await fetch('v1/models',{headers:head()});if(!r.ok)await fail(r);",
@@ -98,7 +98,7 @@ static const char *const script[] = {
     "if(!out.over)throw new Error('The answer ended early.')}",
     "finally{out.stopWait();stop.abort();if(talk===mine){if(out.over||answer.textContent)",
     "talk.push({role:'assistant',content:answer.textContent});",
-    /* nothing was answered: the conversation is as before, and the text can be sent again */
+    /* no answer: restores the conversation and the input field, so that the user can send the text again */
     "else{talk.pop();asked.remove();answer.remove();$('ask').value=text+($('ask').value&&'\\n'+$('ask').value)}}}}",
     "$('form').addEventListener('submit',async e=>{e.preventDefault();const ",
     "t=$('ask').value;if(!t.trim()||stop)return;",

@@ -1,5 +1,5 @@
-/* prepare.c - from the values of a request to what the engine thread computes: prompts as tokens, the policy, how long
- * an answer may get, and whether it can fit at all. */
+/* prepare.c - turns a request's values into the engine thread's input: tokens of the prompts, the policy, the length
+ * limit, and a check that the answer can fit in memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ static bool no_memory(struct serve_error *error) {
     return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
 }
 
-/* What the library says of a wrong argument is the client's business; what it says of files and devices is not. */
+/* Sends the library's message for a wrong argument to the client. Other messages may name files and devices, so they go
+ * to standard error. */
 static bool refuse_by(struct serve_error *error, const char *param, const struct kvc_error *cause) {
     if (cause->status == KVC_USAGE)
         return serve_refuse(error, 400, SERVE_INVALID, param, NULL, "%s: %s", param, cause->text);
@@ -61,7 +62,7 @@ static bool one_prompt(struct serve_request *request, const json_t *prompt, stru
         return false;
     }
     const int32_t bos = request->serve->info->bos;
-    if (tokens->count == 0 && bos >= 0) { /* a text that nothing precedes begins where all texts do */
+    if (tokens->count == 0 && bos >= 0) { /* an empty prompt begins with BOS */
         free(tokens->items);
         tokens->items = malloc(sizeof *tokens->items);
         if (!tokens->items)
@@ -90,7 +91,7 @@ static bool read_prompts(struct serve_request *request, struct serve_error *erro
 
 /* ---- conversations ---- */
 
-/* The content of a message as one text; new reference. NULL: it is not one. */
+/* Returns the content of a message as one JSON string (new reference), or NULL if it is not text. */
 static json_t *content_text(const json_t *content) {
     struct serve_text text = {0};
     json_t *part;
@@ -100,7 +101,8 @@ static json_t *content_text(const json_t *content) {
     json_array_foreach(content, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
         const bool good = type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0);
-        const json_t *said = good ? json_object_get(part, type) : NULL; /* the text is the member of that name */
+        const json_t *said =
+            good ? json_object_get(part, type) : NULL; /* the member with the text has the type's name */
         if (!json_is_string(said)) {
             serve_text_free(&text);
             return NULL;
@@ -113,7 +115,8 @@ static json_t *content_text(const json_t *content) {
     return value;
 }
 
-/* Templates may read any member of a message, so that names are refused only where they look like slips. */
+/* Templates may read any member of a message. So an unknown name is refused only if it looks like a misspelling, or
+ * with --strict. */
 static bool check_member(const struct serve_request *request, const char *name, struct serve_error *error) {
     static const char *const known[] = {
         "role",        "content", "name",          "tool_calls", "tool_call_id",      "refusal",
@@ -125,11 +128,11 @@ static bool check_member(const struct serve_request *request, const char *name, 
     char clean[60];
     kvc_printable(name, strlen(name), clean, sizeof clean);
     return (!meant && !request->serve->options->strict) ||
-           serve_refuse(error, 400, SERVE_INVALID, "messages", NULL, "messages: %s: no member of a message%s%s", clean,
-                        meant ? "; did you mean " : "", meant ? meant : "");
+           serve_refuse(error, 400, SERVE_INVALID, "messages", NULL, "messages: %s: not a member of a message%s%s",
+                        clean, meant ? "; did you mean " : "", meant ? meant : "");
 }
 
-/* A message with its content as one text; new reference. NULL: refused. */
+/* Returns a copy of a message with its content as one text (new reference). NULL: refused. */
 static json_t *clean_message(const struct serve_request *request, json_t *message, struct serve_error *error) {
     json_t *content = json_object_get(message, "content"), *text = NULL, *value;
     const char *name;
@@ -152,7 +155,7 @@ static json_t *clean_message(const struct serve_request *request, json_t *messag
     return copy;
 }
 
-/* The messages as the template is given them, as a text of JSON to be freed. NULL: refused. */
+/* Returns the messages for the template as JSON text, for the caller to free with cli_json_free. NULL: refused. */
 static char *messages_text(const struct serve_request *request, struct serve_error *error) {
     const json_t *messages = request->values.messages;
     json_t *clean = json_array(), *message;
@@ -181,7 +184,7 @@ static char *messages_text(const struct serve_request *request, struct serve_err
     return text;
 }
 
-/* More variables for the template: what chat_template_kwargs has, and reasoning_effort where that does not have it. */
+/* Returns the template's variables: chat_template_kwargs, plus reasoning_effort unless that has it. */
 static json_t *template_variables(const struct serve_values *values) {
     json_t *variables = values->template_values ? json_copy(values->template_values) : json_object();
     if (values->reasoning_effort && !json_object_get(variables, "reasoning_effort"))
@@ -189,13 +192,12 @@ static json_t *template_variables(const struct serve_values *values) {
     return variables;
 }
 
-/* Once for all requests: tools that the template does not read are not in its text. */
+/* Warns once if a request has tools and the template ignores them. */
 static void warn_unread(struct serve *serve, const struct serve_values *values,
                         const struct kvc_chat_options *options) {
     const bool given = json_array_size(json_object_get(values->template_values, "tools")) > 0;
     if (given && !kvc_chat_reads(serve->model, options, "tools") && !atomic_exchange(&serve->warned_unread, true))
-        cli_warn(serve->command,
-                 "the chat template reads no tools, so the model does not see those that requests send");
+        cli_warn(serve->command, "the chat template ignores tools, so the model does not see the tools of requests");
 }
 
 static bool read_messages(struct serve_request *request, struct serve_error *error) {
@@ -223,13 +225,13 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         (void)no_memory(error);
     } else if (kvc_chat_tokens(request->serve->model, &options, NULL, 0, &request->prompts[0].items,
                                &request->prompts[0].count, &cause) != KVC_OK) {
-        cause.status = KVC_USAGE; /* whatever a template says of a conversation is about what the client sent */
+        cause.status = KVC_USAGE; /* a template's error is about the conversation, so the client gets it */
         (void)refuse_by(error, "messages", &cause);
     } else {
         request->prompt_count = 1;
         warn_unread(request->serve, values, &options);
         good = request->prompts[0].count > 0 ||
-               prepare_refuse(error, "messages", "the template makes an empty prompt of them");
+               prepare_refuse(error, "messages", "the chat template produces an empty prompt");
     }
     cli_json_free(messages);
     cli_json_free(variables);
@@ -238,8 +240,8 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
 
 /* ---- the policy ---- */
 
-/* Whether a policy string names an option whose value is a file: requests must not read files of the server. Such
- * options are texts without a default that means something. */
+/* Returns true if a policy string has an option whose value is a file name, because requests must not read the server's
+ * files. Such options have kind text and no default. */
 static bool names_file(const struct serve *serve, const char *spec) {
     if (strchr(spec, '=') == NULL)
         return false;
@@ -295,7 +297,7 @@ static size_t prepare_longest(const struct serve_request *request) {
     return most;
 }
 
-/* Tokens of an answer at most, as far as memory is not looked at. */
+/* Sets the maximum tokens of an answer, without regard to memory. */
 static bool limit_length(struct serve_request *request, uint64_t prompt, struct serve_error *error) {
     const struct serve *serve = request->serve;
     const struct serve_options *options = serve->options;
@@ -303,20 +305,20 @@ static bool limit_length(struct serve_request *request, uint64_t prompt, struct 
     const uint64_t original = serve->info->original_context;
     if (serve->context && (prompt > serve->context || (prompt == serve->context && wanted != 0)))
         return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "context_length_exceeded",
-                            "the prompt has %llu tokens; with the answer's at most %llu fit",
+                            "the prompt has %llu tokens; prompt and answer together may have %llu",
                             (unsigned long long)prompt, (unsigned long long)serve->context);
     request->limit = serve->context ? serve->context - prompt : INT32_MAX;
     if (wanted >= 0)
         request->limit = cli_min(request->limit, (uint64_t)wanted);
-    else if (prompt + SERVE_STEP <= original) /* longrope: as far as its short factors go */
+    else if (prompt + SERVE_STEP <= original) /* longrope: stays within the length of the short factors */
         request->limit = cli_min(request->limit, original - prompt);
     if (options->most >= 0)
         request->limit = cli_min(request->limit, (uint64_t)options->most);
     return true;
 }
 
-/* How long an answer may get, and how much of it is promised memory when it begins: all of it where the request says
- * how much it wants and that can fit, otherwise a part (serve_promise). */
+/* Sets the maximum length of an answer, and the part that memory is reserved for at its start: the whole length if the
+ * request has a limit and it can fit, otherwise part of it. serve_promise reserves the rest. */
 static bool check_length(struct serve_request *request, struct serve_error *error) {
     const struct serve *serve = request->serve;
     const uint64_t prompt = prepare_longest(request), buffer = request->values.stream ? SERVE_OUT_LEAST : 0;
@@ -324,7 +326,8 @@ static bool check_length(struct serve_request *request, struct serve_error *erro
     uint64_t bytes = 0;
     if (!limit_length(request, prompt, error))
         return false;
-    const uint64_t part = cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* to the end of a block */
+    const uint64_t part =
+        cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* up to the end of a block of 256 entries */
     request->promise = request->values.max_tokens < 0 ? part : request->limit;
     for (;;) {
         if (serve_forecast(serve, request->spec, prompt, request->promise, &bytes, &cause) != KVC_OK)
@@ -333,7 +336,7 @@ static bool check_length(struct serve_request *request, struct serve_error *erro
             return true;
         if (request->promise == part)
             return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "too_large",
-                                "its cache would need %llu bytes; the server has %llu. Send a shorter prompt, or take "
+                                "the cache would need %llu bytes; the server has %llu. Send a shorter prompt, or use "
                                 "a policy with a smaller budget",
                                 (unsigned long long)(bytes + buffer), (unsigned long long)serve->memory);
         request->promise = part;
@@ -342,7 +345,7 @@ static bool check_length(struct serve_request *request, struct serve_error *erro
 
 /* ---- choices ---- */
 
-/* The texts that end an answer: empty ones end none. */
+/* Checks the stop texts. Removes empty ones, which would end nothing. */
 static bool check_stop(json_t *stop, struct serve_error *error) {
     if (stop && !json_is_string(stop) && !json_is_array(stop))
         return prepare_refuse(error, "stop", "must be a text or an array of texts");
@@ -382,13 +385,13 @@ static bool check_values(const struct serve_request *request, struct serve_error
     if (!(values->top_p > 0))
         return prepare_refuse(error, "top_p", "must be above 0, and at most 1");
     if (request->chat && values->top_logprobs > 0 && !values->chat_logprobs)
-        return prepare_refuse(error, "top_logprobs", "wants logprobs true");
+        return prepare_refuse(error, "top_logprobs", "requires logprobs true");
     if (bias && (!json_is_object(bias) || json_object_size(bias) > SERVE_BIASES_MOST))
         return prepare_refuse(error, "logit_bias", "must be an object of at most 1024 tokens");
     return check_stream_options(request, values->stream_options, error) && check_stop(values->stop, error);
 }
 
-/* What is as if it had not been said. */
+/* Replaces values that mean "default" by the default. */
 static void set_unsaid(struct serve_request *request) {
     struct serve_values *values = &request->values;
     if (values->max_tokens == SERVE_LENGTH_UNSAID)
@@ -399,7 +402,7 @@ static void set_unsaid(struct serve_request *request) {
         values->stop = NULL;
 }
 
-/* logit_bias as the sampler takes it. */
+/* Converts logit_bias to the sampler's form. */
 static bool read_biases(struct serve_request *request, struct serve_error *error) {
     const json_t *object = request->values.logit_bias;
     const char *name;
@@ -419,7 +422,7 @@ static bool read_biases(struct serve_request *request, struct serve_error *error
     return true;
 }
 
-/* Whether the library takes what the request says of sampling. Answers get samplers when they begin. */
+/* Checks the sampling values by opening a sampler, and closes it again. Each answer opens its own when it begins. */
 static bool check_sampling(struct serve_choice *choice, struct serve_error *error) {
     struct kvc_error cause;
     const enum kvc_status status = serve_choice_sampler(choice, &cause);

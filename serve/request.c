@@ -1,4 +1,4 @@
-/* request.c - a request from its arrival to its end: who still needs it, the queue, and how it fails. */
+/* request.c - the life of a request: creation, references, the queue, failure. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -55,12 +55,13 @@ bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_err
     bool taken = true;
     pthread_mutex_lock(&serve->lock);
     if (serve->draining) {
-        taken = serve_refuse(error, 503, "server_error", "", NULL, "the server is about to end");
+        taken = serve_refuse(error, 503, "server_error", "", NULL, "the server is shutting down");
     } else if (serve->queued >= (size_t)serve->options->queue) {
-        taken = serve_refuse(error, 503, "server_error", "", NULL, "%zu requests wait already", serve->queued);
+        taken =
+            serve_refuse(error, 503, "server_error", "", NULL, "the queue is full: %zu requests wait", serve->queued);
         error->retry_after = 5;
     } else {
-        request->references++; /* the engine thread's */
+        request->references++; /* the engine thread's reference */
         request->next = NULL;
         if (serve->last)
             serve->last->next = request;
@@ -69,7 +70,7 @@ bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_err
         serve->last = request;
         serve->queued++;
         serve->unfinished++;
-        ++*busy; /* at once, so that the server does not end between the answer and its way to the client */
+        ++*busy; /* counted here, so that the server does not end before the client has the answer */
         serve->metrics.requests++;
         pthread_cond_signal(&serve->wake);
     }
@@ -82,7 +83,8 @@ void serve_request_fail(struct serve_request *request, const struct serve_error 
         return;
     if (request->state == SERVE_QUEUED)
         request->serve->queued--;
-    if (request->values.stream && request->state == SERVE_RUNS) { /* its status has been sent: an event must do */
+    if (request->values.stream &&
+        request->state == SERVE_RUNS) { /* the HTTP status has been sent, so the error becomes an event */
         serve_text_put(&request->out, "data: ");
         serve_error_json(&request->out, error);
         serve_text_put(&request->out, "\n\n");

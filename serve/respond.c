@@ -1,4 +1,4 @@
-/* respond.c - answers to HTTP requests: their headers, what pages of other sites may see, and the log. */
+/* respond.c - sends HTTP responses: headers, CORS, errors, and the log. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,9 +11,10 @@ const char *serve_header(const struct serve_exchange *exchange, const char *name
     return value ? value : "";
 }
 
-/* ---- pages of other sites ---- */
+/* ---- CORS ---- */
 
-/* What browsers are told of a page's origin: the origin, or * for all; NULL: it may not read the answer. */
+/* Returns the value of Access-Control-Allow-Origin: the request's origin, or * for all. NULL: the origin is not
+ * allowed. */
 static const char *allowed_origin(const struct serve_exchange *exchange) {
     const struct cli_texts *origins = &exchange->http->serve->options->origins;
     const char *origin = serve_header(exchange, MHD_HTTP_HEADER_ORIGIN);
@@ -112,7 +113,7 @@ enum MHD_Result serve_respond_refusal(struct serve_exchange *exchange, const str
 
 /* ---- the log ---- */
 
-/* A word of a line: its bytes outside of visible ASCII become ?. */
+/* Copies a word of a log line. Bytes outside of visible ASCII become ?. */
 static void make_word(const char *text, char *word, size_t capacity) {
     size_t i = 0;
     for (; text[i] && i + 1 < capacity; i++)
@@ -120,7 +121,7 @@ static void make_word(const char *text, char *word, size_t capacity) {
     word[i] = '\0';
 }
 
-/* The tokens of a request's prompts and answers, and when the first one of an answer was there. */
+/* Writes the number of prompt and answer tokens, and the time of the first answer token. */
 static void put_tokens(const struct serve_request *request, char *line, size_t capacity) {
     unsigned long long prompt = 0;
     for (size_t i = 0; i < request->prompt_count; i++)

@@ -1,5 +1,4 @@
-/* route.c - what is at which path, and how an answer reaches its client: at once, when it is complete, or as it comes.
- */
+/* route.c - the table of paths, and how answers reach their clients: immediately, when complete, or as a stream. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "kvcull/ranks.h"
 #include "serve/http.h"
 
-/* ---- answers that the engine thread makes ---- */
+/* ---- answers from the engine thread ---- */
 
 static ssize_t read_out(void *user, uint64_t position, char *buffer, size_t most) {
     struct serve_exchange *exchange = user;
@@ -43,7 +42,7 @@ static enum MHD_Result begin_stream(struct serve_exchange *exchange) {
         return MHD_NO;
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies shall pass it on as it comes */
+    (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies must not buffer it */
     return serve_respond_with(exchange, MHD_HTTP_OK, response);
 }
 
@@ -99,13 +98,13 @@ static enum MHD_Result generate(struct serve_exchange *exchange, bool chat) {
 static enum MHD_Result completions(struct serve_exchange *exchange) { return generate(exchange, false); }
 static enum MHD_Result chat(struct serve_exchange *exchange) { return generate(exchange, true); }
 
-/* ---- answers at once ---- */
+/* ---- immediate answers ---- */
 
 static enum MHD_Result answer_json(struct serve_exchange *exchange, int status, struct serve_text *text) {
     return serve_respond(exchange, status, "application/json", text, NULL, NULL);
 }
 
-enum { SILENCE = 2 }; /* seconds without a sign of a rank that gives one four times a second */
+enum { SILENCE = 2 }; /* seconds without a sign from a rank, which sends four a second */
 
 static enum MHD_Result health(struct serve_exchange *exchange) {
     struct serve *serve = exchange->http->serve;
@@ -153,7 +152,7 @@ static enum MHD_Result metrics(struct serve_exchange *exchange) {
     return serve_respond(exchange, 200, "text/plain; version=0.0.4", &text, NULL, NULL);
 }
 
-/* The body of a request that is answered at once; the caller gives it back. NULL: refused, *result. */
+/* Parses the body of a request that is answered immediately. The caller frees it. NULL: refused, and *result is set. */
 static json_t *read_body(struct serve_exchange *exchange, enum serve_where where, struct serve_values *values,
                          enum MHD_Result *result) {
     struct serve_error error;
@@ -193,7 +192,7 @@ static enum MHD_Result tokenize(struct serve_exchange *exchange) {
     const unsigned flags = (values.special ? KVC_TOKENIZE_SPECIAL : 0u) | (values.add_special ? KVC_TOKENIZE_BOS : 0u);
     if (kvc_tokenize(serve->model, values.content, strlen(values.content), flags, &tokens, &count, &cause) != KVC_OK) {
         struct serve_error error;
-        (void)serve_refuse(&error, 400, SERVE_INVALID, "content", NULL, "content: cannot be made tokens");
+        (void)serve_refuse(&error, 400, SERVE_INVALID, "content", NULL, "content: cannot be tokenized");
         result = serve_respond_refusal(exchange, &error);
     } else {
         serve_text_put(&text, "{\"tokens\":[");
@@ -212,7 +211,7 @@ static enum MHD_Result tokenize(struct serve_exchange *exchange) {
     return result;
 }
 
-/* Token ids of an array, malloc'ed; NULL: there are others in it. */
+/* Returns a malloc'ed array of token ids. NULL: an element is not a token id, or no memory. */
 static int32_t *read_tokens(const struct serve *serve, const json_t *array, size_t *count) {
     int32_t *tokens = malloc((json_array_size(array) + 1) * sizeof *tokens);
     *count = 0;

@@ -1,4 +1,4 @@
-# serve.mk - serve/: the server of `kvcull serve`, part of the program. The table of fields is there without it, too.
+# serve.mk - serve/: the server of `kvcull serve`, part of the program. The table of fields is also built without it.
 libkvcli_la_SOURCES += \
 	serve/fields.c \
 	serve/refuse.c

@@ -1,19 +1,18 @@
-/* share.c - what several answers begin with is computed once: a prefix that others have too is kept as a session of
- * its own, of which each of them gets a copy; of several answers to one prompt the others get copies of the first's
- * session.
+/* share.c - computes common prefixes once. A prefix that several prompts share becomes a cached session, and each of
+ * them gets a copy. If a request wants several answers to one prompt, the first answer computes it, and the others get
+ * copies of its session.
  *
- * A copy goes on with the bits of a session that computed all of it. Prefixes are shared where the policy evicts
- * nothing, because then a prompt may be cut anywhere; whole prompts under any policy that does not draw by the seed, of
- * which each answer has another.
- */
+ * A copy gives bit-identical results to a session that computed everything itself. Prefixes are shared only if the
+ * policy evicts nothing, because only then may a prompt be cut anywhere. Whole prompts are shared with any policy that
+ * does not use the seed, because every answer has another seed. */
 #include <string.h>
 
 #include "kvcull/saved.h"
 #include "serve/loop.h"
 
-enum { SHARED_LEAST = 64 }; /* tokens below which a prefix is rather computed again than kept */
+enum { SHARED_LEAST = 64 }; /* shorter prefixes are computed again instead of cached, in tokens */
 
-/* Tokens that both begin with. */
+/* Returns the length of the common prefix. */
 static size_t common(const struct serve_tokens *a, const struct serve_tokens *b) {
     const size_t most = cli_min(a->count, b->count);
     size_t n = 0;
@@ -24,7 +23,7 @@ static size_t common(const struct serve_tokens *a, const struct serve_tokens *b)
 
 static bool may_cut(const struct serve_request *request) { return request->stages == 0 && serve_reuses(request); }
 
-/* Of the other's prompt, what both begin with; 0: nothing that could be shared. */
+/* Returns the length of the prefix that both prompts share; 0: it cannot be shared. */
 static size_t common_with(const struct serve_choice *choice, const struct serve_choice *other) {
     const struct serve_request *a = choice->request, *b = other->request;
     if (other == choice || b->abandoned || !may_cut(b) || strcmp(a->spec, b->spec) != 0)
@@ -45,8 +44,9 @@ bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice 
     return false;
 }
 
-/* What the choice has in common with a kept session, or with a prompt that nobody has begun to compute. Answers to its
- * own prompt that wait for nothing else get copies at the prompt's end. */
+/* Returns the longest prefix that the choice shares with a cached session or with a prompt that has not begun. Other
+ * answers to the same prompt do not count unless they still wait for admission: the admitted ones get copies at the
+ * prompt's end. */
 static size_t longest_common(const struct serve_loop *loop, const struct serve_choice *choice) {
     size_t most = 0;
     for (size_t i = 0; i < loop->kept_count; i++)
@@ -69,13 +69,13 @@ void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice) {
     if (!may_cut(choice->request) || serve_wants_rows(choice->request))
         return;
     if (choice->seen == 0)
-        serve_cached_copy(loop, choice); /* it may have been kept since the choice was admitted */
+        serve_cached_copy(loop, choice); /* the prefix may have been cached since the choice was admitted */
     const size_t most = cli_min(longest_common(loop, choice), choice->prompt->count - 1);
     if (most >= choice->seen + SHARED_LEAST)
         choice->share_at = most;
 }
 
-/* Whether a method of the policy draws by the session's seed. */
+/* Returns true if a method of the policy uses the session's seed. */
 static bool draws(const struct serve *serve, const char *spec) {
     const struct kvc_policy_class *method;
     for (size_t i = 0; (method = kvc_policy(serve->engine, i)); i++) {
@@ -93,7 +93,7 @@ static bool draws(const struct serve *serve, const char *spec) {
 void serve_share_prompt(struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     if (request->values.n == 1 || serve_wants_rows(request) || draws(request->serve, request->spec) ||
-        (request->stages != 0 && choice->cached > 0)) /* its session may hold more than others were promised */
+        (request->stages != 0 && choice->cached > 0)) /* its session may hold more memory than the others reserved */
         return;
     for (size_t i = 0; i < request->choice_count; i++) {
         struct serve_choice *other = &request->choices[i];

@@ -1,11 +1,9 @@
-/* slots.c - kept sessions on disk: with --sessions FOLDER they are saved when the server ends and loaded when it starts
- * again, so that conversations and shared prompts go on without being computed anew.
+/* slots.c - cached sessions on disk. With --sessions FOLDER the server saves them when it ends and loads them when it
+ * starts, so that conversations and shared prompts need not be computed again.
  *
- * A slot is a file of kvc_session_save: beside the session it has the tokens that it has seen, and as a note the policy
- * as requests write it, after "shared " where copies of it are given out. Slots are numbered in the order in which they
- * were used last. A file that was not loaded, whatever it is, is left as it is: no number is used twice, and only files
- * that were loaded are removed, when what is kept instead of them has been saved.
- */
+ * A slot is a file of kvc_session_save. It has the session, its tokens, and a note: the policy string, after "shared "
+ * if requests get copies. Slots are numbered in order of last use. The server never overwrites or removes a file that
+ * it did not load: it uses no number twice, and removes loaded files only after their replacements are saved. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +16,7 @@
 #include "serve/loop.h"
 
 #define SHARED "shared "
-enum { DIGITS_MOST = 18 }; /* of a slot's number */
+enum { DIGITS_MOST = 18 }; /* digits of a slot's number */
 
 /* ---- the folder ---- */
 
@@ -31,7 +29,7 @@ static char *slot_path(const struct serve *serve, uint64_t number) {
     return path;
 }
 
-/* The number in a slot's name, as slot_path writes it. */
+/* Parses a slot's file name, as slot_path writes it. */
 static bool slot_number(const char *name, uint64_t *number) {
     if (strncmp(name, "slot-", 5) != 0)
         return false;
@@ -48,7 +46,8 @@ static int later_first(const void *a, const void *b) {
     return x > y ? -1 : x < y;
 }
 
-/* The numbers of all slots in the folder, the last used first. False: the folder cannot be read, which it says. */
+/* Lists the numbers of all slots in the folder, the most recently used first. False, with a warning: the folder cannot
+ * be read. */
 static bool list_slots(const struct serve *serve, uint64_t **numbers, size_t *count) {
     const char *folder = serve->options->sessions;
     DIR *list = opendir(folder);
@@ -89,8 +88,8 @@ int serve_slots_check(struct serve *serve) {
     if (cli_ranks() && kvc_ranks_count(cli_ranks()) > 1)
         return cli_error(serve->command, KVC_USAGE,
                          "--sessions %s: sessions that several processes share cannot be saved", folder);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) /* what was said can be read there */
-        return cli_error(serve->command, KVC_RESOURCE, "--sessions %s: cannot be made: %s", folder, strerror(errno));
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) /* private, because sessions contain the conversation's text */
+        return cli_error(serve->command, KVC_RESOURCE, "--sessions %s: cannot be created: %s", folder, strerror(errno));
     if (stat(folder, &what) != 0 || !S_ISDIR(what.st_mode) || access(folder, R_OK | W_OK | X_OK) != 0)
         return cli_error(serve->command, KVC_INPUT, "--sessions %s: must be a folder that can be read and written",
                          folder);
@@ -106,7 +105,7 @@ int serve_slots_check(struct serve *serve) {
 
 /* ---- loading ---- */
 
-/* Takes a loaded session among the kept ones. False: it is the caller's still. */
+/* Adds a loaded session to the cached ones. False: the caller still owns it. */
 static bool slots_take(struct serve_loop *loop, struct serve_cached *kept, struct kvc_saved *saved) {
     struct kvc_session_stats stats;
     const size_t mark = strlen(SHARED);
@@ -134,25 +133,25 @@ static bool slots_load(struct serve_loop *loop, uint64_t number, const char *pat
     cli_session_options(&serve->options->common, NULL, &options);
     options.memory_limit = serve->memory;
     if (kvc_session_load(serve->model, &options, path, &saved, &kept.session, &error) != KVC_OK) {
-        cli_warn(serve->command, "%s; begun without it, and left as it is", error.text);
+        cli_warn(serve->command, "%s; skipped, and the file is unchanged", error.text);
         return true;
     }
     kvc_session_stats(kept.session, &stats);
     kept.bytes = stats.cache_bytes + stats.state_bytes;
     const bool room = kept.bytes <= serve->memory - cli_min(loop->kept_bytes, serve->memory);
     if (!room || !slots_take(loop, &kept, &saved)) {
-        cli_warn(serve->command, "%s: %s; begun without it, and left as it is", path,
-                 room ? "no session of a server" : "there is no room for it in --mem");
+        cli_warn(serve->command, "%s: %s; skipped, and the file is unchanged", path,
+                 room ? "not a session of a server" : "there is no room for it in --mem");
         kvc_session_close(kept.session);
     }
     kvc_saved_free(&saved);
     return room;
 }
 
-/* The last used ones, as many as are kept and have room. */
+/* Loads the most recently used slots, as many as --keep and --mem permit. */
 void serve_slots_load(struct serve_loop *loop) {
     const struct serve *serve = loop->serve;
-    off_t least = INT64_MAX; /* bytes of the smallest file that there was no room for */
+    off_t least = INT64_MAX; /* bytes of the smallest file that did not fit */
     uint64_t *numbers;
     size_t count;
     if (!serve->options->sessions || !list_slots(loop->serve, &numbers, &count))
@@ -169,7 +168,7 @@ void serve_slots_load(struct serve_loop *loop) {
     loop->loaded_count = loop->kept_count;
     free(numbers);
     if (loop->kept_count > 0 && !(loop->loaded = malloc(loop->kept_count * sizeof *loop->loaded)))
-        loop->loaded_count = 0; /* then their files stay */
+        loop->loaded_count = 0; /* no memory for the list: the files remain */
     for (size_t i = 0; i < loop->loaded_count; i++)
         loop->loaded[i] = loop->kept[i].slot - 1;
 }
@@ -189,7 +188,7 @@ static bool save(const struct serve_cached *kept, const char *path, struct kvc_e
     return good;
 }
 
-/* Gives the session the slot of that number: its own file another name where it has one, a new file otherwise. */
+/* Saves the session under this number: renames its file if it has one, otherwise writes a new one. */
 static bool slots_put(const struct serve_loop *loop, const struct serve_cached *kept, uint64_t number) {
     const struct serve *serve = loop->serve;
     char *path = slot_path(serve, number), *old = kept->slot ? slot_path(serve, kept->slot - 1) : NULL;
@@ -209,7 +208,8 @@ static void remove_slot(const struct serve *serve, uint64_t number) {
     free(path);
 }
 
-/* Of the slots that were loaded those whose sessions are not kept any more, the last used first. */
+/* Moves the loaded slots whose sessions are no longer cached to the front of loop->loaded, the most recently used
+ * first. Returns their number. */
 static size_t find_dropped(struct serve_loop *loop) {
     size_t dropped = 0;
     for (size_t i = 0; i < loop->loaded_count; i++) {
@@ -227,8 +227,8 @@ static int by_use(const void *a, const void *b) {
     return x->used < y->used ? -1 : x->used > y->used;
 }
 
-/* The last used comes first. For each that was saved the oldest of those that were dropped goes, and all of these when
- * everything was saved: so the folder needs room for one session more than it has, and what fails loses nothing. */
+/* Saves the most recently used session first. After each new file it removes the oldest dropped slot, and after
+ * complete success all of them. So the folder needs room for only one more session, and a failure loses nothing. */
 bool serve_slots_save(struct serve_loop *loop) {
     const struct serve *serve = loop->serve;
     uint64_t *numbers, first;
@@ -242,7 +242,7 @@ bool serve_slots_save(struct serve_loop *loop) {
     for (size_t i = loop->kept_count; i-- > 0 && good;) {
         const struct serve_cached *kept = &loop->kept[i];
         if (kept->slot && kept->used <= loop->loaded_uses)
-            continue; /* not used since it was loaded: its file is as it should be */
+            continue; /* unused since it was loaded: its file is current */
         if (!slots_put(loop, kept, first + i))
             failed++;
         else if (!kept->slot && dropped > 0)

@@ -1,4 +1,4 @@
-/* text.c - a text that grows, and JSON put into it. */
+/* text.c - a growable text, and functions that append JSON to it. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

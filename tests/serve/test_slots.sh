@@ -50,7 +50,7 @@ cp -R "$work/damaged" "$work/more"
 serve damaged -m "$demo" --template chatml --sessions "$work/damaged" -q
 client test_slots.py "$url" begins_anew "$work/known"
 that 'a line for each damaged file' \
-    [ "$(grep -c 'slot-[0-9]*.kv.*begun without it' "$work/damaged.err")" = "$(ls "$work/damaged" | wc -l)" ]
+    [ "$(grep -c 'slot-[0-9]*.kv.*skipped' "$work/damaged.err")" = "$(ls "$work/damaged" | wc -l)" ]
 ends
 for file in "$work/more"/*.kv; do that 'it stays' cmp -s "$file" "$work/damaged/${file##*/}"; done
 that 'beside what is kept now' [ "$(ls "$work/damaged" | wc -l)" -gt "$(ls "$work/more" | wc -l)" ]
@@ -62,7 +62,7 @@ for how in '--kv-type q8_0' '--keep 0' '--keep 1' '--mem 1M'; do
     stays "$work/again" -m "$demo" --template chatml $how
 done
 stays "$work/again" -m "$work/other.gguf" --template chatml
-that 'of another model: a line for each' [ "$(grep -c 'left as it is' "$work/stays.err")" -ge 4 ]
+that 'of another model: a line for each' [ "$(grep -c 'the file is unchanged' "$work/stays.err")" -ge 4 ]
 cp -R "$work/again" "$work/types"
 serve types -m "$demo" --template chatml --sessions "$work/types" --kv-type q8_0 -q
 client test_slots.py "$url" begins_anew "$work/known"
