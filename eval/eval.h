@@ -1,22 +1,23 @@
-/* eval.h - the tasks of `kvcull eval`, one file each. They use the public headers and the program's helpers only. */
+/* eval.h - the tasks of `kvcull eval` with their own options. They use only the public headers and the program's
+ * helpers. */
 #ifndef KVC_EVAL_EVAL_H
 #define KVC_EVAL_EVAL_H
 
 #include "cli/cli.h"
 
-/* The tasks; cli/eval.c calls them with argv[0] the task's name. */
+/* The tasks. cli/eval.c calls them with the task's name in argv[0]. */
 int eval_needle(const struct cli_command *command, int argc, char **argv);
 int eval_fidelity(const struct cli_command *command, int argc, char **argv);
 int eval_merge(const struct cli_command *command, int argc, char **argv);
 int eval_where(const struct cli_command *command, int argc, char **argv);
 
-/* The token of the highest logit, the lowest id where equal. */
+/* Returns the token with the highest logit, the lowest id among equals. */
 int32_t eval_likeliest(const float *logits, uint32_t vocab);
-/* Writes DIR/NAME.json and DIR/NAME.csv (the folder is made where it is missing); takes the reference. */
+/* Writes DIR/NAME.json and DIR/NAME.csv, and creates the folder if necessary. Takes over the reference to json. */
 int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
                void (*csv)(const void *task, FILE *stream), const void *task);
-/* Whether both could be written, before anything is computed; a folder that is not there stays so. */
+/* Checks, before a long computation, that both files can be written. Does not create the folder. */
 int eval_write_check(const struct cli_command *command, const char *folder, const char *name);
-void eval_csv_text(FILE *stream, const char *text); /* quoted */
+void eval_csv_text(FILE *stream, const char *text); /* in quotes */
 
 #endif

@@ -4,18 +4,17 @@
 
 #include "eval/standard.h"
 
-struct eval_kept { /* a sample to be traced */
+struct eval_kept { /* a sample to trace */
     const struct eval_task *task;
     uint64_t length, index;
-    uint32_t answer; /* tokens at most */
+    uint32_t answer; /* maximum tokens of an answer */
     const struct eval_sample *sample;
     const struct eval_prompt *prompt;
-    uint64_t made; /* traces, when it is done */
-    const char
-        *data; /* a hash of what the user gave, where the task has no file that `data` of records tells; or NULL */
+    uint64_t made;    /* number of traces, when done */
+    const char *data; /* hash of the data file, if records of the task lack one; or NULL */
 };
 bool eval_wants_trace(const struct eval_run *run, uint64_t sample);
-/* Every policy, asked in every way, whose trace is not there yet. */
+/* Traces every policy, question-aware and question-agnostic, unless the results already have the trace. */
 int eval_keep_traces(struct eval_run *run, struct eval_kept *kept);
 
 #endif

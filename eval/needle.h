@@ -1,4 +1,4 @@
-/* needle.h - what `kvcull eval needle` was asked to do, and what came of it: shared by the run and its report. */
+/* needle.h - options and results of `kvcull eval needle`, shared by the run and its report. */
 #ifndef KVC_EVAL_NEEDLE_H
 #define KVC_EVAL_NEEDLE_H
 
@@ -9,13 +9,13 @@
 
 struct needle_cell { /* one policy at one length */
     uint64_t asked[NEEDLE_DEPTHS], right[NEEDLE_DEPTHS];
-    uint64_t unseen[NEEDLE_DEPTHS]; /* right as the turn after the text; NEEDLE_BOTH */
+    uint64_t unseen[NEEDLE_DEPTHS]; /* correct answers with NEEDLE_BOTH when the question is the turn after the text */
     uint64_t prompts, entries, held_bytes, peak_bytes, read_bytes, steps;
     double seconds;
 };
 
-/* How the facts of a text are asked for: each after the whole text, one after another in one answer, in turns of a
- * conversation, or each after the whole text and as the turn after it. */
+/* How a text's questions are asked. ONE: each directly after the text. ANSWER: all facts in one answer. TURNS: in turns
+ * of a conversation. BOTH: each directly after the text, and also as a separate turn. */
 enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS, NEEDLE_BOTH };
 extern const char *const needle_modes[]; /* "one", "answer", "turns", "both" */
 
@@ -39,7 +39,7 @@ struct needle_task {
 
 struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length, size_t spec);
 
-/* The report: a table of one length, everything as JSON, everything as CSV (user is the task). */
+/* The report: a table for one length, all results as JSON, all results as CSV (user is the task). */
 int needle_print_length(const struct needle_task *task, size_t length);
 json_t *needle_json(const struct needle_task *task);
 void needle_csv(const void *user, FILE *stream);

@@ -22,27 +22,28 @@ struct needle_fact {
 
 struct needle_text {
     char *text;
-    size_t tokens; /* counted sentence by sentence, without the question */
+    size_t tokens; /* sum of the sentences' tokens, without the question */
     struct needle_fact *facts;
     size_t fact_count;
 };
 
 int needle_words_open(const struct cli_command *command, const char *path, struct needle_words *words);
-/* words.json beside the model, or the bundled model's: a path, malloc'ed. */
+/* Returns the path of words.json beside the model, or of the bundled model's, malloc'ed. */
 int needle_words_path(const struct cli_command *command, const char *model_path, char **path);
 void needle_words_close(struct needle_words *words);
 
-/* A text of about `tokens` tokens with one fact at each depth; the same seed gives the same text. */
+/* Makes a text of about `tokens` tokens with one fact at each depth. The same seed gives the same text. */
 int needle_text_make(const struct cli_command *command, const struct kvc_model *model, const struct needle_words *words,
                      uint64_t tokens, const double *depths, size_t depth_count, uint64_t seed,
                      struct needle_text *text);
-/* The same of so many filler sentences, from a state of random numbers. KVC_INPUT: fewer keys than depths. */
+/* Makes a text with `count` filler sentences. *random is the generator's state. KVC_INPUT: there are fewer keys than
+ * depths. */
 enum kvc_status needle_text_sentences(const struct needle_words *words, uint64_t count, const double *depths,
                                       size_t depth_count, uint64_t *random, struct needle_text *text,
                                       struct kvc_error *error);
 void needle_text_free(struct needle_text *text);
 
-/* "question : the magic number for KEY"; malloc'ed, NULL: no memory. */
+/* Returns "question : the magic number for KEY", malloc'ed; NULL: no memory. */
 char *needle_question(const struct needle_fact *fact);
 
 #endif

@@ -1,4 +1,4 @@
-/* prompt.h - samples as tokens: in the model's chat template or plain, as long as was asked for. */
+/* prompt.h - converts samples to tokens, in the model's chat template or plain, with a given length. */
 #ifndef KVC_EVAL_PROMPT_H
 #define KVC_EVAL_PROMPT_H
 
@@ -10,26 +10,26 @@ struct eval_prompter {
     bool raw;       /* without the chat template */
     unsigned flags; /* of kvc_tokenize */
 };
-/* Looks whether the template will do. */
+/* Checks that the template works. */
 enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_error *error);
 
 struct eval_part { /* tokens of a later question */
     int32_t *tokens;
     size_t count;
-    uint64_t hash; /* of all that the model was given until then, answers aside */
+    uint64_t hash; /* of everything the model reads up to here, without answers */
 };
 struct eval_prompt {
     int32_t *tokens; /* malloc'ed */
     size_t count;
-    size_t context; /* of these, the first that are the text alone; the question follows */
-    uint64_t hash;  /* of all */
-    /* The questions after the first. EVAL_TURNS: from the end of the answer before, what ends its turn included.
-     * EVAL_REQUESTS: what follows the first `context` tokens in the first question's place. */
+    size_t context; /* the first of these are the text; the question follows */
+    uint64_t hash;  /* of all tokens */
+    /* The questions after the first. EVAL_TURNS: begins with the end of the previous answer's turn. EVAL_REQUESTS:
+     * replaces the first question after the first `context` tokens. */
     struct eval_part *later;
     size_t later_count;
 };
-/* The sample's prompts, the openings of answers included. Until eval_prompt_cut there is neither `context` nor a hash,
- * and EVAL_REQUESTS have whole prompts in `later`. */
+/* Makes the sample's prompts, including the openings of answers. Before eval_prompt_cut, `context` and the hashes are
+ * unset, and `later` has whole prompts for EVAL_REQUESTS. */
 enum kvc_status eval_prompt_make(const struct eval_prompter *prompter, const struct eval_sample *sample,
                                  enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error);
 enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,
@@ -42,18 +42,19 @@ struct eval_request { /* of one sample */
     const struct eval_data *data;
     const struct eval_prompter *prompter;
     uint64_t seed, index, length;
-    uint64_t depths; /* how many different ones; 0: EVAL_DEPTHS */
+    uint64_t depths; /* number of different depths; 0: EVAL_DEPTHS */
 };
-/* At which depth sample `index` of a task with depths has what it asks for, 0 to 1. */
+/* Returns the depth (0 to 1) of the answer in sample `index` of a task with depths. */
 double eval_depth(uint64_t depths, uint64_t index);
-/* The sample whose prompt and answer together take nearly `length` tokens, and never more; of several questions those
- * of all turns, or of the longest request. Texts of the user's files are as long as they are, but never longer.
- * KVC_USAGE: there is none that short. The caller frees both, after a failure, too. */
+/* Makes the sample whose prompt and answer together take almost `length` tokens, never more. With several questions,
+ * all turns count, or the longest request. Texts from the user's files keep their length, or are cut. KVC_USAGE: even
+ * the smallest sample is longer. The caller frees both, also after a failure. */
 enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
                          struct kvc_error *error);
-/* Whether the smallest sample is short enough: KVC_USAGE otherwise. */
+/* Checks that the smallest sample fits; KVC_USAGE otherwise. */
 enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error);
-uint64_t eval_hash(uint64_t before, const void *bytes, size_t count); /* XXH64 seeded with the hash before; first 0 */
-uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count); /* of each token's bytes in turn */
+uint64_t eval_hash(uint64_t before, const void *bytes,
+                   size_t count); /* XXH64 seeded with the previous hash; the first is 0 */
+uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count); /* of the tokens' bytes */
 
 #endif

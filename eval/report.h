@@ -1,28 +1,28 @@
-/* report.h - a report of results: one HTML file with its style and pictures in it, which needs no script and no
- * network. It is well-formed as XML, too. */
+/* report.h - writes a report: one HTML file with its style and pictures. It needs no script and no network, and is also
+ * well-formed XML. */
 #ifndef KVC_EVAL_REPORT_H
 #define KVC_EVAL_REPORT_H
 
 #include "eval/results.h"
 
-/* Whether a report can be written there; says why not before anything is computed. */
+/* Checks, before a long computation, that the report can be written. */
 int eval_report_check(const struct cli_command *command, const char *path);
-/* The file appears when it is whole. */
+/* Writes the report. The file appears only when it is complete. */
 int eval_report_write(const struct eval_results *results, const char *path);
 
-/* ---- for its parts ----------------------------------------------------------------------------------------------- */
+/* ---- for its parts ---- */
 
-enum { REPORT_LEVELS = 9 }; /* of the sequential scale: 0, nothing, to 8, all */
+enum { REPORT_LEVELS = 9 }; /* steps of the color scale: 0 is none, 8 is all */
 
-struct report_row { /* a policy in a setting: over tasks that ask something, or one of them */
+struct report_row { /* a policy in a setting, over all tasks with questions, or in one task */
     size_t policy;
     const char *task;
-    double score[2], low[2], high[2], samples[2]; /* the question seen, and not; samples 0: not asked so */
+    double score[2], low[2], high[2], samples[2]; /* question-aware and question-agnostic; samples 0: not measured */
     double entries, held, read, first, token;
-    double weight; /* samples that the means are of */
+    double weight; /* number of samples in the means */
 };
-struct report_setting {              /* results that may be compared: of one model and its settings, of one length */
-    const json_t *like;              /* a row of the tables, or a record, that has its fields */
+struct report_setting {              /* comparable results: one model, one set of options, one length */
+    const json_t *like;              /* a table row or a record with the setting's fields */
     struct report_row *rows, *means; /* [row_count] task by task; [mean_count] over all tasks, best first */
     size_t row_count, mean_count;
     const char **tasks;
@@ -33,27 +33,27 @@ struct report {
     const struct eval_results *results;
     json_t *tables; /* the rows of all tables */
     const char **policies;
-    size_t *families; /* [policy_count] a number for each name of methods */
+    size_t *families; /* [policy_count]: a number for each combination of method names */
     size_t policy_count;
     struct report_setting *settings;
     size_t setting_count;
-    bool lost; /* memory was lacking */
+    bool lost; /* no memory */
 };
 
-/* Text of any kind, with what HTML, XML or the eye would take amiss replaced. */
+/* Writes text, with characters escaped or replaced that are unsafe in HTML or XML or invisible. */
 void report_text(FILE *out, const char *text);
-/* "3 snapkv:budget=64", with its mark and colour. */
+/* Writes "3 snapkv:budget=64", with its mark and color. */
 void report_policy(const struct report *report, size_t policy);
-size_t report_policy_number(const struct report *report, const char *kv); /* policy_count: there is none */
-/* 0 for nothing, 8 for all. */
+size_t report_policy_number(const struct report *report, const char *kv); /* policy_count: unknown */
+/* Converts a share to a step of the color scale: 0 is none, 8 is all. */
 unsigned report_level(double share);
-/* The scale with a word at each end. */
+/* Writes the color scale with a word at each end. */
 void report_scale(FILE *out, const char *none, const char *all);
-/* A grid with a cell for each layer (rows) and list (columns), as a picture: values from 0 to `most`, and what they
- * are. */
+/* Draws a grid with a cell for each layer (row) and list (column). Values go from 0 to `most`; `what` describes them.
+ */
 void report_map(FILE *out, const json_t *matrix, double most, const char *what);
 
-/* Whether rows of the tables or records may be compared. */
+/* Returns true if two table rows or records are comparable. */
 bool report_same_setting(const json_t *a, const json_t *b);
 bool report_collect(struct report *report); /* rows, policies, settings */
 void report_free(struct report *report);
@@ -63,7 +63,7 @@ void report_leaders(const struct report *report, const struct report_setting *se
 void report_curves(const struct report *report, const struct report_setting *setting);
 void report_depths(const struct report *report); /* heat maps of records with a depth */
 void report_times(const struct report *report, const struct report_setting *setting);
-void report_measured(const struct report *report, const struct report_setting *setting); /* tasks that ask nothing */
+void report_measured(const struct report *report, const struct report_setting *setting); /* tasks without questions */
 void report_stayed(const struct report *report);
 void report_spans(const struct report *report);
 

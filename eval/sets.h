@@ -1,47 +1,47 @@
-/* sets.h - data sets of benchmarks, read from a folder of the user's: a task's records, one of which is a sample. */
+/* sets.h - benchmark data sets, read from the user's folder. Each record of a task's file is a sample. */
 #ifndef KVC_EVAL_SETS_H
 #define KVC_EVAL_SETS_H
 
 #include "eval/records.h"
 
 struct eval_set;
-struct eval_set_form {   /* of a task's generator, eval_make_record */
-    const char *name;    /* as the benchmark calls it */
-    const char *files;   /* where under the folder it may lie, separated by '|' */
-    const char *sizes;   /* "50|105|...": what stands for # in files, for 8192 tokens, 16384 and so on; NULL: no # */
-    const char *demos;   /* a file of further records, shown as examples; NULL: none */
-    const char *prompts; /* the benchmark's own file of prompts, the same way; NULL: there is none, or none is read */
-    /* The row as a sample: its context, and a question with answers. A field that is wrong: eval_row_wrong. */
+struct eval_set_form {   /* form of a task whose generator is eval_make_record */
+    const char *name;    /* the benchmark's name for the set */
+    const char *files;   /* possible paths in the folder, separated by '|' */
+    const char *sizes;   /* "50|105|...": replacements for # in files, for 8192 tokens, 16384 and so on; NULL: no # */
+    const char *demos;   /* a file of records for few-shot examples; NULL: none */
+    const char *prompts; /* the benchmark's file of prompts, as `files`; NULL: none */
+    /* Converts the row to a sample with context, question and answers. Calls eval_row_wrong for a bad field. */
     enum kvc_status (*make)(const struct eval_set *set, struct eval_row *row, struct eval_sample *sample);
-    const void *more; /* what `make` takes besides */
+    const void *more; /* further data for `make` */
 };
 
-struct eval_set { /* of one task that is run */
+struct eval_set { /* of one task of the run */
     const struct eval_task *task;
-    uint64_t length; /* with sizes: of the samples */
+    uint64_t length; /* with sizes: length of the samples */
     struct eval_records records, demos;
     const char *folder; /* the option's value */
-    json_t *prompts;    /* of a .json file */
-    char *prompt_text;  /* of another one, or what the file has as a text */
-    json_t **rows;      /* [records.count]: what samples were made of, without their long texts; NULL: not made yet */
+    json_t *prompts;    /* content of a .json prompt file */
+    char *prompt_text;  /* content of another prompt file, or the prompt as text */
+    json_t **rows;      /* [records.count]: the samples' records without long texts; NULL: not made yet */
     char hash[20];      /* of the records and the prompts */
 };
-/* Opens the file of a task in the folder, that for texts of so many tokens, and looks at every record. */
+/* Opens the task's file for texts of `length` tokens in the folder, and checks every record. */
 enum kvc_status eval_set_open(const struct eval_task *task, const char *folder, uint64_t length, struct eval_set *set,
                               struct kvc_error *error);
 void eval_set_close(struct eval_set *set);
-/* Whether the folder has its file. */
+/* Returns true if the folder has the task's file. */
 bool eval_set_there(const struct eval_task *task, const char *folder, uint64_t length);
-/* The path of the first of the files that is there, malloc'ed; NULL: none, or no memory. */
+/* Returns the path of the first existing file of the list, malloc'ed; NULL: none, or no memory. */
 char *eval_set_find(const char *folder, const char *files);
-/* Of the sets that a run has; NULL: the task needs none. */
+/* Returns the task's set; NULL: the task needs none. */
 const struct eval_set *eval_set_of(const struct eval_data *data, const struct eval_task *task, uint64_t length);
 enum kvc_status eval_make_record(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error);
 
 /* ---- for `make` ---- */
 
-/* Ends the sample: its context is what the template has up to the field `split`, its question the rest. Takes nothing;
- * texts of the list (or the one text) become answers. */
+/* Completes the sample: the template up to the field `split` becomes the context, the rest the question. The answers
+ * are the texts of the list (or the one text). Takes over nothing. */
 enum kvc_status eval_set_sample(const struct eval_set *set, struct eval_row *row, const char *template, bool dollars,
                                 const struct eval_field *fields, size_t count, const char *split, const char *opening,
                                 const json_t *answers, struct eval_sample *sample);

@@ -1,4 +1,4 @@
-/* standard.h - what `kvcull eval TASK...` was asked to do. */
+/* standard.h - options and state of `kvcull eval TASK...`. */
 #ifndef KVC_EVAL_STANDARD_H
 #define KVC_EVAL_STANDARD_H
 
@@ -12,18 +12,18 @@ struct eval_run {
     /* options */
     const char *model_path, *template_name, *variables, *date, *out, *question, *shard, *report;
     const char *files[EVAL_FILES];
-    char *words_path; /* where none was given */
+    char *words_path; /* default path, if the option is absent */
     char *out_path;   /* of --ranks data */
     struct cli_texts specs, spans;
     struct cli_counts lengths;
     int64_t samples, seed, show, depths, kept;
-    uint64_t memory; /* bytes that sessions asked together may hold; 0: half of what is left */
+    uint64_t memory; /* limit for the cache of sessions that run together; 0: half of the free memory */
     bool raw, resume, list, alone;
-    /* what they come to */
+    /* derived from the options */
     const struct eval_task **tasks; /* [task_count] */
     size_t task_count;
-    uint64_t shard_index, shards; /* from 0 */
-    bool sides[2];                /* the question seen, and not */
+    uint64_t shard_index, shards; /* counted from 0 */
+    bool sides[2];                /* question-aware; question-agnostic */
     struct eval_data data;
     char data_hash[EVAL_FILES][20];
     struct kvc_engine *engine;
@@ -31,40 +31,40 @@ struct eval_run {
     struct eval_prompter prompter;
     struct eval_results results;
     float *logits;                 /* [specs, vocab] */
-    struct eval_computed computed; /* what was done */
-    int32_t *text_tokens;          /* [text_count]: of data.text, once they were asked for */
+    struct eval_computed computed; /* prompt tokens in total and computed */
+    int32_t *text_tokens;          /* [text_count]: tokens of data.text, made on demand */
     size_t text_count;
-    struct fidelity fidelity; /* of the window under way */
+    struct fidelity fidelity; /* of the current window */
     struct kvc_policy_class fidelity_class;
 };
 
-/* Tasks, shard and files, before anything slow. */
+/* Read tasks, shard and files before anything slow. */
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names);
 int eval_choose_shard(struct eval_run *run);
 int eval_read_files(struct eval_run *run);
-/* Benchmarks' folders (open_sets.c): the sets of the tasks, whose record i is sample i; a run takes no more samples
- * than a set has. The hash of the data that a task needs. */
+/* Benchmarks' folders (open_sets.c): opens the sets of the tasks. Record i is sample i, so a run has at most as many
+ * samples as the set. eval_data_hash returns the hash of a task's data. */
 bool eval_is_folder(int file);
 int eval_open_sets(struct eval_run *run);
 uint64_t eval_samples_of(const struct eval_run *run, const struct eval_task *task, uint64_t length);
 const char *eval_data_hash(const struct eval_run *run, const struct eval_task *task, uint64_t length);
-/* "there", "missing"; "" where no file or folder was given, or none is needed. */
+/* Returns "there" or "missing"; "" if the task needs no file or none was given. */
 const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task);
-/* A record with its key fields (samples.c); side 0: the question seen. What the first samples are, for a person. */
+/* Returns a record with its key fields (samples.c). side 0: question-aware. eval_show prints a sample for the user. */
 json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
                     const char *spec, size_t side);
 void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,
                const struct eval_prompt *prompt);
-/* Whether options go together; then engine, model, template and results are opened. Both have said what is wrong. */
+/* Check combinations of options; open engine, model, template and results. Both print their errors. */
 int eval_run_check(struct eval_run *run);
 int eval_run_open(struct eval_run *run);
 void eval_run_close(struct eval_run *run);
-/* Every sample of the shard that has no result yet. */
+/* Runs every sample of the shard without a result. */
 int eval_run_samples(struct eval_run *run);
-/* The number of a result's sample among all shards', in order; UINT64_MAX: it is of none of the tasks. */
+/* Returns the global number of a result's sample, over all shards; UINT64_MAX: it belongs to no task. */
 uint64_t eval_unit_number(const struct eval_run *run, const json_t *record);
-/* --ranks data (ranks.c): the file of a rank's share, FILE.1of4 say; what all ranks have found, with rank 0, in the
- * order of one process. */
+/* --ranks data (ranks.c): sets the file name of a rank's share (FILE.1of4), and collects the results of all ranks on
+ * rank 0, in the order of a single process. */
 int eval_ranks_name(struct eval_run *run);
 int eval_ranks_gather(struct eval_run *run);
 

@@ -1,60 +1,60 @@
-/* task.h - the table of tasks, and what a standard task is made of: a text, a question about it, its answers. */
+/* task.h - the table of tasks, and the parts of a standard task: a text, questions about it, and their answers. */
 #ifndef KVC_EVAL_TASK_H
 #define KVC_EVAL_TASK_H
 
 #include "cli/cli.h"
 
-/* ---- texts and random choices ------------------------------------------------------------------------------- */
+/* ---- texts and random choices ---- */
 
-struct eval_text { /* grows; a failed allocation is remembered until eval_text_take */
+struct eval_text { /* a growable text; `lost` is true after a failed allocation, until eval_text_take */
     char *bytes;
     size_t count, capacity;
     bool lost;
 };
 void eval_add(struct eval_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The text as a string of its own (NULL: no memory), also where nothing was added; the other is empty then. */
+/* Returns the text as a malloc'ed string, also if it is empty, and resets the eval_text. NULL: no memory. */
 char *eval_text_take(struct eval_text *text);
 
-uint64_t eval_below(uint64_t *random, uint64_t count); /* 0 ... count - 1; count at least 1 */
-/* `count` different numbers below `from` in the order in which they were drawn, malloc'ed; NULL: no memory. */
+uint64_t eval_below(uint64_t *random, uint64_t count); /* returns 0 ... count - 1; count is at least 1 */
+/* Draws `count` different numbers below `from`, in random order, malloc'ed; NULL: no memory. */
 uint32_t *eval_draw(uint64_t *random, uint32_t from, uint32_t count);
 void eval_sort(uint32_t *numbers, size_t count); /* ascending */
 void eval_shuffle(uint64_t *random, uint32_t *numbers, size_t count);
 
-/* The lists of words that tasks draw from: eval_word(i), i below eval_words; of these eval_nouns are nouns, followed by
+/* The word lists of the tasks: eval_word(i), i < eval_words. The first eval_nouns words are nouns, the next
  * eval_adjectives adjectives. */
 extern const uint32_t eval_nouns, eval_adjectives, eval_words;
 const char *eval_word(uint32_t i);
 
-/* ---- what the user's files hold ------------------------------------------------------------------------------ */
+/* ---- contents of the user's files ---- */
 
-struct eval_span { /* of a text */
+struct eval_span { /* a part of a text */
     size_t start, bytes;
 };
 struct eval_essays {
-    char *text; /* its blanks are single spaces */
+    char *text; /* each run of whitespace is one space */
     struct eval_span *words;
-    size_t count; /* 0: none were given */
+    size_t count; /* 0: no file */
 };
 
 struct eval_question {
     const char *text;
     const char **answers;
     size_t answer_count;
-    uint32_t *documents; /* those with the answer; then further ones that are near to them */
+    uint32_t *documents; /* first those with the answer, then similar ones */
     size_t document_count, near_count;
 };
 struct eval_questions { /* texts belong to the JSON document and to `made` */
     json_t *document;
     char **made;
     size_t made_count;
-    const char **documents; /* different ones, in ascending order */
+    const char **documents; /* without duplicates, in ascending order */
     size_t document_count;
     struct eval_question *questions;
-    size_t count; /* 0: none were given */
+    size_t count; /* 0: no file */
 };
 
-/* What tasks may need: files, and folders of benchmarks (file_tasks.def). */
+/* Inputs of tasks: files, and folders of benchmarks (file_tasks.def). */
 enum {
     EVAL_ESSAYS,
     EVAL_SQUAD,
@@ -76,117 +76,122 @@ struct needle_words;
 struct eval_set;
 struct eval_data {
     struct eval_essays essays;
-    struct eval_set *sets; /* of the tasks that need folders (sets.h) */
+    struct eval_set *sets; /* for tasks that need folders (sets.h) */
     size_t set_count;
-    struct eval_questions questions[EVAL_FILES]; /* of EVAL_SQUAD and EVAL_HOTPOTQA */
-    char *text;                                  /* of EVAL_TEXT, as it is */
+    struct eval_questions questions[EVAL_FILES]; /* for EVAL_SQUAD and EVAL_HOTPOTQA */
+    char *text;                                  /* of EVAL_TEXT, unchanged */
     size_t text_bytes;
     struct needle_words *words; /* of EVAL_WORDS */
 };
 enum kvc_status eval_essays_read(const char *path, const char *text, size_t bytes, struct eval_essays *essays,
                                  struct kvc_error *error);
-/* SQuAD's official JSON, or HotpotQA's. */
+/* Reads SQuAD's or HotpotQA's official JSON. */
 enum kvc_status eval_squad_read(const char *path, const char *text, size_t bytes, struct eval_questions *questions,
                                 struct kvc_error *error);
 enum kvc_status eval_hotpotqa_read(const char *path, const char *text, size_t bytes, struct eval_questions *questions,
                                    struct kvc_error *error);
 void eval_data_free(struct eval_data *data);
 
-/* ---- tasks ----------------------------------------------------------------------------------------------------- */
+/* ---- tasks ---- */
 
 /* A question about a sample's text. */
 struct eval_asked {
-    char *question; /* follows the text, or in a later turn the answer before */
-    char *opening;  /* what the answer begins with, given to the model; "": nothing */
+    char *question; /* follows the text or, in a later turn, the previous answer */
+    char *opening;  /* the beginning of the answer, given to the model; "": none */
     char **answers;
     size_t answer_count;
-    struct eval_span *spans; /* where the context has what is asked for: bytes, in no order; none where not known */
+    struct eval_span *spans; /* the evidence in the context, in bytes, unordered; empty: unknown */
     size_t span_count;
-    const void *row; /* of the user's file, for scores that need more than answers; NULL: none */
+    const void *row; /* the file's record, if the score needs more than answers; NULL: none */
 };
 struct eval_sample {
-    char *context;            /* what is read; a prompt is this and a question */
+    char *context;            /* the text; a prompt is this and a question */
     struct eval_asked *asked; /* [count], at least 1 */
     size_t count;
 };
 void eval_sample_free(struct eval_sample *sample);
-/* A further question, empty; NULL: no memory. Those before may move. */
+/* Adds an empty question; NULL: no memory. Earlier questions may move. */
 struct eval_asked *eval_sample_ask(struct eval_sample *sample);
-/* Adds an answer, or a span of the context; false: no memory. */
+/* Add an answer, or a span of the context. False: no memory. */
 bool eval_asked_answer(struct eval_asked *asked, const char *answer);
 bool eval_asked_span(struct eval_asked *asked, size_t start, size_t bytes);
-/* Both take the texts; false or a failure: one of them, or what else belongs to the sample (fine), is lost. */
+/* Both take over the texts. They fail without memory, also for an earlier loss; fine: the rest of the sample is
+ * complete. */
 bool eval_asked_end(struct eval_asked *asked, struct eval_text *question, struct eval_text *opening);
 enum kvc_status eval_sample_end(struct eval_sample *sample, struct eval_text *context, bool fine,
                                 struct kvc_error *error);
 
-struct eval_maker { /* what a sample is made for */
+struct eval_maker { /* input of a generator */
     const struct eval_task *task;
     const struct eval_data *data;
     uint64_t index;  /* of the sample */
-    uint64_t size;   /* of its text, at least the task's `least`: lines, words or documents, whatever it is made of */
-    uint64_t length; /* tokens asked for */
-    uint64_t random; /* the state of its random numbers */
-    double depth;    /* of tasks with depths: where in the text the answer is to stand, 0 to 1 */
+    uint64_t size;   /* of its text, at least the task's `least`, in lines, words or documents */
+    uint64_t length; /* requested tokens */
+    uint64_t random; /* state of the random numbers */
+    double depth;    /* for tasks with depths: position of the answer in the text, 0 to 1 */
 };
 
-/* How a sample with several questions asks them: one after another, each after the answer before; or each by itself
- * after the same text, as if several people had sent the same prompt. */
+/* How a sample asks several questions. EVAL_TURNS: in turns of one conversation. EVAL_REQUESTS: each alone after the
+ * same text, as if several users had sent the same prompt. */
 enum eval_manner { EVAL_TURNS, EVAL_REQUESTS };
 
-/* What a score is. Only shares lie between 0 and 1, and have Wilson's interval; others have the normal one. */
+/* The unit of a score. Only shares are between 0 and 1 and get Wilson's interval; other units get the normal interval.
+ */
 enum eval_unit { EVAL_SHARE, EVAL_NATS, EVAL_UNITS };
 extern const char *const eval_units[EVAL_UNITS]; /* "share", "nats/token" */
 
 struct eval_window;
 struct eval_task {
     const char *name, *summary;
-    const char *group; /* a name that stands for all tasks of the group; NULL: none */
-    const char *way;   /* a task with options of its own: how it is run, "kvcull eval needle"; then nothing follows */
-    int file;          /* what it needs; -1: nothing */
-    bool optional;     /* it does without the file, too */
-    bool fixed;      /* the text is the file's: it is cut in the middle where it is too long, and `least` is its size */
-    bool depths;     /* sample i has what it asks for at depth i modulo --depths */
-    bool plain;      /* asked without the chat template in any case */
-    bool memory;     /* what is held is told at some points of the answer */
-    uint32_t answer; /* tokens of an answer at most; 0: three quarters of the length */
-    uint64_t least;  /* size of the smallest text */
-    uint32_t questions;      /* of a sample, always as many; 0: 1 */
-    enum eval_manner manner; /* of several */
+    const char *group; /* the group's name selects all its tasks; NULL: none */
+    const char
+        *way; /* a task with its own options: its command line, "kvcull eval needle"; the members below are unused */
+    int file; /* required file; -1: none */
+    bool optional;      /* the task can run without the file */
+    bool fixed;         /* the text comes from a file: it is cut in the middle if too long, and `least` is its size */
+    bool depths;        /* the answer of sample i is at depth i modulo --depths */
+    bool plain;         /* never uses the chat template */
+    bool memory;        /* records the memory at some points of the answer */
+    uint32_t answer;    /* maximum tokens of an answer; 0: three quarters of the length */
+    uint64_t least;     /* size of the smallest text */
+    uint32_t questions; /* number of questions of each sample; 0: 1 */
+    enum eval_manner manner; /* for several questions */
     enum eval_unit unit;
-    const void *form; /* of its generator */
+    const void *form; /* data for its generator */
     enum kvc_status (*make)(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error);
     double (*score)(const struct eval_asked *asked, const char *answer); /* 0 to 1 */
-    /* In place of both: a policy over a window of the user's text (windows.h). */
+    /* Replaces both: measures a policy on a window of the user's text (windows.h). */
     enum kvc_status (*measure)(struct eval_window *window, struct kvc_error *error);
 };
-extern const struct eval_task eval_tasks[]; /* ends with name NULL */
+extern const struct eval_task eval_tasks[]; /* the last one has name NULL */
 const struct eval_task *eval_task_find(const char *name);
-/* Tokens of an answer at most, in a sample of so many tokens. */
+/* Returns the maximum tokens of an answer in a sample of `length` tokens. */
 uint32_t eval_task_answer(const struct eval_task *task, uint64_t length);
 static inline uint32_t eval_task_questions(const struct eval_task *task) {
     return task->questions ? task->questions : 1;
 }
 
-/* The share of the answers that the text has; 1 where it has any of them. Capital letters of ASCII count as small. */
+/* _all: the share of the answers that the text contains; _any: 1 if it contains one of them. Both ignore the case of
+ * ASCII letters. */
 double eval_score_all(const struct eval_asked *asked, const char *answer);
 double eval_score_any(const struct eval_asked *asked, const char *answer);
-/* 1 where the text, blanks and a full stop at its ends aside, is one of the answers. */
+/* 1 if the text is one of the answers, without whitespace and a full stop at its ends. */
 double eval_score_exact(const struct eval_asked *asked, const char *answer);
-/* 1 where the first number in the text is the first answer's number. */
+/* 1 if the first number in the text equals the first answer. */
 double eval_score_number(const struct eval_asked *asked, const char *answer);
-/* 1 where the text, blanks aside, begins with an answer, word by word, and no digit follows. */
+/* 1 if the text begins with an answer, ignoring leading whitespace, and no digit follows. */
 double eval_score_begins(const struct eval_asked *asked, const char *answer);
-/* The share of the answers that stand in the line with their number: "3. ..." has the third. */
+/* The share of the answers in the line with their number: "3. ..." has the third answer. */
 double eval_score_list(const struct eval_asked *asked, const char *answer);
-/* Wilson's interval of 95 % around a share of `count` samples; 0 to 1 of none. */
+/* Wilson's 95 % interval of a share of `count` samples; 0 to 1 without samples. */
 void eval_wilson(double share, double count, double *low, double *high);
-/* The normal one around a mean, of the sum and the sum of squares of `count` values; the mean itself of one alone. */
+/* The normal 95 % interval of a mean, from the sum and the sum of squares of `count` values. With one value, both
+ * bounds are the mean. */
 void eval_normal(double sum, double squares, double count, double *low, double *high);
 
-/* ---- generators ------------------------------------------------------------------------------------------------- */
+/* ---- generators ---- */
 
-enum eval_hay { EVAL_NOISE, EVAL_ESSAY, EVAL_NEEDLES, EVAL_ANY /* essays where there are some, or noise */ };
+enum eval_hay { EVAL_NOISE, EVAL_ESSAY, EVAL_NEEDLES, EVAL_ANY /* essays if there are any, otherwise noise */ };
 struct eval_niah {
     enum eval_hay hay;
     bool uuid_keys, uuid_values; /* otherwise words and numbers */
@@ -204,8 +209,8 @@ enum kvc_status eval_make_chains(struct eval_maker *maker, struct eval_sample *s
 enum kvc_status eval_make_numbers(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error);
 enum kvc_status eval_make_needle_demo(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error);
 enum kvc_status eval_make_list(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error);
-extern const char eval_noise[]; /* a line of text that says nothing */
-enum { EVAL_UUID = 64 };        /* bytes that there must be for one */
+extern const char eval_noise[]; /* a meaningless filler line */
+enum { EVAL_UUID = 64 };        /* size of a buffer for a UUID */
 void eval_uuid(uint64_t *random, char text[EVAL_UUID]);
 
 #endif

@@ -1,4 +1,4 @@
-/* windows.h - tasks without a question: what a policy does to a window of the user's text. */
+/* windows.h - tasks without questions: they measure a policy on a window of the user's text. */
 #ifndef KVC_EVAL_WINDOWS_H
 #define KVC_EVAL_WINDOWS_H
 
@@ -9,32 +9,33 @@ struct eval_window {
     struct eval_run *run;
     const int32_t *tokens; /* [count] */
     size_t count;
-    size_t prompt;                      /* tokens of these that are the prompt */
-    struct kvc_session_options options; /* with the policy that is measured */
-    void *state;                        /* what a task keeps from one policy to the next */
+    size_t prompt;                      /* the first tokens, which are the prompt */
+    struct kvc_session_options options; /* with the policy to measure */
+    void *state;                        /* data that a task keeps between policies */
     void (*free_state)(void *state);
     char nothing[1];
-    /* what is found out */
+    /* results */
     double score;
     struct {
         const char *name;
         double value;
-    } values[EVAL_VALUES]; /* further figures */
+    } values[EVAL_VALUES]; /* further results */
     size_t value_count;
     struct eval_reply reply;
 };
-/* Sample i is the i-th window of so many tokens; the first half is its prompt. */
+/* Opens sample i, which is the i-th window of `length` tokens. Its first half is the prompt. */
 enum kvc_status eval_window_open(struct eval_run *run, const struct eval_request *request, struct eval_window *window,
                                  struct kvc_error *error);
 void eval_window_close(struct eval_window *window);
-/* Whether the text has as many windows as there are samples: KVC_USAGE otherwise. */
+/* Checks that the text has a window for each sample; KVC_USAGE otherwise. */
 enum kvc_status eval_window_fits(struct eval_run *run, const struct eval_request *request, struct kvc_error *error);
 
-/* Nats per token of a window's second half, each token given as a step of its own, as `kvcull perplexity` does. */
+/* Measures the nats per token of the window's second half, one step per token, as `kvcull perplexity` does. */
 enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_error *error);
 
-/* The share of what the full run's answer attended to that a policy holds, in the mean of layers and heads; the other
- * figures of `kvcull eval fidelity` as values. The answer has up to 64 steps, the rest of the window is the prompt. */
+/* Measures the recall of `kvcull eval fidelity`: the share of the most attended entries of the full run that a policy
+ * holds, averaged over layers and heads. Its other figures become values. The answer has up to 64 steps; the rest of
+ * the window is the prompt. */
 enum kvc_status eval_measure_fidelity(struct eval_window *window, struct kvc_error *error);
 
 #endif
