@@ -1,9 +1,9 @@
-/* blocks_offset.c - block types whose values are scale * quant and a minimum: Q4_1, Q5_1, Q2_K, Q4_K, Q5_K. */
+/* blocks_offset.c - block types with a scale and a minimum: Q4_1, Q5_1, Q2_K, Q4_K, Q5_K. */
 #include <string.h>
 
 #include "models/convert/blocks.h"
 
-/* Q4_1 and Q5_1: the scale and the minimum of 32 values, stored, and their quants. */
+/* Q4_1 and Q5_1: stores the scale and minimum of 32 values and computes their quants. */
 static void quantize_32(const float *x, int top, kvc_u8 *d, kvc_u8 *m, int *quants) {
     const struct kvc_affine fit = kvc_search_affine(x, 32, top, KVC_MINIMUM_ANY);
     kvc_store_f16(d, fit.scale);
@@ -47,7 +47,7 @@ void kvc_random_q5_1(struct kvc_block_q5_1 *block, float reach) {
 
 enum { SUBS = 16, Q2_ROUNDS = 3, REACH = 2 };
 
-struct q2_choice { /* of a sub-block: the integers of its scale and minimum, and the quants */
+struct q2_choice { /* a sub-block's scale and minimum as integers, and its quants */
     int scale, minimum, q[16];
 };
 
@@ -55,7 +55,7 @@ static float quant_16(float x, float minimum, float inverse) {
     return kvc_rint(kvc_clamp((x + minimum) * inverse, 0.0f, 3.0f));
 }
 
-/* The squared error of a sub-block with this scale and minimum. */
+/* Returns the squared error of a sub-block with this scale and minimum. */
 static float error_16(const float *x, float scale, float minimum) {
     const float inverse = kvc_inverse(scale);
     float error[8] = {0};
@@ -68,7 +68,8 @@ static float error_16(const float *x, float scale, float minimum) {
     return ((error[0] + error[4]) + (error[2] + error[6])) + ((error[1] + error[5]) + (error[3] + error[7]));
 }
 
-/* Scales and minima have four bits only: all pairs near those that are wanted are tried. */
+/* Chooses a sub-block's scale and minimum, which have only four bits each: tries all pairs near the wanted ones.
+ * Returns the squared error. */
 static float choose_16(const float *x, struct kvc_affine wanted, float d, float dmin, struct q2_choice *best) {
     const int a = kvc_to_quant(wanted.scale, kvc_inverse(d), 0, 15);
     const int b = kvc_to_quant(wanted.minimum, kvc_inverse(dmin), 0, 15);
@@ -90,7 +91,7 @@ static float choose_16(const float *x, struct kvc_affine wanted, float d, float 
     return least;
 }
 
-/* The d and dmin with the least squared error for what was chosen: x = d * (a q) - dmin * b. */
+/* Finds the d and dmin with the least squared error for the chosen integers: x = d * (a q) - dmin * b. */
 static bool refit(const float *x, const struct q2_choice *chosen, float *d, float *dmin) {
     double pp = 0, pm = 0, mm = 0, xp = 0, xm = 0;
     for (int s = 0; s < SUBS; s++) {
@@ -147,7 +148,7 @@ void kvc_quantize_q2_k(const float *x, struct kvc_block_q2_k *block) {
     }
 }
 
-/* Each minimum is made equal to its scale, so that quants lie around the middle. */
+/* Makes each minimum equal to its scale, so that the values are centered on 0. */
 void kvc_random_q2_k(struct kvc_block_q2_k *block, float reach) {
     const float middle = 1.5f, d = reach / (11.4f * middle);
     for (int s = 0; s < 16; s++) {
@@ -157,10 +158,10 @@ void kvc_random_q2_k(struct kvc_block_q2_k *block, float reach) {
     kvc_store_f16(block->dmin, d * middle);
 }
 
-/* The part Q4_K and Q5_K share: scales and minimums as 6-bit integers. */
+/* The part that Q4_K and Q5_K share: scales and minimums as 6-bit integers. */
 struct affine_block {
     kvc_u8 d[2], dmin[2], scale[12];
-    float scales[8], minimums[8]; /* as they will be read */
+    float scales[8], minimums[8]; /* as readers compute them */
 };
 
 static void share_affine(const float *x, int top, struct affine_block *block) {
@@ -195,7 +196,7 @@ static int affine_quant(const struct affine_block *block, float x, int s, int to
     return kvc_to_quant(x + block->minimums[s], kvc_inverse(block->scales[s]), 0, top);
 }
 
-/* Random bits: each minimum is made equal to its scale, so that quants lie around the middle. */
+/* For random bits: makes each minimum equal to its scale, so that the values are centered on 0. */
 static void equal_minimums(kvc_u8 scale[12]) {
     for (int s = 0; s < 4; s++) {
         scale[s + 4] = scale[s];

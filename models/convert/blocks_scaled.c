@@ -1,4 +1,4 @@
-/* blocks_scaled.c - block types whose values are scale * quant: Q8_0, Q4_0, Q5_0, Q3_K, Q6_K. */
+/* blocks_scaled.c - block types with a scale only: Q8_0, Q4_0, Q5_0, Q3_K, Q6_K. */
 #include <string.h>
 
 #include "models/convert/blocks.h"
@@ -64,7 +64,7 @@ void kvc_quantize_q3_k(const float *x, struct kvc_block_q3_k *block) {
 }
 
 void kvc_random_q3_k(struct kvc_block_q3_k *block, float reach) {
-    kvc_store_f16(block->d, reach / (18.5f * 3.5f)); /* scales -32..31 as they fall */
+    kvc_store_f16(block->d, reach / (18.5f * 3.5f)); /* the random scales are -32..31 */
 }
 
 void kvc_quantize_q6_k(const float *x, struct kvc_block_q6_k *block) {
@@ -88,5 +88,5 @@ void kvc_quantize_q6_k(const float *x, struct kvc_block_q6_k *block) {
 }
 
 void kvc_random_q6_k(struct kvc_block_q6_k *block, float reach) {
-    kvc_store_f16(block->d, reach / (73.9f * 31.5f)); /* scales -128..127 as they fall */
+    kvc_store_f16(block->d, reach / (73.9f * 31.5f)); /* the random scales are -128..127 */
 }

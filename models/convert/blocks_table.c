@@ -1,11 +1,11 @@
-/* blocks_table.c - block types whose values are a scale times one of 16 numbers: IQ4_NL, IQ4_XS, MXFP4. */
+/* blocks_table.c - block types whose values are a scale times one of 16 codebook values: IQ4_NL, IQ4_XS, MXFP4. */
 #include <string.h>
 
 #include "models/convert/blocks.h"
 
 /* ---- IQ4_NL and IQ4_XS ---- */
 
-/* What the 16 bytes of a part hold for values x with this scale. */
+/* Writes the 16 bytes that encode 32 values x with this scale. */
 static void put_part(const float *x, float scale, kvc_u8 *q) {
     const float inverse = kvc_inverse(scale);
     memset(q, 0, 16);
@@ -19,8 +19,8 @@ void kvc_quantize_iq4_nl(const float *x, struct kvc_block_iq4_nl *block) {
     put_part(x, KVC_HALF(block->d), block->q);
 }
 
-/* The numbers' root mean square is 67.4; of values that are spread evenly it is 1 / sqrt(3) of the largest. The sign
- * comes with the random bits, because the numbers lie a little below 0. */
+/* The codebook values have a root mean square of 67.4. Evenly spread values have one of 1 / sqrt(3) of the largest. A
+ * random bit chooses the scale's sign, because the codebook's mean is a little below 0. */
 enum { IQ4_SPREAD = 117 }; /* 67.4 * sqrt(3) */
 static float either_sign(const kvc_u8 *bits, float d) { return bits[1] & 0x80 ? -d : d; }
 
@@ -45,12 +45,12 @@ void kvc_quantize_iq4_xs(const float *x, struct kvc_block_iq4_xs *block) {
 }
 
 void kvc_random_iq4_xs(struct kvc_block_iq4_xs *block, float reach) {
-    kvc_store_f16(block->d, either_sign(block->d, reach / (18.5f * IQ4_SPREAD))); /* scales -32..31 as they fall */
+    kvc_store_f16(block->d, either_sign(block->d, reach / (18.5f * IQ4_SPREAD))); /* the random scales are -32..31 */
 }
 
 /* ---- MXFP4 ---- */
 
-/* The number nearest to v, in magnitude; of two as near the smaller. */
+/* Returns the codebook value nearest to v. Between two equally near values it takes the smaller magnitude. */
 static int nearest_e2m1(double v) {
     static const double middle[7] = {0.5, 1.5, 2.5, 3.5, 5, 7, 10};
     const double magnitude = v < 0 ? -v : v;
@@ -61,7 +61,8 @@ static int nearest_e2m1(double v) {
     return v < 0 && q > 0 ? q + 8 : q;
 }
 
-/* The squared error with 2^(power - 128) as the scale, and the quants. In double, because any float may come. */
+/* Returns the squared error with the scale 2^(power - 128), and the quants. Computes in double, because x may hold any
+ * float. */
 static double fit_power(const float *x, int power, kvc_u8 *q) {
     const double scale = (double)kvc_power_half((kvc_u8)power);
     double error = 0;
@@ -75,7 +76,8 @@ static double fit_power(const float *x, int power, kvc_u8 *q) {
     return error;
 }
 
-/* Three powers: the least that covers the largest value is two below its own, but for rounding; and its neighbours. */
+/* Tries three powers: the smallest that covers the largest value, and its neighbors. Apart from rounding, that power is
+ * two below the exponent of the largest value. */
 void kvc_quantize_mxfp4(const float *x, struct kvc_block_mxfp4 *block) {
     const int exponent = (int)(kvc_bits(kvc_largest(x, 32)) >> 23 & 255);
     double best = 0;
@@ -91,12 +93,12 @@ void kvc_quantize_mxfp4(const float *x, struct kvc_block_mxfp4 *block) {
     }
 }
 
-/* The numbers' root mean square is 5.85. A power of two rarely fits: the two next to what is wanted take turns, by the
- * block's random byte, as often as makes the mean square right. */
+/* The codebook values have a root mean square of 5.85. The wanted scale is rarely a power of two, so each block takes
+ * the power below or above it, by its random byte, in a ratio that gives the right mean square. */
 void kvc_random_mxfp4(struct kvc_block_mxfp4 *block, float reach) {
     const float scale = reach / 10.14f;                       /* 5.85 * sqrt(3) */
     const int power = (int)(kvc_bits(scale) >> 23 & 255) + 1; /* kvc_power_half(power) <= scale */
     const float low = kvc_power_half((kvc_u8)power), square = scale / low * (scale / low); /* 1 to 4 */
-    const float twice = (square - 1.0f) / 3.0f;                                            /* how often */
+    const float twice = (square - 1.0f) / 3.0f; /* share of blocks that take the larger power */
     block->power[0] = (kvc_u8)(power + ((float)block->power[0] < 256.0f * twice));
 }

@@ -1,5 +1,5 @@
-/* convert.c - kvc_convert: a GGUF file, or a Hugging Face folder, with the same model's weights in another type. GGUF
- * to GGUF keeps all metadata and changes matrices only. */
+/* convert.c - kvc_convert: writes a GGUF file or a Hugging Face folder with a model's weights in another type. From
+ * GGUF to GGUF it keeps all metadata and changes matrices only. */
 #include "models/convert/convert.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ bool kvc_stays(const struct kvc_file_tensor *tensor, enum kvc_type asked) {
     return tensor->dimensions == 3 && tensor->type == KVC_MXFP4 && kvc_type_block(asked).elements > 1;
 }
 
-/* Norms, biases, rotary factors and routers stay as they are. */
+/* Returns the tensor's new type. Norms, biases, rotary factors and routers keep their types. */
 static enum kvc_type new_type(const struct kvc_file_tensor *tensor, enum kvc_type asked,
                               struct kvc_replaced *replaced) {
     const size_t length = strlen(tensor->name);
@@ -30,7 +30,7 @@ static void copy_metadata(const struct kvc_gguf *file, enum kvc_type asked, stru
     const char *key;
     enum kvc_gguf_type type;
     for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
-        /* This writer has its own alignment and writes one file, and the weights have another type. */
+        /* The writer sets its own alignment, file type and number of parts. */
         if (strcmp(key, "general.alignment") != 0 && strcmp(key, "general.file_type") != 0 &&
             strncmp(key, "split.", 6) != 0) {
             uint64_t bytes;
@@ -76,7 +76,7 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
     if (status) {
         return status;
     }
-    /* A model that could not be opened is refused before it is written, as a folder's is. */
+    /* Refuses a model that kvcull could not open before it writes anything; folders are checked in the same way. */
     status = kvc_config_from_gguf(file, converter->from, &config, error);
     if (!status) {
         status = kvc_config_convertible(&config, converter->from, error);
@@ -89,7 +89,7 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
     return status;
 }
 
-/* Gives the file its name, once it has been read again. */
+/* Reads the complete file back, then renames it to its final name. */
 static enum kvc_status name_file(struct kvc_converter *converter, const char *to, struct kvc_error *error) {
     const char *written;
     enum kvc_status status = kvc_gguf_writer_finish(converter->writer, &written, error);

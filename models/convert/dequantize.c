@@ -1,4 +1,4 @@
-/* dequantize.c - stored rows to float32, by the formulas of core/base/weight_blocks.h. */
+/* dequantize.c - converts stored rows to float32 with the formulas of core/base/weight_blocks.h. */
 #include <string.h>
 
 #include "core/base/weight_blocks.h"

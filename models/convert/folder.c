@@ -1,5 +1,5 @@
-/* folder.c - a Hugging Face folder as a GGUF file: the plan of its configuration says what every tensor is
- * called in both formats; query and key rows of families that GGUF keeps interleaved are reordered. */
+/* folder.c - converts a Hugging Face folder to a GGUF file. The plan made from the configuration gives every tensor's
+ * name in both formats. Query and key rows are reordered for families that GGUF stores interleaved. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "models/config/names.h"
 #include "models/files/safetensors.h"
 
-/* The i-th tensor of the folder that one of the plan is made of. */
+/* Returns the i-th tensor of the folder that makes up a planned tensor. */
 static const struct kvc_file_tensor *folder_part(const struct kvc_safetensors *file, const struct kvc_config *config,
                                                  const struct kvc_planned_tensor *planned, uint64_t i, char name[128]) {
     kvc_plan_part(config, planned, (uint32_t)i, name, 128);
@@ -36,7 +36,7 @@ static enum kvc_status check_tensor(const struct kvc_converter *converter, const
     return KVC_OK;
 }
 
-/* 1 + w, as GGUF files have it. */
+/* Writes 1 + w, which GGUF files store. */
 static enum kvc_status write_norm(struct kvc_converter *converter, const struct kvc_file_tensor *tensor, size_t index,
                                   struct kvc_error *error) {
     const size_t length = (size_t)tensor->cols;
@@ -77,13 +77,13 @@ static enum kvc_status write_tensors(struct kvc_converter *converter, const stru
     return status;
 }
 
-/* Experts that lie in MXFP4 stay as they are: see kvc_stays. */
+/* Keeps the type of experts in MXFP4 (see kvc_stays). */
 static void keep_experts(struct kvc_plan *plan, struct kvc_planned_tensor *planned, enum kvc_type asked,
                          const struct kvc_file_tensor *tensor) {
     if (!tensor || !kvc_stays(tensor, asked)) {
         return;
     }
-    if (planned->type != asked) { /* it is not replaced any more */
+    if (planned->type != asked) { /* it no longer counts as replaced */
         plan->replaced.q8_0 -= planned->type == KVC_Q8_0;
         plan->replaced.f16 -= planned->type == KVC_F16;
     }

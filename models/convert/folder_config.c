@@ -1,5 +1,5 @@
-/* folder_config.c - a model's description as config.json. Every number is written so that reading it gives the same
- * float32; the file is then read again and compared, so that nothing is lost that it cannot say. */
+/* folder_config.c - writes a model's description as config.json. Every number is written so that reading it gives the
+ * same float32. The file is then read back and compared, so that a description that it cannot express is an error. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 struct made {
     const struct kvc_config *config;
     json_t *root;
-    bool whole; /* nothing failed so far */
+    bool whole; /* no failure so far */
 };
 
 static void folder_config_put(struct made *made, json_t *object, const char *key, json_t *value) {
@@ -25,7 +25,7 @@ static void folder_config_append(struct made *made, json_t *list, json_t *value)
     made->whole = json_array_append_new(list, value) == 0 && made->whole;
 }
 
-/* The shortest decimal number that is this float32, as a double. */
+/* Returns the shortest decimal number that rounds to this float32. */
 static json_t *real(double value) {
     char text[40];
     double shortest = value;
@@ -38,7 +38,7 @@ static json_t *real(double value) {
     return json_real(shortest);
 }
 
-/* "Qwen3MoeForCausalLM" of "qwen3_moe". */
+/* Returns the class name of a model_type: "Qwen3MoeForCausalLM" for "qwen3_moe". */
 static json_t *class_of(const char *type) {
     static const char *const others[][2] = {
         {"gemma3_text", "Gemma3"}, {"smollm3", "SmolLM3"}, {"stablelm", "StableLm"}};
@@ -59,7 +59,7 @@ static json_t *class_of(const char *type) {
 
 /* ---- fields ---- */
 
-/* Keys with more than a number behind them, which are written below; and those of other families. */
+/* Returns true for fields that are not plain copies of a number (written below) and for fields of other families. */
 static bool is_special(const struct kvc_config *config, const struct kvc_config_field *field) {
     static const char *const special[] = {
         "partial_rotary_factor", "query_pre_attn_scalar", "attention_multiplier", "sliding_window", "mscale",
@@ -96,7 +96,7 @@ static void put_fields(struct made *made) {
     }
 }
 
-/* A share of the head that makes the same number of channels rotate. */
+/* Writes a fraction of the head size that gives exactly the same number of rotated channels. */
 static void put_partial(struct made *made) {
     const struct kvc_config *config = made->config;
     const double head = (double)config->head_size, exact = (double)config->rope.rotary / head;
@@ -110,7 +110,7 @@ static void put_partial(struct made *made) {
         folder_config_put(made, made->root, "partial_rotary_factor", real(share));
 }
 
-/* What scores are multiplied by, as the family's files say it. */
+/* Writes the factor of attention scores under the family's key. */
 static void put_scale(struct made *made) {
     const struct kvc_config *config = made->config;
     const double scale = config->score_scale, head = (double)config->head_size;
@@ -195,7 +195,7 @@ static json_t *factors(struct made *made, const float *values, uint64_t count) {
     return list;
 }
 
-/* What yarn's or longrope's attention is multiplied by, as it is computed. */
+/* Returns the attention factor of yarn or longrope as the engine computes it. */
 static json_t *attention_factor(struct made *made) {
     struct kvc_rope rope;
     struct kvc_error error;
@@ -209,7 +209,7 @@ static json_t *attention_factor(struct made *made) {
 static void put_rope(struct made *made) {
     const struct kvc_config *config = made->config;
     const enum kvc_rope_kind kind = config->rope.kind;
-    if (kind == KVC_ROPE_PLAIN || kind == KVC_ROPE_DIVISORS) { /* divisors: reading it again will tell */
+    if (kind == KVC_ROPE_PLAIN || kind == KVC_ROPE_DIVISORS) { /* divisors: the comparison after reading back decides */
         folder_config_put(made, made->root, "rope_scaling", json_null());
         return;
     }
@@ -240,7 +240,7 @@ static void put_rope(struct made *made) {
     folder_config_put(made, made->root, "rope_scaling", rope);
 }
 
-/* ---- reading it again ---- */
+/* ---- reading back ---- */
 
 static enum kvc_status compare_rope(const struct kvc_config *a, const struct kvc_config *b, bool *same,
                                     struct kvc_error *error) {
@@ -270,7 +270,7 @@ static bool same_layers(const struct kvc_config *a, const struct kvc_config *b) 
     return true;
 }
 
-/* What the two descriptions differ in, frequencies aside; NULL: nothing that matters. */
+/* Returns what differs between two descriptions, other than frequencies. NULL: nothing that matters. */
 static const char *difference(const struct kvc_config *a, const struct kvc_config *b) {
     static const struct {
         const char *what;
@@ -324,7 +324,7 @@ static enum kvc_status check_written(const struct kvc_output_set *set, const cha
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory", from);
     snprintf(path, capacity, "%s/config.json", folder);
     enum kvc_status status = kvc_config_from_json(path, &again, &why);
-    if (status) { /* not by the path, which is temporary */
+    if (status) { /* the message must not contain the temporary path */
         const char *rest = strncmp(why.text, path, strlen(path)) == 0 ? why.text + strlen(path) : why.text;
         status = kvc_fail(error, status, "%s: cannot be a Hugging Face folder%s", from, rest);
         free(path);

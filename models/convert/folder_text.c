@@ -1,5 +1,5 @@
-/* folder_text.c - what a Hugging Face folder says of text, beside tokenizer.json: names of special tokens, the chat
- * template, which tokens end an answer. A folder's files are copied as they are. */
+/* folder_text.c - writes a folder's text files other than tokenizer.json: names of special tokens, the chat template,
+ * the tokens that end an answer. Files of a source folder are copied unchanged. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 
 struct made {
     json_t *root;
-    bool whole; /* nothing failed so far */
+    bool whole; /* no failure so far */
 };
 
 static void folder_text_put(struct made *made, const char *key, json_t *value) {
     made->whole = json_object_set_new(made->root, key, value) == 0 && made->whole;
 }
 
-/* "chat_template" of tokenizer_config.json, which holds templates of several names, too. */
+/* Writes "chat_template" of tokenizer_config.json: a string, or a list of named templates. */
 static void put_templates(struct made *made, const struct kvc_tokenizer *t) {
     if (t->template_count == 1 && kvc_template_named(t, "default")) {
         folder_text_put(made, "chat_template", json_string(t->templates[0].text));
@@ -40,7 +40,8 @@ static void put_templates(struct made *made, const struct kvc_tokenizer *t) {
 
 /* ---- from a folder ---- */
 
-/* tokenizer_config.json with the templates of a folder of templates in it. *done false: there is no such folder. */
+/* Writes tokenizer_config.json with the templates of a separate template folder added. *done: false if there is no such
+ * folder. */
 static enum kvc_status gather_templates(struct kvc_output_set *set, const char *from, bool *done,
                                         struct kvc_error *error) {
     struct kvc_tokenizer only = {0};
@@ -129,7 +130,7 @@ static enum kvc_status write_generation(struct kvc_output_set *set, const struct
     json_t *ends = json_array();
     if (t->bos >= 0)
         folder_text_put(&made, "bos_token_id", json_integer(t->bos));
-    if (t->eos >= 0) /* the first is the one that ends a text */
+    if (t->eos >= 0) /* the first one ends a text */
         made.whole = json_array_append_new(ends, json_integer(t->eos)) == 0 && made.whole;
     for (size_t i = 0; i < t->count; i++)
         if (t->pieces[i].ends_turn && (int32_t)i != t->eos)

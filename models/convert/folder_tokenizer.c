@@ -1,5 +1,5 @@
-/* folder_tokenizer.c - tokenizer.json of a tokenizer that GGUF keys described: byte-level BPE with the patterns of its
- * splitting, or SentencePiece's pieces as BPE with byte fallback, whose merges follow from the scores. */
+/* folder_tokenizer.c - writes tokenizer.json for a tokenizer read from GGUF keys. Byte-level BPE gets its splitting
+ * patterns. SentencePiece pieces become BPE with byte fallback, with merges derived from the scores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 struct writer {
     const struct kvc_tokenizer *t;
     struct kvc_text text;
-    bool fits; /* memory sufficed so far */
+    bool fits; /* no allocation has failed so far */
 };
 
 static void raw(struct writer *writer, const char *text) {
     writer->fits = writer->fits && kvc_text_add(&writer->text, text, strlen(text));
 }
 
-/* The inside of a JSON string; the text is UTF-8. */
+/* Writes the contents of a JSON string. The text is UTF-8. */
 static void escaped(struct writer *writer, const char *text, size_t bytes) {
     size_t from = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -96,7 +96,7 @@ static void put_added(struct writer *writer) {
 
 /* ---- steps ---- */
 
-/* A pattern as tokenizer.json has it: characters above U+007F as they are, not as \x{...}. */
+/* Writes a pattern for tokenizer.json: characters above U+007F are written as themselves, not as \x{...}. */
 static void put_pattern(struct writer *writer, const struct kvc_pattern *pattern) {
     if (pattern->literal) {
         raw(writer, "{\"String\":");
@@ -191,7 +191,7 @@ static void put_decoder(struct writer *writer) {
     raw(writer, "]},\n");
 }
 
-/* The token in front of a text. */
+/* Writes the post-processor that puts a token in front of a text. */
 static void put_prefix(struct writer *writer) {
     const struct kvc_id_list *prefix = &writer->t->prefix;
     raw(writer, "\"post_processor\":");
@@ -222,11 +222,11 @@ static bool is_added(const struct kvc_vocab_entry *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_USER;
 }
 
-/* Added tokens at the end of the vocabulary stand in their own list alone, as files of these models have it; others
- * keep their ids by standing in the vocabulary, too. */
+/* Returns the number of entries in "vocab". Byte-level files list added tokens at the end of the vocabulary only as
+ * added tokens. Other tokens, and other kinds of tokenizers, keep their ids by being in "vocab", too. */
 static size_t vocabulary_end(const struct kvc_tokenizer *t) {
     size_t end = t->count;
-    while (end > 0 && t->pieces[end - 1].kind == KVC_TOKEN_ABSENT) /* rows of the embedding without a token */
+    while (end > 0 && t->pieces[end - 1].kind == KVC_TOKEN_ABSENT) /* embedding rows without a token */
         end--;
     while (end > 0 && is_added(&t->pieces[end - 1]) && t->model == KVC_VOCAB_RANKS && !t->byte_fallback)
         end--;
@@ -269,7 +269,7 @@ struct scored {
     struct kvc_merge merge;
 };
 
-/* Higher scores merge first. */
+/* Pairs with higher scores merge first. */
 static int by_score(const void *a, const void *b) {
     const struct scored *x = a, *y = b;
     if (x->score != y->score)
@@ -279,7 +279,7 @@ static int by_score(const void *a, const void *b) {
     return x->merge.left < y->merge.left ? -1 : x->merge.left > y->merge.left;
 }
 
-/* Every way of putting a piece together from two others. */
+/* Adds every way to make a piece from two other pieces. */
 static bool add_splits(const struct kvc_tokenizer *t, int32_t id, struct scored **list, size_t *capacity,
                        size_t *count) {
     const struct kvc_vocab_entry *piece = &t->pieces[id];
@@ -320,7 +320,7 @@ static struct kvc_merge *merges_of_scores(const struct kvc_tokenizer *t, size_t 
     return merges;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 struct spelling {
     const char *text;
@@ -333,7 +333,7 @@ static int by_text(const void *a, const void *b) {
     return order ? order : x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* JSON's keys are text and come once. */
+/* Checks that spellings are valid UTF-8 and unique, because they become JSON keys. */
 static enum kvc_status check_spellings(const struct kvc_tokenizer *t, const char *from, struct kvc_error *error) {
     struct spelling *list = malloc((t->count + 1) * sizeof *list);
     size_t count = 0;

@@ -1,4 +1,5 @@
-/* make_model.c - kvc_make_model: a GGUF file of random weights with a real geometry and a byte-level vocabulary. */
+/* make_model.c - kvc_make_model: writes a GGUF file with random weights, a real geometry and a byte-level
+ * vocabulary. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,9 @@
 #include "models/convert/random_row.h"
 #include "models/config/shapes.h"
 
-enum { CHUNK = 1 << 22 }; /* bytes made before they are written */
+enum { CHUNK = 1 << 22 }; /* bytes per write */
 
-/* ---- vocabulary: the 256 bytes, words of made-up syllables, the special tokens ---- */
+/* ---- vocabulary: the 256 bytes, words of synthetic syllables, the special tokens ---- */
 
 enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6 };
 
@@ -31,7 +32,7 @@ static void add_token(struct vocabulary *vocabulary, const char *text, enum toke
     kvc_gguf_add_string(vocabulary->writer, text, strlen(text));
 }
 
-/* Byte-level BPE writes bytes as characters: printable ones as themselves, the others from U+0100 on. */
+/* Byte-level BPE writes bytes as characters: printable bytes as themselves, the others from U+0100 on. */
 static void byte_character(unsigned byte, char *text) {
     unsigned code = byte, others = 0;
     for (unsigned b = 0; b <= byte; b++) {
@@ -51,7 +52,7 @@ static void byte_character(unsigned byte, char *text) {
     }
 }
 
-/* A number as syllables, after the space of the vocabulary's kind: every number another word. */
+/* Writes a number as syllables after the vocabulary's space character. Different numbers give different words. */
 static void make_word(const char *space, uint32_t number, char *text, size_t capacity) {
     static const char consonants[] = "bdfghjklmnprstvwxzcq", vowels[] = "aeiou";
     size_t used = (size_t)snprintf(text, capacity, "%s", space);
@@ -88,7 +89,7 @@ static void put_tokens(struct vocabulary *vocabulary, uint32_t vocab, bool byte_
         add_token(vocabulary, text, byte_level ? NORMAL : BYTE);
     }
     if (!byte_level) {
-        add_token(vocabulary, "\u2581", NORMAL); /* the space itself */
+        add_token(vocabulary, "\u2581", NORMAL); /* the space alone */
     }
     add_words(vocabulary, byte_level ? "\u0120" : "\u2581", byte_level ? vocab - 2 : vocab);
     if (byte_level) {
@@ -135,7 +136,7 @@ static void norm_row(struct kvc_random *random, uint64_t count, float *values) {
     }
 }
 
-/* Matrices have the variance 1/inputs: what is normed comes out with a variance near 1, logits too. */
+/* Matrices have variance 1/inputs, so that normalized inputs give outputs and logits with a variance near 1. */
 static enum kvc_status write_matrix(const struct kvc_planned_tensor *tensor, struct kvc_random *random,
                                     struct kvc_gguf_writer *writer, size_t index, unsigned char *chunk,
                                     struct kvc_error *error) {
@@ -194,7 +195,7 @@ static enum kvc_status write_model(const struct kvc_shape *shape, const struct k
     if (!status) {
         status = kvc_gguf_writer_begin(writer, to, error);
     }
-    unsigned char *chunk = malloc(CHUNK); /* no shape has a longer row, norm or bias */
+    unsigned char *chunk = malloc(CHUNK); /* enough for the longest row, norm or bias of any shape */
     if (!status && !chunk) {
         status = kvc_fail(error, KVC_RESOURCE, "%s: no memory", to);
     }

@@ -1,4 +1,4 @@
-/* quantize.c - float32 rows to the stored element types. */
+/* quantize.c - converts float32 rows to the stored element types. */
 #include "models/convert/quantize.h"
 
 #include <string.h>

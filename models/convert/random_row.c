@@ -1,5 +1,5 @@
-/* random_row.c - rows of random weights. Block types are not quantised from numbers but made of random quants with
- * fitting scales, so that a model of a billion parameters takes seconds. */
+/* random_row.c - makes rows of random weights. Block types are not quantized from numbers: they get random quants and
+ * suitable scales, so that a model with a billion parameters takes seconds. */
 #include "models/convert/random_row.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ static void random_row_fill(struct kvc_random *random, void *to, size_t bytes) {
     }
 }
 
-/* Two values of 24 bits from each word. */
+/* Each random word gives two values of 24 bits. */
 static void float_row(struct kvc_random *random, enum kvc_type type, float reach, uint64_t K, unsigned char *to) {
     const float unit = reach * 1.1920928955078125e-7f; /* 2^-23 */
     uint64_t word = 0;

@@ -1,11 +1,12 @@
-/* read_back.c - opens a converted model before it gets its name, so that convert never reports success for a model that
- * kvcull refuses. */
+/* read_back.c - opens a converted model before it is renamed to its final name, so that `convert` never reports success
+ * for a model that kvcull refuses. */
 #include <string.h>
 
 #include "models/convert/convert.h"
 
 enum kvc_status kvc_convert_read_back(const char *written, const char *to, struct kvc_error *error) {
-    const struct kvc_engine_options options = {.backend = "ref", .threads = 1}; /* nothing is computed */
+    const struct kvc_engine_options options = {.backend = "ref",
+                                               .threads = 1}; /* enough, because nothing is computed */
     struct kvc_engine *engine;
     struct kvc_model *model;
     struct kvc_error why = {0};
@@ -20,7 +21,7 @@ enum kvc_status kvc_convert_read_back(const char *written, const char *to, struc
     if (!status) {
         return KVC_OK;
     }
-    const size_t length = strlen(written); /* a temporary name, which says nothing to the user */
+    const size_t length = strlen(written); /* removes the temporary path, which means nothing to the user */
     const char *rest = strncmp(why.text, written, length) == 0 ? why.text + length : why.text;
     return kvc_fail(error, status, "%s: was not written, because it could not be opened afterwards%s%s", to,
                     *rest == ':' || *rest == '/' ? "" : ": ", rest);

@@ -1,5 +1,5 @@
-/* search.c - scales of the block types are searched for: candidates around the one that just covers the largest value,
- * each improved by least squares, the smallest squared error wins. */
+/* search.c - searches for the scales of block types. It tries scales around the one that just covers the largest value,
+ * improves each by least squares, and keeps the one with the smallest squared error. */
 #include "models/convert/blocks.h"
 
 void kvc_store_u16(kvc_u8 *to, kvc_u16 value) {
@@ -7,7 +7,7 @@ void kvc_store_u16(kvc_u8 *to, kvc_u16 value) {
     to[1] = (kvc_u8)(value >> 8);
 }
 
-float kvc_largest(const float *x, unsigned n) { /* the value of the largest magnitude, with its sign */
+float kvc_largest(const float *x, unsigned n) { /* returns the value of largest magnitude, with its sign */
     float value = 0.0f, magnitude = 0.0f;
     for (unsigned i = 0; i < n; i++) {
         float a = x[i] < 0.0f ? -x[i] : x[i];
@@ -21,7 +21,8 @@ float kvc_largest(const float *x, unsigned n) { /* the value of the largest magn
 
 /* ---- x = scale * q, q in low..high ---- */
 
-/* How well x is met by rint(x * inverse): gain = (sum x q)^2 / sum q^2 is what the best scale takes off sum x^2. */
+/* Computes how well x is approximated by multiples of rint(x * inverse). The result (sum x q)^2 / sum q^2 is the amount
+ * by which the best scale reduces the squared error from sum x^2. */
 static float gain(const float *x, unsigned n, float inverse_scale, float low, float high, float *scale) {
     float xq[8] = {0}, qq[8] = {0}; /* n is a multiple of 8 */
     for (unsigned i = 0; i < n; i += 8) {
@@ -46,7 +47,7 @@ static float gain(const float *x, unsigned n, float inverse_scale, float low, fl
 
 float kvc_search_scale(const float *x, unsigned n, int low, int high) {
     float extreme = kvc_largest(x, n), best = -1.0f, chosen = 0.0f, scale = 0.0f;
-    if (extreme == 0.0f || (1.0f / extreme) * 0.0f != 0.0f) { /* zero, or too small to be inverted */
+    if (extreme == 0.0f || (1.0f / extreme) * 0.0f != 0.0f) { /* zero, or too small to invert */
         return 0.0f;
     }
     for (int step = -8; step <= 8; step++) {
@@ -71,21 +72,22 @@ kvc_u16 kvc_share_scale(const float *scales, unsigned n, int lowest, int *intege
     return d;
 }
 
-/* ---- x = scale * one of 16 numbers ---- */
+/* ---- x = scale * one of 16 codebook values ---- */
 
-/* Cells of 8 from -128 on hold the middle of two numbers at most: the number below it is the cell's first. */
+/* First codebook index of each cell of width 8, starting at -128. A cell contains at most one midpoint between two
+ * codebook values. */
 static const signed char iq4_first[32] = {0, 0, 1, 1,  1,  2,  2,  3,  3,  4,  4,  5,  5,  6,  6,  7,
                                           8, 9, 9, 10, 11, 11, 12, 12, 13, 13, 14, 14, 14, 15, 15, 15};
 static const float iq4_middle[16] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
                                      7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f, 1e30f};
 
 int kvc_nearest_iq4(float v) {
-    const float within = v > -128.0f ? v < 127.0f ? v : 127.0f : -128.0f; /* of NaN too */
+    const float within = v > -128.0f ? v < 127.0f ? v : 127.0f : -128.0f; /* also handles NaN */
     const int first = iq4_first[(int)((within + 128.0f) * 0.125f)];
     return first + (v > iq4_middle[first]);
 }
 
-/* As gain, with the numbers nearest to x * inverse. */
+/* Like gain, with the codebook values nearest to x * inverse. */
 static float gain_iq4(const float *x, float inverse_scale, float *scale) {
     float xq[8] = {0}, qq[8] = {0};
     for (int i = 0; i < 32; i++) {
@@ -99,7 +101,7 @@ static float gain_iq4(const float *x, float inverse_scale, float *scale) {
             qq[k] += qq[k + w];
         }
     }
-    *scale = xq[0] / qq[0]; /* no number is 0 */
+    *scale = xq[0] / qq[0]; /* cannot be 0, because no codebook value is 0 */
     return *scale * xq[0];
 }
 
@@ -109,7 +111,8 @@ float kvc_search_iq4(const float *x) {
         return 0.0f;
     }
     for (int step = -8; step <= 8; step++) {
-        for (int end = 0; end < 16; end += 15) { /* the largest value on either end, or a tenth beside it */
+        for (int end = 0; end < 16;
+             end += 15) { /* maps the largest value to either end of the codebook, or up to a tenth beside it */
             const float place = (float)kvc_iq4_value(end) * (1.0f + 0.0125f * (float)step);
             const float g = gain_iq4(x, place / extreme, &scale);
             if (g > best) {
@@ -123,7 +126,8 @@ float kvc_search_iq4(const float *x) {
 
 /* ---- x = scale * q - minimum, q in 0..top, scale >= 0 ---- */
 
-/* The squared error, less the sum of x^2, of the best scale and minimum for q = rint((x + start) * inverse). */
+/* Finds the best scale and minimum for q = rint((x + start) * inverse). Returns their squared error minus the sum of
+ * x^2. */
 static float fit_affine(const float *x, int n, float start, float inverse_scale, float top, enum kvc_minimum kind,
                         struct kvc_affine *fit) {
     const float count = (float)n;
@@ -159,7 +163,9 @@ static float fit_affine(const float *x, int n, float start, float inverse_scale,
 }
 
 struct kvc_affine kvc_search_affine(const float *x, int n, int top, enum kvc_minimum kind) {
-    const float zero = kind == KVC_MINIMUM_POSITIVE ? 0.0f : x[0]; /* zero is in the range: no minimum below it */
+    const float zero = kind == KVC_MINIMUM_POSITIVE
+                           ? 0.0f
+                           : x[0]; /* 0 always lies in the range, so that the minimum is not negative */
     float low = zero, high = zero, best = 0.0f;
     struct kvc_affine chosen = {0.0f, -zero}, fit = {0.0f, 0.0f};
     for (int i = 0; i < n; i++) {

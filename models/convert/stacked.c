@@ -1,5 +1,5 @@
-/* stacked.c - the experts of gpt-oss as its folders have them: gate and up in one tensor, in which every other output
- * is the gate's, and numbers inputs by outputs. models/files/split_experts.c reads them. */
+/* stacked.c - writes experts as gpt-oss folders store them: gate and up in one tensor, with every other output being
+ * the gate's, and matrices [inputs, outputs]. models/files/split_experts.c reads them. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +11,15 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_file.h"
 
-enum { BLOCK = 64 }; /* outputs that are turned together, so that lines of memory are used whole */
+enum { BLOCK = 64 }; /* outputs that are transposed together, so that cache lines are used fully */
 
 struct stack {
     const struct kvc_file_tensor *const *parts; /* [count], each [experts, N, K], or [experts, N] */
     size_t count, N, K, expert;
     enum kvc_type type;
     float *rows;          /* [threads][BLOCK][K] */
-    float *turned;        /* one expert's [K, N, count] */
-    unsigned char *bytes; /* the same as `type` */
+    float *turned;        /* one expert's transposed matrices, [K, N, count] */
+    unsigned char *bytes; /* the same, converted to `type` */
     atomic_bool failed;
 };
 
@@ -27,7 +27,7 @@ static size_t outputs_of(const struct kvc_file_tensor *tensor) {
     return (size_t)tensor->shape[tensor->dimensions == 3 ? 1 : tensor->dimensions - 1];
 }
 
-/* Outputs BLOCK i and so on of every part. */
+/* Dequantizes and transposes block i of outputs of every part. */
 static void turn_block(void *argument, size_t i, unsigned thread) {
     const struct stack *in = argument;
     const size_t first = i * BLOCK, here = kvc_min_u64(BLOCK, in->N - first);
@@ -44,7 +44,7 @@ static void turn_block(void *argument, size_t i, unsigned thread) {
     }
 }
 
-/* An input's numbers in the type of the folder. */
+/* Converts the values of one input to the folder's type. */
 static void narrow_row(void *argument, size_t k, unsigned thread) {
     struct stack *in = argument;
     const size_t length = in->N * in->count;

@@ -1,5 +1,5 @@
-/* tensor.c - rows of a tensor from one element type to another, several threads at once. Rows do not depend on
- * each other, so the bytes do not depend on the threads. */
+/* tensor.c - converts rows of a tensor to another element type, with several threads. Rows are independent, so the
+ * result does not depend on the number of threads. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_file.h"
 
-enum { CHUNK = 1 << 24 }; /* bytes of finished rows before they are written, about */
+enum { CHUNK = 1 << 24 }; /* approximate bytes of converted rows per write */
 
 enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *converter, struct kvc_error *error) {
     *converter = (struct kvc_converter){.from = from};
@@ -39,14 +39,15 @@ struct task { /* one chunk of rows */
     uint64_t cols, first;
     size_t from_bytes, to_bytes; /* of one row */
     enum kvc_type to;
-    uint64_t head_rows, rotary; /* head_rows 0: rows stay in order */
-    bool back;                  /* from interleaved to half-split order */
+    uint64_t head_rows, rotary; /* head_rows 0: keep the order of rows */
+    bool back;                  /* reorder from interleaved to half-split */
     unsigned char *rows;
     float *floats;
     atomic_bool failed;
 };
 
-/* Where an interleaved row lies in a half-split head: rows 2i, 2i+1 come from i, i + rotary/2; or the reverse. */
+/* Returns the source of a target row. To interleave, rows 2i and 2i+1 come from rows i and i + rotary/2 of the head;
+ * `back` does the reverse. */
 static uint64_t source_row(const struct task *task, uint64_t row) {
     if (task->head_rows == 0) {
         return row;

@@ -1,6 +1,6 @@
-/* text.c - a folder's tokenizer in a GGUF file. Where the tokenizer.ggml.* keys cannot say all that
- * tokenizer.json says, the whole file goes under tokenizer.huggingface.json, the key the format has for it, and is read
- * again from there; other programs have the other keys. */
+/* text.c - copies a folder's tokenizer into a GGUF file. If the tokenizer.ggml.* keys cannot express everything in
+ * tokenizer.json, the whole file is also stored under the format's key tokenizer.huggingface.json, from which kvcull
+ * reads it back. Other programs use the other keys. */
 #include "models/convert/text.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "models/files/map.h"
 #include "models/tokenizer/json.h"
 
-/* Templates of other names than "default" have keys of their own and are listed. */
+/* Templates with names other than "default" get their own keys and are listed. */
 static enum kvc_status put_templates(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer,
                                      struct kvc_error *error) {
     const char *standard = kvc_template_named(tokenizer, "default");
@@ -44,7 +44,7 @@ static enum kvc_status put_templates(const struct kvc_tokenizer *tokenizer, stru
     return KVC_OK;
 }
 
-/* json: tokenizer.json, NULL: the folder has tokenizer.model. */
+/* json: the folder's tokenizer.json; NULL: it has tokenizer.model. */
 static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, const struct kvc_map *json,
                                      struct kvc_gguf_writer *writer, struct kvc_error *error) {
     bool whole;
@@ -57,7 +57,7 @@ static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, cons
     return put_templates(tokenizer, writer, error);
 }
 
-/* A special token's id: its text in tokenizer_config.json, or its number in config.json; -1: none. */
+/* Returns a special token's id, from its text in tokenizer_config.json or its number in config.json. -1: none. */
 static int32_t special_id(const struct kvc_tokenizer *tokenizer, const json_t *about, const json_t *model,
                           const char *name) {
     char key[32];
@@ -74,11 +74,11 @@ static int32_t special_id(const struct kvc_tokenizer *tokenizer, const json_t *a
     return number >= 0 && (uint64_t)number < tokenizer->count ? (int32_t)number : -1;
 }
 
-/* Special tokens that this engine has no use for, and other programs have. */
+/* Writes special tokens that kvcull does not need but other programs do. */
 static enum kvc_status put_others(const char *folder, const struct kvc_tokenizer *tokenizer,
                                   struct kvc_gguf_writer *writer, struct kvc_error *error) {
     static const char *const ids[][2] = {{"unk", "tokenizer.ggml.unknown_token_id"},
-                                         {"sep", "tokenizer.ggml.seperator_token_id"}, /* spelled so */
+                                         {"sep", "tokenizer.ggml.seperator_token_id"}, /* the format's own spelling */
                                          {"pad", "tokenizer.ggml.padding_token_id"},
                                          {"cls", "tokenizer.ggml.cls_token_id"},
                                          {"mask", "tokenizer.ggml.mask_token_id"}};

@@ -1,4 +1,4 @@
-/* text.h - carries a folder's tokenizer over into a GGUF file. */
+/* text.h - copies a folder's tokenizer into a GGUF file. */
 #ifndef KVC_MODELS_CONVERT_TEXT_H
 #define KVC_MODELS_CONVERT_TEXT_H
 
@@ -7,16 +7,16 @@
 struct kvc_merge;
 struct kvc_tokenizer;
 
-/* Puts the tokenizer under the usual keys, and tokenizer.json as it is beside them where they cannot say all of it. A
+/* Writes the tokenizer under the usual keys. If these cannot express everything, also stores tokenizer.json itself. A
  * folder without tokenizer.json gives a file without a tokenizer. */
 enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_gguf_writer *writer,
                                  struct kvc_error *error);
 
-/* The keys that say which tokens there are and how a text is cut into them. *whole: they say everything. Returns false
- * where there is no memory. */
+/* Writes the keys for the tokens and for splitting a text into them. *whole: true if they describe the tokenizer
+ * completely. Returns false without memory. */
 bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole);
 
-/* The merges by rank; malloc'ed, NULL: no memory. */
+/* Returns the merges sorted by priority. The caller frees them. NULL: no memory. */
 struct kvc_merge *kvc_sorted_merges(const struct kvc_tokenizer *tokenizer, size_t *count);
 
 #endif

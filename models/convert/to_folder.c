@@ -1,6 +1,6 @@
-/* to_folder.c - a model as a Hugging Face folder: the plan of its description says what every tensor is called in both
- * formats. Rows that GGUF interleaves go back into halves, stacks of experts into a tensor each (gpt-oss's: stacked.c),
- * 1 + w of norms to w. */
+/* to_folder.c - writes a model as a Hugging Face folder. The plan made from the description gives every tensor's name
+ * in both formats. Interleaved rows become half-split, stacks of experts become one tensor each (for gpt-oss see
+ * stacked.c), and norms of 1 + w become w. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -15,24 +15,24 @@
 #include "models/files/safetensors.h"
 #include "models/files/tensor_file.h"
 
-/* A tensor of the folder. */
+/* A tensor of the folder to write. */
 struct target {
     const struct kvc_planned_tensor *planned,
-        *second; /* second: of gpt-oss, the up projection beside the gate's; else NULL */
+        *second; /* second: in gpt-oss, the up projection that is stored with the gate; else NULL */
     uint32_t expert;
-    bool turned; /* kvc_convert_stacked writes it */
+    bool turned; /* written by kvc_convert_stacked */
     char name[128];
 };
 
 struct work {
     struct kvc_converter *converter;
-    const struct kvc_gguf *gguf; /* one of the two is NULL */
+    const struct kvc_gguf *gguf; /* one of gguf and folder is NULL */
     const struct kvc_safetensors *folder;
     struct kvc_config config;
-    const struct kvc_family *read; /* the source's, where the folder's is another */
+    const struct kvc_family *read; /* the source's family, if the folder is written as another family */
     struct kvc_plan plan;
     struct target *targets;
-    struct kvc_tensor *tensors; /* [count], as targets */
+    struct kvc_tensor *tensors; /* [count], parallel to targets */
     enum kvc_type *types;
     size_t count;
     struct kvc_error *error;
@@ -61,7 +61,8 @@ enum kvc_status kvc_output_set_json(struct kvc_output_set *set, const char *name
 
 /* ---- the list of tensors ---- */
 
-/* The row of the family whose folders say what the model is: a window makes a Llama a Mistral; images are not kept. */
+/* Returns the family as which the folder is written. A Llama with a window becomes a Mistral; families that read images
+ * become their text-only relatives. */
 static const struct kvc_family *folder_family(const struct kvc_config *config) {
     const struct kvc_family *own = config->family;
     const bool window = config->sliding_window > 0 && own->window == KVC_WINDOW_NONE;
@@ -73,7 +74,7 @@ static const struct kvc_family *folder_family(const struct kvc_config *config) {
     return own;
 }
 
-/* What stands in the plan for the same of the next matrix: up beside gate, and their biases. */
+/* Returns the planned tensor of the next matrix: up for gate, or its bias. */
 static const struct kvc_planned_tensor *beside(const struct kvc_plan *plan, const struct kvc_planned_tensor *gate) {
     for (size_t i = 0; i < plan->count; i++) {
         const struct kvc_planned_tensor *other = &plan->tensors[i];
@@ -83,11 +84,11 @@ static const struct kvc_planned_tensor *beside(const struct kvc_plan *plan, cons
     return NULL;
 }
 
-/* A stack of gpt-oss's experts, or their biases: gate and up in one, inputs by outputs. */
+/* Lists a stack of gpt-oss's experts or their biases: gate and up in one tensor, matrices [inputs, outputs]. */
 static void list_stacked(struct work *work, const struct kvc_planned_tensor *planned) {
     const bool stack = planned->kind == KVC_PLAN_EXPERTS, gate = planned->experts == &kvc_expert_names[0];
     if (planned->experts == &kvc_expert_names[1])
-        return; /* it went with the gate's */
+        return; /* already listed with the gate */
     struct target *target = &work->targets[work->count];
     struct kvc_tensor *tensor = &work->tensors[work->count];
     *target = (struct target){.planned = planned, .turned = stack || gate};
@@ -141,7 +142,7 @@ static enum kvc_status list_tensors(struct work *work) {
     return KVC_OK;
 }
 
-/* One expert's matrix of a stack, or one head's row. */
+/* Narrows a stack to one expert's matrix, or norms to one head's row. */
 static void take_slice(struct kvc_file_tensor *tensor, uint32_t expert) {
     const uint64_t rows = tensor->dimensions == 3 ? tensor->shape[1] : 1;
     const size_t bytes = (size_t)rows * kvc_type_row_bytes(tensor->type, tensor->cols);
@@ -153,7 +154,8 @@ static void take_slice(struct kvc_file_tensor *tensor, uint32_t expert) {
     tensor->shape[1] = tensor->dimensions == 2 ? tensor->cols : 0;
 }
 
-/* Queries', keys' or values' rows of a file that has them in one tensor; false: it has none such, or another shape. */
+/* Finds the rows of queries, keys or values in a file that stores all three in one tensor. Returns false if there is no
+ * such tensor or its shape differs. */
 static bool find_in_fused(const struct work *work, const char *name, struct kvc_file_tensor *tensor) {
     static const char *const parts[] = {".attn_q.", ".attn_k.", ".attn_v."};
     const struct kvc_config *config = &work->config;
@@ -183,7 +185,7 @@ static bool find_in_fused(const struct work *work, const char *name, struct kvc_
     return false;
 }
 
-/* A stack of gpt-oss, whole, or its biases. */
+/* Finds a whole stack of gpt-oss, or its biases. */
 static enum kvc_status find_stack(const struct work *work, const struct kvc_planned_tensor *planned,
                                   struct kvc_file_tensor *tensor) {
     const char *name = work->gguf ? planned->name : planned->hf;
@@ -199,7 +201,7 @@ static enum kvc_status find_stack(const struct work *work, const struct kvc_plan
     return KVC_OK;
 }
 
-/* The model's tensor for one of the folder's; scaled ones are the file's own. */
+/* Finds the source's tensor for a tensor of the folder. The data of scaled tensors belongs to the file object. */
 static enum kvc_status to_folder_find(const struct work *work, const struct target *target,
                                       struct kvc_file_tensor *tensor) {
     const struct kvc_planned_tensor *planned = target->planned;
@@ -212,7 +214,7 @@ static enum kvc_status to_folder_find(const struct work *work, const struct targ
     const struct kvc_file_tensor *found =
         work->gguf ? kvc_gguf_tensor(work->gguf, name) : kvc_safetensors_text_tensor(work->folder, name);
     const bool whole = found && stack && work->gguf;
-    if (!found && planned->experts && work->gguf) { /* the first files of Mixtral */
+    if (!found && planned->experts && work->gguf) { /* the first GGUF files of Mixtral have a tensor per expert */
         kvc_expert_tensor(name, sizeof name, true, &work->config, planned->layer, planned->experts, target->expert);
         found = kvc_gguf_tensor(work->gguf, name);
     }
@@ -243,7 +245,7 @@ static enum kvc_status check_tensors(const struct work *work) {
 
 /* ---- writing ---- */
 
-/* w of 1 + w: there is a w wherever the file was made from a folder, but not of every number. */
+/* Converts 1 + w back to w. Every float that was computed from a w has an exact one, but other floats may have none. */
 static enum kvc_status write_norm(struct work *work, const struct kvc_file_tensor *tensor, size_t i) {
     const size_t length = (size_t)tensor->cols;
     float *values = malloc(length * sizeof *values);
@@ -331,7 +333,7 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
         status = kvc_convert_read_back(kvc_output_set_folder(set), to, work->error);
     if (!status)
         return kvc_output_set_commit(set, work->error);
-    kvc_tensor_writer_abandon(work->converter->tensors); /* before the folder that its file lies in */
+    kvc_tensor_writer_abandon(work->converter->tensors); /* before the folder that contains its file */
     work->converter->tensors = NULL;
     kvc_output_set_abandon(set);
     return status;
@@ -346,7 +348,7 @@ static enum kvc_status convert(struct work *work, const char *to, enum kvc_type 
     }
     work->read = work->config.family;
     work->config.family = folder_family(&work->config);
-    work->config.fused = work->config.family->fused; /* folders of Phi-2 have three tensors */
+    work->config.fused = work->config.family->fused; /* folders of Phi-2 have separate q, k and v */
     enum kvc_status status = kvc_plan_build(&work->config, type, &work->plan, work->error);
     if (!status) {
         status = write_folder(work, to, type);
@@ -408,7 +410,7 @@ enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool fold
     return folder ? from_folder(&work, to, type) : from_gguf(&work, to, type);
 }
 
-/* ---- the type that fits the source ---- */
+/* ---- choosing the type ---- */
 
 enum kvc_status kvc_convert_folder_type(const char *from, bool folder, enum kvc_type *type, struct kvc_error *error) {
     struct kvc_gguf *gguf = NULL;

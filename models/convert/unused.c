@@ -1,4 +1,5 @@
-/* unused.c - refuses a folder with tensors that its config.json does not ask for: they would be lost. */
+/* unused.c - refuses a folder with tensors that its config.json does not mention, because conversion would lose
+ * them. */
 #include <stdlib.h>
 
 #include "models/config/names.h"

@@ -1,4 +1,4 @@
-/* vocab.c - a tokenizer as the tokenizer.ggml.* keys of a GGUF file, which other programs read, too. */
+/* vocab.c - writes a tokenizer under the tokenizer.ggml.* keys of a GGUF file, which other programs read, too. */
 #include "models/convert/text.h"
 
 #include <stdio.h>
@@ -80,7 +80,7 @@ static bool put_merges(const struct kvc_tokenizer *t, const struct kvc_merge *me
     return fits;
 }
 
-/* Pieces made earlier score higher, as where such a vocabulary is learned; single characters come last. */
+/* Derives scores from merge priorities: pieces made earlier get higher scores, and single characters get the lowest. */
 static bool put_scores(const struct kvc_tokenizer *t, const struct kvc_merge *merges, size_t count,
                        struct kvc_gguf_writer *writer) {
     float *scores = malloc((t->count + 1) * sizeof *scores);
@@ -95,7 +95,7 @@ static bool put_scores(const struct kvc_tokenizer *t, const struct kvc_merge *me
     return true;
 }
 
-/* Pieces as SentencePiece has them, and what it does with spaces. */
+/* Writes the scores of SentencePiece pieces and how spaces are treated. */
 static bool put_pieces(const struct kvc_tokenizer *t, struct kvc_gguf_writer *writer) {
     float *scores = malloc((t->count + 1) * sizeof *scores);
     bool prefix = false;
@@ -117,12 +117,12 @@ static void put_id(struct kvc_gguf_writer *writer, const char *key, int32_t id) 
         kvc_gguf_put_uint32(writer, key, (uint32_t)id);
 }
 
-/* What begins a text; some folders say it only by putting it in front. */
+/* Returns the token that begins a text. Some folders define it only by the prefix of a text. */
 static int32_t beginning(const struct kvc_tokenizer *t) {
     return t->bos < 0 && t->prefix.count ? t->prefix.ids[0] : t->bos;
 }
 
-/* A model may end its turn with several tokens; the format has keys for a few. */
+/* Several tokens may end a model's turn; the format has keys for a few of them. */
 static void put_ids(const struct kvc_tokenizer *t, struct kvc_gguf_writer *writer) {
     static const char *const keys[] = {KEY("eot_token_id"), KEY("eom_token_id"), KEY("eog_token_id")};
     size_t used = 0;
@@ -135,8 +135,8 @@ static void put_ids(const struct kvc_tokenizer *t, struct kvc_gguf_writer *write
     kvc_gguf_put_bool(writer, KEY("add_bos_token"), t->prefix.count > 0 && t->prefix.ids[0] == beginning(t));
 }
 
-/* Whether a byte-level tokenizer read from these keys is this one. The keys do not hold what added tokens do to the
- * spaces around them, merges of such tokens, a token for what is unknown, or more than one token in front. */
+/* Returns true if the keys describe a byte-level tokenizer completely. They cannot express how added tokens treat the
+ * spaces around them, merges of such tokens, an unknown token, or a prefix of several tokens. */
 static bool says_everything(const struct kvc_tokenizer *t, const struct kvc_merge *merges, size_t count) {
     const struct kvc_decoder *decoder = &t->decoder;
     bool all = t->unknown < 0 && !t->byte_fallback && !t->added_normalized.count && !decoder->replace[0] &&
@@ -163,7 +163,7 @@ bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_wr
     *whole = false;
     if (kind == OTHER)
         return true;
-    size_t count, bytes = 0; /* merges; length of name */
+    size_t count, bytes = 0; /* count of merges; length of name */
     struct kvc_merge *merges = kvc_sorted_merges(tokenizer, &count);
     bool fits = merges && put_types(tokenizer, kind == SENTENCE_PIECES, writer);
     put_tokens(tokenizer, writer);

@@ -1,6 +1,6 @@
-/* gguf.c - opens one GGUF v2 or v3 file (the two have the same layout; models in several: gguf_parts.c). Nothing in the
- * file is trusted: every length, count, offset and type is checked against the file's size before it is used, and
- * memory grows only with bytes that are really there. */
+/* gguf.c - opens a single GGUF v2 or v3 file (both have the same layout; gguf_parts.c joins models in several files).
+ * Nothing in the file is trusted: every length, count, offset and type is checked against the file's size before use,
+ * and memory grows only with bytes that exist. */
 #include "models/files/gguf.h"
 
 #include <inttypes.h>
@@ -39,7 +39,8 @@ static bool gguf_take(struct reader *in, uint32_t bytes, uint64_t *value) {
     return true;
 }
 
-/* Copies a key or tensor name: it goes into messages and is compared as a C string, so control bytes are refused. */
+/* Copies a key or tensor name. Control bytes are refused, because names appear in messages and are compared as C
+ * strings. */
 static enum kvc_status take_name(struct reader *in, const char *what, uint64_t longest, char **name) {
     uint64_t length;
     if (!gguf_take(in, 8, &length)) {
@@ -96,7 +97,7 @@ static enum kvc_status take_array(struct reader *in, struct kvc_gguf_entry *entr
     entry->data = in->data + in->at;
     uint64_t left = in->size - in->at;
     uint32_t size = kvc_gguf_value_size(entry->element);
-    /* A string is at least its 8 bytes of length, so the index below never outgrows the file. */
+    /* A string takes at least the 8 bytes of its length, so the index below never outgrows the file. */
     if (entry->count > left / (size ? size : 8)) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: %s: an array of %" PRIu64 " %s, but only %" PRIu64 " bytes are left in the file", in->path,
@@ -161,7 +162,7 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
 
 /* ---- tensors ---- */
 
-/* Tensor types that are not read, by the format's number; what is read, core/base/weight_types.h lists. */
+/* Unsupported tensor types, by the format's number. core/base/weight_types.h lists the supported ones. */
 static const char *const refused_types[] = {
     [4] = "Q4_2",      [5] = "Q4_3",   [9] = "Q8_1",   [15] = "Q8_K",       [16] = "IQ2_XXS",    [17] = "IQ2_XS",
     [18] = "IQ3_XXS",  [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",      [24] = "I8",         [25] = "I16",
@@ -187,7 +188,7 @@ static bool take_type(uint64_t number, enum kvc_type *type) {
     return false;
 }
 
-/* dims come innermost first; the struct has them outermost first. */
+/* The file stores dimensions innermost first, the struct outermost first. */
 static enum kvc_status take_shape(struct reader *in, struct kvc_file_tensor *tensor) {
     uint64_t dimensions;
     if (!gguf_take(in, 4, &dimensions)) {
@@ -353,7 +354,7 @@ static enum kvc_status parse_tensors(struct reader *in, struct kvc_gguf *file, u
     for (size_t i = 0; !status && i < file->tensor_count; i++) {
         status = take_tensor(in, &file->tensors[i], &offsets[i]);
     }
-    uint64_t start = (in->at + alignment - 1) / alignment * alignment; /* at <= file size < 2^63: no overflow */
+    uint64_t start = (in->at + alignment - 1) / alignment * alignment; /* cannot overflow: at <= file size < 2^63 */
     for (size_t i = 0; !status && i < file->tensor_count; i++) {
         status = place_tensor(in, &file->tensors[i], offsets[i], start, alignment);
     }

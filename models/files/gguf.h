@@ -1,4 +1,4 @@
-/* gguf.h - reads GGUF v2 and v3 files: mapped, never trusted. libc only. */
+/* gguf.h - reads GGUF v2 and v3 files. Files are memory-mapped and not trusted. libc only. */
 #ifndef KVC_MODELS_FILES_GGUF_H
 #define KVC_MODELS_FILES_GGUF_H
 
@@ -6,7 +6,7 @@
 
 struct kvc_gguf;
 
-enum kvc_gguf_type { /* value types as numbered by the format */
+enum kvc_gguf_type { /* value types, with the format's numbers */
                      KVC_GGUF_U8,
                      KVC_GGUF_I8,
                      KVC_GGUF_U16,
@@ -25,47 +25,48 @@ enum kvc_gguf_type { /* value types as numbered by the format */
 struct kvc_scaled;
 enum kvc_raw { KVC_RAW_NONE, KVC_RAW_F8_E4M3, KVC_RAW_U8 };
 
-/* A tensor of a file (GGUF or safetensors). rows x cols: the last dimension is cols, all others are rows. */
+/* A tensor in a GGUF or safetensors file. cols: the last dimension. rows: the product of all others. */
 struct kvc_file_tensor {
-    const char *name; /* NUL-terminated, owned by the file object */
+    const char *name; /* NUL-terminated; owned by the file object */
     enum kvc_type type;
     uint64_t rows, cols;
     uint32_t dimensions;
-    uint64_t shape[4]; /* outermost first, as [rows, cols] reads (GGUF stores them the other way round) */
+    uint64_t shape[4]; /* outermost first (GGUF files store the reverse) */
     const void *data;  /* in the mapping, checked to lie inside the file */
     uint64_t bytes;
-    struct kvc_scaled *scaled; /* NULL, or data is NULL and is made when wanted: models/files/scaled.h */
-    enum kvc_raw raw;          /* while a safetensors file is opened: what is no type by itself */
+    struct kvc_scaled *scaled; /* not NULL: data is NULL and is made on demand (models/files/scaled.h) */
+    enum kvc_raw raw; /* element type that is not a type of its own; used only while a safetensors file is opened */
 };
 
-/* Whether the name is that of a part of a model in several files, as NAME-00001-of-00003.gguf. */
+/* Returns true if the name is that of one part of a split model, such as NAME-00001-of-00003.gguf. */
 bool kvc_gguf_is_part(const char *path);
-/* A file, or any part of a model in several. */
+/* Opens a file, or a split model given any of its parts. */
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
 void kvc_gguf_close(struct kvc_gguf *file);
 size_t kvc_gguf_tensor_count(const struct kvc_gguf *file);
 const struct kvc_file_tensor *kvc_gguf_tensor_at(const struct kvc_gguf *file, size_t i);
 const struct kvc_file_tensor *kvc_gguf_tensor(const struct kvc_gguf *file, const char *name); /* NULL: none */
 
-/* Metadata. false: there is no such key or it has another type (integers convert where the value fits;
- * kvc_gguf_real takes integers too). */
+/* Metadata. These return false if the key is missing or has another type. Integer types convert if the value fits;
+ * kvc_gguf_real also accepts integers. */
 bool kvc_gguf_has(const struct kvc_gguf *file, const char *key);
 bool kvc_gguf_uint(const struct kvc_gguf *file, const char *key, uint64_t *value);
 bool kvc_gguf_real(const struct kvc_gguf *file, const char *key, double *value);
 bool kvc_gguf_bool(const struct kvc_gguf *file, const char *key, bool *value);
-bool kvc_gguf_string(const struct kvc_gguf *file, const char *key, const char **text, size_t *bytes); /* no NUL */
-/* Arrays: the element type and count; then single elements (reals: float32 or float64 arrays only). Array strings are
- * found in constant time. */
+bool kvc_gguf_string(const struct kvc_gguf *file, const char *key, const char **text,
+                     size_t *bytes); /* not NUL-terminated */
+/* Arrays: kvc_gguf_array returns the element type and count, the others single elements (reals: only of float32 and
+ * float64 arrays). Access takes constant time, for strings too. */
 bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_type *type, uint64_t *count);
 bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t i, uint64_t *value);
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);
 bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t i, double *value);
 bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes);
-/* The i-th key, for copying; false past the last. */
+/* Returns the i-th key, for copying. false: past the last one. */
 bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
-/* The i-th value as the file has it, lengths included, without its type; NULL past the last. */
+/* Returns the i-th value's bytes in the file, including lengths but not its type. NULL: past the last one. */
 const unsigned char *kvc_gguf_value_data(const struct kvc_gguf *file, size_t i, uint64_t *bytes);
-/* The format's number of a tensor type. */
+/* Returns the format's number of a tensor type. */
 uint32_t kvc_gguf_file_type(enum kvc_type type);
 
 #endif

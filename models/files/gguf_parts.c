@@ -1,6 +1,6 @@
-/* gguf_parts.c - a GGUF model in several files, NAME-00001-of-00003.gguf and so on: finds the other parts beside the
- * one that was given, checks that they belong together and makes their tensors one list. Each part says which it is, of
- * how many, and how many tensors all of them have; the metadata lies in the first. */
+/* gguf_parts.c - opens a GGUF model in several files, NAME-00001-of-00003.gguf and so on. It finds the other parts next
+ * to the given one, checks that they belong together and makes one list of their tensors. Each part gives its number,
+ * the number of parts and the total number of tensors. The first part has the metadata. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +15,18 @@
 
 enum { MOST_PARTS = 65535, DIGITS = 5 };
 
-#define ENDING "-00000-of-00000.gguf" /* digits are any */
+#define ENDING "-00000-of-00000.gguf" /* with any digits */
 
 struct parts {
-    char *path;              /* the given one's, written over with the others' */
-    size_t stem;             /* bytes of the path before its ending */
+    char *path;              /* path of the given part; overwritten with the other parts' paths */
+    size_t stem;             /* bytes of the path before the ending */
     struct kvc_gguf **files; /* [count] */
     uint32_t count;
-    uint64_t tensors; /* of all parts, as they say */
+    uint64_t tensors; /* total that the parts give */
     struct kvc_error *error;
 };
 
-/* Five digits of a file's name; 0: something else. */
+/* Returns the number in five digits of a file name. 0: not a number. */
 static uint32_t digits(const char *text) {
     uint32_t number = 0;
     for (int i = 0; i < DIGITS; i++) {
@@ -38,10 +38,11 @@ static uint32_t digits(const char *text) {
     return number;
 }
 
-/* Which part of how many the name says, counted from 1; false: it is no part's name. */
+/* Reads the part's number (from 1) and the number of parts from the name. Returns false if it is not the name of a
+ * part. */
 static bool read_name(const char *path, size_t *stem, uint32_t *number, uint32_t *count) {
     const size_t bytes = strlen(path);
-    if (bytes < sizeof ENDING) { /* the name is not its ending alone */
+    if (bytes < sizeof ENDING) { /* there must be a name before the ending */
         return false;
     }
     *stem = bytes - (sizeof ENDING - 1);
@@ -57,7 +58,7 @@ bool kvc_gguf_is_part(const char *path) {
     return read_name(path, &stem, &number, &count) && count > 1;
 }
 
-/* What a file says of itself: which part (from 0), of how many. */
+/* Reads the part's number (from 0), the number of parts and of tensors from the file's metadata. */
 static enum kvc_status read_keys(const struct kvc_gguf *file, const char *path, uint64_t *number, uint64_t *count,
                                  uint64_t *tensors, struct kvc_error *error) {
     if (!kvc_gguf_uint(file, COUNT, count) || *count > MOST_PARTS) {
@@ -74,7 +75,7 @@ static enum kvc_status read_keys(const struct kvc_gguf *file, const char *path, 
     return KVC_OK;
 }
 
-/* Other parts have tensors only: a key of theirs is about the part, or says what the first part says. */
+/* Parts other than the first hold tensors only. Their keys must be about the part or equal those of the first part. */
 static enum kvc_status check_metadata(const struct parts *parts, const struct kvc_gguf *file) {
     const char *key;
     enum kvc_gguf_type type;
@@ -94,7 +95,7 @@ static enum kvc_status check_metadata(const struct parts *parts, const struct kv
     return KVC_OK;
 }
 
-/* Opens part i, where it is not the given one, and compares what it says of itself. */
+/* Opens part i, unless it is the given one, and checks its numbers. */
 static enum kvc_status open_part(struct parts *parts, uint32_t i) {
     char numbers[sizeof ENDING];
     snprintf(numbers, sizeof numbers, "-%05u-of-%05u.gguf", (i + 1) % 100000, parts->count % 100000);
@@ -113,12 +114,12 @@ static enum kvc_status open_part(struct parts *parts, uint32_t i) {
     return status || i == 0 ? status : check_metadata(parts, parts->files[i]);
 }
 
-/* The tensors of all parts become the first one's. */
+/* Moves the tensors of all parts to the first one. */
 static enum kvc_status join_tensors(const struct parts *parts, const char *path) {
     struct kvc_gguf *first = parts->files[0];
     uint64_t total = 0;
     for (uint32_t i = 0; i < parts->count; i++) {
-        total += parts->files[i]->tensor_count; /* each below 2^32 */
+        total += parts->files[i]->tensor_count; /* cannot overflow: each below 2^32 */
     }
     if (total != parts->tensors) {
         return kvc_fail(parts->error, KVC_INPUT, "%s: its %u parts have %" PRIu64 " tensors; " TENSORS " says %" PRIu64,
@@ -133,7 +134,7 @@ static enum kvc_status join_tensors(const struct parts *parts, const char *path)
         struct kvc_gguf *file = parts->files[i];
         memcpy(tensors + used, file->tensors, file->tensor_count * sizeof *tensors);
         used += file->tensor_count;
-        file->tensor_count = 0; /* names have one owner */
+        file->tensor_count = 0; /* the names now belong to the first part */
     }
     free(first->tensors);
     free(first->tensors_by_name);
@@ -157,7 +158,7 @@ static enum kvc_status open_parts(struct parts *parts, const char *path) {
     return status;
 }
 
-/* All parts of which `given` is one. It is closed on failure. */
+/* Opens all parts of a model. given: one of them; it is closed on failure. */
 static enum kvc_status gguf_parts_join(const char *path, size_t stem, uint32_t number, uint32_t count, uint64_t tensors,
                                        struct kvc_gguf **given, struct kvc_error *error) {
     struct parts parts = {strdup(path), stem, calloc(count, sizeof *parts.files), count, tensors, error};

@@ -1,4 +1,4 @@
-/* gguf_value.c - lookups in an opened GGUF file: tensors, metadata values, array elements. */
+/* gguf_value.c - looks up tensors, metadata values and array elements in an open GGUF file. */
 #include <string.h>
 
 #include "models/files/gguf_file.h"
@@ -146,7 +146,7 @@ bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_
     return true;
 }
 
-/* The i-th element's bytes; NULL past the end. Its size is that of the array's own element type. */
+/* Returns the bytes of the i-th element, in the array's element type. NULL: past the end. */
 static const unsigned char *element(const struct kvc_gguf *file, const char *key, uint64_t i,
                                     const struct kvc_gguf_entry **entry) {
     *entry = kvc_gguf_find(file, key);

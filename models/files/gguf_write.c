@@ -1,5 +1,5 @@
-/* gguf_write.c - writes GGUF v3 files. Numbers are put down byte by byte, little-endian on every machine; tensor data
- * is the caller's. */
+/* gguf_write.c - writes GGUF v3 files. Numbers are written byte by byte, little-endian on every machine. The caller
+ * supplies tensor data as it is stored. */
 #include "models/files/gguf_write.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum { ALIGNMENT = 32 };
 
-struct bytes { /* grows; failed once there was no memory */
+struct bytes { /* a growing buffer; failed: an allocation failed */
     unsigned char *data;
     size_t used, capacity;
     bool failed;
@@ -19,16 +19,16 @@ struct bytes { /* grows; failed once there was no memory */
 
 struct written_tensor {
     char *name;
-    uint64_t offset, bytes, done; /* offset: from the start of the data */
+    uint64_t offset, bytes, done; /* offset: from the start of the tensor data */
 };
 
 struct kvc_gguf_writer {
-    struct bytes entries, infos; /* the two parts of the header after its counts */
+    struct bytes entries, infos; /* the header's two parts after its counts */
     uint64_t entry_count;
     struct written_tensor *tensors;
     size_t tensor_count, tensor_capacity;
     uint64_t data_bytes, data_start;
-    bool invalid; /* a shape that does not fit its type, or overflows */
+    bool invalid; /* a shape does not fit its type, or a size overflows */
     struct kvc_output *output;
 };
 
@@ -149,7 +149,7 @@ static void describe_tensor(struct kvc_gguf_writer *writer, struct written_tenso
     bool fits = bytes > 0;
     put_text(&writer->infos, tensor->name, strlen(tensor->name));
     put_number(&writer->infos, dimensions, 4);
-    for (uint32_t i = dimensions; i-- > 0;) { /* innermost first in the file */
+    for (uint32_t i = dimensions; i-- > 0;) { /* the file stores the innermost dimension first */
         put_number(&writer->infos, shape[i], 8);
         if (i + 1 < dimensions) {
             fits = fits && shape[i] > 0 && bytes <= INT64_MAX / shape[i];
@@ -246,7 +246,7 @@ enum kvc_status kvc_gguf_writer_finish(struct kvc_gguf_writer *writer, const cha
                             tensor->done, tensor->bytes);
         }
     }
-    /* The last tensor's padding: readers expect the data to be whole multiples of the alignment. */
+    /* Pads the last tensor, because readers expect a whole multiple of the alignment. */
     static const unsigned char zeros[ALIGNMENT];
     uint64_t end = 0;
     if (writer->tensor_count > 0) {

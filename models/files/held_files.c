@@ -1,8 +1,8 @@
-/* held_files.c - the files that this process is writing and those it has mapped, as handlers of signals need them.
+/* held_files.c - the files that this process is writing and those it has mapped, for signal handlers.
  *
- * A handler gets no argument of ours, so these two lists are the only variables of the library. A handler may run at
- * any moment and on any thread: it follows pointers that never change and takes what it needs by atomic exchange.
- * Members of a list are used again and never freed. */
+ * A signal handler cannot receive an argument, so these two lists are the library's only global variables. A handler
+ * may run at any moment on any thread. It therefore follows only pointers that never change, and claims entries by
+ * atomic exchange. Entries are reused and never freed. */
 #include "models/files/held_files.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 struct kvc_held_file {
     struct kvc_held_file *next;
     atomic_bool taken;
-    _Atomic(char *) path; /* whoever exchanges it for NULL may use it */
-    char *copy;           /* the same; a handler's stays, as free is not for handlers */
+    _Atomic(char *) path; /* whoever replaces it by NULL owns the path */
+    char *copy;           /* same text, for freeing; a handler must not call free, so paths that it claims leak */
     _Atomic(uintptr_t) start;
     _Atomic(size_t) bytes;
 };
 
-/* Two lists, so that no mistake in time makes a handler remove a file that is only read. */
+/* Two separate lists, so that a race can never make a handler remove a file that is only read. */
 static _Atomic(struct kvc_held_file *) kvc_written_files, kvc_mapped_files;
 
 static struct kvc_held_file *held_files_hold(_Atomic(struct kvc_held_file *) *list, const char *path, const void *start,
@@ -56,7 +56,7 @@ struct kvc_held_file *kvc_hold_mapped(const char *path, const void *start, size_
 }
 
 void kvc_let_go(struct kvc_held_file *file) {
-    if (file && atomic_exchange(&file->path, NULL)) { /* otherwise a handler has it */
+    if (file && atomic_exchange(&file->path, NULL)) { /* otherwise a handler has claimed it */
         atomic_store(&file->bytes, 0);
         free(file->copy);
         atomic_store(&file->taken, false);
@@ -64,7 +64,7 @@ void kvc_let_go(struct kvc_held_file *file) {
 }
 
 void kvc_output_remove_all(void) {
-    /* What is no file goes last: a folder can be removed when nothing is left in it. */
+    /* Files first, then folders: a folder can be removed only when it is empty. */
     for (int folders = 0; folders < 2; folders++) {
         for (struct kvc_held_file *file = atomic_load(&kvc_written_files); file; file = file->next) {
             char *path = atomic_exchange(&file->path, NULL);

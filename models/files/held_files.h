@@ -1,4 +1,4 @@
-/* held_files.h - the files that this process is writing and those it has mapped, as handlers of signals need them. */
+/* held_files.h - records the files that this process is writing and those it has mapped, for signal handlers. */
 #ifndef KVC_MODELS_FILES_HELD_FILES_H
 #define KVC_MODELS_FILES_HELD_FILES_H
 
@@ -6,12 +6,13 @@
 
 struct kvc_held_file;
 
-/* Notes the name of a file that is about to be written, or of a folder that is about to be made for such files; NULL:
- * no memory. kvc_output_remove_all removes it. */
+/* Records the path of a file or folder about to be created. kvc_output_remove_all removes it. Returns NULL without
+ * memory. */
 struct kvc_held_file *kvc_hold_written(const char *path);
-/* Notes a mapping of a file, for kvc_mapped_path; NULL: no memory. */
+/* Records a mapping of a file, for kvc_mapped_path. Returns NULL without memory. */
 struct kvc_held_file *kvc_hold_mapped(const char *path, const void *start, size_t bytes);
-/* The file has its own name or is gone; the mapping is about to go. NULL is fine. */
+/* Ends a record: the file has its final name or was removed, or the mapping is about to be unmapped. NULL is
+ * allowed. */
 void kvc_let_go(struct kvc_held_file *file);
 
 #endif

@@ -1,11 +1,11 @@
-/* json.c - parses JSON files that nobody vouches for. */
+/* json.c - parses untrusted JSON files. */
 #include "models/files/json.h"
 
 #include <string.h>
 
 #include "models/files/map.h"
 
-/* jansson descends recursively; its own limit depends on its version, so the depth is counted before. */
+/* Checks the depth of nesting first. jansson descends recursively, and its own limit depends on its version. */
 static bool too_deep(const char *text, size_t bytes) {
     unsigned depth = 0;
     bool quoted = false;
@@ -29,7 +29,7 @@ static bool too_deep(const char *text, size_t bytes) {
     return false;
 }
 
-/* Bytes of the longest string or number. */
+/* Returns the bytes of the longest string or number. */
 static size_t longest_token(const char *text, size_t bytes) {
     size_t longest = 0, run = 0;
     bool quoted = false;
@@ -48,10 +48,10 @@ static size_t longest_token(const char *text, size_t bytes) {
     return longest;
 }
 
-/* A text as the second of two values of an array; the first is a string of so many spaces. */
+/* Presents a text as the second element of a JSON array whose first element is a string of spaces. */
 struct padded {
     const char *text;
-    size_t bytes, spaces, at; /* at: what is read already of all of it */
+    size_t bytes, spaces, at; /* at: bytes of the whole already read */
 };
 
 static size_t read_padded(void *buffer, size_t capacity, void *data) {
@@ -76,9 +76,10 @@ static size_t read_padded(void *buffer, size_t capacity, void *data) {
     return 0;
 }
 
-/* jansson's scanner keeps the token that it reads in a buffer that doubles. Where that cannot grow it drops a byte and
- * continues: a key comes out shorter, a number ends the program by an assertion. So it first reads a string that is
- * longer than any token, and whose end is not where the buffer doubles; after that nothing is dropped. */
+/* jansson's scanner keeps the current token in a buffer that doubles. If that allocation fails, jansson drops a byte
+ * and goes on: keys get shorter, and a number aborts the program by an assertion. So the scanner first reads a string
+ * that is longer than any token, which grows the buffer in advance. The string's end does not fall where the buffer
+ * doubles. */
 static json_t *json_parse(const char *text, size_t bytes) {
     const size_t longest = longest_token(text, bytes);
     size_t capacity = 32;
@@ -95,7 +96,7 @@ static json_t *json_parse(const char *text, size_t bytes) {
     return root;
 }
 
-/* jansson seldom says that memory ran out: it complains of the text, or says nothing. */
+/* Tells whether an error means lack of memory. jansson rarely says so; it reports a syntax error or nothing. */
 static bool no_memory(const json_error_t *why, const char *text, size_t bytes) {
     switch (json_error_code(why)) {
     case json_error_out_of_memory:
@@ -116,18 +117,18 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
         return kvc_fail(error, KVC_INPUT, "%s: the JSON is nested more than %d levels deep", path, KVC_JSON_DEEPEST);
     }
     const char *zero = bytes ? memchr(text, '\0', bytes) : NULL;
-    if (zero) { /* jansson passes over one after a number or a word */
+    if (zero) { /* jansson skips a NUL after a number or a word */
         return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
     }
     *root = json_parse(text, bytes);
-    if (!*root) {                        /* once more, for the reason */
-        json_error_t why = {.line = -1}; /* jansson leaves the reason's code alone where memory ends at once */
+    if (!*root) {                        /* parse again to get the reason */
+        json_error_t why = {.line = -1}; /* jansson does not set the error if its first allocation fails */
         json_t *again = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
         json_decref(again);
         if (again || no_memory(&why, text, bytes)) {
             return kvc_fail(error, KVC_RESOURCE, "%s: no memory for its JSON", path);
         }
-        for (char *c = why.text; *c; c++) { /* it quotes the input */
+        for (char *c = why.text; *c; c++) { /* the message quotes the input */
             if ((unsigned char)*c < 0x20 || *c == 0x7f) {
                 *c = ' ';
             }

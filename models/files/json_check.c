@@ -1,6 +1,6 @@
-/* json_check.c - whether a text is JSON, decided without memory: jansson tells a text that is damaged and memory that
- * has run out by the same errors. What it tells by errors of their own is not looked at: bytes that are not UTF-8,
- * NULs, keys that come twice, numbers out of range. */
+/* json_check.c - checks without allocating whether a text is JSON. jansson reports the same errors for damaged text and
+ * for lack of memory; this check distinguishes them. It skips what jansson reports by separate errors: invalid UTF-8,
+ * NULs, duplicate keys, numbers out of range. */
 #include <string.h>
 
 #include "models/files/json.h"
@@ -21,7 +21,7 @@ static bool json_check_take(struct cursor *c, char wanted) {
     return there;
 }
 
-/* Behind \u; -1: not four hexadecimal digits. */
+/* Reads the four hexadecimal digits after \u. Returns -1 if there are fewer. */
 static int code_unit(struct cursor *c) {
     int code = 0;
     for (int i = 0; i < 4; i++, c->at++) {
@@ -46,7 +46,7 @@ static bool escape(struct cursor *c) {
     if (code < 0xd800 || code > 0xdfff) {
         return code >= 0;
     }
-    if (code > 0xdbff || !json_check_take(c, '\\') || !json_check_take(c, 'u')) { /* half a pair */
+    if (code > 0xdbff || !json_check_take(c, '\\') || !json_check_take(c, 'u')) { /* half of a surrogate pair */
         return false;
     }
     const int low = code_unit(c);

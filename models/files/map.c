@@ -30,8 +30,8 @@ static enum kvc_status map_descriptor(const char *path, int fd, struct kvc_map *
     if (data == MAP_FAILED) {
         return kvc_fail(error, KVC_RESOURCE, "%s: cannot be mapped: %s", path, strerror(errno));
     }
-#if defined(MADV_HUGEPAGE) /* where the kernel keeps files in large pages; reading weights waits less for page tables  \
-                            */
+    /* Some kernels keep files in large pages, which makes reading weights faster. */
+#if defined(MADV_HUGEPAGE)
     (void)madvise(data, (size_t)about.st_size, MADV_HUGEPAGE);
 #endif
     map->held = kvc_hold_mapped(path, data, (size_t)about.st_size);

@@ -7,12 +7,12 @@
 struct kvc_map {
     const unsigned char *data;
     size_t bytes;
-    uint64_t device, inode;     /* which file it is, on this machine */
-    struct kvc_held_file *held; /* for handlers of SIGBUS */
+    uint64_t device, inode;     /* identify the file on this machine */
+    struct kvc_held_file *held; /* for SIGBUS handlers */
 };
 
-/* Directories, devices, unreadable and empty files are KVC_INPUT with a line that says which. */
+/* Maps the file. Returns KVC_INPUT, with the reason, for directories, devices, unreadable files and empty files. */
 enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_error *error);
-void kvc_map_close(struct kvc_map *map); /* a zeroed map is fine */
+void kvc_map_close(struct kvc_map *map); /* a zeroed map is allowed */
 
 #endif

@@ -1,4 +1,5 @@
-/* output.c - an output file that appears under its name only when it is complete, and folders made for such files. */
+/* output.c - output files that appear under their final names only when they are complete, and folders of such
+ * files. */
 #include "models/files/output.h"
 #include "models/files/held_files.h"
 
@@ -12,16 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes are written in pieces that begin and end where large pages do: a kernel that can then keeps the file in such
- * pages, and whoever maps it next reads it faster. */
+/* Bytes are written in pieces aligned to large pages. Kernels that support it then keep the file in large pages, which
+ * makes a later mapping faster to read. */
 enum { PIECE = 2 << 20 };
 
 struct kvc_output {
-    int fd;      /* -1 of a folder, which has no target and nothing pending */
-    mode_t mode; /* of the file that it replaces; 0: there is none */
+    int fd;      /* -1: a folder, which has no target and no pending bytes */
+    mode_t mode; /* mode of the file to be replaced; 0: no such file */
     char *target, *temporary;
-    struct kvc_held_file *held; /* the temporary name, for handlers of signals */
-    unsigned char *pending;     /* [PIECE], of which pending_bytes belong at `start` */
+    struct kvc_held_file *held; /* the temporary file, for signal handlers */
+    unsigned char *pending;     /* [PIECE]; the first pending_bytes belong at offset `start` */
     size_t pending_bytes;
     uint64_t start;
 };
@@ -41,7 +42,7 @@ static void output_free(struct kvc_output *output) {
     free(output);
 }
 
-/* What a symbolic link to a file that is not there points to. NULL: no memory. */
+/* Follows a symbolic link to a file that does not exist. Returns NULL without memory. */
 static char *follow_links(const char *path) {
     char link[PATH_MAX];
     char *target = strdup(path);
@@ -61,20 +62,20 @@ static char *follow_links(const char *path) {
     return target;
 }
 
-/* Where the file will lie: what a symbolic link points to. Renaming over a device or a pipe would destroy it. */
+/* Finds the path to replace, following symbolic links. Refuses devices and pipes, because renaming over them would
+ * destroy them. */
 static enum kvc_status find_target(struct kvc_output *output, const char *path, struct kvc_error *error) {
     struct stat about;
     if (stat(path, &about) == 0) {
         if (!S_ISREG(about.st_mode)) {
             return kvc_fail(error, KVC_RESOURCE, "%s: is not a regular file and cannot be replaced by one", path);
         }
-        if (!(about.st_mode &
-              (S_IWUSR | S_IWGRP | S_IWOTH))) { /* renaming would replace it all the same, for root too */
+        if (!(about.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH))) { /* renaming would replace even a write-protected file */
             return kvc_fail(error, KVC_RESOURCE, "%s: is write-protected and is not replaced; give another name", path);
         }
         output->target = realpath(path, NULL);
         output->mode = about.st_mode & 0777;
-    } else if (errno == ENOENT) { /* and not links in a circle */
+    } else if (errno == ENOENT) { /* not ELOOP, a cycle of links */
         output->target = follow_links(path);
     }
     return output->target ? KVC_OK : cannot_write(path, errno, error);
@@ -88,7 +89,8 @@ static enum kvc_status make_temporary(struct kvc_output *output, const char *pat
     }
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(output->temporary, capacity, "%s.part-%ld-%u", output->target, (long)getpid(), i);
-        output->held = kvc_hold_written(output->temporary); /* first: a signal may come before open returns */
+        output->held =
+            kvc_hold_written(output->temporary); /* before open, because a signal may arrive before it returns */
         if (!output->held) {
             return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
         }
@@ -103,7 +105,7 @@ static enum kvc_status make_temporary(struct kvc_output *output, const char *pat
     if (output->fd < 0) {
         return cannot_write(path, errno, error);
     }
-    if (output->mode) { /* without the umask; a file system that has no modes need not know it */
+    if (output->mode) { /* ignores the umask; fails harmlessly on file systems without modes */
         (void)!fchmod(output->fd, output->mode);
     }
     return KVC_OK;
@@ -118,7 +120,7 @@ static enum kvc_status output_reserve(struct kvc_output *output, const char *pat
     if (reason == ENOSPC || reason == EFBIG || reason == EDQUOT) {
         return kvc_fail(error, KVC_RESOURCE, "%s: no space for %" PRIu64 " bytes: %s", path, bytes, strerror(reason));
     }
-    return KVC_OK; /* others: a file system that cannot reserve; writing will tell */
+    return KVC_OK; /* other errors: the file system cannot reserve space, so a full disk shows when writing */
 }
 
 enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **out, struct kvc_error *error) {
@@ -221,7 +223,7 @@ const char *kvc_output_written(struct kvc_output *output, struct kvc_error *erro
     return write_pending(output, error) ? NULL : output->temporary;
 }
 
-/* 0, or why it failed; a file or folder that need not be synced is left alone. */
+/* Syncs a file. Returns 0 or errno; files that cannot be synced count as synced. */
 static int sync_file(int descriptor) {
     int failed;
     do {
@@ -230,8 +232,8 @@ static int sync_file(int descriptor) {
     return failed != 0 && errno != EINVAL && errno != ENOSYS ? errno : 0;
 }
 
-/* The folder that a file was renamed in: after a power cut the name is there. 0, or why not; a folder that cannot be
- * read is left alone. */
+/* Syncs the folder of a renamed file, so that the name survives a power failure. Returns 0 or errno; a folder that
+ * cannot be opened is ignored. */
 static int sync_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -247,7 +249,7 @@ static int sync_folder(const char *path) {
 }
 
 enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error) {
-    if (!output || !output->target) { /* a folder stays as it is */
+    if (!output || !output->target) { /* a folder needs no commit */
         if (output) {
             output_free(output);
         }
@@ -259,7 +261,7 @@ enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *e
         kvc_output_abandon(output);
         return status;
     }
-    reason = sync_file(output->fd); /* some file systems tell of a full disk only here */
+    reason = sync_file(output->fd); /* some file systems report a full disk only here */
     if (close(output->fd) != 0 && !reason) {
         reason = errno;
     }

@@ -1,4 +1,5 @@
-/* output.h - an output file that appears under its name only when it is complete; most of it is public. libc only. */
+/* output.h - the internal part of output files that appear under their final names only when complete. Most of the
+ * interface is public. libc only. */
 #ifndef KVC_MODELS_FILES_OUTPUT_H
 #define KVC_MODELS_FILES_OUTPUT_H
 
@@ -7,10 +8,10 @@
 enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, const void *data, size_t bytes,
                                  struct kvc_error *error);
 
-/* Writes what is pending, and says where the file lies until it gets its name; NULL: it could not be written. */
+/* Writes pending bytes and returns the temporary path of the file. NULL: writing failed. */
 const char *kvc_output_written(struct kvc_output *output, struct kvc_error *error);
 
-/* A file that is new is its owner's alone. */
+/* Makes a new file readable and writable by its owner only. */
 void kvc_output_private(struct kvc_output *output);
 
 #endif

@@ -1,4 +1,4 @@
-/* output_folder.c - a folder of several files that appears under its name only when it is complete. */
+/* output_folder.c - writes a folder of several files that appears under its final name only when it is complete. */
 #include "models/files/output_folder.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ enum { MOST_FILES = 16 };
 
 struct kvc_output_set {
     char *target, *temporary;
-    struct kvc_held_file *held; /* the folder, for handlers of signals */
+    struct kvc_held_file *held; /* the folder, for signal handlers */
     char *paths[MOST_FILES];
     struct kvc_held_file *held_files[MOST_FILES];
     size_t count;
@@ -38,7 +38,7 @@ static void set_free(struct kvc_output_set *set) {
     free(set);
 }
 
-/* The name is free, or an empty folder's, whose place the new one takes. */
+/* Checks that the name is free or that of an empty folder, which will be replaced. */
 static enum kvc_status check_target(const char *path, struct kvc_error *error) {
     struct stat about;
     if (lstat(path, &about) != 0) {
@@ -49,7 +49,7 @@ static enum kvc_status check_target(const char *path, struct kvc_error *error) {
     }
     DIR *list = opendir(path);
     size_t entries = 0;
-    while (list && entries <= 2 && readdir(list)) { /* two of them are "." and ".." */
+    while (list && entries <= 2 && readdir(list)) { /* "." and ".." count as two entries */
         entries++;
     }
     if (list) {
@@ -67,7 +67,7 @@ static enum kvc_status make_temporary(struct kvc_output_set *set, struct kvc_err
     for (unsigned i = 0; set->temporary && reason == EEXIST && i < 1000; i++) {
         snprintf(set->temporary, capacity, "%s.part-%ld-%u", set->target, (long)getpid(), i);
         kvc_let_go(set->held);
-        set->held = kvc_hold_written(set->temporary); /* first: a signal may come before mkdir returns */
+        set->held = kvc_hold_written(set->temporary); /* before mkdir, because a signal may arrive before it returns */
         reason = !set->held ? ENOMEM : mkdir(set->temporary, 0777) != 0 ? errno : 0;
     }
     if (!set->temporary || !set->held) {

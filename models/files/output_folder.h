@@ -1,4 +1,5 @@
-/* output_folder.h - a folder of several files that appears under its name only when it is complete. libc only. */
+/* output_folder.h - writes a folder of several files that appears under its final name only when it is complete. libc
+ * only. */
 #ifndef KVC_MODELS_FILES_OUTPUT_FOLDER_H
 #define KVC_MODELS_FILES_OUTPUT_FOLDER_H
 
@@ -6,18 +7,20 @@
 
 struct kvc_output_set;
 
-/* The folder lies beside its final name under a temporary one. path may end in slashes; a folder of this name may be
- * there if it is empty. Failures are KVC_RESOURCE. */
+/* Creates the folder under a temporary name, next to its final one. path may end in slashes. An empty folder may exist
+ * under the final name. Failures are KVC_RESOURCE. */
 enum kvc_status kvc_output_set_open(const char *path, struct kvc_output_set **set, struct kvc_error *error);
-/* Where the file of this name is to be written; from now on handlers of signals remove it. The text is the set's. */
+/* Returns in *path where to write the file `name`. Signal handlers remove that file from now on. The set owns the
+ * text. */
 enum kvc_status kvc_output_set_path(struct kvc_output_set *set, const char *name, const char **path,
                                     struct kvc_error *error);
 /* Writes a whole small file. */
 enum kvc_status kvc_output_set_write(struct kvc_output_set *set, const char *name, const void *data, size_t bytes,
                                      struct kvc_error *error);
-/* Where the files lie until then. */
+/* Returns the temporary folder. */
 const char *kvc_output_set_folder(const struct kvc_output_set *set);
-/* Both free the set. commit gives the folder its name, or removes it and fails. NULL is fine for abandon. */
+/* Both free the set. commit renames the folder to its final name; if that fails, it removes the folder. abandon accepts
+ * NULL. */
 enum kvc_status kvc_output_set_commit(struct kvc_output_set *set, struct kvc_error *error);
 void kvc_output_set_abandon(struct kvc_output_set *set);
 

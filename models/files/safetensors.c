@@ -1,5 +1,5 @@
-/* safetensors.c - reads one safetensors file: 8 bytes of header length, a JSON header, the tensors' bytes. The format
- * wants the tensors to cover the data without holes, which is checked, so no two of a file can overlap. */
+/* safetensors.c - reads a single safetensors file: 8 bytes of header length, a JSON header, the tensors' bytes. The
+ * tensors must cover the data without holes, as the format requires, so no two can overlap. */
 #include "models/files/safetensors.h"
 
 #include <inttypes.h>
@@ -12,13 +12,13 @@
 #include "models/files/scaled.h"
 #include "models/files/safetensors_file.h"
 
-#define LONGEST_HEADER UINT64_C(100000000) /* the format's own limit */
+#define LONGEST_HEADER UINT64_C(100000000) /* the format's limit */
 
 enum { LONGEST_NAME = 255 };
 
-struct header { /* one file while it is read */
+struct header { /* a file while it is being read */
     const char *path;
-    const unsigned char *data; /* the tensors' bytes */
+    const unsigned char *data; /* the tensors' data */
     uint64_t bytes;
     struct kvc_error *error;
 };
@@ -74,7 +74,7 @@ static enum kvc_status find_shape(const struct header *in, const json_t *shape, 
             tensor->rows *= elements;
         }
     }
-    if (dimensions == 0) { /* a single number */
+    if (dimensions == 0) { /* a scalar */
         tensor->dimensions = 1;
         tensor->shape[0] = 1;
     }

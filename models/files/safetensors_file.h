@@ -1,4 +1,4 @@
-/* safetensors_file.h - the inside of an opened safetensors file or folder. */
+/* safetensors_file.h - the internals of an open safetensors file or folder. */
 #ifndef KVC_MODELS_FILES_SAFETENSORS_FILE_H
 #define KVC_MODELS_FILES_SAFETENSORS_FILE_H
 
@@ -10,11 +10,11 @@ struct kvc_safetensors {
     size_t map_count;
     struct kvc_file_tensor *tensors;
     size_t tensor_count;
-    void **copies; /* of tensors that lie where their element type cannot be read; [tensor_count] or NULL */
+    void **copies; /* [tensor_count] or NULL: copies of tensors that are not aligned for their element type */
     uint32_t *by_name;
 };
 
-/* Maps one file and adds its tensors. */
+/* Maps a file and adds its tensors. */
 enum kvc_status kvc_safetensors_add(struct kvc_safetensors *file, const char *path, struct kvc_error *error);
 
 #endif

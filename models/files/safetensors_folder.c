@@ -1,4 +1,4 @@
-/* safetensors_folder.c - opens a safetensors file, or a folder with one or, through its index, several of them. */
+/* safetensors_folder.c - opens a safetensors file, or a folder with one file or with an index of several. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
-/* folder/name, malloc'ed. */
+/* Returns folder/name. The caller frees it. */
 static char *safetensors_folder_join(const char *folder, const char *name) {
     size_t capacity = strlen(folder) + strlen(name) + 2;
     char *path = malloc(capacity);
@@ -34,7 +34,7 @@ static enum kvc_status add_from(struct kvc_safetensors *file, const char *folder
     return status;
 }
 
-/* The index may name files of its own folder only. */
+/* Accepts only names of files in the index's own folder. */
 static bool plain_name(const char *name) {
     if (name[0] == '\0' || name[0] == '.' || strlen(name) > 255) {
         return false;
@@ -128,7 +128,7 @@ static enum kvc_status add_folder(struct kvc_safetensors *file, const char *fold
     return status;
 }
 
-/* The format does not promise aligned tensors; what cannot be read where it lies is copied. */
+/* Copies tensors that are not aligned for their element type; the format does not guarantee alignment. */
 static enum kvc_status align_tensors(struct kvc_safetensors *file, const char *path, struct kvc_error *error) {
     for (size_t i = 0; i < file->tensor_count; i++) {
         struct kvc_file_tensor *tensor = &file->tensors[i];

@@ -1,4 +1,4 @@
-/* scaled.c - the data of tensors that come as FP8 or MXFP4 numbers and scales. libc only. */
+/* scaled.c - computes the data of tensors that are stored as FP8 or MXFP4 numbers with separate scales. libc only. */
 #include "models/files/scaled.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ float kvc_scale_at(const unsigned char *scales, enum kvc_type type, uint64_t i) 
     return scale;
 }
 
-/* One row of FP8: the number times its block's scale, one product in float32. */
+/* Converts a row of FP8 to float32: number times scale of its block, one float32 product. */
 static void dequantize_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t cols, float *to) {
     const unsigned char *from = scaled->raw + row * cols;
     const uint64_t first = row / scaled->block_rows * scaled->grid_cols;
@@ -30,7 +30,8 @@ static void dequantize_fp8_row(const struct kvc_scaled *scaled, uint64_t row, ui
     }
 }
 
-/* One row of FP8 as blocks of 128 with their scales: the same values, made when they are multiplied. */
+/* Packs a row of FP8 into blocks of 128 with their scales. The values are the same; they are computed when the weights
+ * are used. */
 static void lay_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t cols, struct kvc_block_fp8 *to) {
     const unsigned char *from = scaled->raw + row * cols;
     const uint64_t first = row / scaled->block_rows * scaled->grid_cols;
@@ -43,7 +44,8 @@ static void lay_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t 
     }
 }
 
-/* A block's bytes in GGUF's order: there byte i holds elements i and i + 16, here 2 i and 2 i + 1, low halves first. */
+/* Reorders a block for GGUF. There byte i holds elements i and i + 16; in the file byte i holds 2i and 2i + 1, low half
+ * first. */
 static void lay_block(const unsigned char *from, unsigned char power, unsigned char *to) {
     to[0] = power;
     for (int i = 0; i < KVC_MXFP4_BYTES; i++) {
@@ -53,9 +55,9 @@ static void lay_block(const unsigned char *from, unsigned char power, unsigned c
     }
 }
 
-enum { TURNED = 64 }; /* rows and columns that are turned together, so that lines of memory are used whole */
+enum { TURNED = 64 }; /* rows and columns that are transposed together, so that cache lines are used fully */
 
-/* to [E, N, K] from [E, K, parts N], outputs `part`, part + parts and so on. */
+/* Transposes [E, K, parts N] to [E, N, K], taking outputs part, part + parts and so on. */
 static void turn_stack(const struct kvc_file_tensor *tensor, unsigned char *to) {
     const struct kvc_scaled *scaled = tensor->scaled;
     const size_t element = kvc_type_row_bytes(tensor->type, 1), parts = scaled->parts;

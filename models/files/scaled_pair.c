@@ -1,5 +1,5 @@
-/* scaled_pair.c - finds what belongs together in a safetensors file: FP8 or MXFP4 numbers, and their scales. Nothing is
- * trusted: shapes are compared, scales must be finite. */
+/* scaled_pair.c - finds pairs of tensors in a safetensors file: FP8 or MXFP4 numbers and their scales. Nothing is
+ * trusted: shapes are compared, and scales must be finite. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 struct pairing {
     struct kvc_safetensors *file;
     const char *path;
-    bool *taken; /* [tensor_count]: scales, which are no tensors of their own any more */
+    bool *taken; /* [tensor_count]: scales, which are removed from the list */
     struct kvc_error *error;
 };
 
@@ -33,7 +33,7 @@ static enum kvc_status new_scaled(const struct pairing *in, struct kvc_file_tens
     return KVC_OK;
 }
 
-/* <name of the tensor><suffix>, or NULL. */
+/* Returns the tensor with this name and suffix, or NULL. */
 static const struct kvc_file_tensor *find_beside(const struct pairing *in, const char *stem, int length,
                                                  const char *suffix) {
     char name[300];
@@ -41,7 +41,7 @@ static const struct kvc_file_tensor *find_beside(const struct pairing *in, const
     return kvc_safetensors_tensor(in->file, name);
 }
 
-/* Scales of blocks of 128 x 128, one for each row, or one for the whole matrix. */
+/* Pairs FP8 numbers with scales per block of 128 x 128, per row, or for the whole matrix. */
 static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor *tensor) {
     const uint64_t rows = tensor->rows, cols = tensor->cols;
     const uint64_t grid_rows = rows / KVC_FP8_BLOCK + (rows % KVC_FP8_BLOCK > 0);
@@ -60,7 +60,7 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is F8_E4M3 in %u dimensions; only matrices may be",
                         in->path, tensor->name, (unsigned)tensor->dimensions);
     }
-    const bool each = scales->dimensions == 2 && scales->rows == rows && scales->cols == 1; /* row has one */
+    const bool each = scales->dimensions == 2 && scales->rows == rows && scales->cols == 1; /* one scale per row */
     if (!one && !each && (scales->dimensions != 2 || scales->rows != grid_rows || scales->cols != grid_cols)) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: tensor %s is %" PRIu64 " x %" PRIu64 "; its scales, %s, are %" PRIu64 " x %" PRIu64
@@ -78,7 +78,8 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
     }
     const size_t row_bytes = kvc_type_row_bytes(KVC_FP8, cols);
     tensor->type = row_bytes ? KVC_FP8 : KVC_F32;
-    tensor->bytes = rows * (row_bytes ? row_bytes : 4 * cols); /* at most 4 times what lies in the file: no overflow */
+    tensor->bytes =
+        rows * (row_bytes ? row_bytes : 4 * cols); /* cannot overflow: at most 4 times the bytes in the file */
     return new_scaled(in, tensor, scales,
                       (struct kvc_scaled){.scale_type = scales->type,
                                           .block_rows = one    ? rows
@@ -88,7 +89,7 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
                                           .grid_cols = one || each ? 1 : grid_cols});
 }
 
-/* X_blocks [..., rows, blocks, 16] and X_scales [..., rows, blocks] are X [..., rows, 32 blocks]. */
+/* Pairs X_blocks [..., rows, blocks, 16] and X_scales [..., rows, blocks] as X [..., rows, 32 blocks]. */
 static enum kvc_status pair_mxfp4(const struct pairing *in, struct kvc_file_tensor *tensor) {
     const size_t stem = strlen(tensor->name) - strlen("_blocks");
     const struct kvc_file_tensor *scales = find_beside(in, tensor->name, (int)stem, "_scales");
@@ -108,7 +109,7 @@ static enum kvc_status pair_mxfp4(const struct pairing *in, struct kvc_file_tens
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: number %" PRIu64 " is 255, which is no scale", in->path,
                         scales->name, (uint64_t)(wrong - power));
     }
-    tensor->type = KVC_MXFP4; /* 17 bytes for 16 and 1 in the file: cannot overflow */
+    tensor->type = KVC_MXFP4; /* cannot overflow: 17 bytes for 16 and 1 in the file */
     tensor->dimensions = dimensions;
     tensor->shape[dimensions] = 0;
     tensor->shape[dimensions - 1] = tensor->cols = scales->cols * 32;
@@ -148,7 +149,7 @@ enum kvc_status kvc_safetensors_name(struct kvc_safetensors *file, const char *p
     return status;
 }
 
-/* Without the scales, and without "_blocks" at the ends of names; the index is made anew. */
+/* Removes the scales from the list, removes "_blocks" from names, and rebuilds the index. */
 static enum kvc_status remove_taken(const struct pairing *in) {
     struct kvc_safetensors *file = in->file;
     size_t left = 0;

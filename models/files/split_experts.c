@@ -1,6 +1,6 @@
-/* split_experts.c - the experts of gpt-oss's folders as GGUF files have them. There gate and up are one tensor, in
- * which every other output is the gate's, and plain numbers lie inputs by outputs. Here they are stacks [experts,
- * outputs, inputs], made when they are wanted. */
+/* split_experts.c - presents the experts of gpt-oss folders as GGUF files store them. In these folders gate and up are
+ * one tensor, in which every other output is the gate's, and unquantized matrices are [inputs, outputs]. Here they
+ * become stacks [experts, outputs, inputs], made on demand. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_index.h"
 
-/* Tensors by the ends of their names, and what becomes of them; second NULL: it is only turned. */
+/* Tensors by the ends of their names, and their parts. second NULL: the tensor is only transposed. */
 static const struct {
     const char *end, *first, *second;
     uint32_t dimensions;
@@ -29,7 +29,7 @@ static enum kvc_status no_memory(const struct splitting *in) {
     return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for its tensors", in->path);
 }
 
-/* <what stands before the end><other end>, malloc'ed. */
+/* Returns the name with its end replaced. The caller frees it. */
 static char *renamed(const char *name, const char *end, const char *other) {
     const size_t stem = strlen(name) - strlen(end), length = strlen(other);
     char *made = malloc(stem + length + 1);
@@ -40,7 +40,7 @@ static char *renamed(const char *name, const char *end, const char *other) {
     return made;
 }
 
-/* One of `parts` tensors that a fused one becomes. */
+/* Makes one of the `parts` tensors of a fused one. */
 static enum kvc_status add_part(const struct splitting *in, const struct kvc_file_tensor *from, char *name,
                                 uint32_t parts, uint32_t part, struct kvc_file_tensor *to) {
     struct kvc_scaled *scaled = name ? malloc(sizeof *scaled) : NULL;
@@ -53,7 +53,7 @@ static enum kvc_status add_part(const struct splitting *in, const struct kvc_fil
     to->bytes = from->bytes / parts;
     if (from->scaled) {
         *scaled = *from->scaled;
-        scaled->made = NULL; /* what was made before belongs to the whole */
+        scaled->made = NULL; /* existing data belongs to the whole tensor */
         to->shape[1] /= parts;
     } else {
         *scaled = (struct kvc_scaled){.raw = from->data, .turned = true};
@@ -89,14 +89,14 @@ static void free_tensor(const struct kvc_file_tensor *tensor) {
     kvc_scaled_free(tensor->scaled);
 }
 
-/* Puts the parts in the place of the tensor, the second one at the end of the list, where there is room. */
+/* Replaces the tensor by its parts. The second part goes to the end of the list, which has room for it. */
 static enum kvc_status split_one(const struct splitting *in, size_t i, size_t kind) {
     struct kvc_safetensors *file = in->file;
     const struct kvc_file_tensor old = file->tensors[i];
     const uint32_t parts = fused[kind].second ? 2 : 1;
     struct kvc_file_tensor made[2];
     enum kvc_status status = check_fused(in, &old, kind);
-    if (status || (parts == 1 && old.scaled)) { /* MXFP4 lies outputs by inputs already */
+    if (status || (parts == 1 && old.scaled)) { /* MXFP4 is stored as [outputs, inputs] already */
         return status;
     }
     for (uint32_t p = 0; p < parts; p++) {
@@ -120,7 +120,7 @@ static bool ends_with(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* The kind of a fused tensor, or how many kinds there are. */
+/* Returns the kind of a fused tensor, or the number of kinds for any other tensor. */
 static size_t kind_of(const struct kvc_file_tensor *tensor) {
     size_t kind = 0;
     while (kind < sizeof fused / sizeof *fused && !ends_with(tensor->name, fused[kind].end))
@@ -128,7 +128,7 @@ static size_t kind_of(const struct kvc_file_tensor *tensor) {
     return kind;
 }
 
-/* Makes room for as many tensors again. */
+/* Doubles the room in the list of tensors. */
 static enum kvc_status split_experts_grow(const struct splitting *in) {
     struct kvc_safetensors *file = in->file;
     const size_t count = file->tensor_count, most = 2 * count + 1;

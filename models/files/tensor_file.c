@@ -1,4 +1,4 @@
-/* tensor_file.c - safetensors files: written tensor by tensor as values come, and (float32 alone) read by name. */
+/* tensor_file.c - writes safetensors files tensor by tensor, and reads float32 tensors by name. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 struct written {
     char *name;
     enum kvc_type type;
-    uint64_t offset, bytes, done; /* offset in the data, later in the file */
+    uint64_t offset, bytes, done; /* offset in the data; later, offset in the file */
 };
 
 struct kvc_tensor_writer {
@@ -29,7 +29,7 @@ struct kvc_tensor_reader {
 
 /* ---- writing ---- */
 
-/* Bytes of a tensor's values; 0: its shape is not one. */
+/* Returns the bytes of a tensor's values. 0: invalid shape. */
 static uint64_t size_of(const struct kvc_tensor *tensor, enum kvc_type type) {
     const uint64_t size = kvc_type_block(type).bytes;
     uint64_t values = 1;
@@ -76,7 +76,7 @@ static enum kvc_status place_tensors(struct kvc_tensor_writer *writer, const cha
 
 enum { HEADER_FLAGS = JSON_COMPACT | JSON_PRESERVE_ORDER };
 
-/* Adds what the header says of one tensor; false: no memory. */
+/* Adds a tensor to the header. Returns false without memory. */
 static bool tensor_file_describe(json_t *root, const struct written *tensor, const struct kvc_tensor *shape_of) {
     json_t *shape = json_array();
     bool done = shape != NULL;
@@ -90,7 +90,7 @@ static bool tensor_file_describe(json_t *root, const struct written *tensor, con
     return json_object_set_new(root, tensor->name, about) == 0 && done;
 }
 
-/* The JSON header, padded with spaces so that the data begins at a multiple of 8; malloc'ed. */
+/* Makes the JSON header, padded with spaces so that the data begins at a multiple of 8. The caller frees it. */
 static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const char *path,
                                    const struct kvc_tensor *tensors, char **header, size_t *bytes,
                                    struct kvc_error *error) {
@@ -104,7 +104,7 @@ static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const
             status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
         }
     }
-    /* not json_dumps: without memory it may leave out a part */
+    /* not json_dumps, which may omit parts when memory runs out */
     const size_t length = root && !status ? json_dumpb(root, NULL, 0, HEADER_FLAGS) : 0, padded = (length + 7) / 8 * 8;
     *header = length ? malloc(8 + padded) : NULL;
     if (*header) {

@@ -1,4 +1,4 @@
-/* tensor_index.c - sorted indices over names, with the checks that need sorting: duplicates and overlaps. */
+/* tensor_index.c - sorted indices over names, and the checks that need sorting: duplicates and overlaps. */
 #include "models/files/tensor_index.h"
 
 #include <stdlib.h>

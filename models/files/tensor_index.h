@@ -1,22 +1,22 @@
-/* tensor_index.h - finds the tensors of a file by name; refuses duplicate names and overlapping data. libc only. */
+/* tensor_index.h - finds a file's tensors by name. Refuses duplicate names and overlapping data. libc only. */
 #ifndef KVC_MODELS_FILES_TENSOR_INDEX_H
 #define KVC_MODELS_FILES_TENSOR_INDEX_H
 
 #include "models/files/gguf.h"
 
-/* *index: malloc'ed, indices of tensors in the order of their names. */
+/* Makes *index: indices of tensors sorted by name. The caller frees it. */
 enum kvc_status kvc_tensor_index(const char *path, const struct kvc_file_tensor *tensors, size_t count,
                                  uint32_t **index, struct kvc_error *error);
 const struct kvc_file_tensor *kvc_tensor_find(const struct kvc_file_tensor *tensors, const uint32_t *index,
                                               size_t count, const char *name); /* NULL: none */
 
-/* For the same kind of index over other names (metadata keys). */
+/* A name for the same kind of index over other things, such as metadata keys. */
 struct kvc_named {
     const char *name;
     const unsigned char *data;
     uint32_t index;
 };
-/* Sorts items by name and writes their indices; a name that comes twice is an error that calls it `what`. */
+/* Sorts items by name and writes their indices. A duplicate name is an error, which calls the item `what`. */
 enum kvc_status kvc_sort_names(const char *path, struct kvc_named *items, size_t count, const char *what,
                                uint32_t *index, struct kvc_error *error);
 
