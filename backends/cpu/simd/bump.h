@@ -1,11 +1,11 @@
-/* bump.h - a bump allocator: arrays one after another in a piece of scratch. */
+/* bump.h - a bump allocator: places arrays one after another in a block of scratch memory. */
 #ifndef KVC_SIMD_BUMP_H
 #define KVC_SIMD_BUMP_H
 
 #include <stddef.h>
 
 struct bump {
-    unsigned char *base; /* NULL: only counts the bytes */
+    unsigned char *base; /* NULL: only count the bytes */
     size_t used;
 };
 

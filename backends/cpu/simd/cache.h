@@ -1,4 +1,4 @@
-/* cache.h - template: changing cache lists: append, drop, evict, identity, relayout. */
+/* cache.h - template: operations that change cache lists: append, drop, evict, identity, relayout. */
 #ifndef KVC_SIMD_CACHE_H
 #define KVC_SIMD_CACHE_H
 
@@ -9,14 +9,14 @@ INLINE uint32_t slots_of(const struct kvc_lists *lists, uint32_t h) {
     return lists->host_base[h + 1] - lists->host_base[h];
 }
 
-/* Column 0 of head h's state; the next column lies slots_of(h) floats on. */
+/* Returns column 0 of head h's state. The next column begins slots_of(h) floats later. */
 INLINE float *state_of(const struct kvc_lists *lists, uint32_t h) {
     return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h];
 }
 
 /* ---- append ---- */
 
-/* x [d] to a row of halves; returns how many values saturated. */
+/* Converts x [d] to F16 and stores it in row. Returns the number of values that saturated. */
 static uint32_t store_halves(unsigned char *row, const float *x, size_t d) {
     uint32_t saturated = 0;
     size_t c = 0;
@@ -26,7 +26,7 @@ static uint32_t store_halves(unsigned char *row, const float *x, size_t d) {
         const vi a = vi_and(vf_bits(value), magnitude);
         const vm above = vm_and(vi_greater(a, least), vi_greater(most, a));
         const unsigned bits = vm_bits(above);
-        if (bits) { /* to 65504 with the value's sign */
+        if (bits) { /* saturate to 65504 with the sign of the value */
             const vi sign = vi_and(vf_bits(value), vi_set(INT32_MIN));
             vf_store_f16(row + 2 * c, vf_from_bits(vi_select(above, vi_or(sign, vi_set(0x477fe000)), vf_bits(value))));
             saturated += (uint32_t)__builtin_popcount(bits);
@@ -42,7 +42,7 @@ static uint32_t store_halves(unsigned char *row, const float *x, size_t d) {
     return saturated;
 }
 
-/* x [n] to one group of Q8_0; returns 1 where the scale saturated. */
+/* Stores x [n] as one group of Q8_0. Returns 1 if the scale saturated. */
 static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
     float amax = 0.0f;
     bool nan = false;
@@ -112,7 +112,7 @@ struct append_job {
     const int32_t *positions;
 };
 
-/* Empties the state of `n` entries in slots that follow each other: column by column, because columns lie far apart. */
+/* Zeroes the state of `n` entries in consecutive slots. It goes column by column, because columns lie far apart. */
 static void empty_state(const struct kvc_lists *lists, uint32_t h, uint32_t slot, uint32_t n) {
     const uint32_t slots = slots_of(lists, h);
     float *state = lists->state && n ? state_of(lists, h) + slot : NULL;
@@ -133,7 +133,8 @@ static void append_task(void *argument, size_t task, unsigned thread) {
         struct kvc_lists *lists = segment->lists;
         const uint32_t slots = h < lists->kv_heads ? kvc_slots_hold(slots_of(lists, h)) : 0;
         const uint32_t d = lists->format.head_size;
-        uint32_t *count = (uint32_t *)lists->count->data + h, first = 0, run = 0; /* slots that follow each other */
+        /* a run of consecutive slots whose state is not zeroed yet */
+        uint32_t *count = (uint32_t *)lists->count->data + h, first = 0, run = 0;
         for (uint32_t r = 0; r < segment->stored && h < lists->kv_heads; r++) {
             const size_t row = segment->row + r, at = (row * lists->kv_heads + h) * d;
             if (*count >= slots) {
@@ -185,9 +186,9 @@ static void drop(struct kvc_device *device, const struct kvc_drop *args) {
 
 /* ---- evict ---- */
 
-/* How many of indices [n] follow each other without a gap, from the first on. */
+/* Returns the number of consecutive indices at the start of indices [n]. */
 static uint32_t run_length(const uint32_t *indices, uint32_t n) {
-    uint32_t good = 1, step = 1; /* indices ascend: if the last one fits, so do all before it */
+    uint32_t good = 1, step = 1; /* indices ascend, so if the last one of a range fits, all of the range does */
     if (indices[n - 1] - indices[0] == n - 1)
         return n;
     while (good + step <= n && indices[good + step - 1] - indices[0] == good + step - 1) {
@@ -239,7 +240,7 @@ static void identity(struct kvc_device *device, const struct kvc_identity *args)
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
         int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
-        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_EXTRA_SLOTS */
+        const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_EXTRA_SLOTS, so the loop stores whole vectors */
         for (; s < slots; s += LANES) {
             const vi number = vi_add(vi_ascending(), vi_set((int32_t)s));
             vi_store(order + s, number);

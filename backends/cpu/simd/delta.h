@@ -1,22 +1,22 @@
-/* delta.h - template: gated delta nets: convolve, delta_rule. Tasks are some channels, or some rows of a head's matrix,
- * over the rows of one session. */
+/* delta.h - template: gated delta nets: convolve, delta_rule. A task computes some channels (convolve) or some rows of
+ * a head's matrix (delta_rule) for all rows of one segment. */
 #ifndef KVC_SIMD_DELTA_H
 #define KVC_SIMD_DELTA_H
 
 #include "backends/cpu/simd/attention/entries.h"
 #include "core/base/delta.h"
 
-enum { DELTA_ROWS = 8 }; /* of a matrix, in a task */
+enum { DELTA_ROWS = 8 }; /* rows of a matrix per task */
 
 struct delta_job {
     const struct kvc_convolve *convolve;
     const struct kvc_delta_rule *rule;
-    size_t pieces; /* tasks of a segment (convolve), of a head (delta_rule) */
+    size_t pieces; /* tasks per segment (convolve) or per head (delta_rule) */
 };
 
 /* ---- convolve ---- */
 
-/* The inputs of channels from c on, `back` rows before row i of the segment. */
+/* Returns one vector of inputs, of the channels from c on, `back` rows before row i of the segment. */
 INLINE vf convolve_input(const float *x, const float *kept, const struct kvc_convolve *args, size_t i, size_t back,
                          size_t c) {
     const float *row =
@@ -44,7 +44,8 @@ static void convolve_task(void *argument, size_t task, unsigned thread) {
         const vf e = exp_any(vf_sub(vf_set(-0.0f), sum));
         vf_part_store(y + i * channels + c, vf_div(sum, vf_add(vf_set(1.0f), e)), left);
     }
-    for (size_t j = 0; segment->kept && segment->rows && j + 1 < taps; j++) /* ascending: from further on */
+    /* ascending order: each row is read from a later one, before that one is overwritten */
+    for (size_t j = 0; segment->kept && segment->rows && j + 1 < taps; j++)
         vf_part_store(kept + j * channels + c, convolve_input(x, kept, args, segment->rows - 1, taps - 2 - j, c), left);
 }
 
@@ -59,13 +60,14 @@ static void convolve(struct kvc_device *device, const struct kvc_convolve *args)
 
 /* ---- delta_rule ---- */
 
-/* Stores s into S; what is no channel becomes 0 in s, which it is not where e or u are infinite. */
+/* Stores s to S and returns it. Lanes beyond the last channel are set to 0, because an infinite e or u would make them
+ * NaN. */
 INLINE vf keep_part(float *S, vf s, size_t left) {
     vf_part_store(S, s, left);
     return left < LANES ? vf_part_load(S, left) : s;
 }
 
-/* One row of a matrix, S [n], at one row of the session: its output. */
+/* Updates one row of a head's matrix, S [n], with one row of the session. Returns the output of that channel. */
 INLINE float delta_row(float *S, const float *q, const float *k, size_t n, float e, float v, float beta) {
     vf lane[FOLD], out[FOLD];
     UNROLL

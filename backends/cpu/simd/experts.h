@@ -1,4 +1,4 @@
-/* experts.h - template: which experts a row passes, and the sum of their outputs: route, expert_sum. */
+/* experts.h - template: the choice of experts and the sum of their outputs: route, expert_sum. */
 #ifndef KVC_SIMD_EXPERTS_H
 #define KVC_SIMD_EXPERTS_H
 
@@ -8,10 +8,10 @@
 struct experts_job {
     const struct kvc_route *route;
     const struct kvc_expert_sum *sum;
-    size_t piece, pieces; /* rows of a task of route; tasks of one row of expert_sum */
+    size_t piece, pieces; /* rows per task of route; tasks per row of expert_sum */
 };
 
-/* p [E] = exp(x - most), and their sum. */
+/* Writes exp(x - maximum) to p [E] and returns the sum of p. */
 INLINE float exps_of_row(const float *x, size_t experts, float *p) {
     float most = x[0];
     vf lane[FOLD];

@@ -12,12 +12,12 @@ struct pool_job {
     const struct kvc_lists *lists;
     float *out;
     const float *in;
-    uint32_t rows, stride, kernel; /* rows of scores per head */
+    uint32_t rows, stride, kernel; /* rows: rows of scores per head */
     uint64_t tail;
     enum kvc_pooling pooling;
 };
 
-/* One value near an end of x [n]. */
+/* Returns the pooled value at index r, for an r near an end of x [n]. */
 static float pool_one(const float *x, uint32_t n, uint32_t r, uint32_t kernel, enum kvc_pooling pooling) {
     const uint32_t half = kernel / 2;
     const uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
@@ -133,14 +133,14 @@ struct keep_job {
     struct kvc_read_list *kept;
 };
 
-/* kvc_score_key with its highest bit inverted, so that signed comparison orders it. */
+/* Computes kvc_score_key with the highest bit inverted, so that a signed comparison orders the keys. */
 INLINE vi score_keys(vf score) {
     const vi bits = vf_bits(vf_add(score, vf_zero()));
     const vi key = vi_xor(bits, vi_and(vi_sign(bits), vi_set(INT32_MAX)));
     return vi_select(vf_is_nan(score), vi_set(INT32_MIN), key);
 }
 
-/* How many of keys [n] are above `bound`; padding up to a whole vector is INT32_MIN. */
+/* Counts the keys [n] above `bound`. Padding up to a whole vector must be INT32_MIN. */
 static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
     vi total = vi_set(0);
     const vi limit = vi_set(bound), one = vi_set(1), none = vi_set(0);
@@ -155,9 +155,10 @@ static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
     return sum;
 }
 
-/* The top-th highest of keys [n], 0 < top <= n: the highest bound that at least `top` keys reach, bit by bit. */
+/* Returns the top-th highest of keys [n], 0 < top <= n. Bit by bit, it finds the highest bound that at least `top` keys
+ * reach. */
 static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
-    uint32_t found = 0; /* as an unsigned key */
+    uint32_t found = 0; /* the bound as an unsigned key */
     for (int bit = 31; bit >= 0; bit--) {
         const uint32_t tried = found | 1u << bit;
         if (count_above(keys, n, (int32_t)((tried - 1) ^ 0x80000000u)) >= top)
@@ -166,7 +167,7 @@ static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
     return (int32_t)(found ^ 0x80000000u);
 }
 
-/* keys [n, padded] of scores [n]. */
+/* Computes keys [n, padded to whole vectors] of scores [n]. */
 static void make_keys(int32_t *keys, const float *scores, uint32_t n) {
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -178,7 +179,7 @@ static void make_keys(int32_t *keys, const float *scores, uint32_t n) {
     }
 }
 
-/* The lowest of keys [n]; of equal ones the last. */
+/* Returns the index of the lowest of keys [n]. A tie goes to the last index. */
 static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
     vi low = vi_set(INT32_MAX);
     uint32_t i = 0;
@@ -204,7 +205,7 @@ static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
     return 0;
 }
 
-/* indices[0 .. n-1] = first, first + 1, ... */
+/* Writes first, first + 1, ... to indices [n]. Returns the address after them. */
 static uint32_t *count_up(uint32_t *indices, uint32_t first, uint32_t n) {
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -214,8 +215,8 @@ static uint32_t *count_up(uint32_t *indices, uint32_t first, uint32_t n) {
     return indices + n;
 }
 
-/* Writes low + i of the `top` highest of keys [n], 0 < top < n: of those that just reach the bound the first few, or
- * where ties [n] are given those with the highest ties. tie_keys [n]: scratch. */
+/* Writes low + i for each index i of the `top` highest keys [n], 0 < top < n. If keys tie at the bound, the first ones
+ * are taken, or with `ties` [n] those with the highest ties. tie_keys [n] is scratch. */
 static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, uint32_t n, uint32_t top,
                            const float *ties, int32_t *tie_keys) {
     const int32_t bound = threshold(keys, n, top);
@@ -284,7 +285,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         if (!keys)
             return;
         make_keys(keys, score, candidates);
-        if (top == candidates - 1 && !ties) { /* one goes */
+        if (top == candidates - 1 && !ties) { /* one entry is evicted */
             const uint32_t gone = last_lowest(keys, candidates);
             next = count_up(next, low, gone);
             next = count_up(next, low + gone + 1, candidates - gone - 1);
@@ -325,7 +326,7 @@ static void shares(struct kvc_device *device, const struct kvc_shares *args) {
     size_t padded = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
-        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0; /* at first all that there are */
+        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0; /* at first all entries that may be chosen */
         all += share[h];
         padded += (share[h] + LANES - 1) / LANES * LANES;
     }

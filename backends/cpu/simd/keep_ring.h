@@ -1,9 +1,11 @@
-/* keep_ring.h - template: which entry goes by the sums of a ring's rows, without reading all of them.
+/* keep_ring.h - template: finds the entry to evict by the sums over a ring buffer of recent queries, without reading
+ * all of its rows.
  *
- * A decode step's eviction takes one entry, so only the lowest sum matters. The sums of blocks of rows, whatever the
- * order they were computed in, give each entry's sum up to rounding. Rounding is bounded: all terms are positive, so a
- * sum of n terms is off by less than n halves of a unit in the last place. Only entries that may be the lowest are then
- * summed in the order that is law. */
+ * A decode step evicts one entry, so only the lowest sum matters. The ring buffer also has the sums of blocks of rows,
+ * in any order of addition. They give each entry's sum up to rounding. The rounding error has a bound: all terms are
+ * positive, so a sum of n terms is off by less than n half units in the last place. Only the entries that may have the
+ * lowest sum are then summed exactly, in the defined order.
+ */
 #ifndef KVC_SIMD_KEEP_RING_H
 #define KVC_SIMD_KEEP_RING_H
 
@@ -12,7 +14,7 @@
 #include "backends/cpu/simd/keep.h"
 #include "core/base/fused.h"
 
-#define LOWEST_MOST 64u /* entries that are summed one by one */
+#define LOWEST_MOST 64u /* limit for the number of entries that are summed one by one */
 
 struct keep_ring_job {
     struct kvc_cpu *cpu;
@@ -24,12 +26,13 @@ struct keep_ring_job {
     struct kvc_read_list *kept;
 };
 
-/* A head of the call. */
+/* One head of the call. */
 struct ring_head {
     const struct keep_ring_job *job;
-    const uint32_t *order; /* NULL: the identity */
+    const uint32_t *order; /* NULL: slots are equal to indices */
     const float *state;
-    uint32_t slots, used, old; /* used: one past the highest slot of the `old` indices that may go */
+    uint32_t slots, used,
+        old; /* old: number of indices that may be evicted; used: one past the highest slot of these */
 };
 
 static struct ring_head open_ring_head(const struct keep_ring_job *job, uint32_t h) {
@@ -48,7 +51,7 @@ INLINE const float *ring_column_of(const struct ring_head *head, uint32_t column
     return head->state + (size_t)column * head->slots;
 }
 
-/* The ring's i-th row, the oldest first. */
+/* Returns row i of the ring buffer; row 0 is the oldest. */
 INLINE const float *ring_row_of(const struct ring_head *head, uint32_t i) {
     const struct kvc_ring *ring = head->job->ring;
     return ring_column_of(head, ring->first + (uint32_t)((ring->now + i) % ring->ring));
@@ -62,13 +65,14 @@ static float exact_sum(const struct ring_head *head, uint32_t index) {
     return sum;
 }
 
-/* All sums, exact, by slot. */
+/* Computes the exact sums of all entries, by slot. */
 static void exact_sums(const struct ring_head *head, float *sums) {
     for (uint32_t i = 0; i < head->job->ring->ring; i++)
         fuse_row(sums, ring_row_of(head, i), head->used, KVC_FUSE_SUM, i == 0);
 }
 
-/* All sums, up to rounding, by slot: the rows of the newest row's block, and the other blocks' sums. */
+/* Computes the sums of all entries up to rounding, by slot. It adds the rows of the newest row's block and the sums of
+ * the other blocks. */
 static void near_sums(const struct ring_head *head, float *sums) {
     const struct kvc_ring *ring = head->job->ring;
     const uint32_t newest = (uint32_t)((ring->now - 1) % ring->ring), block = newest / KVC_RING_BLOCK;
@@ -81,8 +85,8 @@ static void near_sums(const struct ring_head *head, float *sums) {
             fuse_row(sums, ring_column_of(head, ring->sums + b), head->used, KVC_FUSE_SUM, false);
 }
 
-/* keys [old]: those of the sums, exact, where wanted [old] is `least` (NULL: everywhere); the others are the highest.
- */
+/* Computes keys [old] of the exact sums. If `wanted` [old] is not NULL, only entries with wanted == least get their
+ * key; the others get INT32_MAX, so that they are never the lowest. */
 static void all_keys(const struct ring_head *head, float *sums, const int32_t *wanted, int32_t least, int32_t *keys) {
     exact_sums(head, sums);
     for (uint32_t r = 0; r < head->old; r++) {
@@ -91,7 +95,7 @@ static void all_keys(const struct ring_head *head, float *sums, const int32_t *w
     }
 }
 
-/* The index that goes. sums [slots_most], keys and near [old, and a vector] scratch. */
+/* Returns the index to evict. sums [slots_most], keys [old + one vector] and near [old + one vector] are scratch. */
 static uint32_t lowest_index(const struct ring_head *head, const float *score, float *sums, int32_t *keys,
                              float *near) {
     const struct kvc_ring *ring = head->job->ring;
@@ -99,7 +103,7 @@ static uint32_t lowest_index(const struct ring_head *head, const float *score, f
     uint32_t indices[LOWEST_MOST], found = 0, gone = old - 1;
     int32_t least = 0;
     float bound = kvc_infinity();
-    if (score) { /* of the lowest scores */
+    if (score) { /* candidates are the entries with the lowest score */
         make_keys(keys, score, old);
         gone = last_lowest(keys, old);
         least = keys[gone];
@@ -138,7 +142,7 @@ static uint32_t lowest_index(const struct ring_head *head, const float *score, f
             found++;
         }
     }
-    if (found > LOWEST_MOST) { /* too many: all */
+    if (found > LOWEST_MOST) { /* too many candidates: sum all entries exactly */
         int32_t *exact = (int32_t *)(void *)near;
         all_keys(head, sums, score ? keys : NULL, least, exact);
         return last_lowest(exact, old);
@@ -176,7 +180,7 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
     ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - indices);
 }
 
-/* Whether at most one entry of every head goes, by the sums. */
+/* Returns true if the rule evicts at most one entry of every head, chosen by the sums. */
 static bool one_goes(const struct kvc_lists *lists, const struct kvc_keep *rule) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];

@@ -1,4 +1,4 @@
-/* pages.h - template: what select methods keep beside the entries: pages of keys, sums of values. */
+/* pages.h - template: data that select methods store beside the entries: pages of keys, and sums of values. */
 #ifndef KVC_SIMD_PAGES_H
 #define KVC_SIMD_PAGES_H
 
@@ -6,7 +6,7 @@
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/select/channels.h"
 
-/* Places of head h that select methods see. */
+/* Returns the number of entries of head h that select methods see. */
 INLINE uint32_t places_of(const struct kvc_lists *lists, const struct kvc_read_list *view, uint32_t h) {
     return ((const uint32_t *)(view ? view->count : lists->count)->data)[h];
 }
@@ -21,7 +21,7 @@ struct pages_job {
 
 struct pages_work {
     const unsigned char **block;
-    float *low, *high, *transposed; /* [LANES, padded], the same, [padded, LANES] */
+    float *low, *high, *transposed; /* [LANES, padded], [LANES, padded], [padded, LANES] */
 };
 
 static size_t lay_out_pages(const struct pages_job *job, struct pages_work *work, unsigned char *base) {
@@ -34,7 +34,7 @@ static size_t lay_out_pages(const struct pages_job *job, struct pages_work *work
     return at.used;
 }
 
-/* Adds one key to its page; the first key of a page begins it. */
+/* Updates one channel of a page with the value x. The first key of a page replaces the old contents. */
 static void add_to_page(const struct kvc_pages *pages, struct kvc_buffer *buffer, bool high, size_t at, float x,
                         bool first) {
     if (pages->type == KVC_F32) {
@@ -44,7 +44,7 @@ static void add_to_page(const struct kvc_pages *pages, struct kvc_buffer *buffer
         uint16_t *half = (uint16_t *)buffer->data + at;
         const float old = half_load(half);
         if (first || (high ? x > old : x < old))
-            *half = kvc_f32_to_f16(x); /* exact */
+            *half = kvc_f32_to_f16(x); /* exact, because the keys are F16 too */
     }
 }
 
@@ -52,7 +52,7 @@ static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, con
     const struct kvc_pages *pages = job->pages;
     const uint32_t d = job->lists->format.head_size, page = place / pages->page;
     const size_t from = (size_t)h * d * pages->stride + page, size = pages->type == KVC_F16 ? 2 : 4;
-    for (int side = 0; side < 2; side++) { /* every channel lies on a line of its own */
+    for (int side = 0; side < 2; side++) { /* prefetch: every channel lies in a cache line of its own */
         const struct kvc_buffer *buffer = side ? pages->high : pages->low;
         for (uint32_t c = 0; buffer && c < d; c++)
             __builtin_prefetch((const unsigned char *)buffer->data + (from + (size_t)c * pages->stride) * size, 1);
@@ -64,7 +64,7 @@ static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, con
     }
 }
 
-/* low and high [padded] of the n keys from `place` on. */
+/* Computes low and high [padded]: the smallest and largest values of the n keys from entry `place` on. */
 static void one_page(enum kvc_type type, const struct head_entries *head, uint32_t place, uint32_t n, size_t d,
                      float *low, float *high) {
     dequantize_row(type, low, slot_key(head, head_slot(head, place)), d);
@@ -83,7 +83,7 @@ static void one_page(enum kvc_type type, const struct head_entries *head, uint32
     }
 }
 
-/* One side of n <= LANES pages from `page` on. */
+/* Stores low or high of n <= LANES pages, from `page` on. `transposed` is scratch. */
 static void store_pages(const struct pages_job *job, const struct kvc_buffer *buffer, uint32_t h, uint32_t page,
                         uint32_t n, const float *rows, float *transposed) {
     const size_t d = job->lists->format.head_size, stride = job->pages->stride;
@@ -115,12 +115,12 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     lay_out_pages(job, &work, scratch);
     const struct head_entries head = head_open(job->lists, job->view, h, work.block);
     uint32_t place = job->rows < places ? places - job->rows : 0;
-    for (; place < places && place % page != 0; place++) /* of a page that has keys already; splits is 1 */
+    for (; place < places && place % page != 0; place++) /* completes a page that already has keys; splits is 1 then */
         if (split == 0) {
             dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);
         }
-    if (places - place <= 1) { /* at most the first key of a new page: the usual step */
+    if (places - place <= 1) { /* at most the first key of a new page, as in most decode steps */
         if (split == 0 && place < places) {
             dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);

@@ -1,4 +1,4 @@
-/* rotate_keys.h - template: keys are rotated anew, to their cache positions. */
+/* rotate_keys.h - template: rotates keys again, to their cache positions. */
 #ifndef KVC_SIMD_ROTATE_KEYS_H
 #define KVC_SIMD_ROTATE_KEYS_H
 
@@ -6,17 +6,18 @@
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/rows.h"
 
-#define ROTATE_ENTRIES 16u /* read together, so that a line of a column is used whole where slots are neighbours */
+#define ROTATE_ENTRIES                                                                                                 \
+    16u /* entries read together, so that a cache line of a column is used completely if the slots are neighbours */
 
 struct turn_job {
     struct kvc_cpu *cpu;
     const struct kvc_lists *lists;
     const float *cosine, *sine;
-    uint32_t first, rotary, tiles; /* tiles: of KVC_TILE indices, of the fullest head */
+    uint32_t first, rotary, tiles; /* tiles: tiles of KVC_TILE indices in the longest head */
     bool interleaved;
 };
 
-/* One tile of one head's indices. */
+/* Rotates the keys of one tile of one head. */
 static void rotate_task(void *argument, size_t task, unsigned thread) {
     const struct turn_job *job = argument;
     const struct kvc_lists *lists = job->lists;

@@ -1,4 +1,5 @@
-/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, gather. */
+/* rows.h - template: operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, gather, fma_loop.
+ */
 #ifndef KVC_SIMD_ROWS_H
 #define KVC_SIMD_ROWS_H
 
@@ -6,20 +7,21 @@
 #include "backends/cpu/simd/attention/entries.h"
 #include "backends/cpu/simd/linear/dequantize.h"
 
-/* Work is shared out in pieces of rows, or of values. */
+/* An operation on rows or on single values, divided into pieces. */
 struct rows_job {
     float *y;
     const float *x, *w, *bias, *cosine, *sine;
     const uint32_t *index;
     const struct kvc_weight *table;
-    size_t count, piece, width; /* rows (values where width is 1), at once, floats of a row */
+    size_t count, piece,
+        width; /* count: rows, or values if width is 1; piece: rows or values per task; width: floats per row */
     uint32_t heads, head_size, rotary;
     float eps, share, cap;
     bool interleaved, centred;
     enum kvc_activation activation;
 };
 
-/* Runs `run` over pieces, on the threads where the work is worth it; several pieces a thread. */
+/* Runs `run` over all pieces. Uses the threads if the work is large enough, with several pieces per thread. */
 static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task_fn *run, double work) {
     const struct kvc_cpu *cpu = (const struct kvc_cpu *)device;
     struct kvc_threads *threads = threads_for(cpu, work);
@@ -83,7 +85,8 @@ static void embed(struct kvc_device *device, const struct kvc_embed *args) {
 
 /* ---- norm ---- */
 
-/* sums[i] = dot(x, x) of `rows` rows, K apart. Padding adds +0 to lanes that are never -0. */
+/* sums[i] = dot(x, x) of row i; rows are K floats apart. Padding adds +0 to the lanes, which changes nothing because a
+ * lane is never -0. */
 INLINE void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
     vf lane[4][FOLD];
     UNROLL
@@ -121,7 +124,7 @@ static void norm_row(float *y, const float *x, const float *w, size_t K, float s
         y[k] = (x[k] * r) * w[k];
 }
 
-/* A row that is centred first; bias NULL: none. */
+/* Normalizes one row around its mean. `bias` may be NULL. */
 static void centred_row(float *y, const float *x, const float *w, const float *bias, size_t K, float eps) {
     vf lane[FOLD];
     float square_sum;
@@ -255,7 +258,7 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = kvc_silu(job->x[i]) * job->w[i];
 }
 
-/* Any activation, gated or not. */
+/* Silu, gelu or sigmoid, with or without a gated input (w). */
 static void activation_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const bool gelu = job->activation == KVC_GELU, sigmoid = job->activation == KVC_SIGMOID;
@@ -353,7 +356,7 @@ static void fma_loop_task(void *argument, size_t task, unsigned thread) {
     const vf a = vf_set(0.999f), b = vf_set(0.001f);
     size_t i = task * job->piece;
     (void)thread;
-    for (; i + 8 * LANES <= end; i += 8 * LANES) { /* as many chains as hide an addition's latency */
+    for (; i + 8 * LANES <= end; i += 8 * LANES) { /* enough independent chains to hide the latency of an fma */
         vf x[8];
         UNROLL
         for (unsigned v = 0; v < 8; v++)

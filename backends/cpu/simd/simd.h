@@ -1,5 +1,5 @@
-/* simd.h - the linear layers of each SIMD path, which are compiled by themselves: linear/<path>.c. Everything else is
- * in vector_<path>.c. */
+/* simd.h - the linear layers of each SIMD instruction set. linear/<name>.c compiles them separately; vector_<name>.c
+ * compiles everything else. */
 #ifndef KVC_SIMD_SIMD_H
 #define KVC_SIMD_SIMD_H
 
@@ -12,7 +12,7 @@ void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
-/* Those of activations in eight bits: int8/<path>.c. */
+/* Linear layers with 8-bit activations, compiled by int8/<name>.c. */
 #define KVC_SIMD_INT8(path)                                                                                            \
     void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args);                    \
     void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args);                        \
@@ -21,8 +21,8 @@ KVC_SIMD_INT8(avx2)
 KVC_SIMD_INT8(avx2vnni)
 KVC_SIMD_INT8(avx512)
 KVC_SIMD_INT8(avx512vnni)
-KVC_SIMD_INT8(neon)        /* without dot products */
-KVC_SIMD_INT8(neondotprod) /* SDOT */
-KVC_SIMD_INT8(neoni8mm)    /* and SMMLA, products of matrices */
+KVC_SIMD_INT8(neon)        /* without dot product instructions */
+KVC_SIMD_INT8(neondotprod) /* with SDOT */
+KVC_SIMD_INT8(neoni8mm)    /* with SDOT and the matrix product SMMLA */
 
 #endif

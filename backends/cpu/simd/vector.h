@@ -1,5 +1,5 @@
-/* vector.h - template: attention, norm, rope and the rest, all templates of this folder but the linear layers, and the
- * table of them; vector_<path>.c compiles it for one set of lanes. */
+/* vector.h - template: includes all templates of this folder except the linear layers, and defines the function that
+ * fills the operation table. vector_<name>.c compiles it for one instruction set. */
 #ifndef KVC_SIMD_VECTOR_H
 #define KVC_SIMD_VECTOR_H
 
@@ -25,7 +25,7 @@
 #include "backends/cpu/simd/rotate_keys.h"
 #include "backends/cpu/simd/scores/rings.h"
 
-/* What this path does not have stays as it is: ref's. */
+/* Fills the table. An operation without a SIMD version keeps ref's function. */
 static void fill_vector(struct kvc_ops *table) {
 #define KVC_OPERATION(name, parameters, ...) table->name = name;
 #define KVC_OPERATION_MOVES(name, parameters, ...)

@@ -1,4 +1,4 @@
-/* vector_avx2.c - attention, norm, rope and the rest for AVX2. */
+/* vector_avx2.c - attention, norm, rope and the other operations for AVX2. */
 #include "backends/cpu/simd/lanes/avx2.h"
 
 #include "backends/cpu/simd/simd.h"

@@ -1,4 +1,4 @@
-/* vector_avx512.c - attention, norm, rope and the rest for AVX-512. */
+/* vector_avx512.c - attention, norm, rope and the other operations for AVX-512. */
 #include "backends/cpu/simd/lanes/avx512.h"
 
 #include "backends/cpu/simd/simd.h"

@@ -1,4 +1,4 @@
-/* vector_neon.c - attention, norm, rope and the rest for NEON. */
+/* vector_neon.c - attention, norm, rope and the other operations for NEON. */
 #include "backends/cpu/simd/lanes/neon.h"
 
 #include "backends/cpu/simd/simd.h"

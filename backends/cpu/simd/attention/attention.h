@@ -1,7 +1,8 @@
-/* attention.h - template: the attention operation: how it is cut into tasks, and how tiles are merged.
+/* attention.h - template: the attention operation: its division into tasks and the merge of tiles.
  *
- * A unit is a block of rows of one segment with one KV head; a task is a unit, or, where units are too few for the
- * threads, a run of a unit's tiles. Each tile gives m, l and o; whoever finishes a unit merges them in ascending order.
+ * A unit is a block of rows of one segment, for one KV head. A task computes a unit, or a range of its tiles if there
+ * are fewer units than the threads need. Each tile gives m, l and o. The thread that completes a unit merges its tiles
+ * in ascending order.
  */
 #ifndef KVC_SIMD_ATTENTION_ATTENTION_H
 #define KVC_SIMD_ATTENTION_ATTENTION_H
@@ -14,24 +15,25 @@
 #include "backends/cpu/simd/scores/score_memo.h"
 #include "backends/cpu/stealing.h"
 
-#define BLOCK_QUERIES 384u               /* that share a packed tile */
-#define PARTIAL_BYTES ((size_t)16 << 20) /* of a unit's tile results, where the block can be made small enough */
+#define BLOCK_QUERIES 384u /* limit for the queries that share a packed tile */
+#define PARTIAL_BYTES                                                                                                  \
+    ((size_t)16 << 20) /* limit for the tile results of a unit, met by smaller blocks of rows if possible */
 
 struct segment_plan {
     size_t first_task, first_unit;
-    uint32_t row_block, blocks, splits; /* rows of a unit, units per head, tasks per unit */
-    uint32_t tiles;                     /* of the fullest head */
+    uint32_t row_block, blocks, splits; /* rows per unit, units per head, tasks per unit */
+    uint32_t tiles;                     /* of the longest head */
     bool many;
 };
 
-/* Pointers into one thread's scratch (or, partial results of split units, into the shared part). */
+/* Tile results, in one thread's scratch memory or, for units that are divided among tasks, in shared memory. */
 struct tile_results {
     float *m, *l; /* [tiles, queries] */
     float *o;     /* [tiles, queries, stride] */
 };
 
 struct attention_work {
-    const unsigned char **block, **keys; /* [blocks of the fullest head], [2 tiles of KVC_TILE] */
+    const unsigned char **block, **keys; /* [blocks of the longest head], [2 tiles of KVC_TILE] */
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
     uint16_t *index;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum, *most;
@@ -43,13 +45,13 @@ struct attention_job {
     const struct kvc_attention *call;
     struct segment_plan *plan; /* [segment_count] */
     size_t tasks;
-    unsigned char *shared; /* tile results of split units, shared_bytes each, then their counters */
+    unsigned char *shared; /* tile results of divided units, shared_bytes each */
     size_t shared_bytes, shared_total;
-    _Atomic uint32_t *unfinished; /* [units], where any is split */
+    _Atomic uint32_t *unfinished; /* [units], tasks left; only if units are divided among tasks */
     size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_gemm, split;
-    struct score_memo *memo; /* NULL, or has a record for every segment */
+    struct score_memo *memo; /* NULL if there is no record to fill */
     float scale, cap;
 };
 
@@ -62,7 +64,7 @@ static struct tile_results bump_results(struct bump *at, const struct attention_
     return results;
 }
 
-/* Lays out a thread's scratch from base on; returns its bytes. */
+/* Places a thread's arrays in memory from `base` on. Returns their bytes. `base` may be NULL. */
 static size_t lay_out(const struct attention_job *job, struct attention_work *work, unsigned char *base) {
     struct bump at = {base, 0};
     const size_t d = job->d, queries = job->queries_most, f = sizeof(float);
@@ -83,18 +85,19 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* Up to how many bytes between two rows of a read list are prefetched with them, because memory is read faster in
- * order: a few rows, if the list is dense and rows are long, else none. 0 where all entries are read. */
+/* Returns how many bytes may lie between two rows of a read list so that they are prefetched together with the bytes
+ * between them, because memory is faster when read in order. The limit is a few rows if the list is dense and its rows
+ * are long, otherwise no gap is allowed. Returns 0 if all entries are read. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
     return head->index ? (dense ? 3 : 1) * head->row_bytes : 0;
 }
 
-/* What a task works on. */
+/* The work of one task. */
 struct attention_unit {
     const struct kvc_segment *segment;
     const struct segment_plan *plan;
-    uint32_t head, row, rows, split; /* row: first, inside the segment */
+    uint32_t head, row, rows, split; /* row: the first one, relative to the segment */
     size_t number;
 };
 
@@ -112,7 +115,7 @@ static struct attention_unit unit_of(const struct attention_job *job, size_t tas
     const uint32_t heads = job->call->kv_heads;
     unit.split = (uint32_t)(local % unit.plan->splits);
     unit.head = (uint32_t)(local_unit % heads);
-    /* the last rows see most: first */
+    /* The last rows see the most entries, so they come first. */
     unit.row = (unit.plan->blocks - 1 - (uint32_t)(local_unit / heads)) * unit.plan->row_block;
     unit.rows = kvc_min_u32(unit.segment->rows - unit.row, unit.plan->row_block);
     unit.number = unit.plan->first_unit + local_unit;
@@ -125,8 +128,8 @@ INLINE const float *query_of(const struct attention_job *job, const struct atten
     return (const float *)kvc_span_data(job->call->q) + (row * job->call->heads + head) * job->d;
 }
 
-/* most [queries] = M; c = exp(m - M) takes the place of m [tiles, queries], and L that of l's first row. A tile that a
- * query does not see has m = -inf and l = 0, which change nothing. */
+/* Replaces m [tiles, queries] by c = exp(m - M) and the first row of l by L, and writes M to most [queries]. A tile
+ * that a query does not see has m = -inf and l = 0, which change nothing. */
 static void merge_sums(const struct tile_results *results, uint32_t tiles, uint32_t queries, float *most) {
     for (uint32_t i = 0; i < queries; i += LANES) {
         const uint32_t n = kvc_min_u32(queries - i, LANES);
@@ -144,7 +147,8 @@ static void merge_sums(const struct tile_results *results, uint32_t tiles, uint3
     }
 }
 
-/* n vectors of a query's channels: sum = (sum of c * o over tiles) / L. c and o are steps apart from tile to tile. */
+/* Merges n vectors of a query's channels: sum = (sum of c * o over tiles) / L. From one tile to the next, c advances by
+ * c_step floats and o by o_step floats. */
 INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const float *o, size_t o_step, size_t ahead,
                            uint32_t tiles, float L, float *sum) {
     vf x[4];
@@ -155,7 +159,8 @@ INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const floa
         const vf weight = vf_set(*c);
         UNROLL
         for (unsigned v = 0; v < n; v++) {
-            if (v * LANES * sizeof *o % 64 == 0) /* tiles lie far apart: of the queries to come */
+            /* results of different tiles lie far apart: prefetch those of later queries */
+            if (v * LANES * sizeof *o % 64 == 0)
                 __builtin_prefetch(o + ahead + v * LANES);
             x[v] = vf_fma(weight, vf_load(o + v * LANES), x[v]);
         }
@@ -165,7 +170,7 @@ INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const floa
         vf_store(sum + v * LANES, L != 0.0f ? vf_div(x[v], vf_set(L)) : x[v]);
 }
 
-/* out, M and L of the unit's rows from the results of tiles first .. first + tiles - 1. */
+/* Writes out, M and L of the unit's rows, from the results of tiles first .. first + tiles - 1. */
 static void merge_unit(const struct attention_job *job, const struct attention_unit *unit,
                        const struct attention_work *work, const struct tile_results *results, uint32_t first,
                        uint32_t tiles) {
@@ -203,7 +208,8 @@ static void merge_unit(const struct attention_job *job, const struct attention_u
     }
 }
 
-/* What each of the unit's rows sees, and what any does; counts what they read. */
+/* Writes the range that each row of the unit sees to `rows`, and returns the smallest range that contains them. Counts
+ * the entries that the rows read. */
 INLINE struct seen_range unit_seen(const struct attention_job *job, const struct attention_unit *unit,
                                    const struct head_entries *head, struct seen_range *rows) {
     const struct kvc_attention *call = job->call;
@@ -227,7 +233,7 @@ INLINE struct seen_range unit_seen(const struct attention_job *job, const struct
     return any;
 }
 
-/* The unit's queries as its tiles take them. */
+/* Copies the unit's queries to the layout that its tiles need. */
 INLINE void unit_queries(const struct attention_job *job, const struct attention_unit *unit,
                          struct attention_work *work) {
     const uint32_t d = job->d, queries = unit->rows * job->group;
@@ -315,7 +321,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         merge_unit(job, &unit, &work, &results, first, tiles);
 }
 
-/* Cuts the call into tasks; returns the work in vector operations. */
+/* Divides the call into tasks. Returns the work in vector operations. */
 static double plan_attention(struct attention_job *job, unsigned threads) {
     const struct kvc_attention *call = job->call;
     size_t units = 0;
@@ -370,13 +376,13 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     return work;
 }
 
-/* Makes a record for every segment of one row that sees all of its lists. */
+/* Makes a score record for every segment that has one row and sees all of its lists. Returns NULL if there is none. */
 static struct score_memo *plan_memo(const struct attention_job *job) {
     const struct kvc_attention *call = job->call;
     const uint32_t *causal_offset = kvc_span_data(call->causal_offset);
     const size_t q_size = (size_t)call->heads * call->head_size;
     struct score_memo *memo = NULL;
-    for (int made = 0; made < 2; made++) { /* counts, then fills in */
+    for (int made = 0; made < 2; made++) { /* the first round counts, the second fills in */
         size_t values = 0, wanted = 0;
         for (size_t i = 0; i < call->segment_count; i++) {
             const struct kvc_segment *segment = &call->segments[i];
@@ -428,7 +434,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         counters = (units * sizeof *job.unfinished + 63) / 64 * 64;
     }
     job.shared_total = plan_bytes + counters + units * job.shared_bytes;
-    /* The scratch may have moved as it grew: lay it out again. */
+    /* The scratch memory may have moved when it grew, so the arrays are placed again. */
     unsigned char *scratch = kvc_cpu_scratch(cpu, 0, job.shared_total + lay_out(&job, &work, NULL));
     if (!scratch)
         return;
@@ -441,7 +447,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
-    /* a head that select has just chosen from is read by the thread that prefetched its entries */
+    /* the thread that prefetched a head's entries in a select operation reads that head */
     stealing_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 

@@ -1,10 +1,10 @@
-/* dots.h - template: scores of many queries with heads of 64 channels, where 16 registers of eight floats are all.
+/* dots.h - template: scores of many queries with heads of 64 channels, for 16 registers of eight floats.
  *
- * A query's 64 channels stay in eight registers while keys pass: each multiply-add takes its key from memory, so there
- * is no instruction beside it but the additions of the lanes. Those lie side by side in a vector, as they do in
- * small_batch.h, and eight dots go through the last three levels of the tree together, as soon as two of them are
- * there: nothing is stored but the scores. gemm.h would have 26 loads and six stores beside 24 multiply-adds. Keys are
- * widened, not packed. Where lanes are others, gemm.h has registers enough and this file nothing.
+ * The 64 channels of a query stay in eight registers while keys pass. Each multiply-add reads its key from memory, so
+ * the only other instructions are the additions of lanes. The lanes lie side by side in a vector, as in small_batch.h.
+ * Eight dot products go through the last three levels of the tree together, beginning as soon as two of them are ready,
+ * and only the scores are stored. gemm.h would need 26 loads and six stores beside 24 multiply-adds. Keys are
+ * dequantized but not packed. This file is empty for other vector widths, where gemm.h has enough registers.
  */
 #ifndef KVC_SIMD_ATTENTION_DOTS_H
 #define KVC_SIMD_ATTENTION_DOTS_H
@@ -13,9 +13,10 @@
 
 #if LANES == 8 && LANES_REGISTERS == 16
 #define DOT_CHANNELS 64u
-#define DOT_KEYS 32u /* that stay in the first cache while queries pass */
+#define DOT_KEYS 32u /* keys that stay in L1 while queries pass */
 
-/* The first levels of the tree over the lanes of one dot. zeros: see score_strip in gemm.h. */
+/* Computes the first levels of the tree over the lanes of one dot product. `zeros` is explained at score_strip in
+ * gemm.h. */
 INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
     vf pair[2];
     UNROLL
@@ -33,7 +34,7 @@ INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
     return vf_add(pair[0], pair[1]);
 }
 
-/* Dots with keys e, e + 1, e + 4 and e + 5 of eight, two lanes of each left. */
+/* Computes dot products with keys 0, 1, 4 and 5 of eight keys. Two lanes of each remain to be added. */
 INLINE vf dot_quad(const vf *q, const float *keys, bool zeros) {
     vf x = dot_lanes(q, keys, zeros);
     x = vf_tree_4(x, dot_lanes(q, keys + 4 * DOT_CHANNELS, zeros));
@@ -42,7 +43,7 @@ INLINE vf dot_quad(const vf *q, const float *keys, bool zeros) {
     return vf_tree_2(x, y);
 }
 
-/* s [count] = scale * dot of the query with keys [count, DOT_CHANNELS]; count a multiple of LANES. */
+/* s [count] = scale * dot of the query with keys [count, DOT_CHANNELS]. `count` is a multiple of LANES. */
 INLINE void dots(const float *query, const float *keys, uint32_t count, bool zeros, float scale, float *s) {
     vf q[DOT_CHANNELS / LANES];
     UNROLL
@@ -60,7 +61,8 @@ static NEVER_INLINE void dots_zeros(const float *query, const float *keys, uint3
     dots(query, keys, count, true, scale, s);
 }
 
-/* Keys low .. high - 1 of the tile to [KVC_TILE, DOT_CHANNELS]; what else their groups of LANES hold is the last. */
+/* Dequantizes keys low .. high - 1 of the tile to [KVC_TILE, DOT_CHANNELS]. The other rows of their groups of LANES are
+ * filled with the nearest key. */
 static void dequantize_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high,
                             float *to) {
     for (uint32_t e = low / LANES * LANES; e < (high + LANES - 1) / LANES * LANES; e++)
@@ -71,7 +73,7 @@ static void dequantize_keys(enum kvc_type type, const unsigned char *const *keys
                        DOT_CHANNELS);
 }
 
-/* gemm_scores of gemm.h, with queries [count, DOT_CHANNELS] and keys [KVC_TILE, DOT_CHANNELS]. */
+/* Does the work of gemm_scores in gemm.h, with queries [count, DOT_CHANNELS] and keys [KVC_TILE, DOT_CHANNELS]. */
 static void dot_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, bool zeros,
                        float scale, float *s) {
     for (uint32_t first = 0; first < KVC_TILE; first += DOT_KEYS)

@@ -1,5 +1,5 @@
-/* entries.h - template: cache entries widened to float vectors, where a head's entries lie, exp on vectors.
- * Included after one of lanes/. */
+/* entries.h - template: loads cache entries as float vectors, finds a head's entries in memory, and computes exp on
+ * vectors. Must be included after one of the files of lanes/. */
 #ifndef KVC_SIMD_ATTENTION_ENTRIES_H
 #define KVC_SIMD_ATTENTION_ENTRIES_H
 
@@ -10,7 +10,7 @@
 #define NEVER_INLINE __attribute__((noinline))
 #define FOLD (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
 
-/* Vector operations below which waking the threads costs more than it saves: some microseconds. */
+/* Below this number of vector operations, waking the threads costs more time than it saves (some microseconds). */
 #define POOL_WORK 10000.0
 
 INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
@@ -19,8 +19,8 @@ INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_
 
 /* ---- arithmetic ---- */
 
-/* kvc_exp for x [n], n vectors of x <= 0 or of the NaN of inf - inf (whose low bits are zero). Each step is done for
- * all vectors before the next step, which has to wait for its result. */
+/* Computes kvc_exp of n vectors. Every x must be <= 0, or the NaN of inf - inf, whose low bits are zero. Each step is
+ * done for all vectors before the next step, so that no instruction waits for a result. */
 INLINE void exps_not_above_zero(vf *x, unsigned n) {
     vf t[4], r[4], p[4];
 #define EACH                                                                                                           \
@@ -46,8 +46,8 @@ INLINE vf exp_not_above_zero(vf x) {
     return x;
 }
 
-/* x [vectors], of which none is above `most`, becomes exp(x - most). lane: NULL, or lane[i % FOLD] = places * vector i
- * + lane[i % FOLD], ascending; places NULL: 1. */
+/* Replaces x [vectors] by exp(x - most). No x is above `most`. If `lane` is not NULL, also adds places * vector i to
+ * lane[i % FOLD], in ascending order; `places` NULL stands for 1. */
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
@@ -68,7 +68,7 @@ INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *p
     }
 }
 
-/* The same for x [n], n a multiple of KVC_LANES. */
+/* Does the same for x [n]. n is a multiple of KVC_LANES. */
 INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf *lane) {
     const uint32_t step = FOLD < 4 ? 4 * LANES : KVC_LANES;
     uint32_t i = 0;
@@ -80,14 +80,14 @@ INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf
 
 static inline void exps_below(float *x, uint32_t n, float most) { exps_and_sums(x, n, most, NULL, NULL); }
 
-/* kvc_exp for every x. */
+/* Computes kvc_exp for every x. */
 INLINE vf exp_any(vf x) {
     vf y = exp_not_above_zero(x);
     y = vf_select(vf_less(vf_set(KVC_EXP_HIGH), x), vf_set(kvc_infinity()), y);
     return vf_select(vf_is_nan(x), x, y);
 }
 
-/* kvc_tanh for every x. */
+/* Computes kvc_tanh for every x. */
 INLINE vf tanh_any(vf x) {
     const vf sign = vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MIN))), z = vf_mul(x, x);
     const vf a = vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MAX)));
@@ -102,7 +102,7 @@ INLINE vf tanh_any(vf x) {
     return vf_select(vf_less(a, vf_set(KVC_TANH_LOW)), p, high);
 }
 
-/* kvc_capped for every x. */
+/* Computes kvc_capped for every x. */
 INLINE vf capped(vf x, vf cap) { return vf_mul(cap, tanh_any(vf_div(x, cap))); }
 
 static NEVER_INLINE void cap_scores(float *x, size_t n, float cap) {
@@ -114,7 +114,7 @@ static NEVER_INLINE void cap_scores(float *x, size_t n, float cap) {
         vf_part_store(x + i, capped(vf_part_load(x + i, n - i), most), n - i);
 }
 
-/* The first steps of the tree over 32 lanes, until LANES are left: lane[i] += lane[i + w]. */
+/* Computes the first steps of the tree over 32 lanes, lane[i] += lane[i + w], until one vector is left. */
 INLINE vf fold_lanes(const vf lane[FOLD]) {
 #if LANES == 16
     return vf_add(lane[0], lane[1]);
@@ -126,14 +126,14 @@ INLINE vf fold_lanes(const vf lane[FOLD]) {
 #endif
 }
 
-/* The whole tree. */
+/* Computes the whole tree over 32 lanes. */
 INLINE float sum_lanes(const vf lane[FOLD]) { return vf_tree(fold_lanes(lane)); }
 
 /* ---- entries ---- */
 
 #define Q8_BYTES (2 + KVC_Q8_GROUP) /* of a full group of a Q8_0 row */
 
-/* Channels c .. c + LANES - 1 of a row; c a multiple of LANES. */
+/* Loads channels c .. c + LANES - 1 of a row. c is a multiple of LANES. */
 INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
     if (type == KVC_F32)
         return vf_load((const float *)(const void *)row + c);
@@ -143,7 +143,7 @@ INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
     return vf_mul(vf_set(half_load(group)), vf_load_i8(group + 2 + c % KVC_Q8_GROUP));
 }
 
-/* The first n < LANES of them, then +0. */
+/* Loads the first n < LANES of these channels, followed by +0. */
 INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
     if (type == KVC_F32)
         return vf_part_load((const float *)(const void *)row + c, n);
@@ -151,19 +151,19 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
         return vf_part_load_f16(row + 2 * c, n);
     const unsigned char *group = row + c / KVC_Q8_GROUP * Q8_BYTES;
     const vf x = vf_mul(vf_set(half_load(group)), vf_part_load_i8(group + 2 + c % KVC_Q8_GROUP, n));
-    return vf_select(vm_first(n), x, vf_zero()); /* a NaN scale makes NaNs of the padding */
+    return vf_select(vm_first(n), x, vf_zero()); /* a NaN scale would make the padding NaN */
 }
 
-/* Where the entries of one head lie. */
+/* The location of one head's entries. */
 struct head_entries {
-    const uint32_t *order, *index; /* of this head; index: of its read list; NULL: the identity */
-    const int32_t *position;       /* by slot; NULL: the slot itself */
+    const uint32_t *order, *index; /* order: the head's slots by index; index: its read list; NULL: the identity */
+    const int32_t *position;       /* by slot; NULL: positions are equal to slots */
     const unsigned char **block;   /* [head_block_count] */
-    uint32_t count, places;        /* entries held; entries in the read list, or count */
+    uint32_t count, places;        /* entries in the list; entries in the read list, or `count` if there is none */
     size_t row_bytes;
 };
 
-/* How many blocks the head has: pointers that head_entries.block must hold. */
+/* Returns the number of blocks of head h, which is the number of pointers that head_entries.block must hold. */
 static inline size_t head_block_count(const struct kvc_lists *lists, uint32_t h) {
     return kvc_slots_blocks(lists->host_base[h + 1] - lists->host_base[h]);
 }
@@ -207,7 +207,7 @@ INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t s
     return head->block[slot / KVC_TILE] + (size_t)(slot % KVC_TILE) * head->row_bytes;
 }
 
-/* Key rows of the n places from `place` on; the value of a key lies KVC_TILE rows after it. */
+/* Writes the key rows of the n entries from `place` on. The value of a key lies KVC_TILE rows after it. */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->index) {
         for (uint32_t i = 0; i < n; i++)
@@ -221,7 +221,7 @@ static inline void head_keys(const struct head_entries *head, uint32_t place, ui
     }
 }
 
-/* One past the highest slot among order [count]: count itself where the first slots are the ones in use. */
+/* Returns one past the highest slot in order [count]. The result is `count` if the first slots are the ones in use. */
 static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     vi top = vi_set(-1);
     int32_t lane[LANES], most = -1;
@@ -239,8 +239,8 @@ static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     return (uint32_t)(most + 1);
 }
 
-/* Places low .. high - 1 are seen by a row at `position` with a causal offset, under a sliding window (0: none).
- * Positions and indices ascend along the list, so what is seen lies together. */
+/* The entries low .. high - 1 are visible to a row at `position` with a causal offset and a sliding window (0: none).
+ * Positions and indices ascend along the list, so the visible entries are one range. */
 struct seen_range {
     uint32_t low, high;
 };
@@ -249,7 +249,7 @@ static inline struct seen_range head_seen(const struct head_entries *head, int32
                                           uint32_t window) {
     const uint32_t indices = causal_offset < head->count ? head->count - causal_offset : 0;
     struct seen_range seen = {0, head->places};
-    if (head->index) { /* first place with index >= indices */
+    if (head->index) { /* find the first entry with index >= indices */
         uint32_t low = 0;
         while (low < seen.high) {
             const uint32_t middle = low + (seen.high - low) / 2;
@@ -261,7 +261,7 @@ static inline struct seen_range head_seen(const struct head_entries *head, int32
     } else {
         seen.high = indices;
     }
-    if (window) { /* first place with position > position - window */
+    if (window) { /* find the first entry with position > position - window */
         uint32_t low = 0, high = seen.high;
         const int64_t past = (int64_t)position - (int64_t)window;
         while (low < high) {
@@ -276,7 +276,8 @@ static inline struct seen_range head_seen(const struct head_entries *head, int32
     return seen;
 }
 
-/* What of the range lies in the tile that starts at place `first`, counted from there; empty: low == high. */
+/* Returns the part of the range that lies in the tile beginning at entry `first`, relative to `first`. If the part is
+ * empty, low == high. */
 INLINE struct seen_range seen_in_tile(struct seen_range seen, uint32_t first) {
     struct seen_range in;
     in.low = seen.low > first ? seen.low - first : 0;

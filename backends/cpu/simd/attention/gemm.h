@@ -1,10 +1,11 @@
-/* gemm.h - template: one tile of attention for many queries that share a KV head (prompt chunks).
+/* gemm.h - template: one tile of attention for many queries that share a KV head (chunks of a prompt).
  *
- * Keys and values of the tile are widened and packed once. Scores put STRIP entries side by side and take the 32 lanes
- * of the dot one after another, in bit-reversed order: neighbours of the tree are then neighbours in time, a few lanes
- * are summed in registers and the rest on a stack, so nearly all instructions are fmas on full vectors. Stores to that
- * stack cost more than its additions, which have pipes of their own: hence few queries, and many lanes in registers.
- * Values are an ordinary outer product, MIX_QUERIES queries by MIX_VECTORS vectors of channels.
+ * Keys and values of the tile are dequantized and packed once. Scores are computed for STRIP entries side by side. The
+ * 32 lanes of the dot product follow one another in bit-reversed order, so that lanes which the tree adds are computed
+ * one after the other. A few lanes are summed in registers and the rest on a stack. Nearly all instructions are
+ * therefore fmas on full vectors. Stores to the stack cost more than its additions, which run on ports of their own;
+ * hence few queries and many lanes in registers. Values are an ordinary outer product of MIX_QUERIES queries and
+ * MIX_VECTORS vectors of channels.
  */
 #ifndef KVC_SIMD_ATTENTION_MANY_H
 #define KVC_SIMD_ATTENTION_MANY_H
@@ -12,8 +13,8 @@
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/dots.h"
 
-/* A call of score_strip makes SCORE_QUERIES times SCORE_VECTORS vectors of scores. Of SCORE_LANES lanes (2 or 4) all of
- * them are in registers together: twice so many vectors, or three times. */
+/* A call of score_strip computes SCORE_QUERIES times SCORE_VECTORS vectors of scores. SCORE_LANES lanes (2 or 4) are
+ * summed in registers, which takes two or three times as many vectors. */
 #if LANES == 16
 #define SCORE_QUERIES 2
 #define SCORE_VECTORS 4
@@ -28,26 +29,28 @@
 #define SCORE_LANES 2
 #endif
 #define SCORE_SUMS (SCORE_QUERIES * SCORE_VECTORS)
-#define SCORE_LEVELS (SCORE_LANES == 4 ? 3 : 4) /* the tree's other levels */
+#define SCORE_LEVELS (SCORE_LANES == 4 ? 3 : 4) /* levels of the tree on the stack */
 #define STRIP (SCORE_VECTORS * LANES)           /* entries side by side */
 #define MIX_QUERIES (LANES_REGISTERS == 32 ? 12u : 6u)
 #define MIX_VECTORS 2
 #define MIX_CHANNELS (MIX_VECTORS * LANES)
-#define SMALL_BATCH_QUERIES 8 /* up to so many queries per KV head tiles are not packed */
-#define QUERIES_AT_ONCE 48    /* whose scores stay in the second cache: a multiple of 12 */
+#define SMALL_BATCH_QUERIES 8 /* up to this number of queries per KV head, tiles are not packed */
+#define QUERIES_AT_ONCE 48    /* queries whose scores stay in L2: a multiple of 12 */
 
-/* Channels of a packed key or query: d rounded up to 32. Padding as in small_batch.h. */
+/* Number of channels of a packed key or query: d rounded up to a multiple of 32. Padding is the same as in
+ * small_batch.h. */
 INLINE size_t packed_size(size_t d) { return (d + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNELS * MIX_CHANNELS; }
 
-/* Where channel c of a packed key lies: lanes in bit-reversed order, each with all of its channels. */
+/* Returns the index of channel c in a packed key: lanes in bit-reversed order, each with all of its channels. */
 static inline size_t packed_index(size_t c, size_t d) {
     static const unsigned char reversed[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                       1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
-    return reversed[c % KVC_LANES] * (packed_size(d) / KVC_LANES) + c / KVC_LANES; /* its own inverse */
+    return reversed[c % KVC_LANES] * (packed_size(d) / KVC_LANES) + c / KVC_LANES; /* this mapping is its own inverse */
 }
 
-/* Queries [SCORE_QUERIES] of d floats each (NULL: none) to [packed_size(d)][SCORE_QUERIES], or as dots.h has them. */
+/* Packs SCORE_QUERIES queries of d floats to [packed_size(d)][SCORE_QUERIES], or to the layout of dots.h. A pointer to
+ * a missing query is NULL. */
 static void pack_queries(const float *const *q, size_t d, const uint16_t *index, float *to) {
 #ifdef DOT_CHANNELS
     for (unsigned i = 0; d == DOT_CHANNELS && i < SCORE_QUERIES; i++)
@@ -70,8 +73,8 @@ INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c,
     return entry_part_load(type, row, c, d - c);
 }
 
-/* Keys low .. high - 1 of the tile to strips [KVC_TILE / STRIP][packed_size(d)][STRIP]; of the strips that hold one,
- * what lies outside low .. high - 1 is some key of the tile. */
+/* Packs keys low .. high - 1 of the tile to strips [KVC_TILE / STRIP][packed_size(d)][STRIP]. In strips that hold one
+ * of them, entries outside low .. high - 1 are filled with some key of the tile. */
 static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, size_t d,
                       const uint16_t *index, float *to) {
     const size_t size = packed_size(d);
@@ -104,7 +107,7 @@ static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint
     }
 }
 
-/* Values to [value_size(d) / MIX_CHANNELS][KVC_TILE][MIX_CHANNELS], +0 after the last channel. */
+/* Packs values to [value_size(d) / MIX_CHANNELS][KVC_TILE][MIX_CHANNELS], with +0 after the last channel. */
 static void pack_values(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, uint32_t low,
                         uint32_t high, size_t d, float *to) {
     const size_t size = value_size(d);
@@ -116,7 +119,7 @@ static void pack_values(enum kvc_type type, const unsigned char *const *keys, si
     }
 }
 
-/* sum [SCORE_QUERIES][SCORE_VECTORS]: the products of channel k of one lane, added to it. */
+/* Adds the products of channel k of one lane to sum [SCORE_QUERIES][SCORE_VECTORS]. */
 INLINE void score_channel(const float *strip, const float *q, size_t k, bool zeros, vf *sum) {
     vf key[SCORE_VECTORS];
     UNROLL
@@ -133,7 +136,8 @@ INLINE void score_channel(const float *strip, const float *q, size_t k, bool zer
     }
 }
 
-/* One lane of the dots, of whose `depth` channels the first `unrolled`, a constant, are no loop. */
+/* Computes one lane of the dot products. It has `depth` channels; the loop over the first `unrolled` of them, a
+ * constant, is unrolled. */
 INLINE void score_lane(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, vf *sum) {
     UNROLL
     for (size_t k = 0; k < unrolled; k++)
@@ -148,8 +152,8 @@ INLINE void score_add(vf *sum, const vf *other) {
         sum[i] = vf_add(sum[i], other[i]);
 }
 
-/* s[i * KVC_TILE + 0 .. STRIP - 1] = scale * dot of query i with the strip's keys. zeros: with the sign of a dot that
- * is zero, for which a lane has to begin with +0 and not with its first product. */
+/* s[i * KVC_TILE + 0 .. STRIP - 1] = scale * dot of query i with the strip's keys. `zeros` gives a dot product of zero
+ * its correct sign: a lane then begins with +0 instead of its first product. */
 INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, float scale,
                         float *s) {
     const size_t keys = depth * STRIP, queries = depth * SCORE_QUERIES;
@@ -183,7 +187,7 @@ INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t
     }
 }
 
-/* d 64, 96 and 128 have loops that are unrolled; the second kind is for scores that are stored. */
+/* The loops for d = 64, 96 and 128 are unrolled. The score_zeros functions are for scores that are stored. */
 #define SCORE_STRIP(name, zeros, depths)                                                                               \
     static NEVER_INLINE void name(const float *strip, const float *q, size_t depth, float scale, float *s) {           \
         (void)depth;                                                                                                   \
@@ -205,8 +209,8 @@ INLINE score_strip_function *score_strip_of(size_t depth, bool zeros) {
     return depth == 2 ? score_strip_2 : depth == 3 ? score_strip_3 : depth == 4 ? score_strip_4 : score_strip_any;
 }
 
-/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending, i < queries; fresh: from 0.
- * v [KVC_TILE][MIX_CHANNELS], o rows o_stride apart. */
+/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending and i < queries; `fresh`: from 0. v is
+ * [KVC_TILE][MIX_CHANNELS], and rows of o are o_stride apart. */
 INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
                       bool fresh, float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];
@@ -251,7 +255,7 @@ MIX_BLOCK(mix_third_half, MIX_QUERIES / 3, 1)
 MIX_BLOCK(mix_one, 1, MIX_VECTORS)
 MIX_BLOCK(mix_one_half, 1, 1)
 
-/* All channels of `queries` (MIX_QUERIES, a third of it, or 1) queries over places low .. high - 1. */
+/* Computes all channels for `queries` queries (MIX_QUERIES, a third of it, or 1) over entries low .. high - 1. */
 static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low, uint32_t high, const float *p,
                         bool fresh, float *o, size_t o_stride) {
     for (size_t c = 0; c < o_stride; c += MIX_CHANNELS, v += (size_t)KVC_TILE * MIX_CHANNELS) {
@@ -265,18 +269,19 @@ static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low
     }
 }
 
-/* Queries of a block see different ranges `in`: what all see is mixed together, the rest for each query alone. */
+/* Mixes a block of queries that see different ranges `in`. Entries that all queries see are mixed for all together; the
+ * others for each query alone. */
 static void mix_ragged(unsigned queries, const struct seen_range *in, const float *v, size_t d, const float *p,
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;
-    bool fresh = true; /* no query begins below what all see */
+    bool fresh = true; /* true: no query begins below the common range */
     for (unsigned i = 0; i < queries; i++) {
         low = kvc_max_u32(in[i].low, low);
         high = kvc_min_u32(in[i].high, high);
     }
     for (unsigned i = 0; i < queries; i++)
         fresh = fresh && in[i].low == low;
-    if (low >= high) { /* nothing in common, perhaps because a query sees nothing here */
+    if (low >= high) { /* nothing in common, perhaps because a query sees nothing in this tile */
         for (unsigned i = 0; i < queries; i++)
             if (in[i].low < in[i].high)
                 mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, true, o + i * o_stride, o_stride);
@@ -293,8 +298,8 @@ static void mix_ragged(unsigned queries, const struct seen_range *in, const floa
             mix_queries(1, v, d, high, in[i].high, p + i * KVC_TILE, false, o + i * o_stride, o_stride);
 }
 
-/* Scores of `count` queries (packed, SCORE_QUERIES at a time) with the tile's packed keys: s [count rounded up to
- * SCORE_QUERIES, KVC_TILE]; query i needs places in[i] only. zeros: see score_strip. */
+/* Computes the scores of `count` queries (packed, SCORE_QUERIES at a time) with the tile's packed keys: s [count
+ * rounded up to SCORE_QUERIES, KVC_TILE]. Query i needs only the entries in[i]. `zeros` is explained at score_strip. */
 static void gemm_scores(const float *keys, const float *q, uint32_t count, const struct seen_range *in, size_t d,
                         bool zeros, float scale, float *s) {
     const size_t size = packed_size(d);
@@ -322,15 +327,16 @@ static void gemm_scores(const float *keys, const float *q, uint32_t count, const
         }
 }
 
-/* Keys of the tile that comes next, of which `count` are set. Neither they nor their values follow what is read now. */
+/* Keys of the next tile; the first `count` are set. Prefetching needs their addresses, because neither keys nor values
+ * follow the memory that is read now. */
 struct gemm_ahead {
     const unsigned char *const *keys;
     uint32_t count;
     size_t value_offset;
 };
 
-/* Prefetches the share of them that falls to queries from .. to - 1 of `count`, and where the results of the next
- * `some` will be stored: in pieces, because a burst would fill the processor's buffers. */
+/* Prefetches a share of the next tile, proportional to queries from .. to - 1 of `count`, and the `floats` floats at o
+ * that will be stored next. The work is done in pieces because a burst would fill the processor's buffers. */
 INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
                           size_t floats) {
     const size_t bytes = ahead->value_offset / KVC_TILE;
@@ -342,16 +348,17 @@ INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_
         __builtin_prefetch(o + i, 1);
 }
 
-/* p of `count` queries from their scores s [count, KVC_TILE], and m, l [count]. */
+/* Turns the scores s [count, KVC_TILE] of `count` queries into p, and writes m and l [count]. */
 static void gemm_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
-    for (uint32_t i = 0; i < count; i++) /* maxima first: nothing waits for the one of its own */
+    for (uint32_t i = 0; i < count; i++) /* all maxima first, so that no query waits for its own */
         m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
     for (uint32_t i = 0; i < count; i++)
         l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, &m[i]) : 0.0f;
 }
 
-/* One packed tile for `count` queries: m, l [count] and o [count, value_size(d)], of which channels below d are set; of
- * a query that sees nothing m is -inf, l 0 and o not set. s [QUERIES_AT_ONCE, KVC_TILE] scratch. */
+/* Computes one packed tile for `count` queries: m and l [count], and o [count, value_size(d)], of which only the
+ * channels below d are set. If a query sees nothing, its m is -inf, its l is 0 and its o is not set. s
+ * [QUERIES_AT_ONCE, KVC_TILE] is scratch. */
 static void gemm_tile(const float *keys, const float *values, const float *q, uint32_t count,
                       const struct seen_range *in, size_t d, float scale, float cap, const struct gemm_ahead *ahead,
                       float *s, float *m, float *l, float *o) {

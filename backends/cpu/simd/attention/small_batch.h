@@ -1,7 +1,8 @@
-/* small_batch.h - template: one tile of attention for the few query heads of one row that share a KV head.
+/* small_batch.h - template: one tile of attention for the query heads of one row that share a KV head.
  *
- * Decode reads every key and value once, so memory sets the pace: a key is widened once for all heads of its group. The
- * 32 lanes of a dot lie side by side in vectors; LANES entries are summed together by a tree that transposes.
+ * Decode reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all heads
+ * of its group. The 32 lanes of a dot product lie side by side in vectors. LANES entries are summed together by a tree
+ * that transposes.
  */
 #ifndef KVC_SIMD_ATTENTION_FEW_H
 #define KVC_SIMD_ATTENTION_FEW_H
@@ -10,15 +11,15 @@
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
 #if LANES == 16
-#define ROWS_AT_ONCE 4 /* dots whose lanes fit the registers together */
+#define ROWS_AT_ONCE 4 /* dot products whose lanes fit the registers together */
 #define HEADS_AT_ONCE 2
 #else
 #define ROWS_AT_ONCE 2
 #define HEADS_AT_ONCE 1
 #endif
 
-/* Floats of a query or widened key in scratch: d rounded up to whole vectors. A query's padding is -0 and a key's +0:
- * adding their product changes no lane, not even its sign. */
+/* Returns the number of floats of a query or dequantized key in scratch memory: d rounded up to whole vectors. A query
+ * is padded with -0 and a key with +0; adding their product changes no lane, not even its sign. */
 INLINE size_t padded_size(size_t d) { return (d + LANES - 1) / LANES * LANES; }
 
 static inline void pad_query(float *to, const float *q, size_t d) {
@@ -37,8 +38,8 @@ static inline void dequantize_row(enum kvc_type type, float *to, const unsigned 
         vf_store(to + c, entry_part_load(type, row, c, d - c));
 }
 
-/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors and `heads` queries that
- * lie query_stride apart. */
+/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors. There are `heads`
+ * queries, query_stride floats apart. */
 INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
                              unsigned heads, size_t vectors, float scale, float *s) {
     vf folded[HEADS_AT_ONCE][LANES];
@@ -109,20 +110,20 @@ SMALL_BATCH_DOTS(small_batch_dots_f32_pair, KVC_F32, 2)
 SMALL_BATCH_DOTS(small_batch_dots_f16_pair, KVC_F16, 2)
 #endif
 
-/* Prefetches a row of `bytes`. */
+/* Prefetches a row of `bytes` bytes. */
 INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
     for (size_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(row + b);
 }
-INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* into the second cache */
+INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefetches into L2 */
     for (size_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(row + b, 0, 2);
 }
 
-#define KEYS_AHEAD 64u /* where only keys are read: so many are under way into the second cache */
+#define KEYS_AHEAD 64u /* if only keys are read: number of keys being fetched into L2 ahead of use */
 
-/* Prefetches a row. fill not 0: the row is of a read list, and where the next one lies no more than `fill` bytes from
- * it, prefetches what lies between as well. */
+/* Prefetches row i. If `fill` is not 0, the rows belong to a read list: if the next row is no more than `fill` bytes
+ * away, the bytes between the rows are prefetched too. */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {
@@ -133,9 +134,10 @@ INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32
     prefetch_row_far(keys[i] + offset, far > bytes && far <= fill ? far : bytes);
 }
 
-/* Scores of places low .. high - 1 of a tile against `heads` queries [heads, padded_size(d)]: s [heads, KVC_TILE].
- * keys: low .. high - 1 are set and, where more will be read next, those below `known`. wide [LANES * padded_size(d)]:
- * scratch. value_offset: from a key to its value, where values will be read next, or 0. fill: see prefetch_listed. */
+/* Computes the scores s [heads, KVC_TILE] of entries low .. high - 1 of a tile with queries [heads, padded_size(d)].
+ * Keys low .. high - 1 are set; if more keys are read next, so are those below `known`. wide [LANES * padded_size(d)]
+ * is scratch. value_offset is the distance from a key to its value if values are read next, otherwise 0. `fill` is
+ * explained at prefetch_listed. */
 static void small_batch_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                                uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
                                float scale, float *wide, float *s) {
@@ -143,11 +145,13 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
     const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
     const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
-    float out[HEADS_AT_ONCE * KVC_TILE]; /* of a block that is not full */
+    float out[HEADS_AT_ONCE * KVC_TILE]; /* scores of a block that is not full */
     const uint32_t at_once = kvc_min_u32(heads, HEADS_AT_ONCE);
     for (uint32_t e = low; e < high; e += LANES) {
         const uint32_t n = kvc_min_u32(high - e, LANES);
-        const uint32_t first = fill ? n * at_once / heads : n; /* of a list with the other heads the other values */
+        const uint32_t first = fill
+                                   ? n * at_once / heads
+                                   : n; /* with a read list, the passes for the other heads prefetch the other values */
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];
             if (value_offset && i < first)
@@ -191,9 +195,9 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
 
 /* ---- values ---- */
 
-#define MIX_AHEAD 12u /* values: prefetched so many ahead, out of the second cache */
+#define MIX_AHEAD 12u /* values prefetched ahead of use, from L2 */
 
-/* What to prefetch, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and
+/* Rows to prefetch, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and
  * this tile's own values below `high`. */
 struct small_batch_ahead {
     const unsigned char *const *next;
@@ -201,7 +205,8 @@ struct small_batch_ahead {
     size_t row_bytes, fill;
 };
 
-/* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending; n vectors, `heads` heads. */
+/* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending, with n vectors and `heads` heads.
+ */
 INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
                                   size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o,
                                   size_t padded, size_t c, const struct small_batch_ahead *ahead) {
@@ -237,7 +242,7 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
 }
 
 #if LANES == 8
-#define STRIP_OF_4 2 /* vectors of channels that go with 4 or 3 heads, 2 */
+#define STRIP_OF_4 2 /* vectors of channels computed together for 3 or 4 heads, and for 2 heads */
 #define STRIP_OF_2 4
 #else
 #define STRIP_OF_4 4
@@ -290,11 +295,12 @@ SMALL_BATCH_MIX(small_batch_mix_f32, KVC_F32)
 SMALL_BATCH_MIX(small_batch_mix_f16, KVC_F16)
 SMALL_BATCH_MIX(small_batch_mix_q8, KVC_Q8_0)
 
-#define MIX_AT_ONCE 64 /* values that stay in the first cache while all heads and channels pass */
+#define MIX_AT_ONCE 64 /* values that stay in L1 while all heads and channels pass */
 
-/* o [heads, padded_size(d)] += p [heads, KVC_TILE] times the tile's values; one fma each, ascending places.
- * next [KVC_TILE], of which next_count are set: keys that will be read after this tile. Those and the values are
- * prefetched one by one: the processor does not find the pieces by itself, and a burst of them fills its buffers. */
+/* Adds p [heads, KVC_TILE] times the tile's values to o [heads, padded_size(d)], with one fma per entry in ascending
+ * order. next [KVC_TILE], of which next_count are set, are the keys that are read after this tile. Those keys and the
+ * values are prefetched one by one: the processor does not find the pieces by itself, and a burst would fill its
+ * buffers. */
 static void small_batch_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                             uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
                             const float *p, uint32_t heads, uint32_t d, float *o) {
@@ -320,9 +326,9 @@ static void small_batch_mix(enum kvc_type type, const unsigned char *const *keys
     }
 }
 
-/* One tile from its scores p [heads, KVC_TILE], which become exp(s - m): m, l [heads], o [heads, padded_size(d)] from
- * zero. low < high. keep: NULL, or gets the scores of places low .. high - 1, rows keep_stride apart. next: as in
- * small_batch_mix. */
+/* Computes one tile from its scores p [heads, KVC_TILE], which become exp(s - m). Writes m and l [heads], and o [heads,
+ * padded_size(d)], which starts from zero. low < high. If `keep` is not NULL, it receives the scores of entries low ..
+ * high - 1 in rows that are keep_stride apart. `next` is explained at small_batch_mix. */
 static void small_batch_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                              uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
                              uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l,

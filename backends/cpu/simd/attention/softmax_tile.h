@@ -1,8 +1,9 @@
-/* softmax_tile.h - template: the exponentials of one tile of scores, their maximum and their sum.
+/* softmax_tile.h - template: the exponentials of one tile of scores, with their maximum and their sum.
  *
- * An exponential is a chain of a dozen steps that wait for one another. Eight vectors go through each step of the
- * polynomial together: by then the first one's result is there. What they need beside them, and 16 registers do not
- * hold, comes from memory as an operand. Results that are special, which are rare, are left to another function.
+ * An exponential is a chain of a dozen steps, each of which waits for the step before. Eight vectors go through each
+ * step of the polynomial together, so that the result of the first vector is ready when the next step begins. Values
+ * that do not fit in 16 registers are memory operands. Special results, which are rare, are computed by another
+ * function.
  */
 #ifndef KVC_SIMD_ATTENTION_SOFTMAX_TILE_H
 #define KVC_SIMD_ATTENTION_SOFTMAX_TILE_H
@@ -10,12 +11,12 @@
 #include "backends/cpu/simd/attention/entries.h"
 
 #define EXPS_AT_ONCE 8
-#define EXPS_REDUCED 4 /* of them at once, before the polynomial */
+#define EXPS_REDUCED 4 /* vectors reduced together, before the polynomial */
 
 INLINE uint32_t whole_lanes(uint32_t n) { return (n + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 
-/* The largest of the scores of places low .. high - 1 (low < high), the rest of whose groups of 32 becomes -inf. The
- * sign of a zero is not defined, nor anything where there are NaNs. */
+/* Returns the largest score of entries low .. high - 1 (low < high), and sets the rest of their groups of 32 to -inf.
+ * The sign of a zero is not defined. If a score is NaN, the result is not defined. */
 static inline float tile_most(float *s, uint32_t low, uint32_t high) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     for (uint32_t i = from; i < low; i++)
@@ -38,8 +39,9 @@ static inline float tile_most(float *s, uint32_t low, uint32_t high) {
     return vf_most(top[0]);
 }
 
-/* Of n vectors: what comes before the polynomial of x + off, r, and what is added to the bits of its result. Returns
- * whether every x + off reaches KVC_EXP_LOW, so that no result is a special one; of a NaN it does not. */
+/* For n vectors, computes the reduced argument r of the polynomial for x + off, and the exponent bits that are added to
+ * its result. Returns true if every x + off reaches KVC_EXP_LOW, so that no result is special; a NaN does not reach it.
+ */
 INLINE bool exps_reduce(unsigned n, const float *x, vf off, vf *r, vi *exponent) {
     vm within = vm_first(LANES);
     UNROLL
@@ -76,7 +78,7 @@ INLINE void exps_polynomial(unsigned n, const vf *r, const vi *exponent, float *
 #undef EACH
 }
 
-/* x [n] becomes exp(x - most) where a score is far below the maximum, or infinite; false: one is a NaN. */
+/* Replaces x [n] by exp(x - most) if a score is infinite or far below the maximum. Returns false if one is NaN. */
 static NEVER_INLINE bool exps_special(float *x, uint32_t n, float most) {
     vm nan = vf_is_nan(vf_load(x));
     for (uint32_t i = LANES; i < n; i += LANES)
@@ -87,7 +89,7 @@ static NEVER_INLINE bool exps_special(float *x, uint32_t n, float most) {
     return true;
 }
 
-/* n vectors x become exp(x - most); false: one is a NaN. */
+/* Replaces n vectors x by exp(x - most). Returns false if one is NaN. */
 INLINE bool exps_of_scores(unsigned n, float *x, float most) {
     vf r[EXPS_AT_ONCE];
     vi exponent[EXPS_AT_ONCE];
@@ -97,9 +99,9 @@ INLINE bool exps_of_scores(unsigned n, float *x, float most) {
     return true;
 }
 
-/* s [KVC_TILE] holds the scores of places low .. high - 1 (low < high), of which *most is the tile_most; they become
- * p = exp(s - *most), the rest of their groups of 32 becomes 0. Returns the 32-lane sum of p. Where a score is a NaN,
- * so become all p, the sum and *most. */
+/* Turns the scores of entries low .. high - 1 (low < high) in s [KVC_TILE] into p = exp(s - *most). *most must be the
+ * result of tile_most. The rest of their groups of 32 becomes 0. Returns the 32-lane sum of p. If a score is NaN, all
+ * p, the sum and *most become NaN. */
 static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, float *most) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     uint32_t i = from;
@@ -124,7 +126,7 @@ static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, fl
     return sum_lanes(lane);
 }
 
-/* Both; returns *most. */
+/* Computes both tile_most and softmax_from. Returns the maximum. */
 static inline float softmax_tile(float *s, uint32_t low, uint32_t high, float *sum) {
     float most = tile_most(s, low, high);
     *sum = softmax_from(s, low, high, &most);

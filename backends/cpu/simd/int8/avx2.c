@@ -1,4 +1,4 @@
-/* avx2.c - linear layers of activations in eight bits for AVX2. */
+/* avx2.c - linear layers with 8-bit activations for AVX2. */
 #define PATH avx2
 #define PAIRS 1
 #define BITS 256

@@ -1,5 +1,5 @@
-/* avx2vnni.c - linear layers of activations in eight bits for AVX2 with AVX-VNNI; as AVX2 where the compiler does not
- * know that. */
+/* avx2vnni.c - linear layers with 8-bit activations for AVX2 with AVX-VNNI. If the compiler does not know AVX-VNNI,
+ * this is the same code as for AVX2. */
 #define PATH avx2vnni
 #if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
 #define PAIRS 0

@@ -1,4 +1,4 @@
-/* avx512.c - linear layers of activations in eight bits for AVX-512 without VNNI. */
+/* avx512.c - linear layers with 8-bit activations for AVX-512 without VNNI. */
 #define PATH avx512
 #define PAIRS 1
 #define BITS 512

@@ -1,4 +1,4 @@
-/* avx512vnni.c - linear layers of activations in eight bits for AVX-512 with VNNI. */
+/* avx512vnni.c - linear layers with 8-bit activations for AVX-512 with VNNI. */
 #define PATH avx512vnni
 #define PAIRS 0
 #define BITS 512

@@ -1,12 +1,12 @@
-/* gemm.h - template: many rows. Weights of TILE_OUTPUTS outputs are packed side by side, four of an output in each
- * element of a vector; a tile of rows passes them one lane after another, so that each sum of a block is complete
- * where it is scaled, and no sum within a vector is ever needed. */
+/* gemm.h - template: int8 products for many rows. Weights of TILE_OUTPUTS outputs are packed side by side, four weights
+ * of one output in each element of a vector. A tile of rows is multiplied by them one lane after another. Each sum of a
+ * block is therefore complete when it is scaled, and no sum across a vector is ever needed. */
 
 static size_t panel_bytes(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)PANEL_WORDS(kind_of[call->type]) * TILE_OUTPUTS * 4;
 }
 
-/* Eight vectors of eight 32-bit elements, transposed. */
+/* Transposes eight vectors of eight 32-bit elements. */
 INLINE void transpose8(__m256i *x) {
     __m256i y[8], z[8];
     UNROLL
@@ -28,7 +28,7 @@ INLINE void transpose8(__m256i *x) {
     }
 }
 
-/* Eight outputs' vectors, to row i of the elements at `to`: [8][TILE_OUTPUTS]. */
+/* Transposes the vectors of eight outputs and stores row i at to + i * stride words. */
 INLINE void store_transposed(void *to, __m256i *x, size_t stride, int rows) {
     transpose8(x);
     UNROLL
@@ -37,19 +37,19 @@ INLINE void store_transposed(void *to, __m256i *x, size_t stride, int rows) {
             _mm256_storeu_si256((__m256i *)(void *)((kvc_u32 *)to + (size_t)i * stride), x[i]);
 }
 
-/* 16 of 32 bytes in 16 bits. */
+/* Extends 16 of the 32 bytes to 16 bits. */
 INLINE __m256i sign_extended_half(__m256i x, int half) {
     return _mm256_cvtepi8_epi16(half ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x));
 }
 
-INLINE void ask_for(const unsigned char *bytes, size_t count) {
+INLINE void prefetch_lines(const unsigned char *bytes, size_t count) {
     UNROLL
     for (size_t line = 0; line < count; line += 64)
         _mm_prefetch((const char *)bytes + line, _MM_HINT_T0);
 }
 
-/* 256 weights, or a row's last ones, of eight outputs, whose first is number `place` of the panel; those that lie
- * `ahead` bytes further are asked for. */
+/* Packs 256 weights, or the last weights of a row, of eight outputs. The first of them is output `place` of the panel.
+ * Also prefetches the weights that lie `ahead` bytes further on. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
     static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups, size_t group,   \
                             int parts, size_t place) {                                                                 \
@@ -59,7 +59,7 @@ INLINE void ask_for(const unsigned char *bytes, size_t count) {
         __m256i x[8];                                                                                                  \
         to += group * block + place;                                                                                   \
         for (int i = 0; i < 8; i++) {                                                                                  \
-            ask_for(row[i] + ahead + group * (256 / (elements) * (bytes)), 256 / (elements) * (bytes));                \
+            prefetch_lines(row[i] + ahead + group * (256 / (elements) * (bytes)), 256 / (elements) * (bytes));         \
             if (parts == 8)                                                                                            \
                 unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), 8);                                \
             else                                                                                                       \
@@ -91,7 +91,7 @@ INLINE void ask_for(const unsigned char *bytes, size_t count) {
     }
 KVC_BLOCK_TYPES(PACK, )
 
-/* Words of codes of outputs times those of `rows` rows. */
+/* Multiplies words of the outputs' codes by the words of `rows` rows and adds the products to sum. */
 INLINE void add_words(iv sum[TILE_ROWS][TILE_VECTORS], const kvc_u32 *code, const kvc_u32 *x, int rows, int words,
                       int wide) {
     UNROLL
@@ -110,7 +110,7 @@ INLINE void add_words(iv sum[TILE_ROWS][TILE_VECTORS], const kvc_u32 *code, cons
     }
 }
 
-/* The sums of a piece of a block, in whole numbers. start: what the rows' sums begin with, or NULL. */
+/* Computes the integer sums of a piece of a block. `start` has the initial values of the rows' sums, or is NULL. */
 INLINE void piece_sums(iv total[TILE_ROWS][TILE_VECTORS], const kvc_u32 *start, const kvc_u32 *code, const kvc_u32 *x,
                        int rows, int words, int halves, int wide) {
     UNROLL
@@ -138,7 +138,7 @@ INLINE void piece_sums(iv total[TILE_ROWS][TILE_VECTORS], const kvc_u32 *start, 
 INLINE fv float_words(const kvc_u32 *from) { return fv_of_bits(iv_load(from)); }
 INLINE fv float_word(kvc_u32 x) { return fv_of_bits(iv_set((kvc_i32)x)); }
 
-/* One lane of a tile: `count` blocks. kind: a constant. */
+/* Computes one lane of a tile, which has `count` blocks. `kind` is a constant. */
 INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc_u32 *w, size_t count, int rows,
                       int kind) {
     const int pieces = KIND_PIECES(kind), codes = CODE_WORDS(kind), words = codes / pieces;
@@ -174,7 +174,7 @@ INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc
     }
 }
 
-/* `rows` rows times the panel: lanes, then the tree. */
+/* Multiplies `rows` rows by the panel: first each lane, then the tree over the lanes. */
 INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
     fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
     const size_t groups = groups_of(call), blocks = call->K / 32;
@@ -252,7 +252,7 @@ static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *,
 
 static void panel(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch) {
     const size_t n0 = number * TILE_OUTPUTS, groups = groups_of(call);
-    for (size_t place = 0; place < TILE_OUTPUTS; place += 8) { /* outputs after the last repeat it */
+    for (size_t place = 0; place < TILE_OUTPUTS; place += 8) { /* outputs after the last one repeat it */
         const unsigned char *row[8];
         for (size_t i = 0; i < 8; i++)
             row[i] = call->w + kvc_min_u64(n0 + place + i, call->N - 1) * call->row_bytes;

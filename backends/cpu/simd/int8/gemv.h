@@ -1,9 +1,10 @@
-/* gemv.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums
- * are one vector of integers, whose elements go to the eight lanes. */
+/* gemv.h - template: int8 products for few rows, with weights in the file's layout. Eight blocks of an output are
+ * computed at a time: their sums form one vector of integers, whose elements go to the eight lanes. */
 
-#define AHEAD 512 /* bytes: weights are asked for so far ahead */
+#define AHEAD 512 /* distance in bytes at which weights are prefetched */
 
-/* Eight sums of the products of four unsigned quants, with VNNI any, else below 64, with bytes of -127 .. 127. */
+/* Returns eight sums of four products each, of unsigned quants and bytes of -127 .. 127. Without VNNI the quants must
+ * be below 64. */
 INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
 #if PAIRS
     return _mm256_madd_epi16(_mm256_maddubs_epi16(w, q), _mm256_set1_epi16(1));
@@ -11,8 +12,9 @@ INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, q);
 #endif
 }
-/* Signed ones of -128 .. 127, and how much more than they are their sums are of. Without VNNI pairs are added in 16
- * bits, with saturation: a magnitude of at most 128 times one of at most 127, twice, is 32512. */
+/* dot_signed does the same for signed quants of -128 .. 127. SMALL_BATCH_OFFSET is the amount by which the multiplied
+ * codes exceed the quants. Without VNNI, pairs of products are added in 16 bits with saturation. No pair saturates: two
+ * products of a magnitude of at most 128 and one of at most 127 make at most 32512. */
 #define SMALL_BATCH_OFFSET(is_signed, offset) (!(is_signed) ? (offset) : PAIRS ? 0 : 128)
 INLINE __m256i dot_signed(__m256i w, __m256i q) {
 #if PAIRS
@@ -22,15 +24,16 @@ INLINE __m256i dot_signed(__m256i w, __m256i q) {
 #endif
 }
 
-/* Of the four elements of each half of a and of b, two sums each, a's and b's side by side; then one sum each of four.
- */
+/* add_pairs reduces the four elements in each half of a and of b to two sums each. add_fours reduces two such results
+ * to one sum for each of the four inputs. */
 INLINE __m256i add_pairs(__m256i a, __m256i b) {
     return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
 }
 INLINE __m256i add_fours(__m256i a, __m256i b) {
     return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
 }
-/* Eight sums for each of eight blocks to sums of the blocks' first halves and second halves. */
+/* Reduces eight sums for each of eight blocks to one sum for the first half and one for the second half of each block.
+ */
 INLINE void reduce(const __m256i *part, __m256i *first, __m256i *second) {
     const __m256i a = add_fours(add_pairs(part[0], part[1]), add_pairs(part[2], part[3]));
     const __m256i b = add_fours(add_pairs(part[4], part[5]), add_pairs(part[6], part[7]));
@@ -39,17 +42,17 @@ INLINE void reduce(const __m256i *part, __m256i *first, __m256i *second) {
 }
 INLINE __m256i load_sums(const kvc_i32 *from) { return _mm256_load_si256((const __m256i *)(const void *)from); }
 
-/* lane += s * x * sum, as kvc_int8_add. */
+/* Returns lane + s * x * sum, rounded as in kvc_int8_add. */
 INLINE __m256 add_sums(__m256 s, __m256 x, __m256i sum, __m256 lane) {
     return _mm256_fmadd_ps(_mm256_mul_ps(s, x), _mm256_cvtepi32_ps(sum), lane);
 }
 
-/* lane -= m * (x * sum), as kvc_int8_take. */
+/* Returns lane - m * (x * sum), rounded as in kvc_int8_take. */
 INLINE __m256 take(__m256 m, const float *scaled, __m256 lane) {
     return _mm256_fnmadd_ps(m, _mm256_load_ps(scaled), lane);
 }
 
-/* One group of an output's weights times one row's. All but the first three are constants. */
+/* Multiplies one group of an output's weights by one row's activations. All arguments after the third are constants. */
 INLINE __m256 add_group(const struct unpacked *u, const struct kvc_int8_group *x, __m256 lane, int is_signed,
                         int offset, int width, int has_minimum) {
     const __m256 scale = _mm256_load_ps(x->scale);
@@ -85,7 +88,7 @@ INLINE float sum_lanes8(__m256 lane) {
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
-/* Lanes that a short group has. */
+/* Returns a mask of the first `parts` lanes, for a short group. */
 INLINE __m256 first_lanes(int parts) {
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(parts), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
 }

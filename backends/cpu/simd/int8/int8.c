@@ -1,4 +1,4 @@
-/* int8.c - shares linear layers of activations in eight bits out over threads; the kernels are each path's. */
+/* int8.c - divides linear layers with 8-bit activations among threads. The kernels belong to each instruction set. */
 #include <string.h>
 
 #include "backends/cpu/ref/pairs.h"
@@ -10,15 +10,16 @@ struct job {
     const struct kvc_int8_kernels *kernels;
     const struct kvc_quantize_rows *quantize;
     struct kvc_int8_call call;
-    size_t parts;        /* of rows to quantize or of outputs; many rows: of the tiles of rows, for each panel */
-    size_t tiles;        /* of rows */
-    size_t panels, runs; /* of outputs; of panels that one task takes */
+    size_t parts; /* number of tasks: parts of the rows to quantize or of the outputs; with many rows, parts of the row
+                     tiles for each panel */
+    size_t tiles; /* number of row tiles */
+    size_t panels, runs; /* number of panels of outputs; number of runs, which are consecutive panels of one task */
     size_t prepared_bytes, panel_bytes;
 };
 
 /* ---- quantize_rows ---- */
 
-#define QUANTIZE_VALUES 16384 /* of a task at least */
+#define QUANTIZE_VALUES 16384 /* minimum per task */
 
 static void quantize_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
@@ -86,7 +87,8 @@ static void prepare_task(void *argument, size_t task, unsigned thread) {
     job->kernels->prepare(&job->call, job->tiles * task / job->parts, job->tiles * (task + 1) / job->parts);
 }
 
-/* Some panels, one after another, so that each may ask for the next one's weights; or a part of the rows of one. */
+/* Computes several panels one after another, so that each can prefetch the weights of the next one; or computes a part
+ * of the rows of one panel. */
 static void panel_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t shared = thread == 0 ? job->prepared_bytes : 0;
@@ -98,14 +100,15 @@ static void panel_task(void *argument, size_t task, unsigned thread) {
         job->kernels->panel(&job->call, i, first, kvc_min_u64(last, job->call.rows), scratch + shared);
 }
 
-/* What is prepared lies before the first thread's panel.
- * With several threads each panel's rows are shared out too where panels are few, so that all have work to the end. */
+/* The prepared rows lie before the first thread's panel in scratch memory. With several threads and few panels, the
+ * rows of each panel are divided too, so that all threads have work until the end. */
 static void run_gemm(struct job *job) {
     const size_t threads = kvc_threads_count(job->cpu->threads), wanted = threads == 1 ? 1 : 4 * threads;
     job->panels = (job->call.N + job->kernels->tile_outputs - 1) / job->kernels->tile_outputs;
     job->tiles = (job->call.rows + job->kernels->tile_rows - 1) / job->kernels->tile_rows;
     job->call.tile_rows = job->kernels->tile_rows;
-    if (job->kernels->prepare) /* tiles of nearly the same height; eight rows are four and four, not six and two */
+    /* makes tiles of nearly equal height: eight rows become four and four instead of six and two */
+    if (job->kernels->prepare)
         job->call.tile_rows = (job->call.rows + job->tiles - 1) / job->tiles;
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
     if (job->kernels->prepare) {
@@ -143,7 +146,7 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
         run_gemm(&job);
 }
 
-/* One expert after another. */
+/* Runs the experts one after another. */
 void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                           const struct kvc_expert_linear_int8 *args) {
     for (uint32_t e = 0; e < args->experts; e++) {

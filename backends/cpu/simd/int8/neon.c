@@ -1,5 +1,6 @@
-/* neon.c - linear layers of activations in eight bits for NEON without its dot products: products are made and added by
- * two in 16 bits, where a magnitude of at most 128 times at most 127, twice, is 32512. */
+/* neon.c - linear layers with 8-bit activations for NEON without dot product instructions. Products are added in pairs
+ * in 16 bits. No pair overflows: two products of a magnitude of at most 128 and one of at most 127 make at most 32512.
+ */
 #include "backends/cpu/simd/lanes/neon.h"
 
 #include "backends/cpu/simd/int8/int8.h"
@@ -14,12 +15,12 @@ INLINE int32x4_t neon_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
 
 #include "backends/cpu/simd/int8/neon/four_outputs.h"
 
-/* Two sums of each of outputs 0 and 1, then of 2 and 3. */
+/* Two sums for each of the outputs 0 and 1, then for 2 and 3. */
 struct sums {
     int32x4_t half[2];
 };
 INLINE struct sums sums_zero(void) { return (struct sums){{vdupq_n_s32(0), vdupq_n_s32(0)}}; }
-/* Two codes of each output times two times four quants. */
+/* Multiplies two vectors of codes by two groups of four quants and adds the products to the sums. */
 INLINE struct sums sums_of_two(struct sums sum, int8x16_t w0, int8x16_t w1, int32x4_t q0, int32x4_t q1) {
     const int8x16_t a = vreinterpretq_s8_s32(q0), b = vreinterpretq_s8_s32(q1);
     const int16x8_t low = vmull_s8(vget_low_s8(w0), vget_low_s8(a)), high = vmull_high_s8(w0, a);

@@ -1,5 +1,5 @@
-/* neondotprod.c - linear layers of activations in eight bits for NEON with dot products of four bytes (SDOT), which do
- * not saturate. */
+/* neondotprod.c - linear layers with 8-bit activations for NEON with the four-byte dot product SDOT, which does not
+ * saturate. */
 #include "backends/cpu/simd/lanes/neon.h"
 
 #include "backends/cpu/simd/int8/int8.h"

@@ -1,5 +1,5 @@
-/* neoni8mm.c - linear layers of activations in eight bits for NEON with products of matrices (SMMLA, I8MM): two rows
- * times two outputs, eight quants at once, where rows are many; where they are few, dot products of four bytes. */
+/* neoni8mm.c - linear layers with 8-bit activations for NEON with the matrix product SMMLA (I8MM). With many rows,
+ * SMMLA multiplies two rows by two outputs, eight quants at once. With few rows, SDOT is used. */
 #include "backends/cpu/simd/lanes/neon.h"
 
 #include "backends/cpu/simd/int8/int8.h"
@@ -12,7 +12,7 @@ INLINE int32x4_t neoni8mm_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { retur
 #define UNIT_ROWS 2
 #define UNIT_OUTPUTS 2
 
-/* Eight quants of one row or output, eight of the other; then the next eight of both. */
+/* Eight quants of one row or output and eight of the other, followed by the next eight of both. */
 struct codes {
     int8x16_t quant[2];
 };

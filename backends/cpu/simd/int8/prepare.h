@@ -1,21 +1,22 @@
-/* prepare.h - template: how the packed weights of each type are multiplied, and what rows are prepared for it, once for
- * a call of many rows.
+/* prepare.h - template: how the packed weights of each type are multiplied, and the data that is prepared from rows,
+ * once per call with many rows.
  *
- * Codes are unsigned bytes, which are more than the quants by an offset (START: rows' sums begin with minus the offset
- * times the sum of their quants), but where there is a minimum. With VNNI sums are of 32 bits and nothing is too large.
+ * Codes are unsigned bytes. Except in types with a minimum, a code is the quant plus an offset. A row's sum then begins
+ * with minus the offset times the sum of its quants (START). With VNNI, sums have 32 bits and never overflow.
  *
- * PAIRS: without it products of pairs are added in 16 bits, with saturation, and the sums of pairs in 16 bits, modulo
- * 2^16. So what must be small is a pair, and the sum as it is when it is taken out of the 16 bits, whose start counts:
- * then it is the sum of the quants' products. Half of a piece's products come together in one element; of types with a
- * minimum and five bits a half of that (HALVES). The assertions below have the bounds. Quants of eight bits are beyond
- * them (WIDE): they are multiplied as integers of 16 bits, and pairs added in 32. */
+ * PAIRS means that there is no VNNI. Two products are then added in 16 bits with saturation, and the pairs are summed
+ * in 16 bits modulo 2^16. A pair must therefore not saturate. A sum must fit in 16 bits when it is read; with its start
+ * included it is then the sum of the quants' products. Half of a piece's products are summed in one element; for types
+ * with a minimum and five bits, a quarter of them (HALVES). The assertions below check these bounds. Quants of eight
+ * bits exceed them (WIDE): they are multiplied as 16-bit integers, and pairs are added in 32 bits.
+ */
 
 #define KIND_START_32 0
 #define KIND_MINIMUM_32 1
 #define KIND_START_16 2
 #define KIND_MINIMUM_16 3
-#define KIND_HALVES 4 /* of pieces of 32, with a minimum */
-#define KIND_WIDE 5   /* of pieces of 32 */
+#define KIND_HALVES 4 /* pieces of 32 weights, with a minimum */
+#define KIND_WIDE 5   /* pieces of 32 weights */
 #define KIND_PIECES(kind) ((kind) == KIND_START_16 || (kind) == KIND_MINIMUM_16 ? 2 : 1)
 #define KIND_START(kind) ((kind) == KIND_START_32 || (kind) == KIND_START_16)
 #define KIND_MINIMUM(kind) ((kind) == KIND_MINIMUM_32 || (kind) == KIND_MINIMUM_16 || (kind) == KIND_HALVES)
@@ -45,16 +46,19 @@ static const kvc_u8 offset_of[KVC_TYPES] = {
 #define OFFSET_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = SIGNED_##name ? 128 : OFFSET_##name,
     KVC_BLOCK_TYPES(OFFSET_BY_TYPE, )};
 
-/* Codes from quants. */
+/* Converts quants to codes. */
 INLINE __m256i code_of(__m256i quant, int is_signed) {
     return is_signed && !PAIRS ? _mm256_xor_si256(quant, _mm256_set1_epi8((char)-128)) : quant;
 }
 
-/* Tiles of rows and panels of outputs are stored block by block, in the order of use: the blocks of a lane one after
- * another, every lane with room for as many as the first one has. A block of a tile, of TILE_ROWS words each: codes;
- * for each piece its start, an accumulator's element, or with a minimum a float, the sum of its quants times the
- * scale; the scale. A block of a panel, of TILE_OUTPUTS words each: codes; for each piece its scale; its minimum with
- * the other sign. A word of codes are four bytes, or, WIDE, two of 16 bits. */
+/* Tiles of rows and panels of outputs are stored block by block in the order of use: all blocks of one lane, then those
+ * of the next lane. Every lane has room for as many blocks as the first one.
+ *
+ * A block of a tile consists of groups of TILE_ROWS words: the codes; for each piece its start, which is the initial
+ * value of an accumulator, or for types with a minimum a float (the sum of the piece's quants times the scale); the
+ * scale. A block of a panel consists of groups of TILE_OUTPUTS words: the codes; the scale of each piece; the minimum
+ * of each piece with the opposite sign. A word of codes holds four bytes, or two 16-bit integers if the type is WIDE.
+ */
 #define CODE_WORDS(kind) ((kind) == KIND_WIDE ? 16 : 8)
 #define TILE_WORDS(kind) (CODE_WORDS(kind) + ((kind) == KIND_WIDE ? 0 : KIND_PIECES(kind)) + 1)
 #define PANEL_WORDS(kind) (CODE_WORDS(kind) + (KIND_MINIMUM(kind) ? 2 : 1) * KIND_PIECES(kind))
@@ -65,8 +69,8 @@ static size_t prepared_words(const struct kvc_int8_call *call) {
 }
 
 #if PAIRS
-/* -offset times the sums of what comes together in an element of 16 bits: bytes 0, 1, 4, 5, .. and 2, 3, 6, 7, .. of a
- * piece. Sums below 2^16 in magnitude are of no importance beyond it. */
+/* Computes -offset times the sums of quants that share a 16-bit element: bytes 0, 1, 4, 5, .. and 2, 3, 6, 7, .. of a
+ * piece. Only the low 16 bits of a sum matter. */
 INLINE void start_block(kvc_u32 *to, const kvc_i8 *quant, int offset, int pieces) {
     const __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)quant);
     __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
@@ -86,7 +90,7 @@ INLINE void start_block(kvc_u32 *to, const kvc_i32 *sum, int offset, int pieces)
 }
 #endif
 
-/* One row of a block of a tile: every TILE_ROWS-th word. */
+/* Prepares one row of a block of a tile, which is every TILE_ROWS-th word. */
 INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t b, int kind) {
     const int pieces = KIND_PIECES(kind), offset = offset_of[call->type];
     const kvc_i8 *quant = call->quant + 32 * b;

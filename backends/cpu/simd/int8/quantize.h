@@ -1,6 +1,6 @@
-/* quantize.h - template: rows of activations to eight bits, in vectors of 256 bits. */
+/* quantize.h - template: quantizes rows of activations to eight bits, in 256-bit vectors. */
 
-/* A block of 32. */
+/* Quantizes a block of 32 values. */
 INLINE void quantize_block(const float *x, kvc_i8 *quant, float *scale, kvc_i32 *sum) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256 v[4];

@@ -1,5 +1,6 @@
-/* small_batch.h - template: few rows in fours, twos and one, so that each number's loop is compiled by itself. Before
- * it is included: small_batch_of_<type>(call, row, first, last, R), of R rows from `row` on. */
+/* small_batch.h - template: computes few rows in groups of 4, 2 and 1, so that the loop for each of these numbers is
+ * compiled separately. The including file must define small_batch_of_<type>(call, row, first, last, R), which computes
+ * R rows from `row` on. */
 
 #define SMALL_BATCH_ROWS(a, NAME, name, ...)                                                                           \
     static void small_batch_1_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {        \
@@ -14,7 +15,7 @@
 KVC_BLOCK_TYPES(SMALL_BATCH_ROWS, )
 
 static const struct {
-    void (*rows[3])(const struct kvc_int8_call *call, size_t row, size_t first, size_t last); /* 1, 2, 4 */
+    void (*rows[3])(const struct kvc_int8_call *call, size_t row, size_t first, size_t last); /* for 1, 2 and 4 rows */
 } small_batch_by_type[KVC_TYPES] = {
 #define SMALL_BATCH_BY_TYPE(a, NAME, name, ...)                                                                        \
     [KVC_##NAME] = {{small_batch_1_##name, small_batch_2_##name, small_batch_4_##name}},

@@ -1,9 +1,10 @@
-/* template.h - the kernels of int8.h for CPUs of the x86 family. Before it is included:
- *   PATH                       the path's name
- *   PAIRS                      there is no VNNI: products of bytes are added in pairs (prepare.h)
- *   BITS                       of the vectors for many rows
- *   TILE_ROWS, TILE_VECTORS    a tile of rows and vectors of outputs; TILE_EVERY(m): m(each number of rows)
- *   SMALL_BATCH_LIMIT                  rows that are few */
+/* template.h - the kernels of int8.h for x86 CPUs. The including file must define:
+ *   PATH                       name of the instruction set
+ *   PAIRS                      1 without VNNI: products of bytes are added in pairs (prepare.h)
+ *   BITS                       vector width for many rows
+ *   TILE_ROWS, TILE_VECTORS    size of a tile: rows, and vectors of outputs
+ *   TILE_EVERY(m)              calls m(rows) for each height of a tile
+ *   SMALL_BATCH_LIMIT          the largest number of rows that counts as few */
 #include <immintrin.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@
 #include "backends/cpu/simd/int8/vectors_512.h"
 #endif
 
-#define TILE_OUTPUTS (TILE_VECTORS * WIDTH) /* of a panel */
+#define TILE_OUTPUTS (TILE_VECTORS * WIDTH) /* outputs of a panel */
 
 #include "backends/cpu/simd/int8/unpack.h"
 

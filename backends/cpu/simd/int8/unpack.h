@@ -1,12 +1,12 @@
-/* unpack.h - template: 256 weights of any type as bytes with their scales, in vectors of 256 bits: block i of 32 in
- * quant[i]. Quants are signed, or unsigned with what is to be taken away from them (OFFSET_<type>). */
+/* unpack.h - template: unpacks 256 weights of any type to bytes and scales, in 256-bit vectors. quant[i] holds block i
+ * of 32 weights. Its bytes are signed quants, or unsigned codes that exceed the quants by OFFSET_<type>. */
 
 struct unpacked {
     __m256i quant[8];
-    __m256 scale[2], minimum[2]; /* of block i its first and second piece; or one for both */
+    __m256 scale[2], minimum[2]; /* element i of [0]: the first or only piece of block i; of [1]: its second piece */
 };
 
-/* signed: 1; unsigned below 64: 0, which is offset more than the quant */
+/* 1: bytes are signed quants; 0: bytes are unsigned codes below 64, equal to the quant plus OFFSET_<type> */
 #define SIGNED_q8_0 1
 #define SIGNED_q4_0 0
 #define SIGNED_q5_0 0
@@ -33,7 +33,7 @@ struct unpacked {
 #define OFFSET_mxfp4 12
 #define OFFSET_q2_k 0
 #define OFFSET_iq4_xs 0
-/* The largest byte of the unsigned ones. */
+/* The largest unsigned code. */
 #define MOST_q8_0 0
 #define MOST_q4_0 15
 #define MOST_q5_0 31
@@ -50,16 +50,16 @@ struct unpacked {
 
 INLINE __m256i load32(const unsigned char *from) { return _mm256_loadu_si256((const __m256i *)(const void *)from); }
 INLINE __m128i load16(const unsigned char *from) { return _mm_loadu_si128((const __m128i *)(const void *)from); }
-/* The low halves of 16 bytes, then the high ones. */
+/* Unpacks 16 bytes: first the low halves, then the high halves. */
 INLINE __m256i nibbles(const unsigned char *from) {
     const __m128i x = load16(from);
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(x, 4), x), _mm256_set1_epi8(15));
 }
-/* Bits shift .. of every byte. */
+/* Returns the bits of every byte from bit `shift` on, masked. */
 INLINE __m256i bits(__m256i x, int shift, int mask) {
     return _mm256_and_si256(_mm256_srli_epi16(x, shift), _mm256_set1_epi8((char)mask));
 }
-/* Bit i of 32 as 16 in byte i. */
+/* Sets byte i to 16 if bit i of the 32 bits is set, otherwise to 0. */
 INLINE __m256i fifth_bits(const unsigned char *from) {
     const __m256i pick = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
                                           3, 3, 3, 3, 3, 3);
@@ -76,7 +76,8 @@ INLINE __m256i from_table(__m256i index, const kvc_i8 *table) {
 static const kvc_i8 iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const kvc_i8 e2m1_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-/* Halves at the same place of `parts` neighbouring blocks of `stride` bytes; 0 for the others. */
+/* Loads the F16 value at the same offset in each of `parts` neighbouring blocks of `stride` bytes. The other elements
+ * are 0. */
 INLINE __m256 halves(const unsigned char *g, size_t stride, int parts) {
     if (parts == 8)
         return _mm256_cvtph_ps(_mm_setr_epi16((short)KVC_LOAD_U16(g), (short)KVC_LOAD_U16(g + stride),
@@ -90,7 +91,7 @@ INLINE __m256 halves(const unsigned char *g, size_t stride, int parts) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)some));
 }
 INLINE __m256 half_of(const unsigned char *from) { return _mm256_cvtph_ps(_mm_set1_epi16((short)KVC_LOAD_U16(from))); }
-/* Eight bytes as numbers, times d. */
+/* Converts eight bytes to floats and multiplies them by d. */
 INLINE __m256 times_bytes(__m256 d, __m128i x) { return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x))); }
 INLINE __m256 times_signed(__m256 d, __m128i x) {
     return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)));
@@ -115,7 +116,7 @@ INLINE __m128i odds(__m128i x) {
         u->scale[0] = scales;                                                                                          \
         u->minimum[0] = minimums;                                                                                      \
     }
-/* kvc_power_half of eight. */
+/* Computes kvc_power_half of eight exponents. */
 INLINE __m256 powers(const unsigned char *g, int parts) {
     kvc_u64 bytes = 0;
     UNROLL
@@ -137,7 +138,7 @@ UNPACK_BLOCKS(mxfp4, 17, powers(g, parts), _mm256_setzero_ps(), from_table(nibbl
 
 /* ---- blocks of 256 ---- */
 
-/* The scales and minimums of Q4_K and Q5_K: eight of six bits each in 12 bytes. */
+/* Unpacks the scales and minimums of Q4_K and Q5_K: eight of each, six bits wide, in 12 bytes. */
 INLINE void unpack_six_bits(struct unpacked *u, const unsigned char *g) {
     kvc_u32 a, b, c;
     memcpy(&a, g + 4, 4);

@@ -1,5 +1,5 @@
-/* vectors_512.h - template: vectors of 512 bits for many rows: integers, floats, and products of codes. PAIRS: sums of
- * two products in 16 bits (prepare.h); else of four in 32. */
+/* vectors_512.h - template: 512-bit vectors for many rows: integers, floats, and products of codes. With PAIRS, two
+ * products are added in 16 bits (prepare.h); otherwise four in 32 bits. */
 
 #define WIDTH 16
 typedef __m512i iv;
@@ -17,13 +17,15 @@ INLINE fv fv_add(fv a, fv b) { return _mm512_add_ps(a, b); }
 INLINE fv fv_mul(fv a, fv b) { return _mm512_mul_ps(a, b); }
 INLINE fv fv_fma(fv a, fv b, fv c) { return _mm512_fmadd_ps(a, b, c); }
 
-/* Compilers would make trees of sums of integers, for which registers are too few. */
+/* Keeps integer additions in the written order. Compilers would rearrange them into trees, for which there are not
+ * enough registers. */
 INLINE iv in_order(iv x) {
     __asm__("" : "+v"(x));
     return x;
 }
 
-/* sum + the products of four unsigned bytes and four signed ones, in every element; then what the element's sum is. */
+/* iv_dot adds the products of four unsigned and four signed bytes to each element of sum. iv_whole returns the 32-bit
+ * value of each element's sum. */
 #if PAIRS
 INLINE iv iv_dot(iv sum, iv w, iv q) { return in_order(_mm512_add_epi16(sum, _mm512_maddubs_epi16(w, q))); }
 INLINE iv iv_whole(iv sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(1)); }
@@ -31,5 +33,5 @@ INLINE iv iv_whole(iv sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(1))
 INLINE iv iv_dot(iv sum, iv w, iv q) { return _mm512_dpbusd_epi32(sum, w, q); }
 INLINE iv iv_whole(iv sum) { return sum; }
 #endif
-/* The same of two pairs of 16 bits, in 32. */
+/* Does the same for two pairs of 16-bit integers, in 32 bits. */
 INLINE iv iv_dot_wide(iv sum, iv w, iv q) { return in_order(_mm512_add_epi32(sum, _mm512_madd_epi16(w, q))); }

@@ -1,4 +1,4 @@
-/* avx2.h - vectors of 8 floats for the templates of this folder; avx512.h explains the names. */
+/* avx2.h - vectors of 8 floats for the SIMD templates; avx512.h explains the names. */
 #ifndef KVC_SIMD_LANES_AVX2_H
 #define KVC_SIMD_LANES_AVX2_H
 
@@ -18,7 +18,7 @@ typedef __m256i vm; /* all ones or all zeros per lane */
 
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
-/* A non-temporal store to an aligned vector; in order only after vf_stores_done. */
+/* Non-temporal store to an aligned vector. It is ordered with other stores only after vf_stores_done. */
 static inline void vf_store_nontemporal(float *p, vf a) { _mm256_stream_ps(p, a); }
 static inline void vf_stores_done(void) { _mm_sfence(); }
 static inline vf vf_set(float x) { return _mm256_set1_ps(x); }
@@ -103,8 +103,8 @@ static inline vf vf_load_bf16(const void *p) {
 static inline vf vf_load_i8(const void *p) {
     return vf_from_int(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-/* Loads bytes that were stored just before. From memory: compilers would shuffle them out of registers, which costs
- * more and uses an encoding of vmovq that valgrind does not know. */
+/* Loads bytes that were stored just before. The assembly forces a load from memory: compilers would shuffle the bytes
+ * out of registers, which is slower and uses an encoding of vmovq that valgrind does not know. */
 static inline vf vf_load_stored_i8(const void *p) {
     __m256i wide;
     __asm__("vpmovsxbd %1, %0" : "=x"(wide) : "m"(*(const int8_t(*)[8])p));
@@ -118,7 +118,7 @@ static inline vf vf_part_load_i8(const void *p, size_t n) {
 static inline void vf_store_f16(void *p, vf a) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-static inline void vi_store_i8(void *p, vi a) { /* values of an int8 */
+static inline void vi_store_i8(void *p, vi a) { /* every lane fits an int8 */
     __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(w, w));
 }
@@ -167,10 +167,13 @@ static inline float vf_most(vf a) {
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* The last three levels of the tree over the lanes of dots, two vectors at a time; each addition has one shuffle and
- * one blend, which brings the operands of some lanes in the other order. a and b: a dot each; its four partial sums in
- * a half of the vector. Two of those; two sums of each dot. Two of those; eight dots, of 0, 1, 2, 3 of the first halves
- * and 4 .. 7 of the second. */
+/* The last three levels of the tree that sums the lanes of dot products. Each addition handles two vectors and needs
+ * one shuffle and one blend; the blend swaps the operands of some lanes, which does not change the sums.
+ *
+ * vf_tree_4 takes a dot product in each of a and b, and returns four partial sums of each in half a vector. vf_tree_2
+ * takes two such results and returns two partial sums of each dot product. vf_tree_1 takes two results of vf_tree_2 and
+ * returns eight complete sums: dot products 0 .. 3 come from the first halves and 4 .. 7 from the second halves.
+ */
 INLINE vf vf_tree_4(vf a, vf b) {
     return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
 }

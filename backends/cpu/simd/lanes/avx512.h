@@ -1,8 +1,9 @@
-/* avx512.h - vectors of 16 floats for the templates of this folder. The same names exist in avx2.h (8) and
- * neon.h (4); a template is written once against them and included by each path's file.
+/* avx512.h - vectors of 16 floats for the SIMD templates. avx2.h (8 floats) and neon.h (4) define the same names. A
+ * template is written once with these names and is compiled once for each instruction set.
  *
- * vf: LANES floats; vi: LANES int32; vm: one truth value per lane. part_* touch the memory of the first n lanes only
- * (n may be 0 or above LANES) and load +0 into the others. Conversions are exact or round to nearest even.
+ * vf has LANES floats, vi has LANES int32 and vm has one truth value per lane. Functions with `part` in their name
+ * access only the memory of the first n lanes and load +0 into the other lanes; n may be 0 or more than LANES.
+ * Conversions are exact or round to nearest even.
  */
 #ifndef KVC_SIMD_LANES_AVX512_H
 #define KVC_SIMD_LANES_AVX512_H
@@ -23,7 +24,7 @@ typedef __mmask16 vm;
 
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
-/* A non-temporal store to an aligned vector; in order only after vf_stores_done. */
+/* Non-temporal store to an aligned vector. It is ordered with other stores only after vf_stores_done. */
 static inline void vf_store_nontemporal(float *p, vf a) { _mm512_stream_ps(p, a); }
 static inline void vf_stores_done(void) { _mm_sfence(); }
 static inline vf vf_set(float x) { return _mm512_set1_ps(x); }
@@ -36,13 +37,13 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-/* a, which compilers would otherwise load from memory again for each of its uses. */
+/* Returns a and keeps it in a register. Without this, compilers load it from memory again for each use. */
 static inline vf vf_held(vf a) {
     __asm__("" : "+v"(a));
     return a;
 }
-/* a * *x and a - *x. In assembly, because compilers prefer one broadcast to two operands: a broadcast instruction takes
- * a shuffle pipe, one within an operand is free. */
+/* a * *x and a - *x. They are written in assembly because compilers prefer one broadcast to two memory operands. A
+ * separate broadcast occupies a shuffle port; a broadcast within an operand is free. */
 static inline vf vf_mul_by(vf a, const float *x) {
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
     return a;
@@ -63,11 +64,12 @@ static inline float vf_first(vf a) { return _mm512_cvtss_f32(a); }
 static inline vm vm_first(size_t n) { return (vm)(n >= 16 ? 0xffffu : (1u << n) - 1u); } /* lanes below n */
 static inline vm vm_and(vm a, vm b) { return (vm)(a & b); }
 static inline vm vm_or(vm a, vm b) { return (vm)(a | b); }
-static inline unsigned vm_bits(vm a) { return a; } /* bit i: lane i */
+static inline unsigned vm_bits(vm a) { return a; } /* bit i is lane i */
 static inline vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 static inline vm vf_reaches(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); } /* a >= b */
 static inline vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-static inline vm vf_unordered(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); } /* one is a NaN */
+/* true if one of them is a NaN */
+static inline vm vf_unordered(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
 static inline vm vf_is_nan(vf a) { return vf_unordered(a, a); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
 
@@ -88,9 +90,10 @@ static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 static inline vi vi_shift_23(vi a) { return _mm512_slli_epi32(a, 23); }
-static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); }                  /* all ones where negative */
-static inline vi vi_shift_down(vi a, unsigned n) { return _mm512_srli_epi32(a, n); } /* zeros come in */
-static inline vi vi_multiply(vi a, uint32_t b, vi *high) { /* unsigned; returns the low 32 bits */
+static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); } /* all ones if negative */
+/* fills with zeros from the left */
+static inline vi vi_shift_down(vi a, unsigned n) { return _mm512_srli_epi32(a, n); }
+static inline vi vi_multiply(vi a, uint32_t b, vi *high) { /* unsigned product; returns its low 32 bits */
     const __m512i k = _mm512_set1_epi32((int32_t)b), even = _mm512_mul_epu32(a, k);
     const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), k);
     *high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
@@ -100,25 +103,25 @@ static inline vm vi_greater(vi a, vi b) { return _mm512_cmpgt_epi32_mask(a, b); 
 static inline vm vi_equal(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
 
-/* Stores the lanes whose bit is set, one after another; returns how many. Touches no more memory than those. */
+/* Stores the lanes whose bit is set, one after another, and returns their number. Writes no memory after them. */
 static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
     const uint32_t n = (uint32_t)__builtin_popcount(bits);
     _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));
     return n;
 }
-/* The same where memory up to p + LANES may be written. */
+/* Does the same, but may write the memory up to p + LANES. */
 static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) {
     vi_store(p, _mm512_maskz_compress_epi32((vm)bits, a));
     return (uint32_t)__builtin_popcount(bits);
 }
 
-/* LANES elements of another type, widened; the first n of them. */
+/* Load LANES elements of another type as floats; the `part` versions load the first n. */
 static inline vf vf_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline vf vf_part_load_f16(const void *p, size_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vm_first(n), p));
 }
 static inline vf vf_load_bf16(const void *p) {
-    /* Word i to word 2 i + 1, zeros below: one operation. */
+    /* Moves word i to word 2 i + 1 and zeroes the words between, in one instruction. */
     const __m512i place = _mm512_slli_epi32(vi_ascending(), 16);
     const __m512i bits = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)p));
     return vf_from_bits(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, place, bits));
@@ -140,7 +143,7 @@ static inline float half_load(const void *p) {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
 
-/* 2 * LANES neighbours: those of even index, and those of odd. */
+/* Loads 2 * LANES neighbours: the elements with even index and those with odd index. */
 static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
     const __m512i index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + 16);
@@ -148,7 +151,7 @@ static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
     *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(index, _mm512_set1_epi32(1)), b);
 }
 
-/* r[i] lane j becomes r[j] lane i. */
+/* Transposes: lane j of r[i] becomes lane i of r[j]. */
 INLINE void vf_transpose(vf r[LANES]) {
     __m512 t[16];
     UNROLL
@@ -163,7 +166,7 @@ INLINE void vf_transpose(vf r[LANES]) {
         t[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
     }
     UNROLL
-    for (int c = 0; c < 4; c++) { /* part p of t[i + c]: column 4p + c of rows i .. i + 3 */
+    for (int c = 0; c < 4; c++) { /* quarter p of t[i + c] holds column 4p + c of rows i .. i + 3 */
         __m512 a = _mm512_shuffle_f32x4(t[c], t[4 + c], 0x44), b = _mm512_shuffle_f32x4(t[c], t[4 + c], 0xee);
         __m512 e = _mm512_shuffle_f32x4(t[8 + c], t[12 + c], 0x44), f = _mm512_shuffle_f32x4(t[8 + c], t[12 + c], 0xee);
         r[c] = _mm512_shuffle_f32x4(a, e, 0x88);
@@ -173,7 +176,7 @@ INLINE void vf_transpose(vf r[LANES]) {
     }
 }
 
-/* The sum of all lanes by halves: lane[j] + lane[j + w] for w = 8, 4, 2, 1. */
+/* Returns the sum of all lanes by halves: lane[j] + lane[j + w] for w = 8, 4, 2, 1. */
 static inline float vf_tree(vf a) {
     __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
@@ -181,24 +184,25 @@ static inline float vf_tree(vf a) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* The largest element; which zero, and what NaNs give, is not defined. */
+/* Returns the largest element. The sign of a zero and the result for NaNs are not defined. */
 static inline float vf_most(vf a) { return _mm512_reduce_max_ps(a); }
 
-/* The end of LANES dot products at once: lane i of the result is the sum of r[i] by halves, lane[j] + lane[j + w] for
- * w = 8, 4, 2, 1. r is overwritten. */
+/* Completes LANES dot products at once. Lane i of the result is the sum of r[i] by halves: lane[j] + lane[j + w] for w
+ * = 8, 4, 2, 1. Overwrites r. */
 INLINE vf vf_tree_rows(vf r[LANES]) {
     UNROLL
-    for (int i = 0; i < 8; i++) /* halves: rows i, i + 8 */
+    for (int i = 0; i < 8; i++) /* r[i] holds half of row i and half of row i + 8 */
         r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 8], 0x44), _mm512_shuffle_f32x4(r[i], r[i + 8], 0xee));
     UNROLL
-    for (int i = 0; i < 4; i++) /* quarters: rows i, i + 8, i + 4, i + 12 */
+    for (int i = 0; i < 4; i++) /* r[i] holds a quarter of each of the rows i, i + 8, i + 4, i + 12 */
         r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 4], 0x88), _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd));
     UNROLL
-    for (int i = 0; i < 2; i++) { /* in each quarter: two lanes of its row + 0, two of its row + 2 */
+    for (int i = 0; i < 2; i++) { /* each quarter holds two lanes of its row and two lanes of the row two further on */
         __m512d a = _mm512_castps_pd(r[i]), b = _mm512_castps_pd(r[i + 2]);
         r[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
     }
-    r[0] = _mm512_add_ps(_mm512_shuffle_ps(r[0], r[1], 0x88), _mm512_shuffle_ps(r[0], r[1], 0xdd)); /* 0 2 1 3 */
+    /* each quarter holds rows in the order 0 2 1 3 */
+    r[0] = _mm512_add_ps(_mm512_shuffle_ps(r[0], r[1], 0x88), _mm512_shuffle_ps(r[0], r[1], 0xdd));
     r[0] = _mm512_shuffle_ps(r[0], r[0], 0xd8);
     return _mm512_shuffle_f32x4(r[0], r[0], 0xd8);
 }

@@ -1,5 +1,5 @@
-/* logarithm.h - template: kvc_log and keyformer's noise on vectors; the operations of core/base/canon.h, lane by lane.
- */
+/* logarithm.h - template: kvc_log and keyformer's noise on vectors, with the operations of core/base/canon.h in each
+ * lane. */
 #ifndef KVC_SIMD_LANES_LOGARITHM_H
 #define KVC_SIMD_LANES_LOGARITHM_H
 
@@ -7,14 +7,14 @@
 
 INLINE vf negated(vf x) { return vf_from_bits(vi_xor(vf_bits(x), vi_set(INT32_MIN))); }
 
-/* kvc_pair_add: returns hi. */
+/* Computes kvc_pair_add. Returns hi and writes lo. */
 INLINE vf pair_add(vf a, vf b, vf *lo) {
     const vf hi = vf_add(a, b);
     *lo = vf_sub(b, vf_sub(hi, a));
     return hi;
 }
 
-/* kvc_log_pair, for finite x > 0: returns hi. */
+/* Computes kvc_log_pair for finite x > 0. Returns hi and writes lo. */
 INLINE vf log_pair(vf x, vf *lo) {
     const vm small = vf_less(x, vf_set(1.17549435e-38f));
     const vi bits = vf_bits(vf_select(small, vf_mul(x, vf_set(16777216.0f)), x));
@@ -42,7 +42,7 @@ INLINE vf log_pair(vf x, vf *lo) {
     return pair_add(a, t, lo);
 }
 
-/* kvc_log for every x. */
+/* Computes kvc_log for every x. */
 INLINE vf log_any(vf x) {
     vf lo, y = log_pair(x, &lo);
     y = vf_select(vf_less(vf_set(FLT_MAX), x), x, y);
@@ -51,7 +51,7 @@ INLINE vf log_any(vf x) {
     return vf_select(vf_is_nan(x), x, y);
 }
 
-/* The first word of kvc_philox4x32(layer, head, position, 0, seed). */
+/* Returns the first word of kvc_philox4x32(layer, head, position, 0, seed). */
 INLINE vi philox_word(uint32_t layer, uint32_t head, vi position, uint64_t seed) {
     vi c0 = vi_set((int32_t)layer), c1 = vi_set((int32_t)head), c2 = position, c3 = vi_set(0);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -68,7 +68,7 @@ INLINE vi philox_word(uint32_t layer, uint32_t head, vi position, uint64_t seed)
     return c0;
 }
 
-/* kvc_gumbel. */
+/* Computes kvc_gumbel. */
 INLINE vf gumbel(uint64_t seed, uint32_t layer, uint32_t head, vi position) {
     const vf k = vf_from_int(vi_shift_down(philox_word(layer, head, position, seed), 8));
     vf u_low, l_low, rest;

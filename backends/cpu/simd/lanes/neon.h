@@ -1,4 +1,4 @@
-/* neon.h - vectors of 4 floats for the templates of this folder; avx512.h explains the names. */
+/* neon.h - vectors of 4 floats for the SIMD templates; avx512.h explains the names. */
 #ifndef KVC_SIMD_LANES_NEON_H
 #define KVC_SIMD_LANES_NEON_H
 
@@ -18,7 +18,7 @@ typedef uint32x4_t vm; /* all ones or all zeros per lane */
 
 static inline vf vf_load(const float *p) { return vld1q_f32(p); }
 static inline void vf_store(float *p, vf a) { vst1q_f32(p, a); }
-/* Non-temporal stores: none here. */
+/* NEON has no non-temporal stores. */
 static inline void vf_store_nontemporal(float *p, vf a) { vst1q_f32(p, a); }
 static inline void vf_stores_done(void) {}
 static inline vf vf_set(float x) { return vdupq_n_f32(x); }
@@ -31,8 +31,10 @@ static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
 static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
 static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
-static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); } /* vmaxq has other NaNs and zeros */
-static inline vf vf_held(vf a) { return a; }                                     /* no operand is memory */
+/* vmaxq treats NaNs and zeros differently */
+static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+/* nothing to do: NEON instructions have no memory operands */
+static inline vf vf_held(vf a) { return a; }
 static inline vf vf_mul_by(vf a, const float *x) { return vf_mul(a, vf_set(*x)); }
 static inline vi vf_bits(vf a) { return vreinterpretq_s32_f32(a); }
 static inline vf vf_from_bits(vi a) { return vreinterpretq_f32_s32(a); }
@@ -169,10 +171,10 @@ static inline float vf_most(vf a) { return vmaxvq_f32(a); }
 
 INLINE vf vf_tree_rows(vf r[LANES]) {
     UNROLL
-    for (int i = 0; i < 2; i++) /* halves: two lanes of row i, two of row i + 2 */
+    for (int i = 0; i < 2; i++) /* r[i] holds two lanes of row i and two lanes of row i + 2 */
         r[i] = vaddq_f32(vcombine_f32(vget_low_f32(r[i]), vget_low_f32(r[i + 2])),
                          vcombine_f32(vget_high_f32(r[i]), vget_high_f32(r[i + 2])));
-    /* r[0]: a0 a1 c0 c1, r[1]: b0 b1 d0 d1 */
+    /* Now r[0] is a0 a1 c0 c1 and r[1] is b0 b1 d0 d1. */
     return vaddq_f32(vtrn1q_f32(r[0], r[1]), vtrn2q_f32(r[0], r[1]));
 }
 

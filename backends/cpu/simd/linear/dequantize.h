@@ -1,9 +1,10 @@
-/* dequantize.h - weights of every type widened to float32, 32 at a time, as core/base/weight_blocks.h defines their
- * values. Templates over the vectors of lanes/; included by template.h.
+/* dequantize.h - template: dequantizes weights of every type to float32, 32 at a time, with the formulas of
+ * core/base/weight_blocks.h. Included by template.h.
  *
- * A group is 256 weights (fewer at the end of a row for types with blocks below 256). prepare_<type> reads a group's
- * scales; dequantize_<type> gives part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors; GEMV_<type> says how
- * gemv.h sums one row. The rest comes from KVC_ALL_WEIGHT_TYPES. */
+ * A group is 256 weights, or fewer at the end of a row for types with blocks below 256. prepare_<type> reads a group's
+ * scales. dequantize_<type> writes part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors. GEMV_<type> selects how
+ * gemv.h sums one row. KVC_ALL_WEIGHT_TYPES generates the rest.
+ */
 #ifndef KVC_SIMD_LINEAR_DEQUANTIZE_H
 #define KVC_SIMD_LINEAR_DEQUANTIZE_H
 
@@ -14,8 +15,9 @@
 #define GROUP 256
 
 struct scales {
-    _Alignas(64) int8_t quant[GROUP]; /* types of several bit fields: put together bytewise */
-    float scale[32];                  /* per part, or per 16 weights; with minima: prepare_pairs, prepare_offset */
+    _Alignas(64) int8_t quant[GROUP]; /* for types with several bit fields: the quants, assembled as bytes */
+    float scale[32]; /* one per part, or one per 16 weights; with minimums, in the order of prepare_pairs or
+                        prepare_offset */
 };
 
 /* ---- integers ---- */
@@ -39,14 +41,14 @@ INLINE vi load_u8(const unsigned char *p) {
 INLINE vi shift_right(vi a, vi n) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(n))); }
 #endif
 
-/* ---- bytes: VB at a time, whatever LANES is ---- */
+/* ---- bytes: VB at a time, for every LANES ---- */
 
 #if LANES >= 8
 #define VB 32
 typedef __m256i vb;
 INLINE vb vb_load(const unsigned char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 INLINE void vb_store(int8_t *p, vb a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
-INLINE vb vb_bits(vb a, int shift, int mask) { /* of each byte */
+INLINE vb vb_bits(vb a, int shift, int mask) { /* selects bits of each byte */
     return _mm256_and_si256(_mm256_srl_epi16(a, _mm_cvtsi32_si128(shift)), _mm256_set1_epi8((char)mask));
 }
 INLINE vb vb_join(vb low, vb high, int shift) { /* low | high << shift; no bit leaves its byte */
@@ -67,9 +69,9 @@ INLINE vb vb_less(vb a, int n) { return vsubq_u8(a, vdupq_n_u8((uint8_t)n)); }
 
 INLINE vi bits_of(vi a, int shift, int mask) { return vi_and(shift_right(a, vi_set(shift)), vi_set(mask)); }
 
-/* Bytes i ... i + LANES - 1 of sixteen, given as four words. */
+/* Returns bytes i ... i + LANES - 1 of sixteen bytes that are given as four words. */
 INLINE vi bytes_of(const uint32_t *words, int i) {
-#if LANES == 16 /* not by way of memory: a load wider than the stores before it waits for them */
+#if LANES == 16 /* not through memory: a load that is wider than the preceding stores waits for them */
     (void)i;
     return _mm512_cvtepu8_epi32(_mm_set_epi64x((long long)((uint64_t)words[3] << 32 | words[2]),
                                                (long long)((uint64_t)words[1] << 32 | words[0])));
@@ -86,14 +88,14 @@ INLINE uint32_t load_u32(const unsigned char *p) {
     return v;
 }
 
-/* ---- of every type ---- */
+/* ---- for every type ---- */
 
 enum {
 #define GROUP_BYTES(a, NAME, name, gguf, elements, bytes, ...) group_bytes_##name = GROUP / (elements) * (bytes),
     KVC_ALL_WEIGHT_TYPES(GROUP_BYTES, )
 };
 
-/* Element i of a row, one by one: ends of rows. */
+/* Return element i of a row, for the ends of rows. */
 INLINE float dequantize_one_f32(const unsigned char *row, size_t i) {
     float x;
     memcpy(&x, row + 4 * i, sizeof x);
@@ -137,10 +139,10 @@ INLINE void dequantize_bf16(vf *w, const unsigned char *g, int p, const struct s
 
 /* ---- blocks of 32 ---- */
 
-/* The F16 scales of `parts` blocks, stride bytes apart. */
+/* Loads the F16 scales of `parts` blocks that are `stride` bytes apart. */
 INLINE void prepare_halves(float *scale, const unsigned char *g, int parts, size_t stride) {
 #if LANES >= 8
-    if (parts == 8) { /* put together in general registers: the vector units have enough to do */
+    if (parts == 8) { /* assembled in general registers, because the vector units are busy */
         uint64_t half[8];
         UNROLL
         for (int p = 0; p < 8; p++) {
@@ -150,7 +152,7 @@ INLINE void prepare_halves(float *scale, const unsigned char *g, int parts, size
         }
         uint64_t low = half[0] | half[1] << 16 | half[2] << 32 | half[3] << 48;
         uint64_t high = half[4] | half[5] << 16 | half[6] << 32 | half[7] << 48;
-        __asm__("" : "+r"(low), "+r"(high)); /* so that the compiler does not do it in another way */
+        __asm__("" : "+r"(low), "+r"(high)); /* keeps the compiler from vectorizing this */
         _mm256_storeu_ps(scale, _mm256_cvtph_ps(_mm_set_epi64x((long long)high, (long long)low)));
         return;
     }
@@ -158,12 +160,12 @@ INLINE void prepare_halves(float *scale, const unsigned char *g, int parts, size
     for (int p = 0; p < parts; p++)
         scale[p] = half_load(g + (size_t)p * stride);
 }
-/* Of types with a minimum, which lies beside the scale: scale, minimum, scale, minimum. */
+/* For types with a minimum beside the scale: scale, minimum, scale, minimum, ... */
 #define PART_SCALE(p) (2 * (p))
 #define PART_MIN(p) (2 * (p) + 1)
 INLINE void prepare_pairs(struct scales *s, const unsigned char *g, int parts, size_t stride) {
 #if LANES >= 8
-    if (parts == 8) { /* as in prepare_halves */
+    if (parts == 8) { /* assembled in general registers, as in prepare_halves */
         UNROLL
         for (int i = 0; i < 8; i += 4) {
             const unsigned char *b = g + (size_t)i * stride;
@@ -194,15 +196,16 @@ INLINE void dequantize_q8_0(vf *w, const unsigned char *g, int p, const struct s
         w[v] = vf_mul_by(vf_load_i8(g + p * 34 + 2 + v * LANES), &s->scale[p]);
 }
 
-/* d * q + m: the product is exact, so that it may be rounded by itself. */
+/* Returns d * q + m. The product is exact, so the fma gives the same result as two separate roundings. */
 INLINE vf minimum_value(vf quant, int p, const struct scales *s) {
     return vf_fma_by(quant, &s->scale[PART_SCALE(p)], vf_set(s->scale[PART_MIN(p)]));
 }
-/* The 32 quants of a block of five bits, `high` and nibbles, less 0 or 16. */
+/* Unpacks the 32 five-bit quants of a block from their high bits and nibbles, and subtracts `less` (0 or 16). */
 INLINE void unpack_five(int8_t *to, const unsigned char *high_bits, int less) {
 #if LANES >= 8
-    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, /* of `high`, by element */
-                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    /* the byte of the high bits for each element */
+    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
+                                          3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
     __m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(high_bits)), byte);
     high = _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit), _mm256_set1_epi8(16));
@@ -256,7 +259,7 @@ INLINE void dequantize_q5_1(vf *w, const unsigned char *g, int p, const struct s
 #define GEMV_q5_k GEMV_IN_ORDER(q5_k)
 #define GEMV_q6_k GEMV_IN_ORDER(q6_k)
 
-/* Scales, then minima with the other sign. */
+/* Computes the scales, followed by the minimums with the opposite sign. */
 INLINE void prepare_q2_k(struct scales *s, const unsigned char *g, int parts) {
     const vf d = vf_set(half_load(g + offsetof(struct kvc_block_q2_k, d)));
     const vf dmin = vf_set(-half_load(g + offsetof(struct kvc_block_q2_k, dmin)));
@@ -313,8 +316,8 @@ INLINE void dequantize_q3_k(vf *w, const unsigned char *g, int p, const struct s
         w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
 }
 
-/* Q4_K and Q5_K begin alike: d, dmin, 12 bytes of 6-bit scales and minima. They come as 4 scales, 4 minima, 4 scales,
- * 4 minima. */
+/* Q4_K and Q5_K begin with the same fields: d, dmin, and 12 bytes of 6-bit scales and minimums. Their order here is 4
+ * scales, 4 minimums, 4 scales, 4 minimums. */
 #define OFFSET_SCALE(p) ((p) + (p) / 4 * 4)
 #define OFFSET_MIN(p) (4 + (p) + (p) / 4 * 4)
 INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
@@ -324,7 +327,7 @@ INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
     uint64_t first = both & six, second = (both >> 2 & two) | ((low | low << 28) & 0x0f0f0f0f0f0f0f0fu);
 #if LANES == 16
     const __m512i pattern = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1);
-    __asm__("" : "+r"(first), "+r"(second)); /* as in prepare_halves */
+    __asm__("" : "+r"(first), "+r"(second)); /* computed in general registers, as in prepare_halves */
     vf d = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128((int)load_u32(g))));
     vf scale = vf_from_int(_mm512_cvtepu8_epi32(_mm_set_epi64x((long long)second, (long long)first)));
     vf_store(s->scale, vf_mul(_mm512_permutexvar_ps(pattern, d), scale));
@@ -342,7 +345,7 @@ INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
 #endif
 }
 INLINE vf offset_value(vf quant, int p, const struct scales *s) {
-#if LANES == 16 /* the product is exact (11 + 6 + 5 bits, never denormal), so this rounds as the fma does */
+#if LANES == 16 /* the product is exact (11 + 6 + 5 bits, never denormal), so this rounds like the fma */
     return vf_sub_by(vf_mul_by(quant, &s->scale[OFFSET_SCALE(p)]), &s->scale[OFFSET_MIN(p)]);
 #else
     return vf_fma(vf_set(s->scale[OFFSET_SCALE(p)]), quant, vf_set(-s->scale[OFFSET_MIN(p)]));
@@ -367,12 +370,12 @@ INLINE void prepare_q4_k(struct scales *s, const unsigned char *g, int parts) {
 #endif
 }
 INLINE void dequantize_q4_k(vf *w, const unsigned char *g, int p, const struct scales *s) {
-#if LANES == 16 /* the 16 values of a part, looked up by the low four bits of each index */
+#if LANES == 16 /* a table of the part's 16 possible values, indexed by the low four bits */
     const unsigned char *low = g + offsetof(struct kvc_block_q4_k, q) + p / 2 * 32;
     vf value = offset_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
     UNROLL
     for (int v = 0; v < 2; v++) {
-        vi q = load_u8(low + v * LANES); /* the compiler keeps it for the next part */
+        vi q = load_u8(low + v * LANES); /* the compiler keeps it in a register for the next part */
         w[v] = _mm512_permutexvar_ps(p % 2 ? _mm512_srli_epi32(q, 4) : q, value);
     }
 #else

@@ -1,7 +1,9 @@
-/* dequantize_fp8.h - weights of FP8 (e4m3) with a float32 scale for each 128 of a row. Part of dequantize.h. */
+/* dequantize_fp8.h - dequantizes FP8 weights (e4m3), which have a float32 scale for each 128 weights of a row. Part of
+ * dequantize.h. */
 
-/* LANES e4m3 numbers as float32. Seven bits higher the exponent and the fraction are an F16's, whose bias is larger by
- * 8; processors widen that without slowing down at denormal numbers. All ones are a NaN in both signs. */
+/* Loads LANES e4m3 numbers as float32. Shifted left by seven bits, the exponent and fraction are those of an F16, whose
+ * bias is larger by 8. CPUs convert F16 without slowing down for denormal numbers. If all these bits are ones, the
+ * number is NaN, with either sign. */
 INLINE vf load_e4m3(const unsigned char *p) {
 #if LANES == 16
     const __m256i ones = _mm256_set1_epi16((short)0xbf80), sign = _mm256_set1_epi16((short)0x8000);

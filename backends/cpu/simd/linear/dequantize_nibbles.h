@@ -1,22 +1,23 @@
-/* dequantize_nibbles.h - weights of four bits, by which 16 values are looked up: Q4_0, Q4_1, IQ4_NL, MXFP4, IQ4_XS.
- * Part of dequantize.h. */
+/* dequantize_nibbles.h - dequantizes four-bit weights, which index a table of 16 values: Q4_0, Q4_1, IQ4_NL, MXFP4,
+ * IQ4_XS. Part of dequantize.h. */
 #ifndef KVC_SIMD_LINEAR_DEQUANTIZE_NIBBLES_H
 #define KVC_SIMD_LINEAR_DEQUANTIZE_NIBBLES_H
 
-/* row(type, stride, at): the 16 bytes of part p, low halves first, lie at at + p * stride. */
+/* Calls row(type, stride, at) for each type. The 16 bytes of part p begin at byte at + p * stride and hold the low
+ * halves first. */
 #define NIBBLE_TYPES(row) row(q4_0, 18, 2) row(q4_1, 20, 4) row(iq4_nl, 18, 2) row(mxfp4, 17, 1) row(iq4_xs, 16, 8)
 
 INLINE void prepare_powers(float *scale, const unsigned char *g, int parts, size_t stride) {
     for (int p = 0; p < parts; p++)
         scale[p] = kvc_power_half(g[(size_t)p * stride]);
 }
-/* d * (scale - 32), integers below 2^24 in between. */
+/* Computes d * (scale - 32). It is exact because the integers stay below 2^24. */
 INLINE void prepare_iq4_xs_scales(float *to, const unsigned char *g) {
     const vi low = vi_set((int32_t)load_u32(g + offsetof(struct kvc_block_iq4_xs, low)));
     const vi high = vi_set(KVC_LOAD_U16(g + offsetof(struct kvc_block_iq4_xs, high)));
     const vf d = vf_set(half_load(g));
     UNROLL
-    for (int i = 0; i < 8; i += LANES) { /* of 16 lanes the last 8 are shifted out, and not used */
+    for (int i = 0; i < 8; i += LANES) { /* with 16 lanes, the last 8 are shifted out and not used */
         const vi twice = vi_add(vi_add(vi_ascending(), vi_set(i)), vi_add(vi_ascending(), vi_set(i)));
         const vf four = vf_from_int(vi_and(shift_right(low, vi_add(twice, twice)), vi_set(15)));
         const vf two = vf_from_int(vi_and(shift_right(high, twice), vi_set(3)));
@@ -26,7 +27,7 @@ INLINE void prepare_iq4_xs_scales(float *to, const unsigned char *g) {
 
 #if LANES == 16
 
-/* The 16 values that a part's weights may have. */
+/* Return the 16 values that the weights of a part may have. */
 INLINE vf table_q4_0(const struct scales *s, int p) {
     return vf_mul_by(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), &s->scale[p]);
 }
@@ -46,7 +47,7 @@ INLINE vf table_mxfp4(const struct scales *s, int p) {
 #define prepare_iq4_xs(s, g, parts) ((void)(parts), prepare_iq4_xs_scales((s)->scale, g))
 #define DEQUANTIZE_NIBBLES(type, stride, at)                                                                           \
     INLINE void dequantize_##type(vf *w, const unsigned char *g, int p, const struct scales *s) {                      \
-        const vf value = table_##type(s, p); /* the low four bits of each index count */                               \
+        const vf value = table_##type(s, p); /* the instruction uses only the low four bits of each index */           \
         const vi q = load_u8(g + p * (stride) + (at));                                                                 \
         w[0] = _mm512_permutexvar_ps(q, value);                                                                        \
         w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);                                                  \
@@ -61,7 +62,7 @@ NIBBLE_TYPES(DEQUANTIZE_NIBBLES)
 
 #else
 
-INLINE vf nibbles_of(const unsigned char *q, int v) { /* vector v of a part, as numbers */
+INLINE vf nibbles_of(const unsigned char *q, int v) { /* returns vector v of a part as floats */
     return vf_from_int(bits_of(load_u8(q + v * LANES % 16), v * LANES / 16 * 4, 15));
 }
 INLINE void dequantize_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
@@ -75,7 +76,7 @@ INLINE void dequantize_q4_1(vf *w, const unsigned char *g, int p, const struct s
         w[v] = minimum_value(nibbles_of(g + p * 20 + 4, v), p, s);
 }
 
-/* The others: bytes looked up by 16 bytes of nibbles, for each part. */
+/* For the other types, 16 bytes of nibbles index a table of bytes, part by part. */
 static const int8_t table_iq4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 INLINE void look_up_nibbles(int8_t *to, const unsigned char *q, int parts, size_t stride, const int8_t *table) {

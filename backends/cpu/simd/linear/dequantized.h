@@ -1,6 +1,6 @@
-/* dequantized.h - a stretch of a row of weights of any type, widened to memory. Part of template.h. */
+/* dequantized.h - dequantizes a range of a row of weights of any type to memory. Part of template.h. */
 
-/* n < 32 weights widened, the rest filled up. */
+/* Dequantizes n < 32 weights and fills the rest with padding. */
 #define END_OF_ROW(a, NAME, name, ...)                                                                                 \
     INLINE void end_of_row_##name(float *w, const unsigned char *from, size_t n) {                                     \
         for (size_t i = 0; i < KVC_LANES; i++)                                                                         \
@@ -17,7 +17,7 @@ KVC_ALL_WEIGHT_TYPES(END_OF_ROW, )
             vf_store(to + (p)*KVC_LANES + v * LANES, wv[v]);                                                           \
     } while (0)
 
-/* At most GROUP weights from the start of a group. */
+/* Dequantizes at most GROUP weights from the start of a group. */
 #define DEQUANTIZE_GROUP(type, rest)                                                                                   \
     static void dequantize_group_##type(float *to, const unsigned char *from, size_t n) {                              \
         struct scales scales;                                                                                          \
@@ -43,7 +43,7 @@ KVC_ALL_WEIGHT_TYPES(END_OF_ROW, )
     if (n % KVC_LANES)                                                                                                 \
         end_of_row_##type(to + parts * KVC_LANES, from + (size_t)parts * (group_bytes_##type / 8), n % KVC_LANES);
 
-#define DEQUANTIZE_REST_1 DEQUANTIZE_ALL /* by the elements of a block */
+#define DEQUANTIZE_REST_1 DEQUANTIZE_ALL /* selected by the number of elements in a block */
 #define DEQUANTIZE_REST_16 DEQUANTIZE_ALL
 #define DEQUANTIZE_REST_32 DEQUANTIZE_PARTS
 #define DEQUANTIZE_REST_128 DEQUANTIZE_PARTS
@@ -53,7 +53,7 @@ KVC_ALL_WEIGHT_TYPES(DEQUANTIZE_GROUP_OF, )
 
 static const struct {
     void (*dequantize)(float *to, const unsigned char *from, size_t n);
-    size_t bytes; /* of a group */
+    size_t bytes; /* bytes of a group */
 } dequantize_by_type[KVC_ALL_TYPES] = {
 #define DEQUANTIZE_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = {dequantize_group_##name, group_bytes_##name},
     KVC_ALL_WEIGHT_TYPES(DEQUANTIZE_BY_TYPE, )};
@@ -62,7 +62,7 @@ static const unsigned char *stretch_at(const struct kvc_linear_call *call, size_
     return call->w + output * call->row_bytes + k0 / GROUP * dequantize_by_type[call->type].bytes;
 }
 
-/* Weights k0 ... k0 + n - 1 of a row, k0 a multiple of GROUP, padded to whole groups of 32. */
+/* Dequantizes weights k0 ... k0 + n - 1 of a row, padded to whole groups of 32. k0 is a multiple of GROUP. */
 static void dequantize_stretch(const struct kvc_linear_call *call, float *to, size_t output, size_t k0, size_t n) {
     size_t bytes = dequantize_by_type[call->type].bytes;
     const unsigned char *from = stretch_at(call, output, k0);
@@ -73,7 +73,7 @@ static void dequantize_stretch(const struct kvc_linear_call *call, float *to, si
     }
 }
 
-/* A group of weights that will be widened soon. Not into the first level: it holds what is used now. */
+/* Prefetches a group of weights that will be dequantized soon. The target is L2, because L1 holds the data in use. */
 static void fetch_group(const struct kvc_linear_call *call, const unsigned char *from) {
     for (size_t line = 0; line < dequantize_by_type[call->type].bytes; line += 64)
         __builtin_prefetch(from + line, 0, 2);

@@ -1,5 +1,5 @@
-/* experts.c - shares linear layers of experts out over threads: those of few rows all at once, each in a few parts of
- * its outputs; those of many one after another, as any linear layer. */
+/* experts.c - divides the linear layers of experts among threads. Experts with few rows run at the same time, each in a
+ * few parts of its outputs. Experts with many rows run one after another, like any linear layer. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/linear/linear.h"
 #include "core/base/integers.h"
@@ -7,10 +7,10 @@
 struct experts {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
-    struct kvc_linear_call *call; /* [count], of few rows each */
-    size_t count, parts;          /* parts: of each call's outputs */
-    size_t ordered, scratch;      /* floats: of one call's x in another order; of a thread */
-    float *own;                   /* thread 0's scratch */
+    struct kvc_linear_call *call; /* [count], each with few rows */
+    size_t count, parts;          /* parts: parts of each call's outputs */
+    size_t ordered, scratch;      /* floats of one call's reordered x; floats of scratch memory per thread */
+    float *own;                   /* thread 0's scratch memory */
 };
 
 static struct kvc_linear_call call_of(const struct kvc_expert_linear *args, uint32_t e) {
@@ -47,7 +47,8 @@ static void part_task(void *argument, size_t task, unsigned thread) {
         s->kernels->few_rows(call, first, last, scratch);
 }
 
-/* All experts of few rows. Thread 0's scratch: calls, x of each in another order where the type wants that, its own. */
+/* Runs all experts with few rows. Thread 0's scratch memory holds the calls, then each call's reordered x if the type
+ * needs that, then its own scratch memory. */
 static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
     const uint32_t *rows = kvc_span_data(args->first);
     const size_t threads = kvc_threads_count(s->cpu->threads);

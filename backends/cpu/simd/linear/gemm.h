@@ -1,28 +1,29 @@
-/* gemm.h - linear layers of many rows: an outer product of packed rows and packed weights, one lane after another; the
+/* gemm.h - linear layers for many rows: an outer product of packed rows and packed weights, one lane after another. The
  * partial sums are added in the order of the tree over the lanes. Part of template.h. */
 
-#define TREE_LEVELS 5 /* of the tree over 32 lanes */
+#define TREE_LEVELS 5 /* levels of the tree over 32 lanes */
 
-/* Tiles of rows of one height, one below the other, times one panel: the lanes of one round. */
+/* A run multiplies tiles of rows by one panel, over the lanes of one round. The tiles have the same height and lie one
+ * below the other. */
 struct run {
     size_t tiles, depth;
-    const float *rows;    /* packed, at the first lane to visit of the first tile */
-    const float *outputs; /* the same of the panel */
+    const float *rows;    /* packed rows of the first tile, from the first lane of the round on */
+    const float *outputs; /* the same lane of the packed panel */
     size_t rows_tile_floats, rows_lane_floats, lane_floats;
-    unsigned together, round; /* lanes visited now; which of the rounds this is */
-    float *outer;             /* of each tile `outer_floats`: partial sums of earlier rounds */
+    unsigned together, round; /* number of lanes in a round; number of this round */
+    float *outer;             /* partial sums of earlier rounds, `outer_floats` floats for each tile */
     size_t outer_floats;
     const float *bias; /* [TILE_OUTPUTS] or NULL */
-    float *y;          /* after the last round: the sums, rows y_stride apart */
+    float *y;          /* after the last round: the results, in rows that are y_stride apart */
     size_t y_stride;
-    const unsigned char *ahead, *ahead_end; /* meanwhile these bytes are prefetched, */
-    size_t ahead_step;                      /* so many with each lane */
+    const unsigned char *ahead, *ahead_end; /* bytes to prefetch during the run */
+    size_t ahead_step;                      /* bytes to prefetch with each lane */
 };
 
-/* A lane's sums, stored, and the sums of earlier lanes that are added to them, nearest first. That happens while the
- * next lane is summed, row by row: the loads and stores then fit between its multiplications. */
+/* The stored sums of one lane, and the sums of earlier lanes that are added to them, nearest first. This happens while
+ * the next lane is summed, row by row, so that the loads and stores fit between its multiplications. */
 struct merge {
-    unsigned adds; /* waiting[0] ... waiting[adds - 1], into waiting[adds] */
+    unsigned adds; /* waiting[0] ... waiting[adds - 1] are added; the result goes to waiting[adds] */
     const float *lane;
     float *const *waiting;
 };
@@ -48,8 +49,8 @@ INLINE void tile_zero(const int rows, vf sum[TILE_ROWS][TILE_VECTORS]) {
         sum[i][v] = vf_zero();
 }
 
-/* Some values of x are broadcast within operands, each of which takes a load, and some into registers, which takes a
- * shuffle. */
+/* Some values of x are broadcast within memory operands, each of which takes a load. Others are broadcast into
+ * registers, each of which takes a shuffle. The mix balances both. */
 INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b) {
     vf w[TILE_VECTORS];
     UNROLL
@@ -65,9 +66,9 @@ INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
     }
 }
 
-/* The last step of a lane (a, b), whose sums are then stored, and the first step of the next lane, vector by vector. So
- * a CPU that stores a vector in two cycles does that beside the multiplications; they would wait for all stores at
- * once. */
+/* Computes the last step of a lane (a, b), stores its sums, and computes the first step of the next lane, vector by
+ * vector. A CPU that needs two cycles per store can then store and multiply at the same time. With all stores in one
+ * block, the multiplications would have to wait. */
 INLINE void tile_next_lane(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
                            const float *a_next, const float *b_next, float *to) {
     vf w[TILE_VECTORS], w_next[TILE_VECTORS];
@@ -82,11 +83,11 @@ INLINE void tile_next_lane(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], cons
     for (int v = 0; v < TILE_VECTORS; v++) {
         vf_store(to + i * TILE_OUTPUTS + v * LANES, vf_fma_by(w[v], a + i, sum[i][v]));
         sum[i][v] = vf_fma_by(w_next[v], a_next + i, vf_zero());
-        __asm__ volatile("" : : : "memory"); /* in this order */
+        __asm__ volatile("" : : : "memory"); /* keeps this order */
     }
 }
 
-/* At most `steps` steps, with a merge spread evenly between them; returns how many steps are left. */
+/* Computes at most `steps` steps, with a merge spread evenly between them. Returns how many steps are left. */
 INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VECTORS], const float **a,
                          const float **b, size_t steps, const struct merge *m, const struct run *r) {
     const size_t gap = steps / (2 * (size_t)rows), stride = r->y_stride;
@@ -103,8 +104,9 @@ INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_
     return steps - 2 * gap * (size_t)rows;
 }
 
-/* Where the sums of 1, 2, 4, 8, 16 lanes of a tile wait to be added: in the scratch of this round, if the lanes that
- * are added to them are visited in it too, else in `outer`. The sums of all 32 go to y, whose lines are prefetched. */
+/* Finds the memory in which the sums of 1, 2, 4, 8 and 16 lanes of a tile wait to be added. If the lanes that are added
+ * to them belong to the same round, it is this round's scratch memory; otherwise it is `outer`. The sums of all 32
+ * lanes go to y, whose cache lines are prefetched. */
 INLINE void tile_places(const int rows, const struct run *r, size_t tile, float *inner, float **waiting) {
     float *outer = r->outer + tile * r->outer_floats;
     for (unsigned n = 0; n < TREE_LEVELS; n++) {
@@ -118,11 +120,12 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
             __builtin_prefetch(waiting[TREE_LEVELS] + i * r->y_stride + j, 1);
 }
 
-/* Sums the lanes one after another, each as a tile of rows x TILE_OUTPUTS held in registers. The tree: to the sums of
- * lane number j as many waiting sums are added as j ends in binary ones. */
+/* Sums the lanes one after another. The sums of one lane are a tile of rows x TILE_OUTPUTS in registers. After lane j,
+ * the tree adds as many waiting sums as there are ones at the end of the binary number j. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
-    float *waiting[2][TREE_LEVELS + 1]; /* of the tile, and of the one before, whose last merge is not done yet */
+    float
+        *waiting[2][TREE_LEVELS + 1]; /* of this tile, and of the previous one, whose last merge is still to be done */
     const float *a = r->rows, *b = r->outputs, *bk = b;
     vf sum[TILE_ROWS][TILE_VECTORS];
     struct merge merge = {.adds = 0};
@@ -185,22 +188,23 @@ INLINE void run_tiles(const int rows, struct run *r) {
 TILE_EVERY(RUN_FUNCTION)
 static void (*const run_by_height[TILE_ROWS + 1])(struct run *) = {TILE_EVERY(RUN_ENTRY)};
 
-/* Offsets into the scratch of one panel, in floats. */
+/* Offsets into the scratch memory of one panel, in floats. */
 struct panel_scratch {
     size_t dequantized, outer, whole, bias, end;
 };
 static struct panel_scratch panel_places(const struct kvc_linear_call *call) {
     struct panel_scratch s;
-    s.dequantized = KVC_LANES * panel_lane_floats(call); /* after the packed panel */
+    s.dequantized = KVC_LANES * panel_lane_floats(call); /* follows the packed panel */
     s.outer = s.dequantized + LANES * GROUP;
     s.whole = s.outer + ROW_BLOCK * outer_levels(lanes_together(call)) * TILE_FLOATS;
-    s.bias = s.whole + TILE_FLOATS; /* after a tile that hangs over the edge */
+    s.bias = s.whole + TILE_FLOATS; /* follows the buffer for a partial tile */
     s.end = s.bias + TILE_OUTPUTS;
     return s;
 }
 static size_t panel_scratch(const struct kvc_linear_call *call) { return panel_places(call).end; }
 
-/* The run's tiles times the panel at n0, from row `row` on; where they hang over the edge, one by one. */
+/* Multiplies the run's tiles by the panel at output n0, from row `row` on. Partial tiles are computed one by one in
+ * `whole`. */
 static void run_round(const struct kvc_linear_call *call, struct run *r, size_t row, size_t n0, float *whole) {
     size_t rows = kvc_min_u64(TILE_ROWS, call->rows - row), height = rows,
            outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);
@@ -241,7 +245,7 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
     pack_panel(call, n0, scratch, scratch + at.dequantized);
     for (size_t i = 0; call->bias && i < TILE_OUTPUTS; i++)
         scratch[at.bias + i] = n0 + i < call->N ? call->bias[n0 + i] : 0.0f;
-    /* Meanwhile prefetches the weights that this thread will probably pack next. */
+    /* The run also prefetches the weights that this thread will probably pack next. */
     size_t next = n0 + TILE_OUTPUTS;
     r.ahead = call->w + kvc_min_u64(next, call->N) * call->row_bytes;
     r.ahead_end = call->w + kvc_min_u64(next + TILE_OUTPUTS, call->N) * call->row_bytes;

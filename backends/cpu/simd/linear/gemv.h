@@ -1,7 +1,7 @@
-/* gemv.h - linear layers of one row: the lanes of a few outputs lie side by side in registers, and every weight is read
- * once. Part of template.h. */
+/* gemv.h - linear layers for one row: the lanes of a few outputs lie side by side in registers, and every weight is
+ * read once. Part of template.h. */
 
-/* The last k % 32 weights of each output, for types whose rows need not be whole groups of 32. */
+/* Adds the products of the last K % 32 weights of each output, for types whose rows need not be whole groups of 32. */
 INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
     float left[KVC_LANES];
     for (size_t i = 0; i < KVC_LANES; i++)
@@ -13,7 +13,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         acc[j][v] = vf_fma(vf_load(left + v * LANES), vf_load(w + j * KVC_LANES + v * LANES), acc[j][v]);
 }
 
-/* One part: 32 weights of each of the outputs. */
+/* Adds the products of one part, which is 32 weights of each output. */
 #define GEMV_PART(type, p)                                                                                             \
     do {                                                                                                               \
         vf xv[LANE_VECTORS];                                                                                           \
@@ -30,11 +30,15 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         }                                                                                                              \
     } while (0)
 
-/* The outputs first ... last - 1 in `streams` stretches, one output of each at a time: as many streams of weights
- * that never jump. Of each group's bytes so many are fetched AHEAD bytes before their use, into the second level: the
- * first has few buffers for what is on its way. For types that need little work the hardware does it alone, and better.
- * Where `early` is set sum_group(...) prepares the scales of the next group. rest(...) deals with what is left of a
- * group, total(...) adds the lanes. `type` are the weights of `name` as these steps know them. */
+/* Computes the outputs first ... last - 1. They are divided into `streams` ranges, and one output of each range is
+ * computed at a time, so that each stream of weights is read in order. `fetched` bytes of each group are prefetched
+ * into L2, AHEAD bytes before their use; L1 has too few buffers for loads in flight. For types that need little
+ * arithmetic `fetched` is 0, because the hardware prefetcher does better.
+ *
+ * If `early` is set, sum_group(...) also prepares the scales of the next group. rest(...) computes the weights after
+ * the last whole group. total(...) adds the lanes. `type` names the functions that dequantize the weights, which may
+ * expect another order of lanes than those of `name`.
+ */
 #define AHEAD 4096
 #define GEMV_FUNCTION(name, streams, fetched, rest, type, sum_group, early, total)                                     \
     static void gemv_##name(const struct kvc_linear_call *call, size_t first, size_t last) {                           \
@@ -75,7 +79,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
                     row[j] += group_bytes_##type;                                                                      \
             }                                                                                                          \
             rest(type);                                                                                                \
-            UNROLL /* or the sums would stay in memory */                                                              \
+            UNROLL /* otherwise the sums would stay in memory */                                                       \
                 for (int j = 0; j < outputs; j++) {                                                                    \
                 size_t output = n + (size_t)j * stretch;                                                               \
                 if (output < last) {                                                                                   \
@@ -86,7 +90,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         }                                                                                                              \
     }
 
-/* A group of each of the outputs, part after part. */
+/* Adds the products of a group of each output, part after part. */
 #define IN_ORDER(type, early)                                                                                          \
     do {                                                                                                               \
         GEMV_PART(type, 0);                                                                                            \
@@ -107,7 +111,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
 #endif
 
 #define REST_NONE(type) ((void)0)
-/* Parts, one by one. */
+/* Adds the products of the remaining parts, one by one. */
 #define REST_PARTS(type)                                                                                               \
     int parts = (int)((call->K - k) / KVC_LANES);                                                                      \
     UNROLL                                                                                                             \
@@ -115,7 +119,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         prepare_##type(&scales[j], row[j], parts);                                                                     \
     for (int p = 0; p < parts; p++)                                                                                    \
     GEMV_PART(type, p)
-/* Parts, then single weights. */
+/* Adds the products of the remaining parts, then of single weights. */
 #define REST_ALL(type)                                                                                                 \
     REST_PARTS(type);                                                                                                  \
     k += (size_t)parts * KVC_LANES;                                                                                    \
@@ -127,12 +131,12 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         tail_gemv(outputs, acc, x + k, call->K - k, left_over);                                                        \
     }
 
-#define REST_16 REST_ALL /* by the elements of a block */
+#define REST_16 REST_ALL /* selected by the number of elements in a block */
 #define REST_32 REST_PARTS
 #define REST_128 REST_PARTS
 #define REST_256 REST_NONE
-/* What GEMV_<type> of dequantize.h may be: the weights as they are summed, how, early or not, and how lanes are added.
- */
+/* The values that GEMV_<type> in dequantize.h may have: the functions that dequantize the weights, the macro that sums
+ * a group, whether scales are prepared early, and the function that adds the lanes. */
 #define GEMV_IN_ORDER(type) type, IN_ORDER, 0, sum_lanes
 #define GEMV_PIPELINED(type, early) type, PIPELINED, early, sum_lanes
 #define GEMV_SHIFTED(type) type##_shifted, PIPELINED, EARLY, total_shifted
@@ -145,7 +149,7 @@ GEMV_OF(f16, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(f16))
 GEMV_OF(bf16, GEMV_STREAMS, 0, REST_ALL, GEMV_IN_ORDER(bf16))
 KVC_ALL_BLOCK_TYPES(GEMV_BLOCKS, )
 
-/* Some types take x in another order of lanes, which is made once for all outputs. */
+/* Some types need x in another order of lanes. It is reordered once for all outputs. */
 #if LANES == 16
 static bool gemv_is_shifted(enum kvc_type type) {
     return type == KVC_Q4_0 || type == KVC_Q4_1 || type == KVC_IQ4_NL || type == KVC_MXFP4 || type == KVC_IQ4_XS;

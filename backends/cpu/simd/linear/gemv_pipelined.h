@@ -1,20 +1,24 @@
-/* gemv_pipelined.h - gemv for AVX-512 and types whose arithmetic, not memory, sets the pace. The steps by which a
- * vector of weights is widened are taken apart: while one vector is multiplied, the next ones are at earlier steps.
- * Written one vector after another, instructions that wait for each other would fill the schedulers of an out-of-order
- * CPU, and it would find too few that can run. Part of gemv.h.
+/* gemv_pipelined.h - gemv for AVX-512 and for types whose speed is limited by arithmetic, not by memory. Part of
+ * gemv.h.
  *
- * A group of a row is 16 vectors: v = 2 * part + half. Three steps make vector v of each output: fetch_<type>,
- * unpack_<type>, weigh_<type>; the fourth is the multiplication with x. */
+ * Dequantizing a vector of weights is divided into steps. While one vector is multiplied, the following vectors are at
+ * earlier steps. If one vector were computed after another, instructions that wait for each other would fill the
+ * scheduler of an out-of-order CPU, and too few of them could run.
+ *
+ * A group of a row has 16 vectors: v = 2 * part + half. Three steps produce vector v of each output: fetch_<type>,
+ * unpack_<type> and weigh_<type>. The fourth step multiplies it by x.
+ */
 
-struct in_flight { /* of one output */
+struct in_flight { /* values of one output */
     vi quant[2], index;
     vf made, table, weight;
 };
 
-/* `a` is computed here: the compiler must neither move it nor merge it with the next step. */
+/* Forces the compiler to compute `a` here: it can neither move the step nor merge it with the next one. */
 #define HERE(a) __asm__ volatile("" : "+v"(a))
 
-/* *x in every lane. Loaded as an integer: that takes no shuffle, where a load that repeats a float takes one. */
+/* Returns a vector with *x in every lane. It is loaded as an integer, which needs no shuffle; a broadcast load of a
+ * float needs one. */
 INLINE vf vf_repeated(const float *x) {
     vf a;
     __asm__("vpbroadcastd %1, %0" : "=v"(a) : "m"(*x));
@@ -25,7 +29,7 @@ INLINE vf vf_fms_by(vf a, vf b, const float *x) { /* a * b - *x, in a's register
     return a;
 }
 
-/* Q8_0: bytes widened to integers, then floats, then times the scale. */
+/* Q8_0: bytes are converted to integers, then to floats, and then multiplied by the scale. */
 INLINE void fetch_q8_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
     (void)s;
     f->index = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(g + v / 2 * 34 + 2 + v % 2 * 16)));
@@ -41,29 +45,29 @@ INLINE void weigh_q8_0(struct in_flight *f, const struct scales *s, int v) {
     HERE(f->weight);
 }
 
-/* Four bits a weight: the 16 values of a part, looked up by the low four bits of each index. */
+/* Four-bit types: looks up the 16 values of a part by the low four bits of each index. */
 INLINE void look_up(struct in_flight *f) {
     f->weight = _mm512_permutexvar_ps(f->index, f->table);
     HERE(f->weight);
 }
 
-/* Of the types of NIBBLE_TYPES, eight bytes hold 16 weights. They are loaded to every pair of lanes, which takes no
- * shuffle on CPUs where widening bytes does, and lanes 2 n and 2 n + 1 are shifted down by n halves of a byte. This
- * permutes the lanes, so x is permuted alike; each lane still takes its weights in ascending order. */
+/* In the types of NIBBLE_TYPES, eight bytes hold 16 weights. They are loaded into every pair of lanes. This needs no
+ * shuffle on CPUs that need one to widen bytes. Lanes 2 n and 2 n + 1 are then shifted right by n half bytes. The
+ * result has permuted lanes, so x is permuted in the same way. Each lane still takes its weights in ascending order. */
 INLINE vi load_repeated(const unsigned char *q) {
-    vi eight; /* written out: some compilers load first and shuffle then */
+    vi eight; /* in assembly because some compilers load first and shuffle then */
     __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])q));
     return eight;
 }
 INLINE vi shifted_index(vi quant) {
     return shift_right(quant, _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28));
 }
-INLINE void order_shifted(vf *to, const float *x) { /* 32 values of x as the weights come */
+INLINE void order_shifted(vf *to, const float *x) { /* reorders 32 values of x like the weights */
     const vi low = _mm512_setr_epi32(0, 4, 16, 20, 1, 5, 17, 21, 2, 6, 18, 22, 3, 7, 19, 23);
     to[0] = _mm512_permutex2var_ps(vf_load(x), low, vf_load(x + LANES));
     to[1] = _mm512_permutex2var_ps(vf_load(x), vi_add(low, vi_set(8)), vf_load(x + LANES));
 }
-INLINE float total_shifted(const vf *acc) { /* and back */
+INLINE float total_shifted(const vf *acc) { /* restores the order of the lanes and adds them */
     const vi low = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 16, 20, 24, 28, 17, 21, 25, 29);
     const vf lanes[LANE_VECTORS] = {_mm512_permutex2var_ps(acc[0], low, acc[1]),
                                     _mm512_permutex2var_ps(acc[0], vi_add(low, vi_set(2)), acc[1])};
@@ -98,7 +102,7 @@ INLINE float total_shifted(const vf *acc) { /* and back */
     }
 NIBBLE_TYPES(SHIFTED)
 
-/* The low halves of 32 bytes are one part, the high halves the next. */
+/* Q4_K: the low halves of 32 bytes are one part, the high halves the next. */
 INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
     if (v % 4 < 2) {
         f->quant[v % 2] = load_u8(g + offsetof(struct kvc_block_q4_k, q) + v / 4 * 32 + v % 2 * 16);
@@ -110,7 +114,7 @@ INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct
     }
 }
 INLINE void unpack_q4_k(struct in_flight *f, const struct scales *s, int v) {
-    if (v % 2 == 0) { /* one rounding, as in offset_value, where the product is exact */
+    if (v % 2 == 0) { /* rounds once, like offset_value, which has an exact product */
         const vf quants = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         f->table = vf_fms_by(f->made, quants, &s->scale[OFFSET_MIN(v / 2)]);
         HERE(f->table);
@@ -126,8 +130,9 @@ INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
     look_up(f);
 }
 
-/* acc += a group of each of the outputs. Scales of the next group are prepared in between, output by output: all at
- * once they would keep the vector units waiting. (Q8_0, whose steps leave no pipe idle, is faster without this.) */
+/* Adds the products of a group of each output to acc. The scales of the next group are prepared in between, output by
+ * output; preparing all at once would keep the vector units waiting. Q8_0 keeps all ports busy and is faster without
+ * early preparation. */
 #define EARLY 1
 #define PIPELINED(type, early)                                                                                         \
     do {                                                                                                               \

@@ -1,4 +1,4 @@
-/* linear.c - shares a linear layer out over threads; the kernels are each path's. */
+/* linear.c - divides a linear layer among threads. The kernels belong to each instruction set. */
 #include "core/base/integers.h"
 #include "backends/cpu/simd/linear/linear.h"
 
@@ -6,13 +6,13 @@ struct share {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
     struct kvc_linear_call call;
-    size_t parts;   /* of the outputs, where lanes lie side by side */
-    size_t scratch; /* floats, per thread */
-    size_t tiles;   /* of rows */
-    size_t whole;   /* panels that are one task; the others are shared out in blocks of rows */
-    size_t stretch; /* of those panels, for each thread */
+    size_t parts;   /* parts of the outputs, for one row or few rows */
+    size_t scratch; /* floats per thread */
+    size_t tiles;   /* number of row tiles */
+    size_t whole;   /* number of panels that are one task each; the other panels are divided into blocks of rows */
+    size_t stretch; /* number of whole panels per thread */
     size_t row_blocks;
-    float *packed, *own; /* thread 0: all packed rows, and after them its scratch */
+    float *packed, *own; /* packed: all packed rows; own: thread 0's scratch memory, which follows them */
 };
 
 static float *scratch_of(struct share *s, unsigned thread) {
@@ -38,8 +38,8 @@ static void pack(void *argument, size_t task, unsigned thread) {
     s->kernels->pack_rows(&s->call, task, s->packed);
 }
 
-/* Threads work on panels far from each other: a CPU that fetches the neighbours of a line of y would take them from the
- * thread that writes there. */
+/* Threads work on panels that are far apart. Some CPUs fetch the neighbours of a cache line; with neighbouring panels,
+ * they would take lines of y from the thread that writes them. */
 static void panel(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
     size_t threads = kvc_threads_count(s->cpu->threads), number = task % threads * s->stretch + task / threads;
@@ -72,7 +72,8 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
                                       .K = (size_t)w->inputs,
                                       .N = (size_t)w->outputs};
     if (rows == 1 || rows <= kernels->few) {
-        /* Contiguous outputs for each thread; a few parts each, so that a thread that starts late holds up nobody. */
+        /* Each thread gets contiguous outputs in a few parts, so that the others need not wait for a thread that starts
+         * late. */
         s.parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (s.call.N + 63) / 64);
         s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->small_batch_rows_scratch(&s.call);
         if (s.scratch > 0) {
@@ -85,8 +86,8 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
         kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
         return;
     }
-    /* With several threads the last panels, or all where there are few, are shared out in blocks of rows (each packs
-     * the panel again), so that all threads have work until the end. */
+    /* With several threads, the last panels, or all panels if there are few, are divided into blocks of rows, so that
+     * all threads have work until the end. Each block packs the panel again. */
     size_t panels = (s.call.N + kernels->tile_outputs - 1) / kernels->tile_outputs, tasks = 3 * threads;
     size_t packed = kernels->packed_floats(&s.call);
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;

@@ -1,10 +1,13 @@
-/* linear.h - linear layers: the kernels a SIMD path brings, and the driver that shares a call out over threads.
+/* linear.h - linear layers: the kernels that a SIMD instruction set provides, and the driver that divides a call among
+ * threads.
  *
- * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]); only that order is law (core/base/ops.h). Three shapes:
- * one row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once;
- * few rows: the same with several rows, weights widened once for all of them;
- * many rows (gemm): the lanes come one after another. Rows and outputs are packed lane by lane, an outer-product kernel
- * sums one lane of a tile of rows x outputs, and the partial sums are added in the order of the tree over the lanes. */
+ * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]). Kernels are free in everything but the order of this
+ * sum (core/base/ops.h). There are three shapes:
+ * - one row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once;
+ * - few rows: the same with several rows, with weights dequantized once for all of them;
+ * - many rows (gemm): the lanes are computed one after another. Rows and outputs are packed lane by lane. An
+ *   outer-product kernel sums one lane of a tile of rows x outputs. The partial sums are added in the order of the tree
+ *   over the lanes. */
 #ifndef KVC_SIMD_LINEAR_LINEAR_H
 #define KVC_SIMD_LINEAR_LINEAR_H
 
@@ -20,22 +23,22 @@ struct kvc_linear_call {
 };
 
 struct kvc_linear_kernels {
-    size_t few;          /* up to this many rows are summed with lanes side by side */
-    size_t tile_rows;    /* a tile of the packed shape */
-    size_t tile_outputs; /* a panel of packed weights */
+    size_t few;          /* the largest number of rows that counts as few: lanes lie side by side */
+    size_t tile_rows;    /* rows of a packed tile */
+    size_t tile_outputs; /* outputs of a packed panel */
 
-    /* Outputs first .. last - 1 of one row, or of at most `few` rows. Before one row's, its x may be written to scratch
-     * in another order, which stays until all are done. */
+    /* gemv computes outputs first .. last - 1 of one row, few_rows those of at most `few` rows. Before gemv, gemv_start
+     * may write x to scratch memory in another order, where it must stay until all outputs are computed. */
     size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
     void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);
     size_t (*small_batch_rows_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*few_rows)(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch);
 
-    /* Packs rows tile * tile_rows ... to where they belong in `packed`. */
+    /* Packs rows tile * tile_rows ... to their location in `packed`. */
     size_t (*packed_floats)(const struct kvc_linear_call *call);
     void (*pack_rows)(const struct kvc_linear_call *call, size_t tile, float *packed);
-    /* One panel of outputs times the tiles first .. last - 1 of packed rows. */
+    /* Multiplies one panel of outputs by the tiles first .. last - 1 of packed rows. */
     size_t (*panel_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*panel)(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
                   float *scratch);

@@ -1,23 +1,25 @@
-/* pack.h - rows and weights packed lane by lane, as the tiles of gemm.h read them. Part of template.h. */
+/* pack.h - packs rows and weights lane by lane, in the order in which the tiles of gemm.h read them. Part of
+ * template.h. */
 
-/* Lanes in the order in which they are summed: bit-reversed, so that the tree adds neighbours. place[lane]: its index
- * in that order. */
+/* place[lane] is the index of a lane in the order of summation. The order is bit-reversed, so that the tree adds
+ * neighbours. */
 static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
 
-/* Unused floats after each lane of a panel, so that the lanes of one store fall into different cache sets. */
+/* Unused floats after each lane of a panel. They make the lanes of one store fall into different cache sets. */
 #define LANE_GAP 16
 #ifndef ROUND_BYTES
-#define ROUND_BYTES (192 * 1024) /* of packed weights used together for all rows: they stay in the second level */
+#define ROUND_BYTES                                                                                                    \
+    (192 * 1024) /* limit for the packed weights that are used together for all rows, so that they stay in L2 */
 #endif
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
 static size_t panel_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_OUTPUTS + LANE_GAP; }
-/* The same for packed rows, where the last whole vector stores beyond its TILE_ROWS values into the gap. */
+/* Returns the same for packed rows. The last vector of a row may store beyond its TILE_ROWS values, into the gap. */
 static size_t rows_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_ROWS + LANE_GAP; }
 static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows + TILE_ROWS - 1) / TILE_ROWS; }
 
-/* How many of the 32 lanes are visited together: a power of two. */
+/* Returns the number of lanes in a round, a power of two. */
 static size_t lanes_together(const struct kvc_linear_call *call) {
     size_t together = KVC_LANES;
     while (together > 1 && together * panel_lane_floats(call) * sizeof(float) > ROUND_BYTES)
@@ -31,10 +33,10 @@ static size_t outer_levels(size_t together) {
     return levels;
 }
 
-#define TILE_PREFETCH 64 /* packed rows come from the third level, or from memory: so many steps ahead */
-#define ROW_BLOCK 48     /* tiles of rows that pass a panel together, so that their partial sums stay near */
+#define TILE_PREFETCH 64 /* distance of prefetches in steps; packed rows come from L3 or from memory */
+#define ROW_BLOCK 48     /* tiles of rows that pass a panel together, so that their partial sums stay in the cache */
 
-/* A square of LANES x LANES, transposed. */
+/* Loads and transposes a square of LANES x LANES values. */
 INLINE void transposed(vf *r, const float *const *from, size_t at) {
     UNROLL
     for (int i = 0; i < LANES; i++)
@@ -42,13 +44,13 @@ INLINE void transposed(vf *r, const float *const *from, size_t at) {
     vf_transpose(r);
 }
 
-/* Packed rows: [tile][place[lane]][k / 32][TILE_ROWS]. */
+/* Returns the size of the packed rows, [tile][place[lane]][k / 32][TILE_ROWS], in floats. */
 static size_t packed_floats(const struct kvc_linear_call *call) {
     return row_tiles(call) * KVC_LANES * rows_lane_floats(call);
 }
 
-/* Where the packed rows are too many for the second level their stores are non-temporal, which saves reading the lines
- * that are written: STAGE steps of all lanes are collected first, so that every store is a whole vector. */
+/* If the packed rows do not fit in L2, their stores are non-temporal, so that the CPU need not read the cache lines
+ * that it overwrites. STAGE steps of all lanes are then collected first, so that every store is a whole vector. */
 #define STAGE 8
 #define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
 #ifndef NONTEMPORAL_FROM
@@ -63,7 +65,8 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
     for (size_t k0 = 0; k0 < depth; k0 += STAGE) {
         size_t steps = kvc_min_u64(STAGE, depth - k0), stride = nontemporal ? STAGE_LANE : lane_floats;
         float *near = nontemporal ? stage : to + k0 * TILE_ROWS;
-        for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) { /* rows below the last repeat it; their sums are not kept */
+        /* rows after the last one repeat it; their sums are discarded */
+        for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) {
             size_t rows = kvc_min_u64(LANES, TILE_ROWS - r0);
             const float *from[LANES];
             for (size_t i = 0; i < LANES; i++)
@@ -98,10 +101,11 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
         vf_stores_done();
 }
 
-/* A packed panel: [place[lane]][k / 32][TILE_OUTPUTS]. */
+/* Packs a panel: [place[lane]][k / 32][TILE_OUTPUTS]. */
 static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to, float *dequantized) {
     size_t stride = panel_lane_floats(call), K = call->K;
-    for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) { /* outputs after the last repeat it; their sums are not kept */
+    /* outputs after the last one repeat it; their sums are discarded */
+    for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) {
         size_t output[LANES];
         for (size_t i = 0; i < LANES; i++)
             output[i] = kvc_min_u64(n0 + g + i, call->N - 1);

@@ -1,22 +1,24 @@
-/* small_batch.h - linear layers of few rows: as with one row, lanes side by side, the weights widened once for all
- * rows. Part of template.h. */
+/* small_batch.h - linear layers for few rows: lanes lie side by side, as for one row, and weights are dequantized once
+ * for all rows. Part of template.h. */
 
-/* Weights of SMALL_BATCH_OUTPUTS outputs widened at a time, which stay in the first level; so far apart that those of
- * one place fall into different cache sets. */
+/* STRETCH weights of each of SMALL_BATCH_OUTPUTS outputs are dequantized at a time and stay in L1. The outputs are
+ * STRETCH_APART floats apart, so that weights with the same index fall into different cache sets. */
 #define STRETCH 1024
 #define STRETCH_APART (STRETCH + LANES)
 
-/* Rows are shared out evenly over blocks of at most SMALL_BATCH_ROWS. */
+/* Rows are divided evenly into blocks of at most SMALL_BATCH_ROWS. */
 static size_t small_batch_blocks(size_t rows) { return kvc_divide_up(rows, SMALL_BATCH_ROWS); }
 static size_t small_batch_block_row(size_t rows, size_t block) { return rows * block / small_batch_blocks(rows); }
 
 static size_t small_batch_rows_scratch(const struct kvc_linear_call *call) {
-    /* widened weights; lanes of every sum [rows, SMALL_BATCH_OUTPUTS, 32]; x in the order of small_batch_pack */
+    /* Dequantized weights; the lanes of every sum [rows, SMALL_BATCH_OUTPUTS, 32]; x in the layout of small_batch_pack.
+     */
     return SMALL_BATCH_OUTPUTS * STRETCH_APART +
            call->rows * (SMALL_BATCH_OUTPUTS * KVC_LANES + kvc_round_up(call->K, KVC_LANES));
 }
 
-/* x as it is read: [block][vector of lanes][k / 32][row of the block][LANES], filled up to whole groups of 32. */
+/* Packs x in the order of reading: [block][vector of lanes][k / 32][row of the block][LANES], padded to whole groups of
+ * 32. */
 static void small_batch_pack(const struct kvc_linear_call *call, float *to) {
     const size_t groups = kvc_divide_up(call->K, KVC_LANES);
     float last[KVC_LANES];
@@ -41,14 +43,15 @@ static void small_batch_pack(const struct kvc_linear_call *call, float *to) {
     }
 }
 
-/* Bytes that are prefetched meanwhile: `step` further with each group. */
+/* Addresses to prefetch; they advance by `step` bytes with each group. */
 struct small_batch_ahead {
     const unsigned char *a, *b;
     size_t step;
 };
 
-/* One vector of lanes, so that many sums fit in registers: lanes [rows, SMALL_BATCH_OUTPUTS, 32] += x [groups, rows,
- * LANES] times w, groups of SMALL_BATCH_OUTPUTS outputs, of 32 weights of `size` bytes. */
+/* Computes one vector of lanes at a time, so that many sums fit in registers: lanes [rows, SMALL_BATCH_OUTPUTS, 32] +=
+ * x [groups, rows, LANES] times w. w has groups of 32 weights of `size` bytes for each of SMALL_BATCH_OUTPUTS outputs.
+ */
 #define SMALL_BATCH_BLOCK(type, load, size)                                                                            \
     INLINE void small_batch_##type(const int rows, float *lanes, const float *x, const unsigned char *const *w,        \
                                    size_t groups, struct small_batch_ahead ahead) {                                    \
@@ -65,7 +68,7 @@ struct small_batch_ahead {
                 wv[j] = load(w[j] + g * KVC_LANES * (size));                                                           \
             UNROLL                                                                                                     \
             for (int line = 0; line < KVC_LANES * (size); line += 64) {                                                \
-                __builtin_prefetch(ahead.a + line, 0, 2); /* not into the first level: it holds what is used now */    \
+                __builtin_prefetch(ahead.a + line, 0, 2); /* into L2, because L1 holds the data in use */              \
                 __builtin_prefetch(ahead.b + line, 0, 2);                                                              \
             }                                                                                                          \
             ahead.a += ahead.step;                                                                                     \
@@ -107,13 +110,14 @@ static small_batch_function *const small_batch_f16_by_rows[SMALL_BATCH_ROWS + 1]
 static small_batch_function *const small_batch_bf16_by_rows[SMALL_BATCH_ROWS + 1] = {
     SMALL_BATCH_EVERY(SMALL_BATCH_BF16)};
 
-/* Weights k0 ... k0 + depth - 1 of SMALL_BATCH_OUTPUTS outputs from n on, as a kernel reads them: F32, F16 and BF16
- * where they lie, others widened. */
+/* Weights k0 ... k0 + depth - 1 of SMALL_BATCH_OUTPUTS outputs from n on, as a kernel reads them. F32, F16 and BF16
+ * weights are read in place; other types are dequantized. */
 struct small_batch_weights {
     small_batch_function *const *by_rows;
     const unsigned char *of[SMALL_BATCH_OUTPUTS];
-    size_t size;                                     /* of a weight */
-    const unsigned char *ahead[SMALL_BATCH_OUTPUTS]; /* what comes next, of the same or of the next outputs */
+    size_t size; /* bytes of a weight */
+    const unsigned char
+        *ahead[SMALL_BATCH_OUTPUTS]; /* the weights that are read next, of the same outputs or of the next ones */
 };
 
 static struct small_batch_weights small_batch_weights_at(const struct kvc_linear_call *call, size_t n, size_t last,
@@ -137,8 +141,8 @@ static struct small_batch_weights small_batch_weights_at(const struct kvc_linear
     return w;
 }
 
-/* Groups k / 32 ... of all rows times the weights. What comes next is prefetched evenly: two outputs' with each vector
- * of lanes until all have been. */
+/* Multiplies `groups` groups of all rows, from weight k on, by the weights. The next weights are prefetched evenly:
+ * those of two outputs with each vector of lanes, until all are fetched. */
 static void small_batch_stretch(const struct kvc_linear_call *call, float *lanes, const float *x,
                                 const struct small_batch_weights *w, size_t k, size_t groups) {
     const size_t all = kvc_divide_up(call->K, KVC_LANES);

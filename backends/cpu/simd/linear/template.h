@@ -1,10 +1,11 @@
-/* template.h - the kernels of linear.h, written once over the vectors of lanes/. Before it is included:
- *   TILE_ROWS, TILE_VECTORS    a tile of the packed shape: rows, and vectors of outputs
- *   GEMV_STREAMS            outputs summed at once where there is one row, so many streams of weights
- *   SMALL_BATCH_OUTPUTS                the same with several rows, at most SMALL_BATCH_ROWS of them at once
- *   SMALL_BATCH_LIMIT                  from how many rows on packing is faster, less one
- * and TILE_EVERY(m), which calls m(number of rows) for each height a tile may have; SMALL_BATCH_EVERY(m) for 1 ...
- * SMALL_BATCH_ROWS. */
+/* template.h - the kernels of linear.h, written once with the vectors of lanes/. The including file must define:
+ *   TILE_ROWS, TILE_VECTORS    size of a packed tile: rows, and vectors of outputs
+ *   TILE_EVERY(m)              calls m(rows) for each height of a tile
+ *   GEMV_STREAMS               outputs that are summed together for one row
+ *   SMALL_BATCH_OUTPUTS        outputs that are summed together for few rows
+ *   SMALL_BATCH_ROWS           rows that are summed together, at most
+ *   SMALL_BATCH_EVERY(m)       calls m(rows) for 1 ... SMALL_BATCH_ROWS
+ *   SMALL_BATCH_LIMIT          the largest number of rows for which packing is not faster */
 
 #include "backends/cpu/simd/linear/linear.h"
 #include "backends/cpu/simd/linear/dequantize.h"
@@ -16,7 +17,7 @@
 #define FILL_X 0.0f
 #define FILL_W (-0.0f)
 
-/* The tree over the 32 lanes. */
+/* Computes the tree over the 32 lanes. */
 INLINE float sum_lanes(const vf *lanes) {
     vf sum[LANE_VECTORS];
     UNROLL

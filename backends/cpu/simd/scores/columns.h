@@ -1,4 +1,4 @@
-/* columns.h - template: state columns to scores and back. */
+/* columns.h - template: reads state columns as scores, and writes scores to a state column. */
 #ifndef KVC_SIMD_SCORES_COLUMNS_H
 #define KVC_SIMD_SCORES_COLUMNS_H
 
@@ -20,11 +20,12 @@ static void column_scores_task(void *argument, size_t h, unsigned thread) {
     const float *column =
         (const float *)lists->state->data + (size_t)lists->columns * base + (size_t)job->first * slots;
     float *scores = job->scores + h * job->stride;
-    if (order && job->columns > 1 && slots <= 2 * count + KVC_TILE) { /* by slot, and then in the order */
+    /* sum by slot first, then put the sums in order */
+    if (order && job->columns > 1 && slots <= 2 * count + KVC_TILE) {
         float *sums = kvc_cpu_scratch(job->cpu, thread, slots * sizeof *sums);
         if (!sums)
             return;
-        for (uint32_t s = 0; s < slots; s += LANES) { /* slots: a multiple of KVC_EXTRA_SLOTS */
+        for (uint32_t s = 0; s < slots; s += LANES) { /* slots is a multiple of KVC_EXTRA_SLOTS */
             vf sum = vf_load(column + s);
             for (uint32_t c = 1; c < job->columns; c++)
                 sum = vf_add(sum, vf_load(column + (size_t)c * slots + s));

@@ -1,5 +1,5 @@
-/* entries.h - template: scores that entries have of what they hold, without a query: entry_scores, lag_scores,
- * mix_redundancy, and what values weigh. A task a head. */
+/* entries.h - template: scores of entries that need no query: entry_scores, lag_scores, mix_redundancy, output_norms,
+ * weigh_scores. A task computes one head unless stated otherwise. */
 #ifndef KVC_SIMD_SCORES_ENTRIES_H
 #define KVC_SIMD_SCORES_ENTRIES_H
 
@@ -7,7 +7,7 @@
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/attention/small_batch.h"
 
-/* n <= LANES channels of a row from c on, then +0. */
+/* Loads channels c .. c + LANES - 1 of a row; channels from d on are +0. */
 INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
     return c + LANES > d     ? entry_part_load(type, row, c, d - c)
            : type == KVC_F32 ? entry_load(KVC_F32, row, c)
@@ -15,8 +15,7 @@ INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, 
                              : entry_load(KVC_Q8_0, row, c);
 }
 
-/* dot32 of a row with y [padded], or (NULL) with itself. What lies beyond the row adds +0 to lanes that are never -0.
- */
+/* Returns dot32 of a row with y [padded], or with itself if y is NULL. Padding adds +0 to lanes that are never -0. */
 INLINE float dot_row(enum kvc_type type, const unsigned char *row, const float *y, size_t d) {
     vf lane[FOLD];
     UNROLL
@@ -57,7 +56,7 @@ static size_t lay_out_entry(const struct entry_scores_job *job, struct entry_wor
     return at.used;
 }
 
-/* u of a head whose keys' lengths are r. */
+/* Computes u of a head from r, the lengths of its keys. */
 static void add_directions(enum kvc_type type, const struct head_entries *head, const float *r, size_t d,
                            struct entry_work *work) {
     memset(work->u, 0, padded_size(d) * sizeof *work->u);
@@ -109,7 +108,8 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
                            : -kvc_div(dot_row(type, slot_key(&head, head_slot(&head, index)), work.u, d), score[index]);
 }
 
-/* Heads' blocks at most, and the work in vector operations where an entry takes `each`. */
+/* Returns the work in vector operations if one entry takes `each`. *blocks_most receives the largest number of blocks
+ * of a head. */
 static double entries_work(const struct kvc_lists *lists, double each, uint32_t *blocks_most) {
     double work = 0.0;
     *blocks_most = 0;
@@ -132,7 +132,7 @@ static void entry_scores(struct kvc_device *device, const struct kvc_entry_score
 struct lag_scores_job {
     struct kvc_cpu *cpu;
     const struct kvc_lag_scores *args;
-    uint32_t blocks_most, lag; /* lag: of scratch, 0 where no head has two partitions */
+    uint32_t blocks_most, lag; /* lag: number of entries in a scratch array; 0 if no head has two partitions */
 };
 
 struct lag_work {
@@ -155,12 +155,12 @@ static size_t lay_out_lag(const struct lag_scores_job *job, struct lag_work *wor
     return at.used;
 }
 
-/* The key or value of a index. */
+/* Returns the key row or the value row at an index. */
 INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t index, bool values) {
     return slot_key(head, head_slot(head, index)) + (values ? (size_t)KVC_TILE * head->row_bytes : 0);
 }
 
-/* s of one row against low and high. */
+/* Returns s of one row, compared with low and high. */
 static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, const struct lag_work *work) {
     vf lane[FOLD];
     UNROLL
@@ -186,7 +186,7 @@ static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, 
     return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
 }
 
-/* a of the partition's entries, of the keys into raw, of the values added to it. */
+/* Computes a of each entry of the partition. For keys it is written to raw; for values it is averaged with raw. */
 static void lag_side(enum kvc_type type, const struct head_entries *head, uint32_t first, uint32_t lag, bool values,
                      size_t d, const struct lag_work *work) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
@@ -257,7 +257,7 @@ static void lag_scores(struct kvc_device *device, const struct kvc_lag_scores *a
 
 /* ---- mix_redundancy ---- */
 
-/* p [count], of indices from `first` on, become probabilities, as ref's softmax_indices. */
+/* Turns the scores p [count] into probabilities, from index `first` on, like softmax_indices of ref. */
 static void softmax_indices(float *p, uint32_t first, uint32_t count) {
     float M = -kvc_infinity(), L = 0.0f;
     for (uint32_t r = first; r < count; r++)
@@ -299,7 +299,8 @@ static size_t lay_out_redundancy(const struct redundancy_job *job, size_t count,
     return at.used;
 }
 
-/* How alike key i is to each, but to itself and to the last one that it is much like, onto its lane. */
+/* Adds the cosines of key i with all keys to its lane. It leaves out the key itself and the last key above the
+ * threshold. */
 static void add_likeness(const struct redundancy_work *work, uint32_t i, uint32_t count, size_t d, float threshold) {
     const size_t padded = padded_size(d);
     const float *key = work->keys + i * padded;
@@ -314,7 +315,7 @@ static void add_likeness(const struct redundancy_work *work, uint32_t i, uint32_
     cosine[i] = 0.0f;
     while (last > 0 && !(cosine[last] > threshold))
         last--;
-    cosine[last] = 0.0f; /* as if it was left out: no lane is -0 */
+    cosine[last] = 0.0f; /* adding 0 is the same as leaving it out, because no lane is -0 */
     for (uint32_t j = 0; j < count; j++)
         lane[j] = lane[j] + cosine[j];
 }
@@ -368,7 +369,7 @@ struct norms_job {
     uint32_t blocks_most;
 };
 
-/* A task a query head and some indices. */
+/* A task computes one query head and KVC_TILE indices. */
 static void output_norms_task(void *argument, size_t task, unsigned thread) {
     const struct norms_job *job = argument;
     const struct kvc_output_norms *args = job->args;

@@ -1,4 +1,4 @@
-/* expected.h - template: expected attention, query_moments and expected_scores. A task a head. */
+/* expected.h - template: expected attention: query_moments and expected_scores. A task computes one head. */
 #ifndef KVC_SIMD_SCORES_EXPECTED_H
 #define KVC_SIMD_SCORES_EXPECTED_H
 
@@ -84,7 +84,7 @@ static void close_moments(const struct kvc_expected_scores *args, size_t head, s
                 kvc_fma(-work->mean[b], work->mean[c], kvc_div(sum[(b + 1) * d + c], n));
 }
 
-/* y, of a key. */
+/* Computes y, which is the key rotated back. */
 static void rotate_back(const struct kvc_expected_scores *args, const unsigned char *key, size_t d,
                         struct expected_work *work) {
     const size_t half = args->cosine.buffer ? args->rotary / 2 : 0;

@@ -1,18 +1,18 @@
-/* leverage.h - template: compactor's scores, chunk_mass (a task a chunk of a head), leverage_scores (a task a head) and
- * standard_mix. */
+/* leverage.h - template: compactor's scores: chunk_mass (a task computes a chunk of a head), leverage_scores (a task
+ * computes a head) and standard_mix. */
 #ifndef KVC_SIMD_SCORES_LEVERAGE_H
 #define KVC_SIMD_SCORES_LEVERAGE_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/scores/entries.h"
 
-/* The first index that is not scored any more, of those at the end. */
+/* Returns the index after the last scored entry. The `last` newest entries are not scored. */
 INLINE uint32_t scored_end(const struct kvc_lists *lists, uint32_t h, uint32_t last) {
     const uint32_t count = ((const uint32_t *)lists->count->data)[h];
     return count > last ? count - last : 0;
 }
 
-/* The sum of 32 lanes that are vectors each, of LANES rows. */
+/* Adds up 32 lanes. Each lane is a vector with the values of LANES rows. */
 INLINE vf sum_rows(vf lane[KVC_LANES]) {
     UNROLL
     for (unsigned w = KVC_LANES / 2; w > 0; w /= 2)
@@ -26,14 +26,14 @@ INLINE vf sum_rows(vf lane[KVC_LANES]) {
 struct chunk_mass_job {
     struct kvc_cpu *cpu;
     const struct kvc_chunk_mass *args;
-    uint32_t blocks_most, chunks_most, n; /* n: entries of a chunk at most */
+    uint32_t blocks_most, chunks_most, n; /* n: maximum entries of a chunk */
 };
 
 struct chunk_work {
     const unsigned char **block;
     float *row;            /* [padded]: one key */
     float *keys;           /* [n / LANES, d, LANES] */
-    float *s, *sum, *mass; /* [n, to whole vectors] */
+    float *s, *sum, *mass; /* [n rounded up to whole vectors] */
 };
 
 static size_t lay_out_chunk(const struct chunk_mass_job *job, struct chunk_work *work, unsigned char *base) {
@@ -48,7 +48,7 @@ static size_t lay_out_chunk(const struct chunk_mass_job *job, struct chunk_work 
     return at.used;
 }
 
-/* The first index that chunks are cut from. */
+/* Returns the first index of the first chunk. */
 static uint32_t chunks_begin(const struct kvc_chunk_mass *args, const struct head_entries *head, uint32_t end) {
     uint32_t low = 0, high = head->count;
     if (args->queries == 0)
@@ -64,7 +64,7 @@ static uint32_t chunks_begin(const struct kvc_chunk_mass *args, const struct hea
     return kvc_min_u32(kvc_max_u32(low, args->first), end);
 }
 
-/* The queries [G, d] of the entry at this position. */
+/* Returns the queries [G, d] of the entry at this position. */
 static const float *chunk_query(const struct kvc_chunk_mass *args, uint32_t h, int32_t position) {
     const int32_t *positions = kvc_span_data(args->positions);
     const size_t d = args->lists->format.head_size, group = args->heads / args->lists->kv_heads;
@@ -79,7 +79,8 @@ static const float *chunk_query(const struct kvc_chunk_mass *args, uint32_t h, i
     return (const float *)kvc_span_data(args->q) + ((size_t)low * args->heads + h * group) * d;
 }
 
-/* Keys of n indices from `from` on, LANES side by side; those that fill up the last vector are +0. */
+/* Transposes the keys of n indices from `from` on, so that LANES keys lie side by side. The last vector is padded with
+ * +0. */
 static void transpose_chunk(const struct kvc_lists *lists, const struct head_entries *head, uint32_t from, uint32_t n,
                             const struct chunk_work *work) {
     const size_t d = lists->format.head_size;
@@ -93,7 +94,7 @@ static void transpose_chunk(const struct kvc_lists *lists, const struct head_ent
             work->keys[(j / LANES * d + c) * LANES + j % LANES] = 0.0f;
 }
 
-/* Dots of q [d] with LANES keys [d, LANES]. */
+/* Returns the dot products of q [d] with LANES keys [d, LANES]. */
 INLINE vf chunk_dots(const float *keys, const float *q, size_t d) {
     vf lane[KVC_LANES];
     size_t k = KVC_LANES;
@@ -110,7 +111,7 @@ INLINE vf chunk_dots(const float *keys, const float *q, size_t d) {
     return sum_rows(lane);
 }
 
-/* What q gives the chunk's n entries, added to sum. */
+/* Adds one query's attention probabilities of the chunk's n entries to sum. */
 static void add_query_to_chunk(const float *q, uint32_t n, size_t d, const struct chunk_work *work) {
     float most[LANES], M = -kvc_infinity();
     vf high = vf_set(M), lane[FOLD];
@@ -210,7 +211,7 @@ static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *a
 
 /* ---- leverage_scores ---- */
 
-#define GRAM_ROWS 4u                /* of the Gram matrix, made together */
+#define GRAM_ROWS 4u                /* rows of the Gram matrix that are computed together */
 #define SOLVED_AT_ONCE (4u * LANES) /* indices whose triangular systems are solved together */
 
 struct leverage_job {
@@ -221,9 +222,9 @@ struct leverage_job {
 
 struct leverage_work {
     const unsigned char **block;
-    float *x;           /* [n, padded]: keys rotated back, then less their mean; padding is +0 */
+    float *x;           /* [n, padded]: keys rotated back, then with their mean subtracted; padding is +0 */
     float *mean, *tile; /* [padded] */
-    float *gram;        /* [padded, padded]; then its factor */
+    float *gram;        /* [padded, padded]: first the Gram matrix, then its factor */
     float *y;           /* [d, SOLVED_AT_ONCE] */
 };
 
@@ -240,7 +241,7 @@ static size_t lay_out_leverage(const struct leverage_job *job, size_t count, str
     return at.used;
 }
 
-/* x of a index. */
+/* Loads the key at an index and rotates it back. */
 static void unrotated_key(const struct kvc_leverage_scores *args, const struct head_entries *head, uint32_t index,
                           float *x) {
     const uint32_t slot = head_slot(head, index);
@@ -256,7 +257,7 @@ static void unrotated_key(const struct kvc_leverage_scores *args, const struct h
     }
 }
 
-/* The indices begin .. end - 1 of a head, less their mean. */
+/* Loads the keys of the indices begin .. end - 1 of a head and subtracts their mean. */
 static void centred_keys(const struct kvc_leverage_scores *args, const struct head_entries *head, uint32_t begin,
                          uint32_t end, const struct leverage_work *work) {
     const size_t d = args->lists->format.head_size, padded = padded_size(d);
@@ -283,7 +284,7 @@ static void centred_keys(const struct kvc_leverage_scores *args, const struct he
         }
 }
 
-/* Adds a tile's n rows x to the lower triangle, and to what fills up its vectors. */
+/* Adds the products of a tile's n rows x to the lower triangle of the Gram matrix, rounded up to whole vectors. */
 static void add_gram(const float *x, uint32_t n, size_t d, float *gram) {
     const size_t padded = padded_size(d);
     for (size_t b = 0; b < d; b += GRAM_ROWS)
@@ -306,7 +307,7 @@ static void add_gram(const float *x, uint32_t n, size_t d, float *gram) {
         }
 }
 
-/* s less the products of the first n values of two rows. */
+/* Returns s minus the products of the first n values of two rows. */
 INLINE float less_products(float s, const float *a, const float *b, size_t n) {
     for (size_t k = 0; k < n; k++)
         s = kvc_fma(-a[k], b[k], s);
@@ -328,7 +329,7 @@ static void factor_gram(float *gram, size_t d, float ridge) {
     }
 }
 
-/* Scores of `n` rows x, at most SOLVED_AT_ONCE. */
+/* Computes the scores of `n` rows x, at most SOLVED_AT_ONCE. */
 static void solve_rows(const float *x, uint32_t n, size_t d, const struct leverage_work *work, float *score) {
     const size_t padded = padded_size(d);
     float *y = work->y;
@@ -401,13 +402,13 @@ static void leverage_scores(struct kvc_device *device, const struct kvc_leverage
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, leverage_task, &job);
 }
 
-/* ---- standard_mix: a few passes over scores, by the caller's thread ---- */
+/* ---- standard_mix: a few passes over the scores, on the caller's thread ---- */
 
-struct standard { /* a mean, and the spread about it */
+struct standard { /* a mean and a standard deviation */
     float mean, spread;
 };
 
-/* Indices low .. high - 1 of one tile, lane by lane: x, or (squares) how far it is from the mean, squared. */
+/* Returns the 32-lane sum of indices low .. high - 1 of one tile: of x, or with `squares` of (x - mean)^2. */
 static float sum_tile(const float *x, uint32_t low, uint32_t high, bool squares, float mean) {
     float lane[KVC_LANES] = {0};
     for (uint32_t r = low; r < high; r++) {

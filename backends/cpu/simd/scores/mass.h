@@ -7,21 +7,23 @@
 #include "backends/cpu/simd/scores/noise_table.h"
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
-/* What one sum is made of: a KV head's whole group, or one query head of it. */
+/* The data of a call. Each sum adds the probabilities of a KV head's whole group, or of one query head. */
 struct mass_job {
-    struct probabilities_job job; /* first; own: sums [parts, KVC_TILE], noise and noisy scores [G, KVC_TILE] */
-    uint32_t parts;               /* sums per KV head */
-    float *scores;                /* window_mass: [H_kv * parts, stride]; NULL: they go to a state column */
+    struct probabilities_job
+        job; /* must be the first member; own: sums [parts, KVC_TILE], then noise and noisy scores [G, KVC_TILE] */
+    uint32_t parts; /* sums per KV head */
+    float *scores;  /* window_mass: [H_kv * parts, stride]; NULL: the sums go to a state column */
     uint32_t stride, column;
-    bool fold;                      /* column += column + 1 first */
-    bool maxima;                    /* in place of sums */
-    const float *maximum, *sum;     /* [queries, H] */
-    const struct kvc_noise *noise;  /* NULL: scores are as they are */
-    float *known;                   /* NULL, or the lists' noise (noise_table.h) */
-    uint32_t tiles;                 /* of the fullest head */
-    bool whole;                     /* one query, and a head is one task: the three below are [G] and the task's own */
-    float *tile_maximum, *tile_sum; /* of noisy scores: [tiles, queries, H] */
-    float *noisy;                   /* NULL, or keeps those of one query: [H, tiles * KVC_TILE] by place */
+    bool fold;                     /* first add column + 1 to column */
+    bool maxima;                   /* take maxima instead of sums */
+    const float *maximum, *sum;    /* [queries, H] */
+    const struct kvc_noise *noise; /* NULL: scores without noise */
+    float *known;                  /* NULL, or the noise of the lists (noise_table.h) */
+    uint32_t tiles;                /* of the longest head */
+    bool whole; /* true if there is one query and a head is one task; the three arrays below are then [G] and belong to
+                   the task */
+    float *tile_maximum, *tile_sum; /* of the noisy scores: [tiles, queries, H] */
+    float *noisy;                   /* NULL, or the noisy scores of the only query: [H, tiles * KVC_TILE] */
 };
 
 INLINE const struct mass_job *mass_of(const struct probabilities_tile *tile) {
@@ -34,20 +36,20 @@ static float *state_column(const struct probabilities_tile *tile, uint32_t colum
     return (float *)lists->state->data + (size_t)lists->columns * base + (size_t)column * slots;
 }
 
-/* Prefetches floats x [n], which were last used a step ago: by now they lie in memory. */
+/* Prefetches x [n]. These floats were last used one step ago, so they have left the cache. */
 static void prefetch_floats(const void *x, size_t n) {
     for (size_t i = 0; i < n; i += 16)
         __builtin_prefetch((const float *)x + i);
 }
 
-/* Where part i of the KV head is summed up, by index or by slot. */
+/* Returns the sums of part i of the KV head, by index or by slot. */
 static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
     const struct mass_job *mass = mass_of(tile);
     return mass->scores ? mass->scores + ((size_t)tile->h * mass->parts + i) * mass->stride
                         : state_column(tile, mass->column + 1);
 }
 
-/* Whether the tile's places are neighbours there. */
+/* Returns true if the sums of the tile's entries are contiguous there. */
 INLINE bool mass_direct(const struct probabilities_tile *tile) {
     return !tile->head->index && (mass_of(tile)->scores || !tile->head->order);
 }
@@ -60,8 +62,8 @@ static float *mass_sums(const struct probabilities_tile *tile, uint32_t i) {
     return mass_direct(tile) ? mass_target(tile, i) + tile->first : tile->own + (size_t)i * KVC_TILE;
 }
 
-/* In a decode step: prefetches part i of n of a head's slots. They were last used a step ago and lie in memory by now;
- * where indices are scattered over the slots the processor does not prefetch them by itself. */
+/* In a decode step, prefetches part i of n of a head's slots. They were last used one step ago, so they have left the
+ * cache. If indices are scattered over the slots, the hardware does not prefetch them. */
 static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, uint32_t n) {
     const struct mass_job *mass = mass_of(tile);
     const struct kvc_lists *lists = tile->job->rows->lists;
@@ -77,7 +79,7 @@ static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, ui
     }
 }
 
-/* Sums start at 0, or at what a state column has. */
+/* Sets the sums to 0, or folds the state columns if that is due. */
 static void mass_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const struct mass_job *mass = mass_of(tile);
     for (uint32_t i = 0; mass->scores && i < mass->parts; i++)
@@ -93,7 +95,7 @@ static void mass_start(const struct probabilities_tile *tile, uint32_t low, uint
     }
 }
 
-/* The noise of the tile's keys for each head of the group. */
+/* Computes the noise of the tile's keys for each head of the group. */
 static void make_noise(const struct probabilities_tile *tile) {
     const struct mass_job *mass = mass_of(tile);
     float *noise = tile->own + (size_t)mass->parts * KVC_TILE;
@@ -101,7 +103,7 @@ static void make_noise(const struct probabilities_tile *tile) {
     const uint32_t each = 1 + group;
     float *known = mass->known ? mass->known + (size_t)each * tile->job->rows->lists->host_base[tile->h] : NULL;
     const uint32_t n = (tile->n + LANES - 1) / LANES * LANES; /* the last vector repeats the last key */
-    int32_t position[KVC_TILE], owner[KVC_TILE];              /* owner: the position, plus 1, whose noise is known */
+    int32_t position[KVC_TILE], owner[KVC_TILE];              /* owner: position + 1 of the key whose noise is known */
     uint32_t at[KVC_TILE];
     for (uint32_t e = 0; e < n; e++) {
         const uint32_t slot = head_slot(tile->head, tile->first + (e < tile->n ? e : tile->n - 1));
@@ -128,8 +130,8 @@ static void make_noise(const struct probabilities_tile *tile) {
     }
 }
 
-/* Of the noisy scores of one query and group: maxima and sums [tiles, G], rows `apart` apart, and the scores themselves
- * where they are kept, [G, tiles * KVC_TILE]. */
+/* Results for the noisy scores of one query and group: maxima and sums [tiles, G], whose rows are `apart` floats apart,
+ * and the scores themselves [G, tiles * KVC_TILE] if they are kept. */
 struct noisy_capacity {
     float *maximum, *sum, *kept;
     size_t apart;
@@ -148,7 +150,7 @@ INLINE struct noisy_capacity noisy_capacity(const struct probabilities_tile *til
                                    mass->noisy ? mass->noisy + first * row : NULL, (size_t)rows->queries * rows->heads};
 }
 
-/* x [G, KVC_TILE] = (s + noise) / tau at places in; returns x. */
+/* Computes x [G, KVC_TILE] = (s + noise) / tau for the entries `in`. Returns x. */
 static float *noisy_scores(const struct probabilities_tile *tile, struct seen_range in, const float *s,
                            size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
@@ -167,7 +169,7 @@ static float *noisy_scores(const struct probabilities_tile *tile, struct seen_ra
     return x;
 }
 
-/* Whether the tile's sums are gathered before its queries and scattered after them. */
+/* Returns true if the tile's sums are gathered before its queries and scattered after them. */
 INLINE bool mass_fetched(const struct probabilities_tile *tile) {
     return !mass_direct(tile) && tile->job->rows->queries > 1;
 }
@@ -193,7 +195,7 @@ static void mass_finish(const struct probabilities_tile *tile) {
     }
 }
 
-/* to[e] += the sum over `heads` heads, from 0 and ascending, of exp(s - M) / L. */
+/* Adds to to[e] the sum of exp(s - M) / L over `heads` heads, ascending from 0. */
 static void add_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
                               const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {
@@ -211,7 +213,8 @@ static void add_probabilities(float *to, const float *s, size_t s_stride, uint32
     }
 }
 
-/* The same with the largest of the heads' in place of their sum, and to[e] the larger of the two. */
+/* Does the same with the largest value of the heads instead of their sum. to[e] becomes the larger of itself and this
+ * value. */
 static void most_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
                                const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {
@@ -229,7 +232,7 @@ static void most_probabilities(float *to, const float *s, size_t s_stride, uint3
     }
 }
 
-/* Adds the query's probabilities, from its group's scores s, M and L. */
+/* Adds the query's probabilities, computed from its group's scores s, M and L. */
 static void add_query(const struct probabilities_tile *tile, struct seen_range in, const float *s, size_t s_stride,
                       const float *maximum, const float *sum) {
     const struct mass_job *mass = mass_of(tile);
@@ -283,9 +286,10 @@ static void window_mass(struct kvc_device *device, const struct kvc_window_mass 
         probabilities_run(&mass.job);
 }
 
-/* ---- noise: M and L are not those of attention ---- */
+/* ---- noise: M and L differ from those of attention ---- */
 
-/* Maximum and sum of the noisy scores of one query in one tile; sum 0: it sees nothing there. */
+/* Computes the maximum and the sum of the noisy scores of one query in one tile. The sum is 0 if the query sees nothing
+ * there. */
 static void noise_take(const struct probabilities_tile *tile, uint32_t query, struct seen_range seen,
                        struct seen_range in, const float *s, size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
@@ -296,14 +300,14 @@ static void noise_take(const struct probabilities_tile *tile, uint32_t query, st
     float *x = noisy_scores(tile, in, s, s_stride);
     for (uint32_t g = 0; g < group; g++, x += KVC_TILE) {
         kept_scores.sum[cell + g] = 0.0f;
-        if (mass->whole) /* prefetches what the next tile needs */
+        if (mass->whole) /* prefetch the data of the next tile */
             prefetch_slots(tile, (tile->first / KVC_TILE + 1) * group + g, mass->tiles * group);
         if (in.low < in.high)
             kept_scores.maximum[cell + g] = softmax_tile(x, in.low, in.high, &kept_scores.sum[cell + g]);
     }
 }
 
-/* M and L of one query and head from those of its tiles; they replace the first tile's. */
+/* Merges M and L of one query and head from its tiles. The result replaces the values of the first tile. */
 static void merge_tiles(float *maximum, float *sum, size_t tiles, size_t apart) {
     float M = -kvc_infinity(), L = 0.0f;
     for (size_t t = 0; t < tiles; t++)
@@ -328,7 +332,7 @@ static void merge_noise(const struct mass_job *mass) {
     }
 }
 
-/* Of one query whose head is one task: its probabilities are added at once. */
+/* Adds the probabilities of a single query at the end of its head's task. */
 static void noise_end(const struct probabilities_tile *last) {
     const struct noisy_capacity kept_scores = noisy_capacity(last, 0);
     struct probabilities_tile tile = *last;
@@ -340,7 +344,7 @@ static void noise_end(const struct probabilities_tile *last) {
                   (size_t)mass_of(last)->tiles * KVC_TILE, kept_scores.maximum, kept_scores.sum);
 }
 
-/* Finds M and L of the noisy scores; of a single query also keeps these, so that they are computed once. */
+/* Computes M and L of the noisy scores. Keeps the scores of a single query, so that they are computed once. */
 static void noise_run(struct mass_job *mass) {
     const struct kvc_probabilities *rows = mass->job.rows;
     const size_t cells = mass->tiles * (size_t)rows->queries * rows->heads;
@@ -363,7 +367,7 @@ static void noise_run(struct mass_job *mass) {
     }
 }
 
-/* The same of a single query, whose probabilities are added up in the same task. */
+/* Does the same for a single query, and adds its probabilities in the same task. */
 static void noise_run_whole(struct mass_job *mass) {
     mass->job.begin = make_noise;
     mass->job.take = noise_take;
@@ -371,7 +375,7 @@ static void noise_run_whole(struct mass_job *mass) {
     probabilities_run(&mass->job);
 }
 
-/* Queries of which none but the first is at a position where columns are folded. */
+/* Accumulates queries of which at most the first is at a position where the columns are folded. */
 static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t column, bool fold,
                             const struct kvc_noise *noise) {
     const uint32_t group = rows->heads / rows->kv_heads;

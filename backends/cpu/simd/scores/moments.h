@@ -8,7 +8,8 @@
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct moments_job {
-    struct probabilities_job job; /* first; own: probabilities [G, queries, KVC_TILE]; shared: the two below */
+    struct probabilities_job
+        job; /* must be the first member; own: probabilities [G, queries, KVC_TILE]; shared: the two arrays below */
     float *dispersion, *variance; /* [H, capacity] by index */
     float *scores;                /* [H, stride] */
     uint32_t stride, capacity;
@@ -43,7 +44,8 @@ static void moments_take(const struct probabilities_tile *tile, uint32_t query, 
     }
 }
 
-/* Score, dispersion and variance of LANES indices from their probabilities a [n, KVC_TILE]. */
+/* Returns the scores of LANES indices from their probabilities a [n, KVC_TILE], and writes their dispersions and
+ * variances. */
 INLINE vf moments_vector(const float *a, uint32_t n, float gamma, vf *dispersion, vf *variance) {
     vf mean = vf_zero(), d = vf_zero(), v = vf_zero();
     for (uint32_t i = 0; i < n; i++) {
@@ -87,7 +89,7 @@ static void moments_finish(const struct probabilities_tile *tile) {
     }
 }
 
-/* x [n]: lanes i % 32 of additions, ascending, and the tree; n a multiple of 32. */
+/* Returns the 32-lane sum of x [n]. n is a multiple of 32. */
 static float sum_by_lanes(const float *x, uint32_t n) {
     vf lane[FOLD];
     UNROLL

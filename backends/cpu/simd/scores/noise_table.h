@@ -1,24 +1,25 @@
-/* noise_table.h - template: keyformer's noise of the entries of a decode step. It depends on the seed, the layer, the
- * query head and the key's position only, and most entries are those of the step before. So it is kept by slot with the
- * position it belongs to, and no change of the lists can make it wrong. */
+/* noise_table.h - template: a table of keyformer's noise for the entries of a decode step. The noise depends only on
+ * the seed, the layer, the query head and the key's position, and most entries were there in the previous step. The
+ * table therefore keeps the noise by slot, together with the position it belongs to. No change of the lists can make it
+ * wrong. */
 #ifndef KVC_SIMD_SCORES_NOISE_TABLE_H
 #define KVC_SIMD_SCORES_NOISE_TABLE_H
 
 #include "backends/cpu/simd/attention/entries.h"
 
 #define NOISE_RECORDS 512u
-#define NOISE_BYTES ((size_t)64 << 20) /* at most; noise of more is computed each time */
+#define NOISE_BYTES ((size_t)64 << 20) /* limit of the table; noise beyond it is computed each time */
 
 struct noise_record {
     const struct kvc_lists *lists;
     uint64_t seed;
-    uint32_t layer, heads, kv_heads, slots; /* slots of all heads */
-    size_t at;                              /* in values: [slots, 1 + G] position + 1, noise */
+    uint32_t layer, heads, kv_heads, slots; /* slots: of all heads together */
+    size_t at;                              /* offset in values: [slots, 1 + G], position + 1 and then the noise */
 };
 
 struct noise_table {
-    size_t used, capacity;    /* floats */
-    uint32_t records, missed; /* missed: lists for which the table was full */
+    size_t used, capacity;    /* in floats */
+    uint32_t records, missed; /* missed: number of lists for which the table was full */
     struct noise_record record[NOISE_RECORDS];
     float values[];
 };
@@ -30,14 +31,14 @@ static struct noise_table *grow_noise(struct kvc_cpu *cpu, size_t floats) {
     cpu->noise_bytes = 0;
     cpu->noise = kvc_host_alloc(bytes);
     if (!cpu->noise)
-        return NULL; /* it only saves time */
+        return NULL; /* not an error, because the table only saves time */
     cpu->noise_bytes = bytes;
     kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, (int64_t)bytes);
     ((struct noise_table *)cpu->noise)->capacity = floats;
     return cpu->noise;
 }
 
-/* Where the lists' noise is kept, or NULL. */
+/* Returns the memory for the lists' noise, or NULL. */
 static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint32_t heads,
                        const struct kvc_noise *noise) {
     const uint32_t slots = lists->host_base[lists->kv_heads];
@@ -59,7 +60,7 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
             table = grow_noise(cpu, 2 * had + 2 * floats);
         if (!table)
             return NULL;
-        /* what it held is computed anew: some of its lists may not exist any more */
+        /* Old noise is discarded and computed again, because some of its lists may no longer exist. */
         memset(table->values, 0, table->used * sizeof(float));
         table->used = table->records = table->missed = 0;
     }

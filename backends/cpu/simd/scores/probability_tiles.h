@@ -1,7 +1,9 @@
-/* probability_tiles.h - template: the scores of queries with the entries of their session, tile by tile, for what
- * policies look at. A consumer (rings.h, mass.h) starts with a struct probabilities_job and says what becomes of them.
+/* probability_tiles.h - template: computes the scores of queries with the entries of their session, tile by tile, for
+ * the probabilities that policies use. A consumer (rings.h, mass.h, moments.h) starts with a struct probabilities_job,
+ * whose callbacks process the scores.
  *
- * A task is a run of tiles of one KV head; with a read list it is all of them. */
+ * A task computes a range of tiles of one KV head, or all of its tiles if there is a read list.
+ */
 #ifndef KVC_SIMD_SCORES_PROBABILITY_TILES_H
 #define KVC_SIMD_SCORES_PROBABILITY_TILES_H
 
@@ -12,37 +14,40 @@
 
 struct probabilities_job;
 
-/* What a consumer sees: a tile of n places of head h from place `first` on, or at both ends of a task no tile. */
+/* The argument of callbacks: a tile of n entries of head h, from number `first` on. At the start and the end of a task
+ * there is no tile. */
 struct probabilities_tile {
     const struct probabilities_job *job;
     const struct head_entries *head;
     uint32_t h, first, n;
-    float *own;                    /* `own` floats of the task */
+    float *own;                    /* the task's `own` floats */
     const struct seen_range *seen; /* [queries] */
 };
 
 struct probabilities_job {
     struct kvc_cpu *cpu;
     const struct kvc_probabilities *rows;
-    size_t own;             /* floats that the consumer wants for each task */
-    size_t shared;          /* and for all of them, kept until the next operation */
-    float *shared_capacity; /* where those lie */
-    /* Once a task, NULL: nothing. Indices low .. high - 1 are this task's. */
+    size_t own;             /* floats that the consumer needs for each task */
+    size_t shared;          /* floats for all tasks together, kept until the next operation */
+    float *shared_capacity; /* the memory of the shared floats */
+    /* Called at the start of each task, or NULL. Indices low .. high - 1 belong to this task. */
     void (*start)(const struct probabilities_tile *, uint32_t low, uint32_t high);
-    void (*begin)(const struct probabilities_tile *); /* of a tile; NULL: nothing */
-    /* The query sees places `seen` in all and places `in` of the tile; s: its heads' scores of the tile's places,
-     * s_stride apart, readable to the end of the tile, those outside `in` undefined. Queries come ascending. */
+    void (*begin)(const struct probabilities_tile *); /* called at the start of each tile, or NULL */
+    /* Called for each query and tile, with ascending queries. The query sees the entries `seen` in all and the entries
+     * `in` of the tile. s has the scores of its heads in rows s_stride apart. It is readable to the end of the tile;
+     * scores outside `in` are undefined. */
     void (*take)(const struct probabilities_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
                  const float *s, size_t s_stride);
-    void (*finish)(const struct probabilities_tile *); /* of a tile; NULL: nothing */
-    void (*end)(const struct probabilities_tile *);    /* of a task, which then is a whole head; NULL: nothing */
-    const float *known;                                /* NULL, or the one query's scores, [H, known_stride] by place */
+    void (*finish)(const struct probabilities_tile *); /* called at the end of each tile, or NULL */
+    /* called at the end of each task, or NULL; if set, a task is a whole head */
+    void (*end)(const struct probabilities_tile *);
+    const float *known; /* NULL, or the scores of the only query, [H, known_stride] */
     uint32_t known_stride;
-    bool by_slot; /* the order of the places does not matter where all are seen */
-    float cost;   /* vector operations for a vector of scores, the dots left out */
-    /* set by probabilities_run */
+    bool by_slot; /* true if the order of entries does not matter when all are seen */
+    float cost;   /* vector operations for a vector of scores, without the dot products */
+    /* Set by probabilities_prepare and probabilities_run: */
     uint32_t group, d, splits;     /* splits: tasks per head */
-    uint32_t blocks_most, at_once; /* at_once: queries times heads scored together */
+    uint32_t blocks_most, at_once; /* at_once: queries times heads that are scored together */
     float scale, cap;
     bool many;
 };
@@ -71,7 +76,7 @@ static size_t lay_out_probabilities(const struct probabilities_job *job, struct 
     return at.used;
 }
 
-/* Entries of the head at positions above `position`. */
+/* Returns the number of the head's entries at positions above `position`. */
 static uint32_t entries_after(const struct head_entries *head, int32_t position) {
     uint32_t low = 0, high = head->count;
     while (low < high) {
@@ -84,7 +89,7 @@ static uint32_t entries_after(const struct head_entries *head, int32_t position)
     return head->count - low;
 }
 
-/* What each query sees; returns whether all see everything. */
+/* Finds the range that each query sees. Returns true if all queries see all entries. */
 static bool all_seen(const struct probabilities_job *job, const struct head_entries *head, struct seen_range *seen) {
     const struct kvc_probabilities *rows = job->rows;
     const int32_t *positions = kvc_span_data(rows->positions);
@@ -116,7 +121,7 @@ static void pack_probability_queries(const struct probabilities_job *job, uint32
     }
 }
 
-/* One tile, all queries. */
+/* Computes one tile for all queries. */
 static void probabilities_of_tile(const struct probabilities_tile *tile, const struct probabilities_work *work) {
     const struct probabilities_job *job = tile->job;
     const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
@@ -162,7 +167,7 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
     const bool all = all_seen(job, &head, work.seen);
     if (job->by_slot && !job->known && head.order && !head.index && all &&
         slots_in_use(head.order, head.count) == head.count)
-        head.order = NULL; /* every entry is seen, and their order does not matter */
+        head.order = NULL; /* every entry is seen, so their order does not matter */
     const uint32_t tiles = (head.places + KVC_TILE - 1) / KVC_TILE;
     const uint32_t from = (uint32_t)((uint64_t)tiles * split / job->splits);
     const uint32_t to = (uint32_t)((uint64_t)tiles * (split + 1) / job->splits);
@@ -188,7 +193,8 @@ static void probabilities_task(void *argument, size_t task, unsigned thread) {
         job->end(&tile);
 }
 
-/* Sets the job up and gets its shared scratch; false: no memory, which the next sync reports. */
+/* Sets up the job and allocates its shared scratch memory. Returns false if memory runs out, which the next sync
+ * reports. */
 static bool probabilities_prepare(struct probabilities_job *job) {
     const struct kvc_probabilities *rows = job->rows;
     struct probabilities_work work;
@@ -199,7 +205,8 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     job->scale = kvc_score_scale(rows->scoring.scale, job->d);
     job->cap = rows->scoring.cap;
     job->many = (uint64_t)rows->queries * job->group > SMALL_BATCH_QUERIES && !job->known;
-    /* a multiple of the group, and where queries are packed one of SCORE_QUERIES, so that their blocks align */
+    /* A multiple of the group. If queries are packed, it is also a multiple of SCORE_QUERIES, so that blocks are
+     * aligned. */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
     job->at_once = !job->many                ? rows->queries * job->group
                    : whole < QUERIES_AT_ONCE ? QUERIES_AT_ONCE / whole * whole
@@ -227,7 +234,8 @@ static void probabilities_run(struct probabilities_job *job) {
     struct kvc_threads *threads = threads_for(job->cpu, work);
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
     job->splits = !threads || rows->reads || tiles == 0 ? 1 : kvc_min_u32(each, tiles);
-    /* tiles of indices share the cache lines of their slots: such heads are split only where they are too few */
+    /* Tiles of indices share the cache lines of their slots. Such heads are divided only if there are fewer heads than
+     * threads. */
     if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
         job->splits = 1;
     kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, probabilities_task, job);

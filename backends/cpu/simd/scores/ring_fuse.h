@@ -1,8 +1,9 @@
-/* ring_fuse.h - template: the ring's rows fused into scores.
+/* ring_fuse.h - template: fuses the rows of a ring buffer of recent queries into scores.
  *
- * Rows lie by slot, one after another, and reading them takes longer than adding them up. Whole rows are fused, slots
- * not in use included, because memory is read fastest without gaps; the result is then brought into the order of
- * indices. Rows of logits are brought into that order first, for their softmax. */
+ * The rows are stored by slot, one after another, and reading them takes longer than adding them. Whole rows are fused,
+ * including unused slots, because memory without gaps is read fastest. The result is then put in the order of indices.
+ * Rows of logits are put in that order first, because their softmax needs it.
+ */
 #ifndef KVC_SIMD_SCORES_RING_FUSE_H
 #define KVC_SIMD_SCORES_RING_FUSE_H
 
@@ -21,7 +22,7 @@ struct fuse_job {
     uint32_t stride;
 };
 
-/* How many entries of head h are older than a position; they come first. */
+/* Returns the number of head h's entries at positions below `position`. They come first in the list. */
 static uint32_t indices_before(const struct kvc_lists *lists, uint32_t h, int64_t position) {
     uint32_t low = 0, high = ((const uint32_t *)lists->count->data)[h];
     while (low < high) {
@@ -34,7 +35,7 @@ static uint32_t indices_before(const struct kvc_lists *lists, uint32_t h, int64_
     return low;
 }
 
-/* F [count] = F + row, one addition each, or the maxima in that order; `first`: F has no value yet. */
+/* F [count] = F + row with one addition each, or the maxima in that order. `first` means that F has no value yet. */
 INLINE void fuse_row_of(float *F, const float *row, size_t count, bool sum, bool first) {
     size_t s = 0;
     for (; s + LANES <= count; s += LANES) {
@@ -56,8 +57,8 @@ static void fuse_row(float *F, const float *row, size_t count, enum kvc_fusion f
         fuse_row_of(F, row, count, false, true);
 }
 
-/* logits [n], by index, become exp(s - M) / L: M and L merged from tiles as attention does; minus infinity, of what was
- * not seen, becomes 0. tile [KVC_TILE] scratch. */
+/* Turns logits [n], by index, into exp(s - M) / L. M and L are merged from tiles as in attention. Minus infinity, which
+ * marks entries that were not seen, becomes 0. tile [KVC_TILE] is scratch. */
 static void softmax_row(float *logits, uint32_t n, float *tile, float *maxima, float *sums) {
     float M = -kvc_infinity(), L = 0.0f;
     bool seen = false;

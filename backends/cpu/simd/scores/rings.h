@@ -1,18 +1,18 @@
-/* rings.h - template: rings of recent queries' rows: ring_write. */
+/* rings.h - template: writes rows of a ring buffer of recent queries: ring_write. */
 #ifndef KVC_SIMD_SCORES_RINGS_H
 #define KVC_SIMD_SCORES_RINGS_H
 
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct ring_job {
-    struct probabilities_job job; /* first; own: a tile's values, and counts */
+    struct probabilities_job job; /* must be the first member; own: the values and counts of a tile */
     uint32_t column, ring;
     enum kvc_row_kind kind;
 };
 
-/* value[e] = sum over the group's heads, from 0 and ascending, of the probability exp(s - M) / L, of s, or of 1 where
- * the probability is below `least`; few[e], not NULL: with probabilities the last of these as well. Rows of s lie
- * s_stride apart and reach to the end of the tile. */
+/* value[e] = sum over the group's heads, ascending from 0, of a value that depends on `kind`: the probability exp(s -
+ * M) / L, or s, or 1 if the probability is below `least`. If `few` is not NULL, few[e] receives the last of these sums
+ * in addition. Rows of s are s_stride apart and reach to the end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
                          const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
                          float *few) {
@@ -45,7 +45,7 @@ INLINE const struct ring_job *ring_of(const struct probabilities_tile *tile) {
     return (const struct ring_job *)(const void *)tile->job;
 }
 
-/* State column `column` of the ring's; and which is a query's row. */
+/* ring_state returns state column `column` of the ring buffer. ring_place returns the row of a query. */
 static float *ring_state(const struct probabilities_tile *tile, uint32_t column) {
     const struct kvc_lists *lists = tile->job->rows->lists;
     const uint32_t slots = lists->host_base[tile->h + 1] - lists->host_base[tile->h];
@@ -56,7 +56,7 @@ static uint32_t ring_place(const struct probabilities_tile *tile, uint32_t query
     return (uint32_t)((const int32_t *)kvc_span_data(tile->job->rows->positions))[query] % ring_of(tile)->ring;
 }
 
-/* What a row says of an entry that its query did not see. */
+/* Returns the value of an entry that the query did not see. */
 static float ring_unseen(const struct ring_job *job) { return job->kind == KVC_ROW_LOGITS ? -kvc_infinity() : 0.0f; }
 
 static void fill(float *x, uint32_t n, float value) {
@@ -64,7 +64,7 @@ static void fill(float *x, uint32_t n, float value) {
         x[e] = value;
 }
 
-/* With a read list: empties the rows. Entries that are read are then written tile by tile. */
+/* With a read list, clears the rows of the queries. The entries that are read are then written tile by tile. */
 static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const uint32_t *order = tile->head->order;
     const uint32_t ring = ring_of(tile)->ring;
@@ -87,7 +87,8 @@ static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint
     }
 }
 
-/* A row of how many heads had low probabilities: few [n] of the tile's places, and minus the sum of all such rows. */
+/* Writes a row of counts, few [n]: for each entry of the tile, the number of heads whose probability was low. Also
+ * updates the column with minus the sum of all such rows. */
 static void write_counts(const struct probabilities_tile *tile, uint32_t query, const float *few) {
     const struct head_entries *head = tile->head;
     const uint32_t ring = ring_of(tile)->ring, first = tile->first, n = tile->n;

@@ -1,20 +1,21 @@
-/* score_memo.h - template: the scores of the last attention call's single rows, for the probabilities that policies
- * want right after it: ring_write would otherwise compute each score a second time.
+/* score_memo.h - template: stores the scores of the single rows of the last attention call, for policies that need
+ * their probabilities right after it. Without it, ring_write would compute each score a second time.
  *
- * A record is used only for the same lists, unchanged since (every operation that changes lists forgets theirs), and
- * for a query of the same bits. It holds the row's scores with all entries, by index. */
+ * A record is valid only for the same, unchanged lists (every operation that changes lists forgets their record), and
+ * for a query with identical bits. It holds the row's scores with all entries, by index.
+ */
 #ifndef KVC_SIMD_SCORES_SCORE_MEMO_H
 #define KVC_SIMD_SCORES_SCORE_MEMO_H
 
 #include "backends/cpu/simd/attention/entries.h"
 
-#define MEMO_BYTES ((size_t)4 << 20) /* at most; longer rows are computed again */
+#define MEMO_BYTES ((size_t)4 << 20) /* limit of the memo; scores of longer rows are computed again */
 
 struct score_record {
-    const struct kvc_lists *lists; /* NULL: forgotten */
+    const struct kvc_lists *lists; /* NULL: the record is not valid */
     uint32_t heads, head_size, stride;
     struct kvc_scoring scoring;
-    size_t count, q, scores; /* where they lie in `values`: [H_kv] as uint32, [H, d], [H, stride] */
+    size_t count, q, scores; /* offsets in `values`: [H_kv] as uint32, [H, d], [H, stride] */
 };
 
 struct score_memo {
@@ -23,9 +24,11 @@ struct score_memo {
     struct score_record record[];
 };
 
-INLINE uint32_t memo_stride(uint32_t count) { return (count + 2 * LANES) / LANES * LANES; } /* and one vector */
+/* includes one more vector */
+INLINE uint32_t memo_stride(uint32_t count) { return (count + 2 * LANES) / LANES * LANES; }
 
-/* A memo for `records` records and so many values, all records unset; NULL where that is too much. */
+/* Returns a memo for `records` records and `values` floats, with all records invalid. Returns NULL if that exceeds the
+ * limit. */
 static struct score_memo *memo_open(struct kvc_cpu *cpu, size_t records, size_t values) {
     const size_t front = (sizeof(struct score_memo) + records * sizeof(struct score_record) + 63) / 64 * 64;
     const size_t bytes = front + values * sizeof(float);
@@ -35,13 +38,13 @@ static struct score_memo *memo_open(struct kvc_cpu *cpu, size_t records, size_t 
     if (records == 0 || bytes > MEMO_BYTES)
         return NULL;
     if (bytes > cpu->memo_bytes) {
-        const size_t more = bytes + bytes / 4; /* lists grow by one entry a step */
+        const size_t more = bytes + bytes / 4; /* room to grow, because lists grow by one entry per step */
         kvc_host_free(cpu->memo, cpu->memo_bytes);
         kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, -(int64_t)cpu->memo_bytes);
         cpu->memo_bytes = 0;
         cpu->memo = kvc_host_alloc(more);
         if (!cpu->memo)
-            return NULL; /* it only saves time */
+            return NULL; /* not an error, because the memo only saves time */
         cpu->memo_bytes = more;
         kvc_cpu_count(cpu, KVC_MEMORY_SCRATCH, (int64_t)more);
     }
@@ -53,7 +56,7 @@ static struct score_memo *memo_open(struct kvc_cpu *cpu, size_t records, size_t 
     return memo;
 }
 
-/* The lists have changed, or may be gone. */
+/* Forgets a record. Must be called if the lists change or are freed. */
 static inline void memo_forget(const struct kvc_cpu *cpu, const struct kvc_lists *lists) {
     struct score_memo *memo = cpu->memo;
     for (size_t i = 0; memo && i < memo->records; i++)
@@ -61,7 +64,7 @@ static inline void memo_forget(const struct kvc_cpu *cpu, const struct kvc_lists
             memo->record[i].lists = NULL;
 }
 
-/* The scores [H, *stride] of the rows' one query with all entries of their lists, or NULL. */
+/* Returns the scores [H, *stride] of the only query with all entries of its lists, or NULL. */
 static const float *memo_find(const struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t *stride) {
     const struct score_memo *memo = cpu->memo;
     const struct kvc_lists *lists = rows->lists;

@@ -1,4 +1,4 @@
-/* series.h - template: TriAttention's scores, series_scores. A task a head. */
+/* series.h - template: TriAttention's scores: series_scores. A task computes one head. */
 #ifndef KVC_SIMD_SCORES_SERIES_H
 #define KVC_SIMD_SCORES_SERIES_H
 
@@ -28,7 +28,7 @@ static size_t lay_out_series(const struct series_job *job, size_t count, struct 
     return at.used;
 }
 
-/* Of x [count], or of its squares. */
+/* Returns the sum of x [count], or of its squares. */
 static float sum_indices(const float *x, uint32_t count, bool squares) {
     float sum = 0.0f;
     for (uint32_t tile = 0; tile < count; tile += KVC_TILE) {
@@ -50,7 +50,7 @@ static void normalise(float *s, uint32_t count) {
         s[r] = kvc_div(s[r], deviation);
 }
 
-/* The key, and the lengths of its pairs. */
+/* Loads the key and computes the lengths of its pairs of channels. */
 static void load_pairs(enum kvc_type type, const unsigned char *row, size_t d, size_t pairs,
                        const struct series_work *work) {
     size_t i = 0;

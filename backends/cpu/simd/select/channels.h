@@ -1,24 +1,25 @@
-/* channels.h - template: keys by channel: LANES rows transposed, and dots of a few channels whose values lie side by
- * side, one vector of places or pages at a time. */
+/* channels.h - template: keys by channel. Transposes LANES rows, and computes dot products over some of the channels.
+ * The values of a channel lie side by side, so one vector of entries or pages is computed at a time. */
 #ifndef KVC_SIMD_SELECT_CHANNELS_H
 #define KVC_SIMD_SELECT_CHANNELS_H
 
 #include "backends/cpu/simd/attention/small_batch.h"
 
-#define DOT_HEADS 4 /* queries at once */
+#define DOT_HEADS 4 /* queries per pass */
 #if LANES == 8
-#define DOT_VECTORS 2 /* vectors of places at once */
+#define DOT_VECTORS 2 /* vectors of entries per pass */
 #else
 #define DOT_VECTORS 4
 #endif
 #define DOT_PLACES (DOT_VECTORS * LANES)
-/* Of a stretch of places about so many channels are added up together: few, in long runs, are read faster. */
+/* A range of entries (a stretch) is computed in several passes over about this many channels, because long runs of few
+ * channels are read faster. */
 #define STRETCH_CHANNELS 12u
 #define STRETCH_PLACES ((size_t)4096)
-#define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* where all channels are added up together */
+#define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* length of a stretch if one pass covers all channels */
 
-/* to[c * stride + i] = channel c of row i, for i < n <= LANES (then 0, up to LANES) and, of the channels, the vectors
- * that `wanted` [d / LANES, rounded up] marks (NULL: all). rows [n, padded]. */
+/* to[c * stride + i] = channel c of row i for i < n <= LANES, then 0 up to LANES. rows is [n, padded]. Only the vectors
+ * of channels that `wanted` [d / LANES, rounded up] marks are transposed; NULL marks all. */
 static void transpose_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
     for (size_t v = 0; v * LANES < padded; v++) {
         vf block[LANES];
@@ -34,7 +35,7 @@ static void transpose_rows(const float *rows, size_t padded, uint32_t n, const b
     }
 }
 
-/* One channel: where its values begin, those for negative queries (bounds only), and q of DOT_HEADS heads. */
+/* One channel: its values (`low`: the values for negative queries, only for bounds), and q of DOT_HEADS heads. */
 struct dot_channel {
     const unsigned char *high, *low;
     float q[DOT_HEADS];
@@ -48,7 +49,7 @@ INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_
                            : vf_part_load((const float *)(const void *)from + place, n);
 }
 
-/* What to prefetch: places from .. to - 1 of channels, one channel after another; the next one is `place`. */
+/* Values to prefetch: entries from .. to - 1 of each channel, one channel after another. The next entry is `place`. */
 struct dot_ahead {
     const struct dot_channel *channel, *end;
     size_t from, to, place;
@@ -70,9 +71,10 @@ INLINE void prefetch_dots(enum kvc_type type, bool bound, struct dot_ahead *ahea
     }
 }
 
-/* out[h][place + ...] = (over channels ascending: fma(q, x, sum), from 0, or where not `begin` from what is there),
- * and at the `end` times factor[h] (but of bounds), for n <= DOT_PLACES places; part: n is not DOT_PLACES. top and nan,
- * at the end, but of bounds: the largest so far, whether there was a NaN. */
+/* Computes n <= DOT_PLACES entries from `place` on: out[h][place + ...] = sum over ascending channels of fma(q, x,
+ * sum). The sum starts from 0 if `begin`, otherwise from the old value of out. At the `end` it is multiplied by
+ * factor[h], except for bounds. `part` means that n may be less than DOT_PLACES. At the end, except for bounds, top
+ * collects the largest sums and nan the lanes that had a NaN. */
 INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
                       uint32_t dims, bool begin, bool end, size_t place, uint32_t n, struct dot_ahead *ahead,
                       const float *factor, float *const *out, vf *top, vm *nan) {
@@ -118,7 +120,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
                 vf_store(to + v * LANES, sum[h][v]);
             else if (left > 0)
                 vf_part_store(to + v * LANES, sum[h][v], left);
-            if (part && end && !bound) /* padding is not the largest, and no NaN */
+            if (part && end && !bound) /* padding must be neither the largest value nor a NaN */
                 sum[h][v] = vf_select(vm_first(left), sum[h][v], vf_set(-kvc_infinity()));
         }
         if (!end || bound)
@@ -131,7 +133,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     }
 }
 
-/* The larger of `most` and of what the vector holds, NaN where there was one. */
+/* Returns the larger of `most` and the largest lane, or NaN if there was one. */
 static float larger(float most, vf top, vm nan) {
     float lane[LANES];
     vf_store(lane, top);
@@ -140,16 +142,18 @@ static float larger(float most, vf top, vm nan) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
-/* A stretch of places at a time, and of it a few channels at a time; meanwhile prefetches what comes next. */
+/* Computes the dot products stretch by stretch, with a few channels per pass. Meanwhile prefetches the values that come
+ * next. */
 INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels, uint32_t dims,
                     size_t from, size_t to, const float *factor, float *const *out, float *most) {
     const bool together =
-        to - from < DOT_PLACES || dims < STRETCH_CHANNELS || (bound && LANES < 16); /* bound: slower */
+        /* several passes are slower for bounds with short vectors */
+        to - from < DOT_PLACES || dims < STRETCH_CHANNELS || (bound && LANES < 16);
     const uint32_t parts = together ? 1 : (dims + STRETCH_CHANNELS / 2) / STRETCH_CHANNELS;
     const size_t stretch = parts == 1 ? STRETCH_OF_ALL : STRETCH_PLACES;
     vf top[DOT_HEADS];
     vm nan[DOT_HEADS];
-    float *to_of[DOT_HEADS]; /* a copy: for all the compiler knows, stores could change `out` itself */
+    float *to_of[DOT_HEADS]; /* a copy, because the compiler must assume that stores may change `out` itself */
     UNROLL
     for (unsigned h = 0; h < heads; h++) {
         to_of[h] = out[h];
@@ -201,7 +205,8 @@ DOTS_OF(bounds_f32_2, KVC_F32, true, 2)
 DOTS_OF(bounds_f32_3, KVC_F32, true, 3)
 DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
 
-/* out[h][from .. to-1] of up to DOT_HEADS heads; most[h], but of bounds, becomes the largest of itself and these. */
+/* Computes out[h][from .. to-1] for up to DOT_HEADS heads. Except for bounds, most[h] becomes the largest of itself and
+ * these values. */
 static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
                          uint32_t dims, size_t from, size_t to, const float *factor, float *const *out, float *most) {
     typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *, float *);

@@ -1,11 +1,12 @@
-/* select.h - template: select_scores: how a decode step's query scores places or pages; and select_scores_reads, which
- * chooses from what it has scored.
+/* select.h - template: select_scores, in which a decode step's query scores entries or pages, and select_scores_reads,
+ * which also chooses the entries to read.
  *
- * Three steps per KV head: scores; exponentials with the sums of tiles; probabilities and their group sum. Where heads
- * are enough for the threads one task does all three for a head, and with reads chooses as well, so that scores and
- * probabilities never leave the core's cache. While it computes it prefetches the entries that the thread has chosen
- * for another head, which attention reads next, and channels of the head that it comes to next. Otherwise the steps run
- * one after another, each cut into runs of tiles. */
+ * There are three steps per KV head: scores; exponentials and the sums of tiles; probabilities and their group sum. If
+ * there are enough heads for the threads, one task does all three steps for a head, and with reads it also chooses, so
+ * that scores and probabilities never leave the core's cache. While it computes, it prefetches the entries that the
+ * thread has chosen for another head, which attention reads next, and channels of the head that the thread computes
+ * next. Otherwise the steps run one after another, each divided into ranges of tiles.
+ */
 #ifndef KVC_SIMD_SELECT_SELECT_H
 #define KVC_SIMD_SELECT_SELECT_H
 
@@ -13,7 +14,7 @@
 #include "backends/cpu/simd/select/select_scores.h"
 #include "backends/cpu/simd/select/select_probabilities.h"
 
-/* capacity [blocks]: for the block pointers of the entries. */
+/* Opens head h. `capacity` [blocks] is memory for the block pointers of its entries. */
 static struct select_head open_choose(const struct select_job *job, const struct select_work *work, uint32_t h,
                                       const unsigned char **capacity) {
     const struct kvc_select_scores *call = job->call;
@@ -26,7 +27,7 @@ static struct select_head open_choose(const struct select_job *job, const struct
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
     head.probability_stride = call->stride;
-    if (!job->reads) { /* else they are made when they are needed */
+    if (!job->reads) { /* otherwise they are set when they are needed */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->probabilities.buffer)
             head.probabilities = (float *)kvc_span_data(call->probabilities) + (size_t)h * job->group * call->stride;
@@ -56,7 +57,8 @@ static void count_bytes(const struct select_job *job, const struct select_head *
     __atomic_fetch_add(call->bytes_read, bytes, __ATOMIC_RELAXED);
 }
 
-/* Finds channels of the head that the thread comes to next, to prefetch them; work's own are not needed any more. */
+/* Finds channels of the head that the thread will probably compute next, to prefetch them. Overwrites the channels in
+ * `work`, which are no longer needed. */
 static void find_ahead(const struct select_job *job, struct select_work *work, const struct select_head *now,
                        unsigned thread, struct select_prefetch *ahead) {
     const struct kvc_select_scores *call = job->call;
@@ -173,7 +175,7 @@ static void run_choose(struct kvc_device *device, const struct kvc_select_scores
     job.reads = NULL;
     bump_values(&at, &job, call->heads);
     job.shared_bytes = at.used;
-    /* all of it at once: it must not move during the three steps */
+    /* allocated at once, because it must not move during the three steps */
     job.shared = kvc_cpu_scratch(job.cpu, 0, job.shared_bytes + lay_out_choose(&job, &work, NULL));
     for (job.step = 1; job.shared && job.step <= 3; job.step++)
         stealing_run(job.cpu, threads, (size_t)heads * job.splits, select_task, &job);

@@ -1,4 +1,4 @@
-/* select_job.h - template: what a call of select_scores is cut into, a thread's scratch, a head. */
+/* select_job.h - template: the data of a select_scores call: its tasks, a thread's scratch memory, and a head. */
 #ifndef KVC_SIMD_SELECT_SELECT_JOB_H
 #define KVC_SIMD_SELECT_SELECT_JOB_H
 
@@ -8,28 +8,29 @@
 struct select_job {
     struct kvc_cpu *cpu;
     const struct kvc_select_scores *call;
-    const struct kvc_select_reads *reads; /* NULL: only scores */
-    uint32_t group, d, splits, step;      /* step: 0 all, or 1 to 3 */
+    const struct kvc_select_reads *reads; /* NULL: compute only scores */
+    uint32_t group, d, splits, step;      /* step: 0 for all steps, or 1 to 3 */
     uint32_t units_most, tiles_most, blocks_most;
-    bool paged; /* the scores are of pages */
+    bool paged; /* the scores are those of pages */
     unsigned char *shared;
     size_t shared_bytes;
     struct select_prefetch *ahead; /* [threads], with reads */
 };
 
-/* Of one head where splits is 1, else of all. Query head h, unit i: e[h * row + i]. */
+/* Values of one head if splits is 1, otherwise of all heads. e[h * row + i] belongs to query head h and unit i (an
+ * entry or a page). */
 struct select_values {
-    float *e, *most, *sum; /* [heads, row], [heads, splits]: NaN where there is one, [heads, tiles] */
+    float *e, *most, *sum; /* [heads, row]; [heads, splits], NaN if a score is NaN; [heads, tiles] */
 };
 
 struct select_work {
-    const unsigned char **block, **keys; /* [2, blocks]: of this head and of the one before; [2 * KVC_TILE] */
+    const unsigned char **block, **keys; /* [2, blocks]: of this head and of the previous one; [2 * KVC_TILE] */
     float *q, *wide, *s, *transposed;    /* [G, padded], [LANES, padded], [G, KVC_TILE], [padded, LANES] */
-    int32_t *channel_keys;               /* [d, and a vector] */
+    int32_t *channel_keys;               /* [d + one vector] */
     uint32_t *channel;                   /* [dims] */
     struct dot_channel *dots;            /* [d] */
-    float *factor, *most;                /* [G]; factor then is what exponentials are multiplied by */
-    int32_t *read_keys;                  /* of read_head */
+    float *factor, *most;                /* [G]; factor later holds the factors of the exponentials */
+    int32_t *read_keys;                  /* scratch memory of read_head */
     struct select_values own;
 };
 
@@ -64,13 +65,13 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
     return at.used;
 }
 
-/* A head of a call. */
+/* One head of the call. */
 struct select_head {
     struct head_entries entries;
-    uint32_t h, page, units;       /* page: places of a unit */
-    uint32_t low, first;           /* the first place that is seen, the first unit with one */
-    struct select_values values;   /* of its first query head */
-    float *scores, *probabilities; /* where they go; probabilities NULL: nowhere */
+    uint32_t h, page, units;       /* page: entries per unit */
+    uint32_t low, first;           /* the first entry that is seen; the first unit that contains one */
+    struct select_values values;   /* of the head's first query head */
+    float *scores, *probabilities; /* destinations; probabilities may be NULL */
     size_t probability_stride;
 };
 

@@ -1,12 +1,12 @@
-/* select_probabilities.h - template: exponentials of a head's scores, and from them the probabilities and their group
- * sum. */
+/* select_probabilities.h - template: computes the exponentials of a head's scores, and from them the probabilities and
+ * their group sum. */
 #ifndef KVC_SIMD_SELECT_SELECT_PROBABILITIES_H
 #define KVC_SIMD_SELECT_SELECT_PROBABILITIES_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
 
-/* Places of a unit that are seen. */
+/* Returns the number of entries of a unit that are seen. */
 static float seen_places(const struct select_head *head, uint32_t unit) {
     const uint64_t from = (uint64_t)unit * head->page, to = from + head->page;
     const uint64_t low = kvc_max_u64(head->low, from);
@@ -14,7 +14,7 @@ static float seen_places(const struct select_head *head, uint32_t unit) {
     return high > low ? (float)(high - low) : 0.0f;
 }
 
-/* e of one tile's units low .. high - 1 from scores: exp(s - M); returns the tile's sum. */
+/* Replaces the scores of one tile's units low .. high - 1 by e = exp(s - M). Returns the tile's sum. */
 static float tile_exponentials(const struct select_head *head, float *e, uint32_t low, uint32_t high, float M) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
     const vf places = vf_set((float)head->page);
@@ -22,13 +22,13 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
     UNROLL
     for (unsigned f = 0; f < FOLD; f++)
         lane[f] = vf_zero();
-    if (from > head->first && to < head->units) { /* all are whole */
+    if (from > head->first && to < head->units) { /* all units are complete */
         exps_and_sums(e + from, to - from, M, head->page == 1 ? NULL : &places, lane);
         return sum_lanes(lane);
     }
     for (uint32_t i = from; i < low; i++)
         e[i] = -kvc_infinity();
-    for (uint32_t i = high; i < to; i++) /* within the row's padding */
+    for (uint32_t i = high; i < to; i++) /* inside the padding of the row */
         e[i] = -kvc_infinity();
     exps_below(e + from, to - from, M);
     for (uint32_t i = from; i < to; i += KVC_LANES) {
@@ -45,7 +45,7 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
     return sum_lanes(lane);
 }
 
-/* The largest score of a query head; *nan: one is a NaN. */
+/* Returns the largest score of a query head. Sets *nan if one is NaN. */
 static float largest_score(const struct select_job *job, const struct select_head *head, uint32_t g, bool *nan) {
     float M = -kvc_infinity();
     *nan = false;
@@ -70,7 +70,7 @@ static void exponentials(const struct select_job *job, const struct select_head 
             prefetch_next(ahead);
             if (low >= high)
                 *sum = 0.0f;
-            else if (nan || M - M != 0.0f) /* infinite: inf - inf is a NaN */
+            else if (nan || M - M != 0.0f) /* M is infinite, and inf - inf is NaN */
                 *sum = kvc_nan();
             else
                 *sum = tile_exponentials(head, e, low, high, M);
@@ -80,7 +80,8 @@ static void exponentials(const struct select_job *job, const struct select_head 
 
 /* ---- probabilities ---- */
 
-/* L of a query head with its sink, E without; first: rest is written too. */
+/* Returns L of a query head including its sink. E is L without the sink. `first` means that this call writes `rest`
+ * too. */
 static float join_sink(const struct select_job *job, const struct select_head *head, uint32_t g, float E, bool first) {
     const struct kvc_select_scores *call = job->call;
     const size_t own = (size_t)head->h * job->group + g;
@@ -92,7 +93,7 @@ static float join_sink(const struct select_job *job, const struct select_head *h
     return L;
 }
 
-/* What each query head's exponentials are multiplied by; e of what is not seen. */
+/* Computes the factor of each query head's exponentials. Also sets e of units that are not seen. */
 static void head_shares(const struct select_job *job, const struct select_head *head, float *share, uint32_t from,
                         uint32_t to) {
     const struct kvc_select_scores *call = job->call;
@@ -111,11 +112,11 @@ static void head_shares(const struct select_job *job, const struct select_head *
         share[g] = bound ? 1.0f : kvc_div(1.0f, L);
         for (uint32_t i = from; i < to && kvc_is_nan(share[g]); i++)
             head->values.e[g * row + i] = kvc_nan();
-        share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* what is not seen has probability 0 even so */
+        share[g] = kvc_is_nan(share[g]) || L == 0.0f ? 1.0f : share[g]; /* units that are not seen keep probability 0 */
     }
 }
 
-/* Scores, and where they are wanted probabilities, of the units from .. to-1. */
+/* Computes the scores of the units from .. to-1, and their probabilities if the head has a destination for them. */
 static void group_probabilities(const struct select_job *job, const struct select_head *head, const float *share,
                                 uint32_t from, uint32_t to) {
     const size_t row = select_row(job), stride = head->probability_stride;

@@ -1,4 +1,5 @@
-/* select_reads.h - template: select_reads: the best places, or those of the best pages, as ascending read lists. */
+/* select_reads.h - template: select_reads writes the best entries, or those of the best pages, as ascending read lists.
+ */
 #ifndef KVC_SIMD_SELECT_SELECT_READS_H
 #define KVC_SIMD_SELECT_SELECT_READS_H
 
@@ -8,7 +9,8 @@
 
 #define SAMPLE 512u
 
-/* threshold where it is known to lie from low to high: it has the leading bits that both have. */
+/* Returns the same as threshold, which is known to lie from low to high. Only the bits after the common leading bits
+ * are searched. */
 static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high) {
     if (low == high)
         return low;
@@ -22,7 +24,8 @@ static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, 
     return (int32_t)(found ^ 0x80000000u);
 }
 
-/* Those of keys [n] that lie from low to high, in their order, padded with INT32_MIN; `to` may be `keys`. */
+/* Copies the keys [n] that lie from low to high, in order, padded with INT32_MIN. Returns their number. `to` may be
+ * `keys`. */
 static uint32_t keys_between(const int32_t *keys, uint32_t n, int32_t low, int32_t high, int32_t *to) {
     const vi lowest = vi_set(low), highest = vi_set(high);
     uint32_t count = 0;
@@ -36,13 +39,15 @@ static uint32_t keys_between(const int32_t *keys, uint32_t n, int32_t low, int32
     return count;
 }
 
-/* The same as threshold_between, looking only at those of keys [n] that it may still be. rest [n, padded]: scratch. */
+/* Returns the same as threshold_between, but scans only the keys that may still be the result. rest [n, padded] is
+ * scratch. */
 static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high,
                                int32_t *rest) {
     top -= count_above(keys, n, high);
     n = keys_between(keys, n, low, high, rest);
     while (low < high && n > 4 * LANES) {
-        const int first = 31 - __builtin_clz((uint32_t)low ^ (uint32_t)high); /* middle: from here on it is 1 */
+        /* middle: the lowest value in which this bit is 1 */
+        const int first = 31 - __builtin_clz((uint32_t)low ^ (uint32_t)high);
         const uint32_t below = (uint32_t)high & ~((1u << first) - 1);
         const int32_t middle = first == 31 ? 0 : (int32_t)below;
         const uint32_t above = count_above(rest, n, middle - 1);
@@ -57,20 +62,20 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* What a thread prefetches while it does what needs no memory: entries that it chose for the head before, from place
- * `next` on, and bytes at .. end - 1 of each of the channels [dims] of the head that it comes to next, one piece of
- * each after another. */
+/* Data that a thread prefetches while it computes without reading memory: the entries that it chose for the previous
+ * head, from number `next` on; and bytes at .. end - 1 of each channel [dims] of the next head, one piece of each
+ * channel after another. */
 struct select_prefetch {
     struct head_entries chosen;
     uint32_t next, dims, channel;
     const struct dot_channel *channels;
     size_t at, end;
-    unsigned heads; /* that the thread has chosen for */
+    unsigned heads; /* number of heads that the thread has chosen for */
 };
 
 #define ENTRIES_AT_ONCE 4u
 #define CHANNEL_BYTES_AT_ONCE 1024u
-#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* beside what this head has in the processor's cache */
+#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* limit, so that they fit in the cache beside this head's data */
 
 static void prefetch_next(struct select_prefetch *ahead) {
     if (!ahead)
@@ -92,28 +97,28 @@ static void prefetch_next(struct select_prefetch *ahead) {
     }
 }
 
-/* Where scores come from: that of unit i (a place or page) is the sum over rows r ascending, from 0, of
- * e[r * stride + i] * factor[r]. */
+/* The source of scores. The score of unit i (an entry or a page) is the sum over rows r, ascending from 0, of e[r *
+ * stride + i] * factor[r]. */
 struct unit_scores {
     const float *e, *factor;
     size_t stride;
     uint32_t rows;
-    struct select_prefetch *ahead; /* prefetched meanwhile; or NULL */
+    struct select_prefetch *ahead; /* data to prefetch meanwhile, or NULL */
 };
 
-/* Units among which the best ones are, ascending, and their keys; padded with INT32_MIN up to a whole vector. The last
- * of the best has a key from low to high. */
+/* Units that include the best ones, ascending, and their keys, padded with INT32_MIN to a whole vector. The key of the
+ * last of the best units lies from low to high. */
 struct candidates {
     int32_t *key, *unit; /* [keys_capacity] */
     uint32_t count;
     int32_t low, high;
 };
 
-/* Keys to allocate for n units. */
+/* Returns the number of keys to allocate for n units. */
 INLINE size_t keys_capacity(uint32_t n) { return ((size_t)n + 3 * LANES) / LANES * LANES; }
 
-/* The units from i on, n of a vector or fewer, whose scores are not below `low`, and with `any` the others too: of each
- * its score and its number. */
+/* Appends the scores and numbers of n <= LANES units from i on. Leaves out units whose scores are below `low`, unless
+ * `any` is set. */
 INLINE uint32_t add_candidates(const float *e, size_t stride, uint32_t rows, const float *factor, uint32_t i,
                                uint32_t n, vf low, bool any, int32_t *key, int32_t *unit) {
     vf total = vf_mul(n < LANES ? vf_part_load(e + i, n) : vf_load(e + i), vf_set(factor[0]));
@@ -126,14 +131,14 @@ INLINE uint32_t add_candidates(const float *e, size_t stride, uint32_t rows, con
     return vi_append(unit, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
 }
 
-/* The number that a key other than INT32_MIN stands for. */
+/* Returns the score of a key other than INT32_MIN. */
 static float key_score(int32_t key) { return kvc_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & INT32_MAX)); }
 
 INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,
                                const struct candidates *to) {
     const bool any = to->low == INT32_MIN;
     const vf low = vf_set(any ? 0.0f : key_score(to->low));
-    const float *const e = scores->e; /* copies: for all the compiler knows, what is appended could change them */
+    const float *const e = scores->e; /* copies, because the compiler must assume that stores may change them */
     const size_t stride = scores->stride;
     int32_t *const key = to->key, *const unit = to->unit;
     float few[4] = {0.0f};
@@ -153,7 +158,8 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
     return count;
 }
 
-/* Finds what the best `top`, or top + more, of n units are among: of many, two keys of a sample bracket the last. */
+/* Finds candidates that include the best `top` of n units, or top + more of them. If n is large, two keys of a sample
+ * bracket the key of the last one. */
 static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32_t top, uint32_t more,
                             struct candidates *to) {
     to->low = INT32_MIN;
@@ -184,7 +190,7 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
                                         : all_candidates(scores, scores->rows, n, to);
         if (to->count >= top + more)
             break;
-        to->low = INT32_MIN; /* the sample misled */
+        to->low = INT32_MIN; /* the sample was misleading: take all units */
     }
     for (uint32_t i = to->count; i % LANES != 0; i++)
         to->key[i] = INT32_MIN;
@@ -192,8 +198,9 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
         to->high = INT32_MAX;
 }
 
-/* Writes the places of the `top` best candidates, each `page` places, ascending. Those whose key is `bound` count from
- * the lowest; `cut`: places that the last of them gives up. The candidates are used up. */
+/* Writes the entries of the `top` best candidates, ascending; each unit has `page` entries. Candidates whose key is
+ * equal to `bound` are taken from the lowest unit on, and the last one of them leaves out its last `cut` entries.
+ * Overwrites the candidates. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
                              int32_t bound, uint32_t *next) {
     uint32_t equal = top - count_above(from->key, from->count, bound), chosen = 0, last = UINT32_MAX;
@@ -207,7 +214,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
             if (--equal == 0)
                 last = (uint32_t)from->unit[i + (unsigned)__builtin_ctz(same)];
         }
-        chosen += vi_append(from->unit + chosen, unit, bits); /* over what was read already */
+        chosen += vi_append(from->unit + chosen, unit, bits); /* overwrites only candidates that were read before */
     }
     if (page == 1) {
         memcpy(next, from->unit, chosen * sizeof *next);
@@ -216,7 +223,8 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     for (uint32_t i = 0; i < chosen; i++) {
         const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
         const uint32_t count = kvc_min_u32(places - first, page) - (unit == last ? cut : 0);
-        if (page <= LANES && first + LANES <= places) { /* fits: indices ascend, next is no further on than first */
+        /* a whole vector fits: indices ascend, so no more than `first` of them were written before */
+        if (page <= LANES && first + LANES <= places) {
             vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
             next += count;
         } else {
@@ -226,26 +234,28 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     return next;
 }
 
-/* Those of n places, or of the pages that they lie in, that are read, ascending, into next. keys [3, keys_capacity(n)].
- */
+/* Writes the entries to read of a head with `places` entries to `next`, ascending. Returns the address after them. keys
+ * [3, keys_capacity(n)] is scratch. */
 static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
-    const uint64_t wanted = call->top > local ? call->top - local : 0; /* units, or places of pages */
-    const uint32_t last = places - (units - 1) * page;                 /* places of the last unit */
+    const uint64_t wanted = call->top > local ? call->top - local : 0; /* number of units, or of entries of pages */
+    const uint32_t last = places - (units - 1) * page;                 /* entries of the last unit */
     uint64_t top = call->whole ? wanted : (wanted + page - 1) / page;
     if (wanted >= (call->whole || page == 1 ? n : places)) {
         next = count_up(next, 0, places - local);
     } else if (wanted > 0) {
-        const bool partial = !call->whole && last < page; /* the last page: one page more may be needed */
+        const bool partial =
+            !call->whole && last < page; /* the last page is incomplete, so one page more may be needed */
         struct candidates from = {.key = keys, .unit = keys + keys_capacity(n)};
         uint32_t cut = 0;
         find_candidates(scores, n, (uint32_t)top, partial && top < n, &from);
         int32_t *rest = from.unit + keys_capacity(n);
         int32_t bound = threshold_among(from.key, from.count, (uint32_t)top, from.low, from.high, rest);
         if (!call->whole && page > 1) {
-            uint32_t before = (uint32_t)top; /* pages before the last, by the rule: of more than `top` not counted */
+            /* number of pages that rank before the last page, or `top` if it is not lower */
+            uint32_t before = (uint32_t)top;
             if (partial && (uint32_t)from.unit[from.count - 1] == n - 1) {
                 before = 0;
                 for (uint32_t i = 0; i + 1 < from.count; i++)
@@ -260,11 +270,11 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
     return count_up(next, places - local, local);
 }
 
-/* The sum of a query head's probabilities over what is read: those of indices [count] times factor, over lanes and
- * their tree. */
+/* Returns the sum of a query head's probabilities over the indices [count] that are read, times factor, as a 32-lane
+ * sum. */
 static float probability_of_reads(const uint32_t *index, uint32_t count, const float *probability, float factor,
                                   struct select_prefetch *ahead) {
-    float some[KVC_TILE]; /* so many that the first are stored by the time they are loaded */
+    float some[KVC_TILE]; /* long enough that the first values are stored before they are loaded */
     vf lane[FOLD];
     UNROLL
     for (unsigned f = 0; f < FOLD; f++)
@@ -275,7 +285,7 @@ static float probability_of_reads(const uint32_t *index, uint32_t count, const f
         for (uint32_t j = 0; j < n; j++)
             some[j] = probability[index[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
-            some[j] = -0.0f; /* adding it changes nothing */
+            some[j] = -0.0f; /* adding -0 changes nothing */
         for (uint32_t j = 0; j < n; j += KVC_LANES)
             UNROLL
         for (unsigned f = 0; f < FOLD; f++)
@@ -284,8 +294,8 @@ static float probability_of_reads(const uint32_t *index, uint32_t count, const f
     return sum_lanes(lane);
 }
 
-/* The reads of head h, and its heads' alpha; probabilities by place, rows probability_stride apart, to be multiplied by
- * factor [G]. */
+/* Writes the read list of head h, and alpha of its query heads. Probabilities are in rows probability_stride apart and
+ * are multiplied by factor [G]. */
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
                       const float *probabilities, size_t probability_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;

@@ -1,11 +1,11 @@
-/* select_scores.h - template: how a query scores the places or pages of a head. */
+/* select_scores.h - template: scores of a head's entries or pages for a query. */
 #ifndef KVC_SIMD_SELECT_SELECT_SCORES_H
 #define KVC_SIMD_SELECT_SELECT_SCORES_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
 
-/* The `dims` channels of the head's queries [G, d], ascending. */
+/* Chooses the `dims` channels of the head's queries [G, d], ascending. */
 static void find_channels(const struct select_job *job, struct select_work *work, const float *q) {
     const uint32_t d = job->d, dims = job->call->dims;
     uint32_t found = 0, equal;
@@ -31,7 +31,7 @@ static void find_channels(const struct select_job *job, struct select_work *work
 
 static float magnitude(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
-/* What a head's dots of some channels are multiplied by. */
+/* Returns the factor of a query head's dot products over some channels. */
 static float channel_factor(const struct select_job *job, const struct select_work *work, const float *q) {
     float a = 0.0f, b = 0.0f;
     for (uint32_t i = 0; i < job->call->dims; i++)
@@ -43,7 +43,7 @@ static float channel_factor(const struct select_job *job, const struct select_wo
     return kvc_div(1.0f, kvc_sqrt(kvc_score_span(job->call->scoring.scale, job->d) * kvc_div(a, b)));
 }
 
-/* Which sides of a channel bounds need: 1 low, 2 high. */
+/* Returns the sides of a channel that bounds read: 1 for low, 2 for high, 3 for both. */
 static unsigned sides_of(const struct select_job *job, const float *q, uint32_t c) {
     unsigned sides = 0;
     for (uint32_t g = 0; g < job->group; g++)
@@ -51,7 +51,7 @@ static unsigned sides_of(const struct select_job *job, const float *q, uint32_t 
     return sides;
 }
 
-/* Where the chosen channels lie in pages, or in `transposed`. */
+/* Sets the addresses of the chosen channels, in pages or in `transposed`. Returns their number. */
 static uint32_t point_channels(const struct select_job *job, struct select_work *work, uint32_t h, const float *q) {
     const struct kvc_select_scores *call = job->call;
     const bool bound = call->kind == KVC_SCORE_PAGE_BOUND;
@@ -66,7 +66,7 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
         const size_t from = ((size_t)h * job->d + c) * call->pages->stride * (call->pages->type == KVC_F16 ? 2 : 4);
         work->dots[i].high = (const unsigned char *)call->pages->high->data + from;
         work->dots[i].low = call->pages->low ? (const unsigned char *)call->pages->low->data + from : NULL;
-        if (bound) { /* the side that no head needs is not read */
+        if (bound) { /* a side that no head needs is not read */
             const unsigned sides = sides_of(job, q, c);
             work->dots[i].high = sides & 2u ? work->dots[i].high : work->dots[i].low;
             work->dots[i].low = sides & 1u ? work->dots[i].low : work->dots[i].high;
@@ -80,7 +80,8 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
     return dims;
 }
 
-/* e of units from .. to-1 for the heads g .. g + some - 1; keys that no pages hold are transposed first. */
+/* Computes e of the units from .. to-1 for the heads g .. g + some - 1. Keys that are not stored in pages are
+ * transposed first. */
 static void dots_of_heads(const struct select_job *job, const struct select_work *work, const struct select_head *head,
                           uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
                           float *most) {
@@ -107,7 +108,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
     }
 }
 
-/* The largest of x [from .. to-1], -inf of none, NaN where there is one. */
+/* Returns the largest of x [from .. to-1]: -inf if there are none, NaN if one is NaN. */
 static float largest(const float *x, uint32_t from, uint32_t to) {
     vf top = vf_set(-kvc_infinity());
     vm nan = vf_is_nan(top);
@@ -130,7 +131,8 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
-/* Scores of the units from .. to-1, which are seen, and the largest [G] of them (not of bounds). */
+/* Computes the scores of the units from .. to-1, all of which are seen, and except for bounds the largest [G] of them.
+ */
 static void score_units(const struct select_job *job, struct select_work *work, const struct select_head *head,
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;
@@ -140,7 +142,8 @@ static void score_units(const struct select_job *job, struct select_work *work, 
     if (call->kind == KVC_SCORE_EXACT) {
         for (uint32_t g = 0; g < group; g++)
             pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
-        for (uint32_t p = from, n, known = 0; p < to; p += n) { /* known: keys set, of this tile and of the next */
+        /* known: number of keys that are set, of this tile and the next */
+        for (uint32_t p = from, n, known = 0; p < to; p += n) {
             const uint32_t more = kvc_min_u32(to - p, 2 * KVC_TILE);
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
@@ -158,7 +161,8 @@ static void score_units(const struct select_job *job, struct select_work *work, 
             most[g] = largest(head->values.e + g * select_row(job), from, to);
         return;
     }
-    bool wanted[256] = {false}; /* d / LANES of them; larger heads have all */
+    bool wanted[256] = {
+        false}; /* d / LANES elements are used; heads with more than 256 channels transpose all of them */
     if (call->kind != KVC_SCORE_PAGE_BOUND)
         find_channels(job, work, q);
     for (uint32_t g = 0; g < group && call->kind != KVC_SCORE_PAGE_BOUND; g++)

@@ -1,5 +1,5 @@
-/* four_outputs.h - template: vectors of gemm.h that hold one row of four outputs: four quants of each output in a
- * vector of codes, four such vectors. */
+/* four_outputs.h - template: vectors for gemm.h that hold one row of four outputs. A vector of codes holds four quants
+ * of each output; there are four such vectors. */
 #define UNIT_ROWS 1
 #define UNIT_OUTPUTS 4
 

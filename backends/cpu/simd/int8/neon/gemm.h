@@ -1,12 +1,12 @@
-/* gemm.h - template: many rows. Weights of TILE_OUTPUTS outputs are packed side by side; a tile of rows passes them one
- * lane after another, so that each sum of a block is complete where it is scaled. A vector of the tile holds UNIT_ROWS
- * rows of UNIT_OUTPUTS outputs, row by row. */
+/* gemm.h - template: int8 products for many rows. Weights of TILE_OUTPUTS outputs are packed side by side. A tile of
+ * rows is multiplied by them one lane after another, so that each sum of a block is complete when it is scaled. A
+ * vector of the tile holds UNIT_ROWS rows of UNIT_OUTPUTS outputs, row by row. */
 
 #define TILE_UNITS ((TILE_ROWS + UNIT_ROWS - 1) / UNIT_ROWS)
 #define TILE_VECTORS (TILE_OUTPUTS / UNIT_OUTPUTS)
 
-/* A packed panel; piece: what has a scale, 16 or 32 weights. Codes [K / 16][TILE_OUTPUTS][16]: of each UNIT_OUTPUTS
- * outputs as many vectors as pack_codes makes of them. */
+/* A packed panel. A piece is the 16 or 32 weights that share a scale. The codes are [K / 16][TILE_OUTPUTS][16]; those
+ * of each UNIT_OUTPUTS outputs are vectors in the layout of pack_codes. */
 struct panel {
     kvc_i8 *code;
     float *scale, *minimum; /* [K / piece][TILE_OUTPUTS] */
@@ -22,7 +22,7 @@ static size_t panel_bytes(const struct kvc_int8_call *call) {
     return (call->K + 2 * sizeof(float) * (call->K / 16)) * TILE_OUTPUTS;
 }
 
-/* Scales or minimums of one output's `parts` blocks. */
+/* Stores the scales or minimums of `parts` blocks of one output. */
 INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t stride) {
     float x[8];
     vst1q_f32(x, from[0]);
@@ -31,7 +31,7 @@ INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t st
         to[(size_t)i * stride] = x[i];
 }
 
-/* 256 weights, or a row's last ones, of the panel's outputs. */
+/* Packs 256 weights, or the last weights of a row, of the panel's outputs. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
     static void pack_##name(const struct panel *p, const unsigned char *const *row, size_t group, int parts) {         \
         const size_t pieces = 32 / KVC_INT8_WIDTH_##NAME;                                                              \
@@ -60,14 +60,14 @@ INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t st
     }
 KVC_BLOCK_TYPES(PACK, )
 
-/* The rows of a tile; rows after the last repeat it. */
+/* The rows of a tile. Rows after the last one repeat it. */
 struct tile_rows {
     const kvc_i8 *quant[TILE_UNITS * UNIT_ROWS];
     const float *scale[TILE_UNITS * UNIT_ROWS];
     const kvc_i32 *sum[TILE_UNITS * UNIT_ROWS];
 };
 
-/* What kvc_int8_add and kvc_int8_take do with the sums of a piece. */
+/* Scales the sums of a piece and adds them to the lanes, as kvc_int8_add and kvc_int8_take define it. */
 INLINE void add_piece(float32x4_t (*f)[TILE_VECTORS], const struct sums (*sum)[TILE_VECTORS], const struct tile_rows *x,
                       const float *scale, const float *minimum, size_t b, int piece, int units, int pieces,
                       int has_minimum) {
@@ -100,7 +100,8 @@ INLINE void add_piece(float32x4_t (*f)[TILE_VECTORS], const struct sums (*sum)[T
     }
 }
 
-/* The rows times the panel: lanes, then the tree. pieces: of a block. */
+/* Multiplies the rows by the panel: first each lane, then the tree over the lanes. `pieces` is the number of pieces per
+ * block. */
 INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y,
                  int units, int pieces, int has_minimum) {
     float32x4_t lanes[KVC_INT8_LANES][TILE_UNITS][TILE_VECTORS];
@@ -170,7 +171,7 @@ static void (*const tile_of[TILE_UNITS + 1])(const struct kvc_int8_call *, const
 
 static const struct {
     void (*pack)(const struct panel *p, const unsigned char *const *row, size_t group, int parts);
-    int kind; /* of tile: 1, there are minimums; 2, pieces of 16 */
+    int kind; /* argument of tile: 1 if there are minimums, plus 2 if pieces have 16 weights */
 } gemm_by_type[KVC_TYPES] = {
 #define GEMM_BY_TYPE(a, NAME, name, ...)                                                                               \
     [KVC_##NAME] = {pack_##name, KVC_INT8_HAS_MIN_##NAME + 2 * (KVC_INT8_WIDTH_##NAME == 16)},
@@ -180,7 +181,7 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
     const struct panel p = panel_at(call, scratch);
     const size_t n0 = number * TILE_OUTPUTS, groups = (call->K + 255) / 256, blocks = call->K / 32;
     const unsigned char *from[TILE_OUTPUTS];
-    for (size_t i = 0; i < TILE_OUTPUTS; i++) /* outputs after the last repeat it */
+    for (size_t i = 0; i < TILE_OUTPUTS; i++) /* outputs after the last one repeat it */
         from[i] = call->w + kvc_min_u64(n0 + i, call->N - 1) * call->row_bytes;
     for (size_t g = 0; g < groups; g++)
         gemm_by_type[call->type].pack(&p, from, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32));

@@ -1,17 +1,17 @@
-/* gemv.h - template: few rows times weights as they lie in the file. Eight blocks of an output at a time: their sums
- * are two vectors of integers, whose elements go to the eight lanes. */
+/* gemv.h - template: int8 products for few rows, with weights in the file's layout. Eight blocks of an output are
+ * computed at a time: their sums form two vectors of integers, whose elements go to the eight lanes. */
 
-/* Four sums for each of four blocks, added up. */
+/* Reduces four sums for each of four blocks to one sum per block. */
 INLINE int32x4_t reduce(const int32x4_t *part) {
     return vpaddq_s32(vpaddq_s32(part[0], part[1]), vpaddq_s32(part[2], part[3]));
 }
 
-/* Sums of products with quants that are `offset` too large. */
+/* Corrects sums of products whose codes exceed the quants by `offset`. */
 INLINE int32x4_t without(int32x4_t sum, const kvc_i32 *quants, int offset) {
     return offset ? vmlsq_n_s32(sum, vld1q_s32(quants), offset) : sum;
 }
 
-/* One group of an output's weights times one row's. All but the first three are constants. */
+/* Multiplies one group of an output's weights by one row's activations. All arguments after the third are constants. */
 INLINE void add_group(const struct unpacked *u, const struct kvc_int8_group *x, float32x4_t *lane, int offset,
                       int width, int has_minimum) {
     UNROLL

@@ -1,6 +1,6 @@
-/* quantize.h - template: rows of activations to eight bits, in vectors of 128 bits. */
+/* quantize.h - template: quantizes rows of activations to eight bits, in 128-bit vectors. */
 
-/* A block of 32. */
+/* Quantizes a block of 32 values. */
 INLINE void quantize_block(const float *x, kvc_i8 *quant, float *scale, kvc_i32 *sum) {
     float32x4_t v[8];
     uint32x4_t most = vdupq_n_u32(0);

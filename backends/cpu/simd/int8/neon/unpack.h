@@ -1,9 +1,10 @@
-/* unpack.h - template: 256 weights of any type as bytes with their scales, in vectors of 128 bits: block i of 32 in
- * quant[2 * i] and quant[2 * i + 1]. Quants are signed; where OFFSET_<type> is not 0 they are that much too large. */
+/* unpack.h - template: unpacks 256 weights of any type to bytes and scales, in 128-bit vectors. quant[2 * i] and
+ * quant[2 * i + 1] hold block i of 32 weights. The bytes are signed and exceed the quants by OFFSET_<type>. */
 
 struct unpacked {
     int8x16_t quant[16];
-    float32x4_t scale[2][2], minimum[2][2]; /* [piece][blocks 0 to 3 or 4 to 7]; piece 0: the first or the only one */
+    float32x4_t scale[2][2],
+        minimum[2][2]; /* [piece][blocks 0 to 3 or 4 to 7]; piece 0 is the first or the only piece of a block */
 };
 
 #define OFFSET_q8_0 0
@@ -24,11 +25,11 @@ INLINE uint8x16_t load16(const unsigned char *from) { return vld1q_u8(from); }
 INLINE uint8x16_t low_halves(uint8x16_t x) { return vandq_u8(x, vdupq_n_u8(15)); }
 INLINE uint8x16_t high_halves(uint8x16_t x) { return vshrq_n_u8(x, 4); }
 INLINE int8x16_t signed_of(uint8x16_t x) { return vreinterpretq_s8_u8(x); }
-/* Bits shift .. of every byte; to the left where it is negative. */
+/* Returns the bits of every byte from bit `shift` on, masked. A negative shift moves them to the left. */
 INLINE uint8x16_t bits(uint8x16_t x, int shift, int mask) {
     return vandq_u8(vshlq_u8(x, vdupq_n_s8((int8_t)-shift)), vdupq_n_u8((uint8_t)mask));
 }
-/* Bit i of 16 as 16 in byte i. */
+/* Sets byte i to 16 if bit i of the 16 bits is set, otherwise to 0. */
 INLINE uint8x16_t fifth_bits(const unsigned char *two) {
     static const uint8_t bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
     const uint8x16_t spread = vcombine_u8(vdup_n_u8(two[0]), vdup_n_u8(two[1])),
@@ -39,7 +40,8 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 INLINE void no_floats(float32x4_t *to) { to[0] = to[1] = vdupq_n_f32(0.0f); }
-/* Halves at the same place of `parts` neighbouring blocks of `stride` bytes; 0 for the others. */
+/* Loads the F16 value at the same offset in each of `parts` neighbouring blocks of `stride` bytes. The other elements
+ * are 0. */
 INLINE void halves(float32x4_t *to, const unsigned char *g, size_t stride, int parts) {
     uint16_t some[8] = {0};
     UNROLL
@@ -61,7 +63,7 @@ INLINE void powers(float32x4_t *to, const unsigned char *g, int parts) {
     to[0] = vld1q_f32(power);
     to[1] = vld1q_f32(power + 4);
 }
-/* Eight bytes as numbers, times a half. */
+/* Converts eight bytes to floats and multiplies them by an F16 value. */
 INLINE void times_signed(float32x4_t *to, const unsigned char *half, int8x8_t x) {
     const float32x4_t d = vdupq_n_f32(half_load(half));
     const int16x8_t wide = vmovl_s8(x);
@@ -73,7 +75,7 @@ INLINE int8x8_t odds(int8x16_t x) { return vget_low_s8(vuzp2q_s8(x, x)); }
 
 /* ---- blocks of 32 ---- */
 
-/* Those that a row has not repeat the first. */
+/* Blocks beyond the end of a row repeat the first one. */
 #define UNPACK_BLOCKS(name, bytes, scales, minimums, first, second)                                                    \
     INLINE void unpack_##name(struct unpacked *u, const unsigned char *g, int parts) {                                 \
         UNROLL                                                                                                         \
@@ -105,7 +107,7 @@ UNPACK_BLOCKS(mxfp4, 17, powers(u->scale[0], g, parts), no_floats(u->minimum[0])
 
 /* ---- blocks of 256 ---- */
 
-/* The scales and minimums of Q4_K and Q5_K: eight of six bits each in 12 bytes. */
+/* Unpacks the scales and minimums of Q4_K and Q5_K: eight of each, six bits wide, in 12 bytes. */
 INLINE void unpack_six_bits(struct unpacked *u, const unsigned char *g) {
     kvc_u32 a, b, c;
     memcpy(&a, g + 4, 4);
@@ -143,7 +145,7 @@ INLINE void unpack_q5_k(struct unpacked *u, const unsigned char *g, int parts) {
     }
     unpack_six_bits(u, g);
 }
-/* Sub-block scales of 16 quants. */
+/* Unpacks the scales of sub-blocks of 16 quants. */
 INLINE void scale_pairs(float32x4_t (*to)[2], const unsigned char *half, int8x16_t scale) {
     times_signed(to[0], half, evens(scale));
     times_signed(to[1], half, odds(scale));
