@@ -4,8 +4,8 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00
 #
-# eval_array.sh - `kvcull eval` as a job array of Slurm: sbatch examples/eval_array.sh MODEL RESULTS [OPTIONS]
-# A job that was ended goes on where it was when it is submitted again. Afterwards:
+# eval_array.sh - runs `kvcull eval` as a Slurm job array: sbatch examples/eval_array.sh MODEL RESULTS [OPTIONS]
+# An interrupted job resumes when it is submitted again. When all jobs have ended:
 #   kvcull eval merge RESULTS/ruler-*.jsonl
 set -eu
 model=${1:?give the model}

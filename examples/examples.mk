@@ -1,4 +1,4 @@
-# examples.mk - four short programs that use the installed header and the shared library only.
+# examples.mk - four short programs that use only the installed header and the shared library.
 
 noinst_PROGRAMS += examples/generate examples/sessions examples/policy examples/questions
 examples_generate_SOURCES = examples/generate.c

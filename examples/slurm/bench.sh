@@ -5,8 +5,8 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=00:30:00
 #
-# bench.sh - what each way of sharing a model out to these nodes gives: sbatch examples/slurm/bench.sh MODEL RESULTS
-# RESULTS gets a file of JSON for each way. tools/ranks_plan.py says what to expect before there are nodes.
+# bench.sh - measures each way of dividing a model among these nodes: sbatch examples/slurm/bench.sh MODEL RESULTS
+# Writes a JSON file to RESULTS for each way. tools/ranks_plan.py predicts the results without nodes.
 set -eu
 model=${1:?give the model}
 results=${2:?give the folder of results}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# chat.sh - a conversation at a terminal, the model shared out to the nodes of an allocation:
+# chat.sh - chats at a terminal, with the model divided among the nodes of an allocation:
 # salloc --nodes=2 --ntasks-per-node=1 --cpus-per-task=8 examples/slurm/chat.sh MODEL
-# The first process alone has the terminal.
+# Only the first process uses the terminal.
 set -eu
 model=${1:?give the model}
 shift

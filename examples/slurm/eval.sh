@@ -6,8 +6,9 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00
 #
-# eval.sh - samples by shards, and each shard's model shared out to two nodes: sbatch examples/slurm/eval.sh MODEL RESULTS
-# A model that fits one node is faster with examples/eval_array.sh. Afterwards: kvcull eval merge RESULTS/ruler-*.jsonl
+# eval.sh - divides the samples into shards, and each shard's model between two nodes:
+# sbatch examples/slurm/eval.sh MODEL RESULTS
+# For a model that fits one node, examples/eval_array.sh is faster. Afterwards: kvcull eval merge RESULTS/ruler-*.jsonl
 set -eu
 model=${1:?give the model}
 results=${2:?give the folder of results}

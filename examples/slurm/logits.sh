@@ -5,7 +5,7 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=00:30:00
 #
-# logits.sh - all logits of a text into a safetensors file, the model shared out to two nodes:
+# logits.sh - writes all logits of a text to a safetensors file, with the model divided between two nodes:
 # sbatch examples/slurm/logits.sh MODEL TEXT OUT.safetensors
 set -eu
 model=${1:?give the model}

@@ -5,9 +5,9 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=02:00:00
 #
-# perplexity.sh - windows of a text shared out, each node with the whole model:
+# perplexity.sh - divides the windows of a text among nodes, each with the whole model:
 # sbatch examples/slurm/perplexity.sh MODEL TEXT
-# A model that does not fit a node: give --ranks tensor behind the text.
+# If the model does not fit one node, add --ranks tensor after the text.
 set -eu
 model=${1:?give the model}
 text=${2:?give the text}

@@ -5,8 +5,9 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=01:00:00
 #
-# run.sh - one model shared out to a process on each node (docs/how-to/several-machines.md): sbatch examples/slurm/run.sh MODEL PROMPT
-# Every node must see the model at the same path. srun takes the place of mpirun; --mpi=list names what this Slurm has.
+# run.sh - divides one model among processes, one on each node (docs/how-to/several-machines.md):
+# sbatch examples/slurm/run.sh MODEL PROMPT
+# Every node must see the model at the same path. srun replaces mpirun; srun --mpi=list prints the MPI types available.
 set -eu
 model=${1:?give the model}
 prompt=${2:?give the prompt}

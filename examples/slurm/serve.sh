@@ -5,8 +5,8 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=08:00:00
 #
-# serve.sh - the server on the first node, its model shared out to all: sbatch examples/slurm/serve.sh MODEL
-# It listens on that node's loopback address; ssh -L 8080:127.0.0.1:8080 NODE brings it to where you are.
+# serve.sh - runs the server on the first node, with its model divided among all: sbatch examples/slurm/serve.sh MODEL
+# The server listens on that node's loopback address. ssh -L 8080:127.0.0.1:8080 NODE forwards it to your machine.
 set -eu
 model=${1:?give the model}
 shift
