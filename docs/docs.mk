@@ -9,6 +9,14 @@ dist_man7_MANS = $(call manual_pages,7)
 manual: kvcull
 	$(SHELL) $(srcdir)/tools/manual.sh ./kvcull $(srcdir) $(srcdir)
 
+# The reference of the C interface, made from the public headers by doxygen: reference/html/index.html in the build folder.
+.PHONY: reference
+reference:
+	$(SHELL) $(srcdir)/tools/reference.sh $(srcdir) reference
+
+mostlyclean-local:
+	rm -rf reference
+
 # What shells complete, made by tools/completions.sh from the same tables and by the same `make manual`.
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = docs/completions/bash/kvcull

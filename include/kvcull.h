@@ -1,14 +1,26 @@
-/* kvcull.h - the public interface of libkvcull: engines, models, text, sessions, sampling, files.
+/** @file kvcull.h
+ * The public interface of libkvcull: engines, models, text, sessions, sampling, estimates, files.
  *
- * kvcull runs language models with a key-value cache of bounded size. Every function that can fail returns an
- * enum kvc_status and, where it takes one, fills a struct kvc_error with one line: what, where, what would be right.
- * Nothing here is thread-safe per object: an engine and everything opened from it belong to one thread at a time. But
- * functions that take nothing but const objects (text, chat templates, policy strings, estimates, what a model is) may
- * be called by several threads, beside one that computes.
- * Sizes are in bytes, counts in tokens or entries; H = query heads, H_kv = key-value heads, d = head size.
+ * kvcull runs language models with a key-value cache of bounded size. The usual order of calls is kvc_engine_open,
+ * kvc_model_open, kvc_tokenize, kvc_session_open, kvc_session_prompt, then kvc_sample and kvc_decode in turn.
  *
- * Two more headers are installed beside this one: kvcull/policy.h for those who write a method of their own, and
- * kvcull/check.h for replays on tensors, verification and measurements.
+ * Errors: a function that can fail returns an enum kvc_status. Most also take a struct kvc_error, which may be NULL,
+ * and fill it with one line that names the object, its wrong value and the accepted values. Output arguments are
+ * undefined after a failure, except that the functions named `..._open` set the new object to NULL.
+ *
+ * Ownership: the caller closes what it opens, in reverse order. Returned strings belong to the object they came from,
+ * unless the function says that the caller frees them (with free).
+ *
+ * Threads: only one thread at a time may use an engine or anything opened from it. Functions that take only const
+ * objects (text, chat templates, policy strings, estimates, model information) are an exception: several threads may
+ * call them, even while another thread computes.
+ *
+ * Units: sizes are in bytes, counts in tokens or entries. An entry is the key and the value of one token in one head.
+ * Shapes are row-major: H is the number of query heads, H_kv of key-value heads, d the head size.
+ *
+ * More headers are installed with this one: kvcull/policy.h (write a method), kvcull/chat.h (conversations as tokens),
+ * kvcull/saved.h (fork, save and load sessions), kvcull/check.h (replay, verification, measurements) and
+ * kvcull/ranks.h (several processes).
  */
 #ifndef KVCULL_H
 #define KVCULL_H
@@ -21,514 +33,641 @@
 extern "C" {
 #endif
 
+/** The version of these headers. */
 #define KVC_VERSION "0.1.0"
-#define KVC_ARITHMETIC_VERSION 1 /* changes when any result changes by a bit */
-#define KVC_INT8_VERSION 1       /* the same of KVC_MATH_INT8 alone */
-const char *kvc_version(void);   /* KVC_VERSION of the library itself, for programs that find it when they run */
+/** Increases whenever any result changes by a bit. */
+#define KVC_ARITHMETIC_VERSION 1
+/** Increases whenever a result of KVC_MATH_INT8 changes by a bit. */
+#define KVC_INT8_VERSION 1
+/** Returns KVC_VERSION of the library in use, which may differ from the headers that a program was compiled with. */
+const char *kvc_version(void);
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
-/* Also the exit status of the program. A wrong argument is KVC_USAGE, be it an option, a geometry or a value that is
- * not of its enum. What a file says wrongly is KVC_INPUT; so are rows of tensors that do not suit a policy, because
- * they come from files. */
+/** The result of a function that can fail; also the exit status of the program. */
 enum kvc_status {
-    KVC_OK = 0,
-    KVC_DIFFERS = 1, /* a check did not hold */
-    KVC_USAGE = 2,   /* a wrong option, policy or argument */
-    KVC_INPUT = 3,   /* a bad input file, or a model that gives logits which are not finite */
-    KVC_RESOURCE = 4 /* no memory, no device, no space */
+    KVC_OK = 0,      /**< success */
+    KVC_DIFFERS = 1, /**< a comparison found a difference */
+    KVC_USAGE = 2, /**< a wrong argument: an option, a policy string, a geometry, a value outside its enum; also a call
+                        in the wrong order, and a call that a callback stopped */
+    KVC_INPUT = 3, /**< wrong content of a file, or of tensors read from one; also logits that are NaN or infinite */
+    KVC_RESOURCE = 4 /**< no memory, no device, no disk space, or a part that this build lacks */
 };
 
+/** Describes a failure. */
 struct kvc_error {
-    enum kvc_status status;
-    char text[500]; /* one line, no newline */
+    enum kvc_status status; /**< the status that the function returned */
+    char text[500];         /**< one line without a newline, always terminated by a NUL */
 };
 
-/* Fills error (may be NULL) and returns status, so that `return kvc_fail(...)` reads well. */
+/** Fills `error` (which may be NULL) with a formatted message and returns `status`, for `return kvc_fail(...)`. The
+ * message becomes one line, as by kvc_printable. */
 enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* Makes one line to print of any bytes: control characters and what is not UTF-8 become '?', and where the text is too
- * long its middle becomes "...". line [capacity], capacity at least 1, ends in a NUL; line and text may be the same.
- * The text of a struct kvc_error is such a line. Async-signal-safe. */
+/** Turns any bytes into one printable line. Control characters and invalid UTF-8 become '?'. If the text is too long,
+ * "..." replaces its middle. Writes at most `capacity` (at least 1) bytes to `line`, the NUL included; `line` and
+ * `text` may be the same array. Async-signal-safe. */
 void kvc_printable(const char *text, size_t bytes, char *line, size_t capacity);
 
-/* Finds the name that a mistyped word most likely stands for, to ask "did you mean NAME?": start with kvc_nearest, try
- * every name, then read `name`. Names are not copied. */
+/** Searches for the name that a mistyped word most likely stands for. Start with kvc_nearest, call kvc_nearest_try for
+ * every known name, then read `name` or call kvc_nearest_hint. Strings are not copied. */
 struct kvc_nearest {
-    const char *word; /* [word_bytes] the word as it was typed */
-    size_t word_bytes;
-    const char *name; /* [bytes] the nearest name so far, a pointer that kvc_nearest_try got; NULL: none is near */
-    size_t bytes;
-    size_t edits; /* a name must take fewer edits than this to become the nearest */
+    const char *word;  /**< the mistyped word, `word_bytes` long */
+    size_t word_bytes; /**< length of `word` */
+    const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
+    size_t bytes;      /**< length of `name` */
+    size_t edits;      /**< the next name must need fewer edits than this */
 };
+/** Returns the start of a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);
+/** Compares one more name, `bytes` long, with the word. An edit inserts, deletes or replaces a character, or swaps two
+ * neighbours. */
 void kvc_nearest_try(struct kvc_nearest *nearest, const char *name, size_t bytes);
-void kvc_nearest_try_choices(struct kvc_nearest *nearest, const char *choices); /* names separated by '|' */
-/* "; did you mean NAME?" for the end of an error message, or "" where no name is near; returns text. */
+/** Calls kvc_nearest_try for each of several names, which are separated by '|'. */
+void kvc_nearest_try_choices(struct kvc_nearest *nearest, const char *choices);
+/** Bytes that kvc_nearest_hint writes at most, the NUL included. */
 #define KVC_NEAREST_HINT 64
+/** Writes "; did you mean NAME?" for the end of an error message, or "" if no name is near. Returns `text`. */
 const char *kvc_nearest_hint(const struct kvc_nearest *nearest, char text[KVC_NEAREST_HINT]);
 
 /* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
 
-/* Element types. Weights may have any of them; cache entries KVC_F32, KVC_F16 or KVC_Q8_0. */
+/** Element types. Weights may have any of them; cache entries may be KVC_F32, KVC_F16 or KVC_Q8_0. */
 enum kvc_type {
-    KVC_F32,
-    KVC_F16,
-    KVC_BF16,
-    KVC_Q8_0,
-    KVC_Q4_0,
-    KVC_Q5_0,
-    KVC_Q3_K,
-    KVC_Q4_K,
-    KVC_Q5_K,
-    KVC_Q6_K,
-    KVC_Q4_1,
-    KVC_Q5_1,
-    KVC_IQ4_NL,
-    KVC_MXFP4,
-    KVC_Q2_K,
-    KVC_IQ4_XS,
-    KVC_TYPES,           /* how many there are in files, which kvc_convert writes */
-    KVC_FP8 = KVC_TYPES, /* in memory: FP8 weights of Hugging Face folders, with float32 scales */
-    KVC_ALL_TYPES
+    KVC_F32,             /**< IEEE 754 single precision */
+    KVC_F16,             /**< IEEE 754 half precision */
+    KVC_BF16,            /**< the upper 16 bits of a KVC_F32 */
+    KVC_Q8_0,            /**< GGUF's q8_0: blocks of 32 values, 8 bits each */
+    KVC_Q4_0,            /**< GGUF's q4_0 */
+    KVC_Q5_0,            /**< GGUF's q5_0 */
+    KVC_Q3_K,            /**< GGUF's q3_k */
+    KVC_Q4_K,            /**< GGUF's q4_k */
+    KVC_Q5_K,            /**< GGUF's q5_k */
+    KVC_Q6_K,            /**< GGUF's q6_k */
+    KVC_Q4_1,            /**< GGUF's q4_1 */
+    KVC_Q5_1,            /**< GGUF's q5_1 */
+    KVC_IQ4_NL,          /**< GGUF's iq4_nl */
+    KVC_MXFP4,           /**< GGUF's mxfp4 */
+    KVC_Q2_K,            /**< GGUF's q2_k */
+    KVC_IQ4_XS,          /**< GGUF's iq4_xs */
+    KVC_TYPES,           /**< number of types above, which kvc_convert can write */
+    KVC_FP8 = KVC_TYPES, /**< FP8 weights of Hugging Face folders with float32 scales; exists in memory only */
+    KVC_ALL_TYPES        /**< number of all types */
 };
-const char *kvc_type_name(enum kvc_type type);                  /* "f32", "f16", "bf16", "q8_0", ... */
-bool kvc_type_from_name(const char *name, enum kvc_type *type); /* in any case, "F16"; false: none of files */
+/** Returns the name in lower case: "f32", "f16", "bf16", "q8_0", ... */
+const char *kvc_type_name(enum kvc_type type);
+/** Finds a type below KVC_TYPES by its name (case-insensitive). Returns false if there is none. */
+bool kvc_type_from_name(const char *name, enum kvc_type *type);
 
-/* The arithmetic of linear layers. FLOAT and INT8 are the same bits everywhere; INT8 multiplies weights that are blocks
- * of small integers with activations of eight bits, other weights as FLOAT does (the program's default). FAST leaves
- * many rows to a BLAS library. */
-enum kvc_math { KVC_MATH_FLOAT, KVC_MATH_FAST, KVC_MATH_INT8, KVC_MATH_EXACT = KVC_MATH_FLOAT /* its name before */ };
+/** The arithmetic of linear layers. Results of FLOAT and of INT8 are bit-identical on every machine. */
+enum kvc_math {
+    KVC_MATH_FLOAT, /**< float32, summed in a fixed order */
+    KVC_MATH_FAST,  /**< products of many rows use a BLAS library, so results depend on the machine */
+    KVC_MATH_INT8,  /**< quantized weights are multiplied by activations of 8 bits; other weights as with FLOAT. The
+                         default of the program `kvcull` */
+    KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
+};
 
-struct kvc_ranks; /* kvcull/ranks.h */
+/** The processes of a parallel run; see kvcull/ranks.h. */
+struct kvc_ranks;
 
+/** Options of kvc_engine_open. Zeroed memory gives the defaults. */
 struct kvc_engine_options {
-    const char *backend; /* "cpu" (default, NULL), "ref"; opencl[:N] and cuda[:N] where they are built */
-    int threads;         /* 0: one per available core */
-    enum kvc_math math;
-    struct kvc_ranks *ranks; /* the processes that the engine's models are shared out to; NULL: this one alone */
+    const char *backend; /**< "cpu" (NULL: the same), "ref"; if built in, "opencl[:N]" and "cuda[:N]" for device N */
+    int threads;         /**< 0 to 1024; 0: one per available core */
+    enum kvc_math math;  /**< arithmetic of linear layers */
+    struct kvc_ranks *ranks; /**< processes among which the engine's models are sharded; NULL: this process only */
 };
 
+/** Uses of memory that the engine counts separately. */
 enum kvc_memory_kind {
-    KVC_MEMORY_WEIGHTS, /* copied weights; mapped ones are reported by kvc_model_info */
-    KVC_MEMORY_CACHE,   /* blocks of keys and values */
-    KVC_MEMORY_STATE,   /* a policy's columns, order lists, positions, block tables */
-    KVC_MEMORY_HIDDEN,  /* hidden states of a layer-major prefill */
-    KVC_MEMORY_SCRATCH,
-    KVC_MEMORY_KINDS
+    KVC_MEMORY_WEIGHTS, /**< copied weights; kvc_model_info reports those used in the mapped file */
+    KVC_MEMORY_CACHE,   /**< blocks of keys and values */
+    KVC_MEMORY_STATE,   /**< state columns of policies, order lists, positions, block tables */
+    KVC_MEMORY_HIDDEN,  /**< hidden states of a prompt that is computed layer by layer */
+    KVC_MEMORY_SCRATCH, /**< temporary buffers of operations */
+    KVC_MEMORY_KINDS    /**< number of kinds */
 };
-struct kvc_memory { /* bytes by kind, counted at every allocation */
-    uint64_t now[KVC_MEMORY_KINDS], peak[KVC_MEMORY_KINDS];
-    uint64_t now_total, peak_total; /* peak_total: the peak of the sum */
+/** Bytes by kind, counted at every allocation. */
+struct kvc_memory {
+    uint64_t now[KVC_MEMORY_KINDS];  /**< allocated now */
+    uint64_t peak[KVC_MEMORY_KINDS]; /**< the most of each kind since the engine was opened or its peaks were reset */
+    uint64_t now_total;              /**< sum of all kinds */
+    uint64_t peak_total;             /**< the peak of that sum */
 };
 
+/** A backend with its threads, its memory and the policies it knows. */
 struct kvc_engine;
+/** Opens a backend. `options` NULL: the defaults. Close the engine with kvc_engine_close. Fails with KVC_USAGE for an
+ * unknown backend or a value out of range, and with KVC_RESOURCE if this build lacks the backend, the device cannot be
+ * used or memory runs out. */
 enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
                                 struct kvc_error *error);
-void kvc_engine_close(struct kvc_engine *engine); /* after everything opened from it; NULL is fine */
+/** Frees an engine. Everything opened from it must be closed before. NULL is allowed. */
+void kvc_engine_close(struct kvc_engine *engine);
+/** Reports the memory of an engine, summed over all its processes. */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory);
+/** Sets the peaks to the current numbers. */
 void kvc_engine_reset_peaks(struct kvc_engine *engine);
-const char *kvc_engine_backend(const struct kvc_engine *engine); /* "cpu (avx512, 2 threads)" */
+/** Returns a description of the backend in use, such as "cpu (avx512, 2 threads)". */
+const char *kvc_engine_backend(const struct kvc_engine *engine);
 
-/* Called before every part of a layer of a prompt, of a session or a replay, in the thread that computes: a program
- * whose signal handlers cannot end the call themselves, as an interpreter, looks for signals here. It must not use the
- * engine. Non-zero ends the call with KVC_USAGE, and its sessions must be closed. */
+/** Asks the program whether to go on; nonzero stops the current prompt with KVC_USAGE, and its sessions must be closed.
+ * The library calls it before each part of a layer of a prompt, in the thread that computes. It serves programs whose
+ * signal handlers cannot stop a call themselves, such as interpreters. It must not use the engine. */
 typedef int kvc_interrupt_fn(void *user);
-/* interrupt NULL: no longer. KVC_USAGE: the engine has several processes. */
+/** Sets the function to call during prompts of sessions and replays, with `user` as its argument; NULL removes it.
+ * Fails with KVC_USAGE if the engine has several processes. */
 enum kvc_status kvc_engine_on_interrupt(struct kvc_engine *engine, kvc_interrupt_fn *interrupt, void *user,
                                         struct kvc_error *error);
 
+/** A backend of this build. */
 struct kvc_backend_info {
-    const char *name; /* "ref", "cpu" */
-    bool usable;
-    char detail[256];  /* the path chosen, or why it cannot be used here */
-    char missing[512]; /* operations that fall back to ref, "none" where none do */
+    const char *name;  /**< "ref", "cpu", ... */
+    bool usable;       /**< true if this machine can use it */
+    char detail[256];  /**< the instruction set or device chosen, or the reason why it is not usable */
+    char missing[512]; /**< operations that fall back to ref, or "none" */
 };
-/* Looks at the i-th backend of this build; false past the last. */
+/** Describes the i-th backend of this build. Returns false past the last one. */
 bool kvc_backend(size_t i, struct kvc_backend_info *info);
-/* The device that "opencl:N" names, in one line, of a backend that may have several; false past the last. */
+/** Describes one device of a backend in one line of at most `capacity` bytes: `device` is the number N in "opencl:N".
+ * Returns false past the last device, and for backends without numbered devices. */
 bool kvc_backend_device(size_t backend, size_t device, char *text, size_t capacity);
 
 /* ---- models ------------------------------------------------------------------------------------------------- */
 
+/** An opened model: its weights, its tokenizer and its chat templates. */
 struct kvc_model;
 
+/** Properties of a model. Pointers are valid until the model is closed. */
 struct kvc_model_info {
-    const char *path, *format /* "gguf", "huggingface" */, *architecture /* "llama", "qwen3", ... */, *name;
-    /* layers: those with attention, which have a cache and which methods count */
-    uint32_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab;
-    uint32_t recurrent_layers; /* gated delta nets between these */
-    uint64_t recurrent_bytes;  /* of a session: their state, which no token makes larger */
-    uint32_t trained_context;
-    uint32_t original_context;      /* longrope: tokens that the short factors serve; 0: there is one set of factors */
-    uint32_t sliding_window;        /* 0: none */
-    const uint32_t *windows;        /* [layers]: the window of each, 0: none; NULL: no layer has one */
-    uint32_t experts, experts_used; /* feed-forward networks of a layer, and how many a token passes; 0: one */
-    uint32_t expert_layers;         /* layers that have these, of width feed_forward each */
-    uint32_t dense_feed;            /* the width of the network of the other layers; 0: all have experts, or none */
-    uint64_t parameters, weight_bytes, mapped_bytes;
-    uint64_t active_parameters, active_bytes; /* of these, what one token alone is computed with */
-    const char *weight_types;                 /* "q4_k, q6_k, f32" */
-    enum kvc_math math; /* in force: the engine's, but FLOAT for INT8 where no weight is quantized */
-    const char *rope;   /* "plain", "linear", "llama3", "yarn", "longrope", "divisors" */
-    int32_t bos, eos;   /* -1: none */
-    bool has_chat_template;
+    const char *path;           /**< as passed to kvc_model_open */
+    const char *format;         /**< "gguf" or "huggingface" */
+    const char *architecture;   /**< "llama", "qwen3", ... */
+    const char *name;           /**< the name in the file; otherwise the path */
+    uint32_t layers;            /**< layers with attention: these have a cache, and methods count only these */
+    uint32_t hidden;            /**< width of the hidden states */
+    uint32_t heads;             /**< H, query heads */
+    uint32_t kv_heads;          /**< H_kv, key-value heads */
+    uint32_t head_size;         /**< d */
+    uint32_t feed_forward;      /**< width of a feed-forward network, or of one expert */
+    uint32_t vocab;             /**< tokens in the vocabulary */
+    uint32_t recurrent_layers;  /**< recurrent layers (gated delta nets) between the others */
+    uint64_t recurrent_bytes;   /**< recurrent state of one session; independent of the number of tokens */
+    uint32_t trained_context;   /**< tokens that the model was trained for */
+    uint32_t original_context;  /**< longrope: tokens up to which the short factors apply; 0: one set of factors */
+    uint32_t sliding_window;    /**< width of the sliding window; 0: none */
+    const uint32_t *windows;    /**< [layers] each layer's window, 0: none; NULL: no layer has one */
+    uint32_t experts;           /**< experts of a layer; 0: none */
+    uint32_t experts_used;      /**< experts that each token passes */
+    uint32_t expert_layers;     /**< layers with experts, each expert of width feed_forward */
+    uint32_t dense_feed;        /**< width of the network in layers without experts; 0: all or no layers have experts */
+    uint64_t parameters;        /**< number of weights */
+    uint64_t weight_bytes;      /**< their size */
+    uint64_t mapped_bytes;      /**< of weight_bytes, the part used in the mapped file without a copy */
+    uint64_t active_parameters; /**< of parameters, those that one token is computed with */
+    uint64_t active_bytes;      /**< their size */
+    const char *weight_types;   /**< for example "q4_k, q6_k, f32" */
+    enum kvc_math math;     /**< in force: the engine's, or FLOAT if the engine has INT8 but no weight is quantized */
+    const char *rope;       /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
+    int32_t bos;            /**< token at the beginning of a text; -1: none */
+    int32_t eos;            /**< token at the end of a text; -1: none */
+    bool has_chat_template; /**< true if the model's files contain a chat template */
 };
 
-/* Opens a GGUF file or a Hugging Face folder. The file stays mapped until kvc_model_close. */
+/** Opens a GGUF file or a Hugging Face folder. The files stay mapped until kvc_model_close. Fails with KVC_INPUT if the
+ * model is damaged or not supported, and with KVC_RESOURCE if memory runs out. */
 enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, struct kvc_model **model,
                                struct kvc_error *error);
-/* Opens the text side of a model alone: its tokenizer and its chat template. No weights are read, so the file may be a
- * vocabulary without weights, or a model of a family that is not supported. Functions of text take such a model;
- * kvc_session_open refuses it with KVC_USAGE. kvc_model_info says its vocabulary, name, architecture, and in
- * weight_bytes how many bytes of weights the GGUF file has (0: it is a vocabulary; 0 of a folder, too); all other sizes
- * are 0. KVC_INPUT: there is no tokenizer. */
+/** Opens only the tokenizer and the chat templates of a model. No weights are read, so the file may be a vocabulary
+ * without weights, or a model of an unsupported family. The functions on text accept such a model; kvc_session_open
+ * refuses it with KVC_USAGE. kvc_model_info reports its vocabulary, name, architecture, and in weight_bytes the bytes
+ * of weights in a GGUF file (0 for a vocabulary and for a folder); all other sizes are 0. Fails with KVC_INPUT if there
+ * is no tokenizer. */
 enum kvc_status kvc_model_open_text(struct kvc_engine *engine, const char *path, struct kvc_model **model,
                                     struct kvc_error *error);
-void kvc_model_close(struct kvc_model *model); /* after its sessions; NULL is fine */
+/** Frees a model. Its sessions must be closed before. NULL is allowed. */
+void kvc_model_close(struct kvc_model *model);
+/** Returns the properties of a model, which belong to it. */
 const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
 
-/* Writes a GGUF file with the model's weights in another type. A matrix whose rows are no whole number of the type's
- * blocks becomes q8_0 or f16; error->text says so where that happened, though KVC_OK is returned, and is "" otherwise.
- * Where `to` ends in a slash, a Hugging Face folder is written, of type f32, f16 or bf16; none with files in it may be
- * there. */
+/** Writes the model `from` (a GGUF file or a folder) to `to` with weights of another type.
+ *
+ * `to` is a GGUF file, or, if it ends in a slash, a Hugging Face folder of type f32, f16 or bf16, which must not exist
+ * or be empty. A matrix whose rows are not a whole number of the type's blocks becomes q8_0 or f16; the function then
+ * returns KVC_OK with a note in error->text, which is "" otherwise. Fails with KVC_USAGE for a wrong type or name, with
+ * KVC_INPUT if `from` cannot be converted, and with KVC_RESOURCE if `to` cannot be written. */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
-/* A type that kvc_convert can write there, for callers who ask for none. For a GGUF file KVC_Q8_0. For a folder, whose
- * name ends in a slash, the type of the source's matrices where it is KVC_F32 or KVC_BF16; otherwise KVC_F16. */
+/** Sets `*type` to the default type for kvc_convert: KVC_Q8_0 for a GGUF file. For a folder (a name that ends in a
+ * slash) the type of the source's matrices if that is KVC_F32 or KVC_BF16, else KVC_F16. */
 enum kvc_status kvc_convert_type(const char *from, const char *to, enum kvc_type *type, struct kvc_error *error);
-/* Writes a GGUF file of random weights with the geometry of a real model (kvc_shape), the same bytes on every machine.
- * Each type has weights of its own. error->text is used as by kvc_convert. */
+/** Writes a GGUF file of random weights with the geometry of a real model, for measurements. The file is the same on
+ * every machine. Weights of different types are drawn independently.
+ *
+ * `shape` is a name from kvc_shape; error->text is used as by kvc_convert. */
 enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,
                                struct kvc_error *error);
-bool kvc_shape(size_t i, const char **name, const char **summary); /* the i-th shape; false past the last */
-/* A family of models that can be read. */
+/** Returns the name and a one-line summary of the i-th shape; false past the last one. */
+bool kvc_shape(size_t i, const char **name, const char **summary);
+/** A supported model family. */
 struct kvc_model_family {
-    const char *models; /* the released models; NULL: those of the family before, under another model_type */
-    const char *gguf;   /* general.architecture of GGUF files */
-    const char *folder; /* model_type of Hugging Face folders */
-    const char *apart;  /* what sets it apart; NULL with `models` */
+    const char *models; /**< the released models; NULL: those of the previous family, under another model_type */
+    const char *gguf;   /**< general.architecture in GGUF files */
+    const char *folder; /**< model_type in the config.json of Hugging Face folders */
+    const char *apart;  /**< the differences from other families; NULL if `models` is NULL */
 };
-bool kvc_model_family(size_t i, struct kvc_model_family *family); /* the i-th; false past the last */
+/** Describes the i-th supported family. Returns false past the last one. */
+bool kvc_model_family(size_t i, struct kvc_model_family *family);
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
-/* Flags of kvc_tokenize, as bits. */
+/** Flags of kvc_tokenize, to be combined by |. */
 enum {
-    KVC_TOKENIZE_BOS = 1,    /* add what the model puts in front */
-    KVC_TOKENIZE_SPECIAL = 2 /* control tokens are recognised: "<|eot_id|>" is one token */
+    KVC_TOKENIZE_BOS = 1,    /**< add the tokens that the model puts in front of a text */
+    KVC_TOKENIZE_SPECIAL = 2 /**< recognize control tokens: "<|eot_id|>" becomes one token */
 };
 
-/* text need not be valid UTF-8. *tokens is malloc'ed, the caller frees it. */
+/** Splits a text into tokens. `text` need not be valid UTF-8. The caller frees `*tokens`. */
 enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, size_t bytes, unsigned flags,
                              int32_t **tokens, size_t *count, struct kvc_error *error);
-/* *text is malloc'ed and ends in a NUL not counted in *bytes. special: also write control tokens. */
+/** Joins tokens into a text. The caller frees `*text`, which ends in a NUL that `*bytes` does not count. With
+ * `special`, control tokens are written, too. */
 enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
                                char **text, size_t *bytes, struct kvc_error *error);
-/* The bytes that one token adds to a text: after other tokens, or (first) at its beginning. A token may hold part of a
- * character. *bytes is how many there are; text [capacity] gets as many as fit, and no NUL. No memory is
- * allocated. KVC_INPUT: the model has no tokenizer; KVC_USAGE: no such token. */
+/** Writes the bytes that one token adds to a text, at its beginning (`first`) or after other tokens. A token may hold
+ * part of a character. `*bytes` is their number; `text` receives at most `capacity` of them and no NUL. Allocates no
+ * memory. Fails with KVC_INPUT if the model has no tokenizer, and with KVC_USAGE if there is no such token. */
 enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error);
-/* A token that the model's files name as an end: its eos, and the further ones of generation_config.json, config.json
- * and tokenizer.ggml.eot_token_id, eom_token_id, eog_token_id. */
+/** Returns true if the model's files name the token as an end: eos, or one of the further end tokens in
+ * generation_config.json, config.json and tokenizer.ggml.eot_token_id, eom_token_id, eog_token_id. */
 bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token);
 
+/** One message of a conversation. */
 struct kvc_message {
-    const char *role; /* "system", "user", "assistant", or what else the template takes */
-    const char *content;
+    const char *role;    /**< "system", "user", "assistant", or another role that the template knows */
+    const char *content; /**< the text */
 };
 
-/* What a chat template is given beside the messages. Texts of JSON; NULL: none. */
+/** Input of a chat template besides the messages. NULL members are absent. */
 struct kvc_chat_options {
-    const char *template_name; /* a built-in one's, or one of the model's; NULL: the model's own: "tool_use" of several
-                                  where there are tools, else "default" */
-    const char *template_text; /* Jinja source of a template to use instead; NULL: none. Not with template_name */
-    const char *earlier;       /* an array: messages in front of the others, with all that a template may read, as
-                                  "tool_calls" */
-    const char *tools;         /* an array: the functions that the model may call */
-    const char *documents;     /* an array: texts that the model may quote */
-    const char *variables;     /* an object: more variables, as {"enable_thinking": false} */
-    const char *date;          /* what strftime_now tells a template, "2025-06-30" or "2025-06-30 14:05:09"; NULL: it is
-                                  not defined, so that a prompt does not depend on the day */
-    bool answer;               /* end with the opening of the assistant's turn */
-    bool special_content;      /* control tokens that messages, tools, documents and variables write are control tokens,
-                                  too: whoever wrote these can then end a turn and begin another */
+    const char *template_name; /**< a built-in template, or one of the model's; NULL: the model's own. If it has
+                                  several: "tool_use" with tools, else "default" */
+    const char *template_text; /**< Jinja source of a template to use instead; not together with template_name */
+    const char *earlier;       /**< JSON array of messages before the others, with all fields that a template may read,
+                                    such as "tool_calls" */
+    const char *tools;         /**< JSON array of the functions that the model may call */
+    const char *documents;     /**< JSON array of texts that the model may quote */
+    const char *variables;     /**< JSON object of further variables, such as {"enable_thinking": false} */
+    const char *date;          /**< result of the template function strftime_now: "2025-06-30" or "2025-06-30 14:05:09".
+                                    NULL: the function is undefined, so that a prompt does not depend on the day */
+    bool answer;               /**< end with the beginning of the assistant's turn */
+    bool special_content;      /**< recognize control tokens also in messages, tools, documents and variables. Whoever
+                                    writes these can then end a turn and begin another */
 };
-void kvc_chat_defaults(struct kvc_chat_options *options); /* the model's own template, the answer's opening, no more */
+/** Sets the defaults: the model's own template, `answer` true, all else absent. */
+void kvc_chat_defaults(struct kvc_chat_options *options);
 
-/* The text of a conversation, to be read; kvc_chat_tokens (kvcull/chat.h) makes tokens of one. *text is malloc'ed.
- * KVC_USAGE: there is no such template, or it refuses the conversation; KVC_INPUT: the template is broken, goes beyond
- * its bounds, or needs what is not supported (docs/reference/chat-templates.md).
- */
+/** Writes a conversation as one text for people to read. Use kvc_chat_tokens (kvcull/chat.h) to tokenize a
+ * conversation. The caller frees `*text`. Fails with KVC_USAGE if there is no such template or the template refuses the
+ * conversation, and with KVC_INPUT if the template has an error, exceeds its limits or needs an unsupported feature
+ * (docs/reference/chat-templates.md). */
 enum kvc_status kvc_chat_text_with(const struct kvc_model *model, const struct kvc_chat_options *options,
                                    const struct kvc_message *messages, size_t count, char **text,
                                    struct kvc_error *error);
-/* The same with a template's name and answer alone. */
+/** Calls kvc_chat_text_with with default options except for the template's name and `answer`. */
 enum kvc_status kvc_chat_text(const struct kvc_model *model, const char *template_name,
                               const struct kvc_message *messages, size_t count, bool answer, char **text,
                               struct kvc_error *error);
-/* Whether the template that these options choose reads a variable, as "tools" or "documents": what it does not read is
- * not in the text. true also where no template is found, or it is broken: kvc_chat_text_with says so. */
+/** Returns true if the template that these options choose reads a variable, such as "tools" or "documents". The text
+ * does not contain a variable that the template does not read. Also returns true if there is no template or it has an
+ * error: kvc_chat_text_with then reports that. */
 bool kvc_chat_reads(const struct kvc_model *model, const struct kvc_chat_options *options, const char *variable);
-bool kvc_chat_template(size_t i, const char **name, const char **summary); /* the i-th built-in; false past the last */
+/** Returns the name and a one-line summary of the i-th built-in template; false past the last one. */
+bool kvc_chat_template(size_t i, const char **name, const char **summary);
 
 /* ---- sessions ----------------------------------------------------------------------------------------------- */
 
+/** A text in progress: its cache entries, its policy's state and its counters. */
 struct kvc_session;
 
+/** Options of a session; kvc_session_defaults fills them. */
 struct kvc_session_options {
-    const char *policy;       /* "full" when NULL; see kvc_policy_check */
-    enum kvc_type cache_type; /* KVC_F32, KVC_F16 or KVC_Q8_0; kvc_session_defaults sets F16 */
-    uint32_t chunk;           /* rows computed at once in a prompt; 0: 512, or 256 where ranks share layers out. Never
-                               * changes a bit */
-    uint64_t context;      /* tokens the caller means to use: longrope models choose their factors by it, once for the
-                              session; 0: they choose by the first prompt */
-    uint64_t seed;         /* for policies that draw random numbers */
-    uint64_t memory_limit; /* cache + state bytes this session may hold; 0: no limit */
-    uint64_t expected;     /* tokens the caller means to ask for after each prompt; some methods use it; 0: unknown */
-    bool record_reads;     /* remember what the last decode step read, for kvc_session_reads */
+    const char *policy;       /**< a policy string (kvc_policy_check); NULL: "full" */
+    enum kvc_type cache_type; /**< type of the entries: KVC_F32, KVC_F16 (default) or KVC_Q8_0 */
+    uint32_t chunk;           /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers.
+                                   Results do not depend on it */
+    uint64_t context;         /**< tokens that the caller intends to use. A longrope model chooses its factors by this
+                                   number, once per session; 0: by the first prompt */
+    uint64_t seed;            /**< seed of policies that draw random numbers */
+    uint64_t memory_limit;    /**< the most bytes of cache and state the session may hold; 0: no limit */
+    uint64_t expected;        /**< tokens that the caller intends to generate after each prompt, which some methods use;
+                                   0: unknown */
+    bool record_reads;        /**< record the entries that the last decode step read, for kvc_session_reads */
 };
+/** Sets the defaults: policy "full", KVC_F16 entries, all else 0. */
 void kvc_session_defaults(struct kvc_session_options *options);
 
+/** Opens a session without tokens. `options` NULL: the defaults. Close it with kvc_session_close. Fails with KVC_USAGE
+ * for a wrong option or a policy that does not suit the model, with KVC_INPUT for a wrong file that the policy names,
+ * and with KVC_RESOURCE if memory runs out. */
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error);
-void kvc_session_close(struct kvc_session *session); /* NULL is fine */
-/* The policy string that it was opened with, and how its entries are stored. */
+/** Frees a session. NULL is allowed. */
+void kvc_session_close(struct kvc_session *session);
+/** Returns the policy string that the session was opened with. */
 const char *kvc_session_policy(const struct kvc_session *session);
+/** Returns the type of the session's entries. */
 enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
 
-/* Called for prompt rows in ascending order. logits [vocab] is valid during the call, which must not use the model's
- * sessions. Non-zero return stops. */
+/** Receives the logits [vocab] of one prompt row. Rows come in ascending order. `logits` is valid during the call,
+ * which must not use the model's sessions. Nonzero stops the prompt. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
-/* done of total, counted in rows times layers; non-zero stops. The last call has done = total. The total falls where
- * token pruning drops rows. The call may use other sessions of the model, but for prompts: kvc_decode, so that a long
- * prompt does not keep them waiting, and kvc_session_close. No result changes by that. */
+/** Receives progress: `done` of `total`, in rows times layers. Nonzero stops the prompt. The last call has `done` equal
+ * to `total`; `total` decreases when token pruning drops rows. The call may run kvc_decode on other sessions of the
+ * model, so that a long prompt does not delay them, and it may close other sessions. It must not start a prompt.
+ * Results do not change. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
-/* Called where a method reads a prompt chunk by chunk (stage chunk): after each chunk, with the turn's tokens read so
- * far and what the session holds then, which kvc_session_positions says. Non-zero return stops. */
+/** Called after each chunk when a method reads the prompt in chunks (stage chunk). `tokens` is the number of the turn's
+ * tokens read so far; kvc_session_positions reports the entries held then. Nonzero stops the prompt. */
 typedef int kvc_prompt_chunk_fn(void *user, uint64_t tokens);
 
+/** Callbacks and options of one prompt. Zeroed memory: none. */
 struct kvc_prompt_options {
-    kvc_row_fn *row;            /* NULL, or called with the logits of every row */
-    kvc_progress_fn *progress;  /* NULL, or called now and then */
-    kvc_prompt_chunk_fn *chunk; /* NULL, or called after each chunk of a chunk method */
-    void *user;                 /* of all three */
-    bool synthetic; /* for measurements: no layer is computed. Random keys and values become the entries, and only the
-                     rows that the policy's prompt stage looks at attend; logits mean nothing */
+    kvc_row_fn *row;            /**< NULL, or called with the logits of every row */
+    kvc_progress_fn *progress;  /**< NULL, or called from time to time */
+    kvc_prompt_chunk_fn *chunk; /**< NULL, or called after each chunk of a chunk method */
+    void *user;                 /**< first argument of all three */
+    bool synthetic;             /**< for measurements: skip the layers and fill the cache with random keys and values.
+                                     Only the rows that the policy's prompt stage reads attend; logits are meaningless */
 };
-/* One turn: count >= 1 tokens, then the policy's prompt stage. logits [vocab] (or NULL) gets those of the last token.
- * After a failure the session holds an undefined number of the turn's tokens and must be closed. KVC_INPUT: the logits
- * or hidden states of the last row, or of any row where `row` is given, are NaN or infinite; the error names the first
- * layer that has such a value. */
+/** Runs one turn: `count` (at least 1) tokens, then the policy's prompt stage. `logits` [vocab], or NULL, receives the
+ * logits of the last token.
+ *
+ * Fails with KVC_USAGE for a token outside the vocabulary or if a callback stopped the prompt, with KVC_RESOURCE if
+ * memory or the session's limit does not suffice, and with KVC_INPUT if the last row has logits or hidden states that
+ * are NaN or infinite (or any row, if `row` is set); the error names the first layer with such a value. After a failure
+ * the session holds an undefined number of the turn's tokens and must be closed. */
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
-/* The same turn of session_count different sessions of one model: each gets what kvc_session_prompt would give it
- * alone, to the bit: entries, statistics (but for prompt_sessions and spared_rows) and logits [session_count, vocab] or
- * NULL. The prompt's rows are computed once for all that may share them: sessions that have no tokens yet, of one cache
- * type and `chunk`, whose methods leave the rows of a prompt as they are, which is to say that none holds the stage
- * chunk or propagate (kvc_policy_stages); with longrope those that use the same factors. The prompts of others are
- * computed one by one. Of a layer's whole rows there are two copies at most, and one more for each session with a
- * method that looks on while they attend (struct kvc_policy_class, attended; positions=cache). Sessions fail one by
- * one, the others go on: statuses [session_count] or NULL has what became of each, the return value is the first
- * failure, and error says which session it was. What shared rows lack (memory, finite logits) fails all that share
- * them. A session that could not begin is left as it was; one that failed later must be closed. */
+/** Runs the same turn in `session_count` different sessions of one model and computes shared rows once.
+ *
+ * Each session gets bit-identical results to its own kvc_session_prompt: entries, statistics (except prompt_sessions
+ * and spared_rows) and logits [session_count, vocab] (or NULL).
+ *
+ * Sessions share rows if they have no tokens yet, have the same cache type and `chunk`, and their methods leave the
+ * rows of a prompt unchanged, that is, none holds the stage chunk or propagate (kvc_policy_stages). With longrope they
+ * must also use the same factors. The prompts of all other sessions are computed one by one. The shared computation
+ * holds at most two copies of a layer's rows, and one more for each session whose method observes attention (`attended`
+ * of struct kvc_policy_class) or uses positions=cache.
+ *
+ * Sessions fail independently: `statuses` [session_count], or NULL, receives the status of each. The function returns
+ * the first failure, and the error names that session. A failure of the shared rows (memory, NaN logits) fails every
+ * session that shares them. A session that could not begin is unchanged; one that failed later must be closed. */
 enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, size_t session_count,
                                         const int32_t *tokens, size_t count, float *logits, enum kvc_status *statuses,
                                         struct kvc_error *error);
-/* One decode step of each of count different sessions of one model: tokens [count], logits [count, vocab] or NULL.
- * Sessions fail one by one, the others take the step: statuses [count] or NULL has what became of each, the return
- * value is the first failure, and error says which session it was. One that cannot take part (no memory for the new
- * entry, a wrong token) is left as it was before the step, and so is its row of logits. One whose policy fails in the
- * step, or whose logits are NaN or infinite (KVC_INPUT; the error names the layer), must be closed. */
+/** Runs one decode step in each of `count` different sessions of one model: `tokens` [count] are appended, `logits`
+ * [count, vocab] (or NULL) receives the logits that follow.
+ *
+ * Sessions fail independently: `statuses` [count], or NULL, receives the status of each. The function returns the first
+ * failure, and the error names that session. A session that cannot take part (a wrong token, no memory for the new
+ * entry) stays as it was, and so does its row of `logits`. A session must be closed if its policy fails within the step
+ * or its logits are NaN or infinite (KVC_INPUT; the error names the layer). */
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
+/** Counters of a session. With several processes, sums over all of them. */
 struct kvc_session_stats {
-    uint64_t tokens;                   /* seen so far */
-    uint64_t entries;                  /* held now, by all layers and heads */
-    uint64_t entries_most;             /* by the fullest head */
-    uint64_t entry_bytes;              /* a key and a value */
-    uint64_t cache_bytes, state_bytes; /* held now */
-    uint64_t peak_bytes;               /* of cache + state, this session, since it was opened */
-    uint64_t prompt_peak_bytes;        /* the same, of the last prompt */
-    uint64_t full_bytes;               /* what `full` would hold now, same cache type */
-    uint64_t read_bytes;               /* cache bytes read by decode steps so far, select_bytes included */
-    uint64_t select_bytes;             /* of these: read to choose what to read */
-    uint64_t decode_steps;
-    uint64_t saturated; /* values clipped to the F16 range when stored; of a step of several sessions, those of all */
-    bool outgrown; /* longrope: the session began with the short factors, keeps them, and now has more tokens than they
-                      serve (original_context of the model). A new one with a larger `context` takes the long factors */
-    uint32_t prompt_sessions; /* that the last prompt's rows were computed for, this one among them; 1: it alone */
-    uint64_t spared_rows;     /* prompt rows times layers that it got from what was computed for another session */
+    uint64_t tokens;            /**< tokens processed so far */
+    uint64_t entries;           /**< entries held now, in all layers and heads */
+    uint64_t entries_most;      /**< entries of the longest head */
+    uint64_t entry_bytes;       /**< size of one entry */
+    uint64_t cache_bytes;       /**< blocks of keys and values held now */
+    uint64_t state_bytes;       /**< state held now: columns, order lists, positions, block tables */
+    uint64_t peak_bytes;        /**< the most of cache_bytes + state_bytes since the session was opened */
+    uint64_t prompt_peak_bytes; /**< the most of that sum during the last prompt */
+    uint64_t full_bytes;        /**< the size of `full`'s cache with as many tokens and the same type */
+    uint64_t read_bytes;        /**< cache bytes that decode steps have read, select_bytes included */
+    uint64_t select_bytes;      /**< of read_bytes, those read in order to choose entries */
+    uint64_t decode_steps;      /**< decode steps so far */
+    uint64_t saturated;         /**< values clipped to the F16 range when stored. After a step of several sessions, each
+                                     counts the values of all of them */
+    bool outgrown;              /**< longrope: the session began with the short factors and now has more tokens than
+                                     they serve (original_context of the model). It keeps them; a new session with a
+                                     larger `context` uses the long factors */
+    uint32_t prompt_sessions;   /**< sessions that shared the last prompt's rows, this one included */
+    uint64_t spared_rows;       /**< rows times layers that were computed for another session */
 };
+/** Reports the counters of a session. */
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
-/* Lists of entries that a layer has: the model's KV heads, or its query heads where a method has per=head. */
+/** Returns how many lists of entries a layer has: the model's KV heads, or its query heads if a method has per=head. */
 uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer);
-/* The positions that one of these lists holds, ascending. positions [capacity] gets as many as fit; *count
- * is how many there are. */
+/** Reports the positions (token numbers in the text) of the entries in one list, ascending. `*count` is their number;
+ * `positions` receives at most `capacity` of them. Fails with KVC_USAGE if there is no such layer or head. */
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
-/* The same for what the last decode step read of the list: all of it, where no method chose. For sessions opened with
- * record_reads. */
+/** Reports the positions that the last decode step read of one list, as kvc_session_positions: all of them, unless a
+ * method selected some. Fails with KVC_USAGE if the session was opened without record_reads. */
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                   int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
-/* Called in every decode step, layer by layer, with the attention's output [H, d]; NULL: no longer. */
+/** Receives the attention output [H, d] of one layer in a decode step; valid during the call. */
 typedef void kvc_output_fn(void *user, uint32_t layer, const float *output);
+/** Sets the function to call in every decode step, layer by layer; NULL removes it. Fails with KVC_USAGE if several
+ * processes share the session. */
 enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,
                                   struct kvc_error *error);
 
-/* XXH64 (seed 0) of little-endian float32 values, in the order in which they are added; every NaN counts as
+/** An XXH64 hash (seed 0) of little-endian float32 values in the order in which they are added. Every NaN counts as
  * 0x7fc00000. */
 struct kvc_hash;
-struct kvc_hash *kvc_hash_open(void); /* NULL: no memory */
+/** Begins a hash; NULL: no memory. */
+struct kvc_hash *kvc_hash_open(void);
+/** Adds `count` values. */
 void kvc_hash_add(struct kvc_hash *hash, const float *values, size_t count);
+/** Returns the hash of all values so far. */
 uint64_t kvc_hash_value(const struct kvc_hash *hash);
+/** Frees a hash. */
 void kvc_hash_close(struct kvc_hash *hash);
 
 /* ---- sampling ----------------------------------------------------------------------------------------------- */
 
+/** How to draw the next token. The order is repeat penalty, frequency and presence penalties, bias, top_k, temperature,
+ * top_p, min_p. */
 struct kvc_sampler_options {
-    float temperature;    /* 0: the highest logit, the lowest id where equal */
-    int32_t top_k;        /* 0: off */
-    float top_p, min_p;   /* 1 and 0: off */
-    float repeat_penalty; /* 1: off */
-    uint32_t repeat_last; /* tokens the penalty looks back on */
-    uint64_t seed;
+    float temperature;    /**< 0 to 100; 0: take the highest logit, of equal ones the lowest token */
+    int32_t top_k;        /**< draw among the k most likely tokens; 0: all */
+    float top_p;          /**< draw among the most likely tokens whose probabilities add up to this; 1: all */
+    float min_p;          /**< minimum probability relative to the most likely token; 0: none */
+    float repeat_penalty; /**< divides positive logits of recent tokens and multiplies negative ones; 1: off */
+    uint32_t repeat_last; /**< number of recent tokens that the repeat penalty applies to */
+    uint64_t seed;        /**< the same seed and logits give the same tokens on every machine */
 };
+/** The state of a series of draws. */
 struct kvc_sampler;
+/** Sets the defaults: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalty, seed 0. */
 void kvc_sampler_defaults(struct kvc_sampler_options *options);
+/** Opens a sampler for logits [vocab]. Close it with kvc_sampler_close. Fails with KVC_USAGE for a value out of range.
+ */
 enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint32_t vocab,
                                  struct kvc_sampler **sampler, struct kvc_error *error);
+/** Frees a sampler. NULL is allowed. */
 void kvc_sampler_close(struct kvc_sampler *sampler);
-void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);  /* a prompt token the penalty should see */
-int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits); /* accepts what it returns */
+/** Adds a token of the prompt to those that the repeat penalty applies to. */
+void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);
+/** Draws a token by logits [vocab] and accepts it. */
+int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits);
 
-/* What is added to the logits of some tokens, after the penalty. -INFINITY: never. It stays until it is set anew. */
+/** A number to add to the logit of a token, after the penalties. */
 struct kvc_bias {
-    int32_t token;
-    float bias;
+    int32_t token; /**< the token */
+    float bias;    /**< -INFINITY: never draw it */
 };
-/* count 0: none. The last of several for one token counts. KVC_USAGE: no such token, or a bias that is NaN or
- * +INFINITY; the biases are then as they were. */
+/** Replaces all biases; `count` 0 removes them. If a token occurs twice, the last bias counts. Fails with KVC_USAGE for
+ * a token outside the vocabulary or a bias that is NaN or +INFINITY, and keeps the former biases. */
 enum kvc_status kvc_sampler_bias(struct kvc_sampler *sampler, const struct kvc_bias *biases, size_t count,
                                  struct kvc_error *error);
 
-/* Lowers the logit of a token that has been drawn n > 0 times by n * frequency + presence, each from -2 to 2, after the
- * repeat penalty and before the bias. Tokens that kvc_sampler_accept was given do not count. The call begins the counts
- * anew, so that an answer begins with it; a saved session does not hold them. 0 and 0: off. KVC_USAGE: out of range. */
+/** Sets the frequency and presence penalties, each -2 to 2 (otherwise KVC_USAGE); 0 and 0: off. The logit of a token
+ * drawn n > 0 times decreases by `n * frequency + presence`, after the repeat penalty and before the bias. Tokens
+ * passed to kvc_sampler_accept do not count. The call resets the counts, so call it at the beginning of each answer; a
+ * saved session does not contain them. */
 enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequency, float presence,
                                       struct kvc_error *error);
 
+/** A token and its probability. */
 struct kvc_logprob {
-    int32_t token;
-    float logprob; /* the natural logarithm of its probability */
+    int32_t token; /**< the token; -1: none */
+    float logprob; /**< the natural logarithm of its probability */
 };
-/* The logarithm of the probability that the softmax of logits [vocab] gives the token. best [count], or NULL with 0:
- * the likeliest tokens, best first, the lowest id where equal; past the vocabulary token -1. The same bits on every
- * machine. */
+/** Returns the natural logarithm of the probability of `token` in the softmax of logits [vocab]. `best` [count], or
+ * NULL with `count` 0, receives the most likely tokens, best first, of equal ones the lowest token; entries past the
+ * vocabulary have token -1. Bit-identical on every machine. */
 float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
 
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
 
-/* Checks a policy string, name[:option=value[,...]][+name...], without a model. */
+/** Checks a policy string, `name[:option=value[,...]][+name...]`, without a model. Fails with KVC_USAGE if it is wrong,
+ * and with KVC_INPUT for a file that it names. */
 enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *spec, struct kvc_error *error);
 
-struct kvc_geometry { /* each 1 to 65536, kv_heads dividing heads; otherwise KVC_USAGE */
-    uint32_t layers, heads, kv_heads, head_size;
+/** The shape of a model's attention. Each number is 1 to 65536, and kv_heads divides heads; otherwise functions fail
+ * with KVC_USAGE. */
+struct kvc_geometry {
+    uint32_t layers;    /**< layers with attention */
+    uint32_t heads;     /**< H, query heads */
+    uint32_t kv_heads;  /**< H_kv, key-value heads */
+    uint32_t head_size; /**< d */
 };
 
-/* How a figure that was worked out beforehand relates to the one that will be counted. */
+/** How a predicted number relates to the number that a run will count. */
 enum kvc_expected {
-    KVC_EXPECTED_EXACT, /* they are equal, but for rounding */
-    KVC_EXPECTED_MOST   /* data decides: it is the most that can be counted */
+    KVC_EXPECTED_EXACT, /**< equal, except for rounding */
+    KVC_EXPECTED_MOST   /**< an upper bound: the actual number depends on the data */
 };
 
-/* Bytes a policy would need, before a model is loaded. Scratch is not among them (a few rows; with keyformer on the
- * vector paths of CPUs also its noise, at most 64 MiB). */
+/** Memory that a policy will need, predicted without a model. It does not include temporary buffers: a few rows, and
+ * with keyformer on CPUs with vector instructions at most 64 MiB for its noise. */
 struct kvc_estimate {
-    uint64_t entries;                  /* of a head after prompt + generated tokens; where data decides: in the mean */
-    uint64_t cache_bytes, state_bytes; /* then */
-    uint64_t peak_bytes;               /* of cache + state, prefill included */
-    uint64_t prompt_peak_bytes;        /* the same, of prefill alone */
-    uint64_t hidden_bytes;             /* prefill's hidden states, beside it (0 when chunk-major) */
-    enum kvc_expected kind;            /* of these bytes */
+    uint64_t entries;     /**< entries of the longest head after the prompt and the generated tokens; the mean over
+                               heads if that depends on the data */
+    uint64_t cache_bytes; /**< blocks of keys and values then */
+    uint64_t state_bytes; /**< state then */
+    uint64_t peak_bytes;  /**< the most of cache and state at any time, prefill included */
+    uint64_t prompt_peak_bytes; /**< the most of cache and state during prefill */
+    uint64_t hidden_bytes;      /**< hidden states during prefill, in addition; only a chunk's with a chunk method */
+    enum kvc_expected kind;     /**< accuracy of these bytes */
 };
+/** Predicts the memory of a session with policy string `spec` after `prompt` tokens and `generated` more. `hidden` is
+ * the width of the hidden states (0: leave them out). Fails with KVC_USAGE for a wrong argument. */
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
                              uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error);
-/* The same of a model with sliding windows [layers], as struct kvc_model_info has them; NULL: no layer has one. */
+/** Predicts the same for a model with sliding windows: `windows` [layers] as in struct kvc_model_info; NULL: none. */
 enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char *spec,
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
                                      enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error);
-/* The same of some of its layers alone, as a rank of a pipeline has them (kvcull/ranks.h). */
+/** Predicts the same for `layers` layers from `first_layer` on, the part of one rank of a pipeline (kvcull/ranks.h). */
 enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *spec,
                                   const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t first_layer,
                                   uint32_t layers, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
                                   uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error);
 
-/* Adds what a session of the model holds besides, whatever its policy: the state of recurrent layers. */
+/** Adds the state of recurrent layers (recurrent_bytes of struct kvc_model_info) to an estimate. */
 void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes);
 
-/* ---- output files, and what handlers of signals need ------------------------------------------------------------ */
+/* ---- output files, and functions for signal handlers ----------------------------------------------------------- */
 
-/* A file that appears under its name only when it is complete; until then it lies in the same folder as
- * NAME.part-PID-N. Every file that this library writes is written so. Where the name is a symbolic link, its target is
- * replaced or made. A file that is replaced hands on its permissions. */
+/** A file that appears under its name only when it is complete. Until then it is in the same folder, named
+ * NAME.part-PID-N. The library writes all its files in this way. If NAME is a symbolic link, its target is replaced or
+ * created. A replaced file passes its permissions on. */
 struct kvc_output;
-/* bytes: the size it will have, which is reserved at once, so that a full disk shows early; 0: not known. Failures are
- * KVC_RESOURCE. */
+/** Creates the temporary file. `bytes` is its future size, which is reserved at once to detect a full disk early; 0:
+ * unknown. Fails with KVC_RESOURCE. */
 enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **output, struct kvc_error *error);
-/* Makes a folder, one level, for such files to lie in. *output: the folder, to be committed or abandoned after the
- * files in it, or NULL where there was one already. KVC_RESOURCE: it cannot be made. */
+/** Creates a folder (not its parents) for such files. `*output` is the folder, to be committed or abandoned after its
+ * files; NULL: the folder existed before. Fails with KVC_RESOURCE. */
 enum kvc_status kvc_output_folder(const char *path, struct kvc_output **output, struct kvc_error *error);
-int kvc_output_descriptor(const struct kvc_output *output); /* to write to; it is closed with the output */
-/* Both free the output. commit renames the file to its name, or removes it and fails; abandon removes it. A folder
- * stays, or goes if nothing is in it. NULL is fine. */
+/** Returns the file descriptor to write to. It is closed with the output. */
+int kvc_output_descriptor(const struct kvc_output *output);
+/** Renames the temporary file to its name and frees the output. On failure the temporary file is removed. A committed
+ * folder is kept. NULL is allowed. */
 enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *error);
+/** Removes the temporary file, or the folder if it is empty, and frees the output. NULL is allowed. */
 void kvc_output_abandon(struct kvc_output *output);
 
-/* For a program's handler of signals that end it; the library installs none. Removes this process's files that are not
- * complete, after which the process must end. Async-signal-safe. */
+/** Removes all temporary files of this process. Meant for a handler of signals that end the program, which must then
+ * end the process; the library itself installs no handler. Async-signal-safe. */
 void kvc_output_remove_all(void);
-/* For a handler of SIGBUS: the file of a model or of tensors that is mapped at the address (si_addr); it has been cut
- * short, or cannot be read any more. NULL: no file is mapped there. Async-signal-safe. */
+/** Returns the path of the model or tensor file that is mapped at an address, or NULL. Meant for a handler of SIGBUS
+ * (si_addr), which means that the file was truncated or cannot be read any more. Async-signal-safe. */
 const char *kvc_mapped_path(const void *address);
 
 /* ---- tensor files: float32 arrays in safetensors files, for replay and logits --------------------------------- */
 
+/** A dense row-major float32 array. */
 struct kvc_tensor {
-    const char *name;
-    uint32_t dimensions; /* 1 to 4 */
-    uint64_t shape[4];   /* outermost first */
-    const float *values; /* reading: in the mapped file, dense and row-major; writing: not used */
+    const char *name;    /**< name in the file */
+    uint32_t dimensions; /**< 1 to 4 */
+    uint64_t shape[4];   /**< sizes, the outermost first */
+    const float *values; /**< reading: in the mapped file, valid until the reader is closed; writing: not used */
 };
 
-/* Writing. Names and shapes are given when the file is opened. Values are appended as they come; different tensors may
- * alternate. Until commit the file has a temporary name (as a kvc_output), and an existing one is not replaced. */
+/** Writes a safetensors file. Names and shapes are fixed when it is opened; values are appended to each tensor, in any
+ * order of the tensors. Until the commit the file has a temporary name, and an existing file stays (struct kvc_output).
+ */
 struct kvc_tensor_writer;
+/** Creates a file of `count` tensors. Fails with KVC_USAGE if names are not UTF-8 or not unique, and with KVC_RESOURCE.
+ */
 enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
                                        struct kvc_tensor_writer **writer, struct kvc_error *error);
+/** Appends `count` values to the tensor of the given number. Fails with KVC_USAGE if they exceed its shape, and with
+ * KVC_RESOURCE if the disk is full. */
 enum kvc_status kvc_tensor_write(struct kvc_tensor_writer *writer, size_t tensor, const float *values, size_t count,
                                  struct kvc_error *error);
-/* Both free the writer. Every tensor must be complete for commit; abandon removes the file; NULL is fine. */
+/** Gives the file its name and frees the writer, also on failure. Fails with KVC_USAGE if a tensor is incomplete. */
 enum kvc_status kvc_tensor_writer_commit(struct kvc_tensor_writer *writer, struct kvc_error *error);
+/** Removes the file and frees the writer. NULL is allowed. */
 void kvc_tensor_writer_abandon(struct kvc_tensor_writer *writer);
 
-/* Reading: a .safetensors file, mapped until it is closed. */
+/** Reads a safetensors file, which is mapped until the reader is closed. */
 struct kvc_tensor_reader;
+/** Opens a safetensors file. Fails with KVC_INPUT if it cannot be read or is damaged. */
 enum kvc_status kvc_tensor_reader_open(const char *path, struct kvc_tensor_reader **reader, struct kvc_error *error);
-void kvc_tensor_reader_close(struct kvc_tensor_reader *reader); /* NULL is fine */
+/** Frees a reader. NULL is allowed. */
+void kvc_tensor_reader_close(struct kvc_tensor_reader *reader);
+/** Returns true if the file has a tensor of this name. */
 bool kvc_tensor_has(const struct kvc_tensor_reader *reader, const char *name);
-/* KVC_INPUT where there is no such tensor or it is not float32. */
+/** Describes a tensor. Fails with KVC_INPUT if there is none of this name or it is not float32. */
 enum kvc_status kvc_tensor_read(const struct kvc_tensor_reader *reader, const char *name, struct kvc_tensor *tensor,
                                 struct kvc_error *error);
-/* The i-th tensor's name; NULL past the last. */
+/** Returns the name of the i-th tensor; NULL past the last one. */
 const char *kvc_tensor_name(const struct kvc_tensor_reader *reader, size_t i);
 
 #ifdef __cplusplus

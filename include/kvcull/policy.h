@@ -1,6 +1,15 @@
-/* policy.h - for those who write a method: its options, what its stage functions may call, and the class that tells the
- * library of it. Installed as kvcull/policy.h. docs/how-to/add-a-method.md walks through one; docs/reference/methods.md
- * defines the words and the numbered rules that comments here name.
+/** @file kvcull/policy.h
+ * The interface for writing a method: its options, the functions that its stages may call, and the class that describes
+ * it to the library. Installed as kvcull/policy.h. docs/how-to/add-a-method.md walks through an example;
+ * docs/reference/methods.md defines the terms and the numbered rules that comments here refer to.
+ *
+ * N is the number of entries of the longest head when the turn's prompt is complete, B the budget, d the head size, q_i
+ * a query, k_j the key and v_j the value of entry j. A list holds the entries of one key-value head (with per=head: of
+ * one query head) in one layer. An entry's index is its place in the list, 0 for the oldest; its position is the
+ * token's number in the text. A group is the query heads that read the same list.
+ *
+ * All functions here that return an enum kvc_status fail with KVC_USAGE for a wrong argument or a call in the wrong
+ * stage, and with KVC_RESOURCE if memory runs out.
  */
 #ifndef KVCULL_POLICY_H
 #define KVCULL_POLICY_H
@@ -13,467 +22,550 @@ extern "C" {
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
 
+/** Types of an option. */
 enum kvc_option_kind {
-    KVC_OPTION_INT,    /* minimum..maximum */
-    KVC_OPTION_REAL,   /* minimum..maximum */
-    KVC_OPTION_BUDGET, /* tokens, or a share of the prompt as "10%" */
-    KVC_OPTION_CHOICE, /* one of choices, separated by '|' */
-    KVC_OPTION_TEXT
+    KVC_OPTION_INT,    /**< a whole number, minimum to maximum */
+    KVC_OPTION_REAL,   /**< a number, minimum to maximum */
+    KVC_OPTION_BUDGET, /**< a number of tokens, or a percentage of the prompt such as "10%" */
+    KVC_OPTION_CHOICE, /**< one of `choices` */
+    KVC_OPTION_TEXT    /**< any text without ',' and '+' */
 };
-struct kvc_option { /* one row of a class's option table; a row with name NULL ends the table */
-    const char *name;
-    enum kvc_option_kind kind;
-    const char *default_value; /* as written in a policy string. NULL: the option must be given. "": there is no
-                                  default, and a number that is not given reads as 0 */
-    double minimum, maximum;
-    const char *choices;
-    const char *help;
+/** One row of a class's option table. A row with name NULL ends the table. */
+struct kvc_option {
+    const char *name;          /**< letters, digits and '_' */
+    enum kvc_option_kind kind; /**< the type */
+    const char *default_value; /**< as in a policy string. NULL: the option is required. "": there is no default, and a
+                                    number that is not given reads as 0 */
+    double minimum;            /**< smallest number */
+    double maximum;            /**< largest number */
+    const char *choices;       /**< KVC_OPTION_CHOICE: the names, separated by '|' */
+    const char *help;          /**< one line for the manual */
 };
 
-struct kvc_values; /* a method's options, parsed and checked */
+/** The parsed and checked options of a method in one policy. Functions read them by name; a name that is not in the
+ * table reads as 0 or "". */
+struct kvc_values;
+/** Returns a KVC_OPTION_INT. */
 int64_t kvc_value_int(const struct kvc_values *values, const char *name);
+/** Returns a KVC_OPTION_REAL. */
 double kvc_value_real(const struct kvc_values *values, const char *name);
-const char *kvc_value_text(const struct kvc_values *values, const char *name); /* also of a choice */
-/* A budget in tokens, for a prompt of so many. A share is rounded to the nearest token, halves up. The result is at
- * least `least`. */
+/** Returns a KVC_OPTION_TEXT or KVC_OPTION_CHOICE, valid as long as the policy. */
+const char *kvc_value_text(const struct kvc_values *values, const char *name);
+/** Returns a KVC_OPTION_BUDGET in tokens. A percentage of `prompt` tokens is rounded to the nearest token (halves up)
+ * and is at least `least`; a number of tokens is returned unchanged. */
 uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t least);
+/** Returns true if a KVC_OPTION_BUDGET is a percentage. */
 bool kvc_value_is_share(const struct kvc_values *values, const char *name);
-bool kvc_value_given(const struct kvc_values *values, const char *name); /* whether the policy string names it */
-/* Reads text [length] as a plain decimal number: digits, with a point and an exponent where they are wanted, whatever
- * the host's locale. False where it is anything else; "0x10", "inf" and blanks, which strtod takes, are not plain. */
+/** Returns true if the policy string contains the option. */
+bool kvc_value_given(const struct kvc_values *values, const char *name);
+/** Parses text [length] as a plain decimal number: digits, optionally a point and an exponent, independent of the
+ * host's locale. Returns false for anything else, including "0x10", "inf" and blanks, which strtod accepts. */
 bool kvc_decimal(const char *text, size_t length, double *number);
 
-/* ---- what a stage function sees ------------------------------------------------------------------------------ */
+/* ---- what a stage function can read ---------------------------------------------------------------------------- */
 
-/* The moments at which a method acts, as bits, in the order in which they come. */
+/** The moments at which a method acts, as bits, in their order. */
 enum kvc_stage_kind {
-    KVC_STAGE_CHUNK = 1,
-    KVC_STAGE_PROMPT = 2,
-    KVC_STAGE_PROPAGATE = 4,
-    KVC_STAGE_SELECT = 8,
-    KVC_STAGE_DECODE = 16
+    KVC_STAGE_CHUNK = 1,     /**< after each chunk of a prompt: evicts */
+    KVC_STAGE_PROMPT = 2,    /**< after a layer's whole prompt: evicts */
+    KVC_STAGE_PROPAGATE = 4, /**< after a layer's whole prompt: drops tokens from the layers above (token pruning) */
+    KVC_STAGE_SELECT = 8,    /**< before the attention of a decode step: chooses the entries to read */
+    KVC_STAGE_DECODE = 16    /**< after a layer's decode step: evicts */
 };
 
-struct kvc_stage; /* one session and one layer, during one call of a stage function */
+/** One call of a stage function, for one session and one layer. */
+struct kvc_stage;
+/** Properties of the current call. */
 struct kvc_stage_info {
-    uint32_t layer, layers, heads, head_size;
-    uint32_t kv_heads; /* lists of entries: the model's KV heads, or its query heads where a method has per=head */
-    uint32_t acting, actings; /* this layer's number among those the method acts on, and how many these are */
-    uint64_t turn;            /* rows of this turn's prompt that reached this layer */
-    uint64_t turn_tokens;     /* tokens of this turn's prompt: those rows, and those that token pruning dropped */
-    uint64_t held;  /* N of docs/reference/methods.md: what the fullest head held when the turn's prompt was in, counted
-                       as if  token pruning had dropped no rows of this layer */
-    uint64_t after; /* entries of the fullest head after the prompt stage; 0 before it */
-    uint64_t now;   /* tokens the session has seen, those of this step or chunk included */
-    uint64_t step;  /* decode steps since the last prompt, this one included; 0 in the prompt stage */
-    uint64_t entries;  /* entries of the fullest head now; once a decode stage has evicted: the most it can hold. In
-                          stages that evict, without those that a sliding window hides from every row to come: they go
-                          when scores are asked for, or the first rule, rank or position to keep is given */
-    uint64_t expected; /* tokens the caller means to ask for after the prompt; 0: unknown */
-    uint64_t seed;
-    /* Where ranks share out the heads (docs/explanation/parallel-runs.md): how many lists and query heads the layer has
-     * on all of them, and the numbers among these of this rank's first. Elsewhere: kv_heads, heads, 0 and 0. */
-    uint32_t model_lists, model_heads, first_list, first_head;
-    bool last_chunk;               /* in the chunk stage: this chunk is the prompt's last */
-    bool owns_prompt, owns_decode; /* whether this method, and no other of the policy, holds that stage */
+    uint32_t layer;       /**< number of the layer; only layers with attention count */
+    uint32_t layers;      /**< layers of the model */
+    uint32_t heads;       /**< H, query heads */
+    uint32_t head_size;   /**< d */
+    uint32_t kv_heads;    /**< lists of entries: the model's KV heads, or its query heads if a method has per=head */
+    uint32_t acting;      /**< number of this layer among the layers on which the method acts */
+    uint32_t actings;     /**< number of layers on which the method acts */
+    uint64_t turn;        /**< rows of this turn's prompt that reached this layer */
+    uint64_t turn_tokens; /**< tokens of this turn's prompt, including those that token pruning dropped */
+    uint64_t held;     /**< N: entries of the longest head when the turn's prompt was complete, as if token pruning had
+                            dropped no rows of this layer */
+    uint64_t after;    /**< entries of the longest head after the prompt stage; 0 before it */
+    uint64_t now;      /**< tokens processed by the session, those of this step or chunk included */
+    uint64_t step;     /**< decode steps since the last prompt, this one included; 0 in the prompt stage */
+    uint64_t entries;  /**< entries of the longest head now; once a decode stage has evicted, the most it can hold.
+                            In stages that evict, entries outside the sliding window of every later row are not
+                            counted: they are removed when the stage creates scores or passes its first rule, indices
+                            or positions */
+    uint64_t expected; /**< tokens that the caller intends to generate after the prompt; 0: unknown */
+    uint64_t seed;     /**< the session's seed */
+    uint32_t model_lists; /**< lists of the layer on all ranks; without ranks kv_heads
+                               (docs/explanation/parallel-runs.md) */
+    uint32_t model_heads; /**< query heads of the layer on all ranks; without ranks heads */
+    uint32_t first_list;  /**< number of this rank's first list among model_lists */
+    uint32_t first_head;  /**< number of this rank's first query head among model_heads */
+    bool last_chunk;      /**< chunk stage: this is the prompt's last chunk */
+    bool owns_prompt;     /**< this method holds the prompt stage of the policy */
+    bool owns_decode;     /**< this method holds the decode stage of the policy */
 };
+/** Returns the properties of the current call, valid during it. */
 const struct kvc_stage_info *kvc_stage_info(const struct kvc_stage *stage);
-void *kvc_stage_state(const struct kvc_stage *stage);               /* of this session: the class's state_bytes */
-void *kvc_stage_user(const struct kvc_stage *stage);                /* the class's `user` */
-bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer); /* whether the method acts on a layer */
-/* Switches the stage to an earlier layer: later calls of this stage function work on that one. Its state columns are
- * there, its queries are gone. */
+/** Returns this session's state, of the size that the class's `state_bytes` gave; NULL: none. */
+void *kvc_stage_state(const struct kvc_stage *stage);
+/** Returns the class's `user`. */
+void *kvc_stage_user(const struct kvc_stage *stage);
+/** Returns true if the method acts on a layer. */
+bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer);
+/** Switches the stage to an earlier layer, on which later calls of this stage function then work. Its state columns are
+ * available there, its queries are not. */
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
 /* ---- scores ---------------------------------------------------------------------------------------------------
- * A float32 for each rank of each list of entries, or of each query head. They lie on the device and live until the
- * stage function returns or turns to another layer; a function that is given older ones returns KVC_USAGE. Everything
- * below runs on the backend; nothing is copied to the host unless the comment says so. */
+ * Everything below runs on the backend. Nothing is copied to the host unless the comment says so. */
 
+/** A float32 for each index of each list, or of each query head, on the device. Scores live until the stage function
+ * returns, switches to another layer or evicts; functions refuse older ones with KVC_USAGE. */
 struct kvc_scores;
 struct kvc_keep;
-/* Buffers for scores of every list of entries, and of every query head. */
+/** Creates scores for every list. */
 enum kvc_status kvc_stage_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
+/** Creates scores for every query head. */
 enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
-/* The window mass (docs/reference/methods.md) of the last `window` prompt queries, of which there are at most as many
- * as the class's `queries` asked for. Where the scores are per query head, each head has its own. */
+/** Sets scores to the window mass (SnapKV, arXiv:2404.14469): for each entry the sum of its attention probabilities for
+ * the last `window` prompt queries, at most as many as the class's `queries` requested. Scores per list sum over the
+ * group's heads; scores per query head do not. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
-/* The same of the rows that the class's `pseudo` added; and the most that any of them, in any of the group's heads,
- * gave an entry. */
+/** Sets scores to the attention mass of the rows that the class's `pseudo` added (DapQ). */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
+/** Sets scores to the largest attention probability that any of these rows, in any head of the group, gave an entry
+ * (KVzip, arXiv:2505.23416). */
 enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
-/* take's scores, in a chunk stage. The layer's rotated probe queries Q go into the accumulated probe: A = Q in the
- * first chunk, A = alpha*A + (1-alpha)*Q in later ones. scores = the mean over the probe's tokens of softmax(A K^T /
- * sqrt(d)), over all entries; NULL: none are made. */
+/** Chunk stage: updates the accumulated probe A with the layer's rotated probe queries Q (TAKE): `A = Q` in the first
+ * chunk, `A = alpha*A + (1-alpha)*Q` in later ones. Then sets scores per list to the mean over the probe's tokens of
+ * `softmax(A K^T / sqrt(d))`, summed over the group's heads, over all entries. scores NULL: only updates A. */
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error);
-/* cake's scores (per query head): mean + gamma * variance of the probabilities that the last `window` queries gave, for
- * ranks below entries - tail. The total dispersion and variance (docs/reference/methods/cake.md) go to the host. */
+/** Sets scores per query head to `mean + gamma * variance` of the probabilities of the last `window` queries, for
+ * indices below entries - tail (CAKE, arXiv:2503.12491). Copies the layer's total dispersion and variance
+ * (docs/reference/methods/cake.md) to the host. */
 enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint64_t tail, float gamma,
                                   struct kvc_scores *scores, float *dispersion, float *variance,
                                   struct kvc_error *error);
+/** How kvc_stage_pool combines neighbouring scores. */
 enum kvc_pooling {
-    KVC_POOL_MAX,
-    KVC_POOL_AVERAGE,
-    KVC_POOL_CHUNKS /* not by neighbours: each rank gets the mean of the `kernel` ranks of its chunk, which are counted
-                       from rank 0; the last chunk may have fewer. The kernel may be even */
+    KVC_POOL_MAX,     /**< maximum; entries outside the list do not count */
+    KVC_POOL_AVERAGE, /**< average; entries outside the list count as 0 */
+    KVC_POOL_CHUNKS /**< the list is cut into chunks of `kernel` entries from index 0 on (the last may be shorter), and
+                         each entry gets the mean of its chunk; `kernel` may be even */
 };
-/* 1-D pooling over each head's ranks below (its entries - tail); kernel is odd (rule 6 of docs/reference/methods.md).
- */
+/** Pools the scores of each head over `kernel` (odd) neighbours, for indices below entries - tail (rule 6 of
+ * docs/reference/methods.md). */
 enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *scores, uint64_t tail, uint32_t kernel,
                                enum kvc_pooling pooling, struct kvc_error *error);
-/* From scores per query head to scores per list: the sum over each group, divided by divisor. */
+/** Sets scores per list to the sum of `heads` (scores per query head) over each group, divided by `divisor`. */
 enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
                                 struct kvc_scores *scores, struct kvc_error *error);
 
-/* What entries are worth by what they hold, or by chance, without a query; scores are per list. */
+/** Scores of entries that need no query. */
 enum kvc_entry_kind {
-    KVC_ENTRY_DRAW, /* a number drawn for each entry of a list, from `seed`, the layer and the entry's position */
-    KVC_ENTRY_NORM, /* minus the length of the key */
-    KVC_ENTRY_APART /* minus the cosine between the key and the mean of all keys of the list, each divided by its
-                       length; times a number that is the same for all */
+    KVC_ENTRY_DRAW, /**< a random number for each entry, from `seed`, the layer and the position */
+    KVC_ENTRY_NORM, /**< minus the length of the key (arXiv:2406.11430) */
+    KVC_ENTRY_APART /**< minus the cosine between the key and the mean of the list's normalized keys, times a constant
+                         (KeyDiff, arXiv:2504.15364) */
 };
+/** Sets scores per list by the entries alone. */
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error);
-/* lagkv's (docs/reference/methods/lagkv.md): how much a key and a value spread within the range of those in the next
- * partition of `lag` entries, as the rank within its own partition, or (across) as the number itself. Ranks below
- * `first` and those of the last partition and after it have `lag`, which is more than any other. */
+/** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md): the spread of a key's and a
+ * value's channels, each normalized by the range of the next partition of `lag` entries. The score is the entry's order
+ * within its partition, or with `across` the spread itself. Indices below `first`, the last whole partition and the
+ * entries after it get the score `lag`, more than any other. */
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
                                      struct kvc_scores *scores, struct kvc_error *error);
 
-/* rkv's (docs/reference/methods/rkv.md): scores become share * scores / divisor - (1 - share) * how much a list's key
- * repeats the others, a softmax over all of its entries. Keys whose cosine is above `threshold` repeat each other. */
+/** Replaces scores per list by `share * score / divisor - (1 - share) * redundancy` (R-KV, arXiv:2505.24133;
+ * docs/reference/methods/rkv.md). The redundancy is a softmax over all entries of the mean cosine to the other keys;
+ * keys whose cosine is above `threshold` count as repetitions. */
 enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshold, float share, float divisor,
                                          struct kvc_scores *scores, struct kvc_error *error);
 
-/* criticalkv's (docs/reference/methods/criticalkv.md). norms, per query head: the sum over the outputs of the layer's
- * output projection of how much, either way, the head's part of it makes of an entry's value; in a replay of the
- * value's channels themselves. */
+/** Sets norms per query head to the L1 norm of each value after the head's columns of the output projection, `|W_o
+ * v_j|_1` (CriticalKV, arXiv:2502.03805; docs/reference/methods/criticalkv.md). A replay has no projection and uses
+ * `|v_j|_1`. */
 enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_scores *norms, struct kvc_error *error);
-/* scores, per list, become (scores + epsilon) * factor; of entries that `rule` keeps, whose scores may be these, more
- * than any other. */
+/** Replaces scores per list by `(score + epsilon) * factor`. The entries that `rule` would keep get more than any
+ * other; the rule's scores may be the same array. */
 enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *rule, float epsilon,
                                 const struct kvc_scores *factor, struct kvc_scores *scores, struct kvc_error *error);
 
-/* Of a class's `attended`: counts the rows at hand, those at positions below `from` left out, into the mean and the
- * covariance of the prompt's queries before their rotation. */
+/** In `attended`: adds the current rows at positions `from` and later to the mean and covariance of the prompt's
+ * queries before RoPE (Expected Attention, arXiv:2510.00636). */
 enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, struct kvc_error *error);
-/* In the prompt stage: the attention that queries of this mean and covariance give on average from the next `future`
- * positions (docs/reference/methods/expected.md), over ranks from `first` on; scores are per list. */
+/** Parameters of kvc_stage_expected_scores. */
 struct kvc_expectation {
-    uint64_t first;
-    uint32_t future;
-    bool covariance, values; /* values: times the length of the value, after `epsilon` is added */
-    float epsilon;
+    uint64_t first;  /**< first index that is scored */
+    uint32_t future; /**< number of future positions over which RoPE's rotation is averaged */
+    bool covariance; /**< include the covariance of the queries */
+    bool values;     /**< multiply by the length of the value, after epsilon is added */
+    float epsilon;   /**< added to the expected attention */
 };
+/** Prompt stage: sets scores per list to the attention that queries with the collected mean and covariance give on
+ * average from the next positions (Expected Attention, arXiv:2510.00636; docs/reference/methods/expected.md). */
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
-/* Of a class's `attended`: the rows at hand before their rotation, to the host, for who collects what is known of all
- * queries. queries [capacity, H, d], channels in the order in which rope gives them out: pair i of those that are
- * rotated are channels i and i + rotary / 2. *rows is how many there are, of which as many as fit are written; *rotary
- * how many channels the layer rotates. */
+/** In `attended`: copies the current query rows before RoPE to the host, for statistics of all queries. `queries`
+ * [capacity, H, d] has channels in RoPE's order: rotated pair i is channels i and i + rotary / 2. `*rows` is the number
+ * of rows, of which at most `capacity` are written; `*rotary` is the number of channels that the layer rotates. */
 enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, size_t capacity, size_t *rows,
                                        uint32_t *rotary, struct kvc_error *error);
-/* Of a class's `prepare`: what is known of all of the layer's queries before their rotation, for scores in the step to
- * come. What the positions to come make of it, at now + 1, now + 2, now + 4, .. now + future, goes to the device.
- * KVC_INPUT: the layer rotates another number of channels. */
+/** In struct kvc_series: any number of rotated channels. */
 #define KVC_ANY_ROTARY UINT32_MAX
+/** Statistics of a layer's queries before RoPE (TriAttention, arXiv:2604.04921). */
 struct kvc_series {
-    const float *mean;   /* [H, d], channels as above */
-    const float *spread; /* [H, d / 2]: of each pair the mean length less the length of the mean */
-    uint32_t rotary;     /* channels that are rotated, or KVC_ANY_ROTARY */
-    uint32_t future;
+    const float *mean;   /**< [H, d] mean query, channels as in kvc_stage_read_queries */
+    const float *spread; /**< [H, d / 2] for each pair: the mean length minus the length of the mean */
+    uint32_t rotary;     /**< channels that are rotated, or KVC_ANY_ROTARY */
+    uint32_t future;     /**< queries are expected at now + 1, now + 2, now + 4, ... now + future */
 };
+/** In `prepare`: rotates the mean to the expected positions and uploads the result for the next decode stage. Fails
+ * with KVC_INPUT if the layer rotates another number of channels. */
 enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct kvc_series *series,
                                          struct kvc_error *error);
-/* Of that step's decode stage, with the same series: triattention's scores (docs/reference/methods/triattention.md), of
- * a group's heads the highest or (average) their mean; scores are per list. */
+/** Decode stage, after kvc_stage_prepare_series with the same series: sets scores per list to TriAttention's
+ * (docs/reference/methods/triattention.md). Of the group's heads the highest counts, or with `average` their mean. */
 enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
                                         struct kvc_scores *scores, struct kvc_error *error);
-/* compactor's (docs/reference/methods/compactor.md), in the prompt stage; scores are per list, 0 of ranks below `first`
- * and of the last `last`. What the prompt's own queries, all that the class's `queries` asked for, give the entries of
- * the chunk of `chunk` entries in which they stand, whether these come before or after them, times the length of the
- * value. What came in earlier turns has what its own turn gave it: a state column keeps it. scores NULL: that alone. */
+/** Prompt stage: sets scores per list to the attention within chunks, times the length of the value (Compactor,
+ * arXiv:2507.08143; docs/reference/methods/compactor.md). The prompt is cut into chunks of `chunk` entries; every query
+ * (the class's `queries` must request all) attends to its whole chunk, before and after it. Indices below `first` and
+ * the last `last` get 0. Entries of earlier turns keep the score of their own turn, stored in state column `column`.
+ * scores NULL: only updates the column. */
 enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
                                      uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
-/* The statistical leverage of each key among those of its list, before their rotation. */
+/** Sets scores per list to the statistical leverage of each key before RoPE among the keys of its list (Compactor). */
 enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint64_t last, struct kvc_scores *scores,
                                    struct kvc_error *error);
-/* scores become share * leverage + scores, both less their mean over all lists and in units of their standard
- * deviation; a score of 0 counts as the mean. */
+/** Replaces scores per list by `share * z(leverage) + z(scores)`, where z subtracts the mean over all lists and divides
+ * by the standard deviation; a score of 0 counts as the mean (Compactor). */
 enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, uint64_t last, float share,
                                        const struct kvc_scores *leverage, struct kvc_scores *scores,
                                        struct kvc_error *error);
 
-/* For trials: one head's scores or positions as arrays on the host. Reading waits for the device. values, positions
- * [capacity]; *count is how many entries the head has. */
+/** Copies one head's scores to the host, for experiments; waits for the device. `*count` is the number of the head's
+ * entries; `values` receives at most `capacity` of them. */
 enum kvc_status kvc_stage_read_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head,
                                       float *values, size_t capacity, size_t *count, struct kvc_error *error);
-/* The same of any of the info's model_lists, whose scores another rank may have: all ranks must ask. */
+/** Copies the scores of any of the model_lists to the host, even if another rank holds them. All ranks must call it. */
 enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t list,
                                           float *values, size_t capacity, size_t *count, struct kvc_error *error);
+/** Copies the positions of one list's entries to the host, as kvc_stage_read_scores does. */
 enum kvc_status kvc_stage_read_positions(struct kvc_stage *stage, uint32_t head, int32_t *positions, size_t capacity,
                                          size_t *count, struct kvc_error *error);
+/** Copies `count` values, at most one per entry, from the host to one head's scores. */
 enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_scores *scores, uint32_t head,
                                        const float *values, size_t count, struct kvc_error *error);
 
 /* ---- state columns --------------------------------------------------------------------------------------------
- * A class may ask for float32 columns, numbered from 0: so many numbers beside each entry, all 0 when the entry comes.
- */
+ * A class may request float32 columns (`columns`), numbered from 0: so many numbers for each entry, 0 when the entry is
+ * appended. */
 
-/* Adds the probabilities of all the stage's queries (in `attended` those of the rows at hand, in a decode step its own)
- * to columns first and first+1, whose sum is the accumulated attention. tau 0: attention's own. Another tau:
- * keyformer's, softmax((s + g) / tau), with noise g drawn from `seed`. */
+/** Adds the attention probabilities of the current queries (in `attended` the current rows, in a decode step its own)
+ * to columns first and first+1, whose sum is the accumulated attention (H2O, arXiv:2306.14048). tau 0: attention's own
+ * probabilities. Otherwise: `softmax((s + g) / tau)` with noise g drawn from `seed` (Keyformer, arXiv:2403.09054). */
 enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
                                      struct kvc_error *error);
-/* From columns to scores: the sum of `count` neighbouring ones. */
+/** Sets scores per list to the sum of `count` neighbouring columns. */
 enum kvc_status kvc_stage_column_scores(struct kvc_stage *stage, uint32_t first, uint32_t count,
                                         struct kvc_scores *scores, struct kvc_error *error);
-/* From scores to a column. */
+/** Copies scores per list to a column. */
 enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t column,
                                         struct kvc_error *error);
 
-/* A ring remembers what each of the last `rows` queries gave to every entry. It takes columns first .. first+rows-1;
- * the row of the query at position p is column first + p % rows. */
+/** Contents of a ring buffer of recent queries: for each of the last `rows` queries a column with one number per entry.
+ * It uses columns first to first+rows-1; the query at position p writes column `first + p % rows`. */
 enum kvc_row_kind {
-    KVC_ROW_PROBABILITIES, /* attention probabilities, summed over the group */
-    KVC_ROW_LOGITS,        /* logits, summed over the group */
-    KVC_ROW_LOW,   /* how many heads of the group gave the entry less than 1/n, of the n entries the query saw */
-    KVC_ROW_COUNTS /* two rings and a sum: `rows` columns as KVC_ROW_PROBABILITIES, `rows` columns as KVC_ROW_LOW, and
-                      one column with minus the sum of the latter */
+    KVC_ROW_PROBABILITIES, /**< attention probabilities, summed over the group */
+    KVC_ROW_LOGITS,        /**< logits, summed over the group */
+    KVC_ROW_LOW,           /**< number of the group's heads that gave the entry less than 1/n, for n visible entries
+                                (Scissorhands, arXiv:2305.17118) */
+    KVC_ROW_COUNTS         /**< two ring buffers and a sum: `rows` columns as KVC_ROW_PROBABILITIES, `rows` columns as
+                                KVC_ROW_LOW, and a column with minus the sum of the latter */
 };
-enum kvc_fusion { KVC_FUSE_SUM, KVC_FUSE_MAX };
-/* Writes the rows of the newest `count` queries: the step's own (count 1), or the last of the prompt. An entry that the
- * query did not see gets 0, among logits minus infinity. So does every entry in the row of a token that token pruning
- * dropped below the layer. */
+/** How kvc_stage_ring_fuse combines the rows. */
+enum kvc_fusion {
+    KVC_FUSE_SUM, /**< sum */
+    KVC_FUSE_MAX  /**< maximum */
+};
+/** Writes the rows of the newest `count` queries: the step's own (count 1), or the prompt's last. An entry that a query
+ * could not see gets 0, or minus infinity among logits. A row whose token was pruned below this layer gets the same for
+ * every entry. */
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error);
-/* Fuses the ring's newest `filled` rows, by ascending position of their queries, into scores of the entries older than
- * position `recent` (INT64_MAX: of all entries). Each row of logits first goes through a softmax over those entries. */
+/** Sets scores per list by combining the newest `filled` rows, by ascending position of their queries, for entries
+ * older than position `recent` (INT64_MAX: all entries) (MorphKV, arXiv:2503.00979). Each row of logits first passes a
+ * softmax over these entries. */
 enum kvc_status kvc_stage_ring_fuse(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t filled,
                                     enum kvc_row_kind kind, enum kvc_fusion fusion, int64_t recent,
                                     struct kvc_scores *scores, struct kvc_error *error);
-/* Sums of KVC_RING_BLOCK neighbouring rows of a ring of probabilities, kept in kvc_ring_blocks(rows) columns from
- * `sums` on, so that kvc_stage_keep_ring need not read every row. To be called after each kvc_stage_ring_write, with
- * its count. */
-enum { KVC_RING_BLOCK = 8 };
+/** Width of the blocks of kvc_stage_ring_sums. */
+enum {
+    KVC_RING_BLOCK = 8 /**< rows of a block */
+};
+/** Returns the number of blocks of `rows` rows. */
 static inline uint32_t kvc_ring_blocks(uint32_t rows) { return (rows + KVC_RING_BLOCK - 1) / KVC_RING_BLOCK; }
+/** Updates the sums of each KVC_RING_BLOCK neighbouring rows of probabilities, so that kvc_stage_keep_ring reads fewer
+ * columns. They use kvc_ring_blocks(rows) columns from `sums` on. Call it after each kvc_stage_ring_write with the same
+ * `count`. */
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
                                     uint32_t count, struct kvc_error *error);
 
-/* ---- what stays ------------------------------------------------------------------------------------------------- */
+/* ---- eviction --------------------------------------------------------------------------------------------------- */
 
-/* A rule of what a head keeps: ranks below `first`, the last `tail` ranks, entries at positions >= recent, and of the
- * others the `top` with the highest scores (rule 4 of docs/reference/methods.md). */
+/** Which entries a head keeps: indices below `first`, the last `tail` indices, positions from `recent` on, and among
+ * the others the `top` with the highest scores (rule 4 of docs/reference/methods.md). */
 struct kvc_keep {
-    uint64_t first, tail, top;
-    uint64_t fill;                   /* 0, or how many entries to keep in all: top grows until there are so many */
-    uint64_t limit;                  /* a head with no more entries than this keeps them all */
-    int64_t recent;                  /* INT64_MAX: none */
-    const struct kvc_scores *scores; /* per list; may be NULL where top and fill are 0 */
-    const struct kvc_scores *ties;   /* of equal scores the one with more of these stays; NULL: the lower rank */
+    uint64_t first; /**< oldest entries to keep */
+    uint64_t tail;  /**< newest entries to keep */
+    uint64_t top;   /**< entries to keep by score */
+    uint64_t fill;  /**< number of entries to keep in total: increases `top` to reach it; 0: not used */
+    uint64_t limit; /**< a head with no more entries than this keeps them all */
+    int64_t recent; /**< entries at this position and later are kept; INT64_MAX: none */
+    const struct kvc_scores *scores; /**< per list; may be NULL if `top` and `fill` are 0 */
+    const struct kvc_scores *ties;   /**< of equal scores the entry with the higher value here is kept; NULL: the lower
+                                          index */
 };
-/* One rule for every head. */
+/** Evicts by one rule for every head. */
 enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
-/* The same with the sums of a ring's newest `filled` rows of probabilities, as kvc_stage_ring_fuse makes them for
- * entries older than keep->recent. They are the scores; where keep->scores is given, they are its ties. sums: the first
- * column of kvc_stage_ring_sums, or UINT32_MAX where there are none. */
+/** Evicts by the sums of the newest `filled` rows of a ring buffer of probabilities, as kvc_stage_ring_fuse computes
+ * them for entries older than keep->recent. The sums serve as scores; if keep->scores is given, they serve as its ties.
+ * `sums` is the first column of kvc_stage_ring_sums; UINT32_MAX: none. */
 enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *keep, uint32_t first, uint32_t rows,
                                     uint32_t filled, uint32_t sums, struct kvc_error *error);
-/* A rule for each head: keeps [kv_heads]. Scores and ties are those of the first rule. */
+/** Evicts by one rule per head: keeps [kv_heads]. All use the scores and ties of the first rule. */
 enum kvc_status kvc_stage_keep_heads(struct kvc_stage *stage, const struct kvc_keep *keeps, struct kvc_error *error);
-/* The same ranks of every head: ranks [count], ascending. */
+/** Keeps the same indices [count], ascending, of every head. */
 enum kvc_status kvc_stage_keep_indices(struct kvc_stage *stage, const uint32_t *indices, uint32_t count,
                                        struct kvc_error *error);
-/* Of each head the entries at these positions: positions [kv_heads][counts[head]], ascending, each once, or else
- * KVC_USAGE. A position that a head does not hold is passed over. */
+/** Keeps the entries of each head at positions [kv_heads][counts[head]], strictly ascending. Positions that a head does
+ * not hold are ignored. */
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error);
-/* What this stage function last kept, once more, head by head, in the layer that the stage has switched to. The heads
- * of the two layers must hold equally many entries. */
+/** Repeats this stage function's last eviction, head by head, in the layer that the stage has switched to. The heads of
+ * both layers must hold equally many entries. */
 enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *error);
-/* Hands over the ranks [count], ascending, that one head will keep, for kvc_stage_keep_planned. It is called for every
- * head, from the class's `plan` (for the step at hand) or from its prompt stage. */
+/** Uploads the indices [count], ascending, that one head will keep, for kvc_stage_keep_planned. Call it for every head,
+ * in the class's `plan` (for the coming step) or in its prompt stage. */
 enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uint32_t *indices, uint32_t count,
                                struct kvc_error *error);
+/** Evicts by the indices of kvc_stage_plan. */
 enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error);
-/* How the `slots` highest scores over all heads, those of the last `tail` entries left out, fall to the heads: shares
- * [kv_heads], to the host. */
+/** Counts how many of the `slots` highest scores over all heads belong to each head, without the last `tail` entries,
+ * and copies the counts to the host: shares [kv_heads] (Ada-KV, arXiv:2407.11550). */
 enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
                                  uint64_t slots, uint32_t *shares, struct kvc_error *error);
-/* Evicts nothing. Until the next prompt, select methods see only the entries this rule keeps, and those that come. */
+/** Restricts select methods to the entries that this rule keeps, and to entries appended later, until the next prompt.
+ * Evicts nothing. */
 enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
-/* Propagate stage, token pruning: the layers above compute only these rows of this turn's prompt. rows [count],
- * numbered from 0, ascending; the last row must be among them. */
+/** Propagate stage: lets the layers above compute only these rows [count] of this turn's prompt, numbered from 0 and
+ * ascending. They must include the last row (FastKV, arXiv:2502.01068). */
 enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *rows, uint32_t count,
                                        struct kvc_error *error);
 
-/* ---- what a decode step reads -------------------------------------------------------------------------------- */
+/* ---- reads of a decode step ---------------------------------------------------------------------------------- */
 
+/** How a select method chooses entries. */
 enum kvc_select_kind {
-    KVC_SELECT_EXACT,    /* the `top` entries of highest attention probability (topk) */
-    KVC_SELECT_CHANNELS, /* the `top` entries by probabilities guessed from the query's `dims` strongest channels, the
-                            newest `local` always among them (sparq) */
-    KVC_SELECT_PAGE_CHANNELS, /* the same guess from pages of `page` entries (hsa) */
-    KVC_SELECT_PAGE_BOUND     /* the `top` pages of highest upper bound (quest) */
+    KVC_SELECT_EXACT,         /**< the `top` entries of highest attention probability (topk) */
+    KVC_SELECT_CHANNELS,      /**< the `top` entries of highest probability estimated from the query's `dims` largest
+                                   channels; they always include the newest `local` (SparQ, arXiv:2312.04985) */
+    KVC_SELECT_PAGE_CHANNELS, /**< the same with estimates from pages of `page` entries (hsa; RocketKV,
+                                   arXiv:2502.14051) */
+    KVC_SELECT_PAGE_BOUND     /**< the `top` pages of highest upper bound (Quest, arXiv:2406.10774) */
 };
+/** Parameters of kvc_stage_select. */
 struct kvc_select {
-    enum kvc_select_kind kind;
-    uint32_t page;   /* entries of a page. With KVC_SELECT_CHANNELS: 1 keeps the keys a second time, by channel, so that
-                        only the strongest channels are read from memory; 0 does not */
-    uint32_t dims;   /* channels */
-    uint64_t budget; /* a head (or its view) with no more entries than this reads them all */
-    uint64_t top, local;
-    double share; /* with pages: 0, or what share of all estimated weights is enough; fewer are read then. Weights are
-                     the scores of entries, or (KVC_SELECT_PAGE_BOUND) exponentials of a page's bound, by the
-                     group's mean */
-    bool mean_value; /* with KVC_SELECT_CHANNELS: the probability of what is not read goes to the mean of all values */
+    enum kvc_select_kind kind; /**< the choice */
+    uint32_t page;   /**< entries of a page. With KVC_SELECT_CHANNELS: 1 stores a second copy of the keys by channel, so
+                          that only the largest channels are read from memory; 0 does not */
+    uint32_t dims;   /**< number of channels */
+    uint64_t budget; /**< a head (or its view) with no more entries than this reads them all */
+    uint64_t top;    /**< entries or pages to read */
+    uint64_t local;  /**< newest entries that are always read */
+    double share;    /**< with pages: stop when the chosen ones have this share of all estimated weights; 0: not used. A
+                          weight is an entry's score, or with KVC_SELECT_PAGE_BOUND the exponential of a page's bound,
+                          averaged over the group */
+    bool mean_value; /**< KVC_SELECT_CHANNELS: give the probability of unread entries to the mean of all values */
 };
-/* Select stage: what the step's query reads of every head, or of its view. */
+/** Select stage: sets the entries that the step reads in every head, or in its view. */
 enum kvc_status kvc_stage_select(struct kvc_stage *stage, const struct kvc_select *select, struct kvc_error *error);
 
 /* ---- rows that a method adds to a prompt --------------------------------------------------------------------- */
 
-struct kvc_turn {          /* a turn's prompt */
-    const int32_t *tokens; /* [count]; NULL in a replay, whose rows come with it */
-    uint64_t count;
-    uint64_t held; /* N: entries of the fullest head with the prompt in */
-    uint64_t seed;
-    void *state; /* the session's: the class's state_bytes */
+/** The prompt of a turn. */
+struct kvc_turn {
+    const int32_t *tokens; /**< [count]; NULL in a replay, which provides the added rows itself */
+    uint64_t count;        /**< tokens */
+    uint64_t held;         /**< N: entries of the longest head, the prompt included */
+    uint64_t seed;         /**< the session's seed */
+    void *state;           /**< the session's state, of the class's state_bytes */
 };
-/* How a chunk method cuts the prompt: chunks of `chunk` rows. The last `probe` tokens of the prompt run as extra rows
- * with every chunk but the last, at positions right after the chunk, or (at_end) at their own. They attend to the
- * entries there are, or (together) also to themselves and the probes before them. */
+/** How a chunk method cuts the prompt. The last `probe` tokens of the prompt run as additional rows with every chunk
+ * but the last. */
 struct kvc_chunking {
-    uint32_t chunk, probe;
-    bool at_end, together;
+    uint32_t chunk; /**< rows of a chunk */
+    uint32_t probe; /**< tokens of the probe */
+    bool at_end;    /**< the probe uses its own positions at the prompt's end; false: positions right after the chunk */
+    bool together;  /**< probe rows also attend to themselves and earlier probe rows; false: only to the entries */
 };
 
 /* ---- forecasts ----------------------------------------------------------------------------------------------- */
 
-/* One layer, as a method's formulas see it. */
+/** One layer, as the formulas of a method see it. */
 struct kvc_layer_context {
-    uint32_t layer, layers;              /* of the model */
-    uint32_t acting, actings;            /* its number among those the method acts on, and how many these are */
-    uint32_t kv_heads, group, head_size; /* lists of entries; query heads of each */
-    uint32_t model_kv_heads;             /* KV heads of the model: kv_heads, or fewer with per=head */
-    double entry_bytes;                  /* a key and a value */
-    double element_bytes;                /* one channel of a key */
-    double page_element_bytes;           /* one channel of a page's lowest or highest key */
-    double from;  /* for `entries`: what the list held before the method's prompt stage, or, where another method holds
-                     that stage, before the first decode step */
-    bool prompts; /* whether the method holds the prompt stage */
-    bool uneven;  /* data decides what each list holds and `from` is their mean: `entries` is to be the most a list can
-                     hold */
+    uint32_t layer;            /**< number of the layer in the model */
+    uint32_t layers;           /**< layers of the model */
+    uint32_t acting;           /**< number of this layer among the layers on which the method acts */
+    uint32_t actings;          /**< number of layers on which the method acts */
+    uint32_t kv_heads;         /**< lists of entries */
+    uint32_t group;            /**< query heads per list */
+    uint32_t head_size;        /**< d */
+    uint32_t model_kv_heads;   /**< KV heads of the model: kv_heads, or fewer with per=head */
+    double entry_bytes;        /**< size of an entry */
+    double element_bytes;      /**< size of one channel of a key */
+    double page_element_bytes; /**< size of one channel of a page's minimum or maximum */
+    double from;  /**< for `entries`: entries of the list before the method's prompt stage, or, if another method holds
+                       that stage, before the first decode step */
+    bool prompts; /**< the method holds the prompt stage */
+    bool uneven;  /**< the data decides how many entries each list holds, and `from` is the mean: `entries` must return
+                       the most that a list can hold */
 };
 
-/* Whether data decides how entries fall to the heads of a layer, or to the layers. */
-enum kvc_ragged { KVC_RAGGED_NONE, KVC_RAGGED_HEADS, KVC_RAGGED_LAYERS };
+/** Whether the data decides how entries are distributed. */
+enum kvc_ragged {
+    KVC_RAGGED_NONE,  /**< no: all heads of all layers hold the predicted number */
+    KVC_RAGGED_HEADS, /**< among the heads of a layer */
+    KVC_RAGGED_LAYERS /**< among the layers */
+};
 
-/* What a method will hold, from its options and lengths alone, before there is any data. `kvcull info` tells from it
- * what will fit, `kvcull bench` compares it with what it counts, and a session reserves memory by it before each step.
- * prompt: tokens of the prompt. steps: decode steps since; 0: when the prompt is over. Any function may be NULL. */
+/** Predicts the entries of a method from its options and the lengths, without data. `kvcull info` uses it to predict
+ * memory, `kvcull bench` compares it with counted numbers, and a session reserves memory by it before each step.
+ * `prompt` is the number of the prompt's tokens, `steps` of decode steps since (0: right after the prompt). Any
+ * function may be NULL. */
 struct kvc_forecast {
-    /* The most entries that a head holds at any time up to that step, the step's own included. NULL: no bound. */
+    /** Returns the most entries that a head holds at any time up to that step, the step's own included. NULL: no bound.
+     */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-    /* Entries of a head after that step, in the mean over the layer's heads, where at least so many came
-     * (context->from). NULL: bound(prompt, 0), or everything where that is NULL too. */
+    /** Returns the entries of a head after that step, as a mean over the layer's heads, if the list held at least
+     * context->from. NULL: bound(prompt, 0), or everything without `bound`. */
     double (*entries)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps);
-    /* How many of the layer's lists keep everything; `entries` is then of the others. NULL: none. */
+    /** Returns how many of the layer's lists keep everything; `entries` then describes the others. NULL: none. */
     uint32_t (*whole)(const struct kvc_values *values, const struct kvc_layer_context *context);
-    /* What data decides: `entries` is then a mean, of heads or of layers. */
-    enum kvc_ragged ragged;
-    /* Beside another method that evicts before it, data decides how many entries this one leaves; `entries` is then the
-     * most. */
-    bool follows;
-    /* Entries of the view that the prompt stage leaves (kvc_stage_view). NULL: it leaves none. */
+    enum kvc_ragged ragged; /**< if not KVC_RAGGED_NONE, `entries` is a mean over heads or layers */
+    bool follows;           /**< after another method's eviction the data decides how many entries this method leaves;
+                                 `entries` is then the most */
+    /** Returns the entries of the view (kvc_stage_view) that the prompt stage leaves. NULL: it leaves none. */
     uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);
-    /* With KVC_STAGE_CHUNK: entries that a head keeps between the chunks. NULL: as after the last one. */
+    /** With KVC_STAGE_CHUNK: returns the entries that a head keeps between chunks. NULL: as after the last one. */
     uint64_t (*between)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt);
-    /* With KVC_STAGE_PROPAGATE: how many of `rows` reach the layer above. */
+    /** With KVC_STAGE_PROPAGATE: returns how many of `rows` rows reach the layer above. */
     uint64_t (*propagated)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t rows);
 };
 
 /* ---- the class ----------------------------------------------------------------------------------------------- */
 
-/* A function of a stage, or one that looks on. It is called for one session and one layer; what it returns other than
- * KVC_OK ends the prompt or the step. */
+/** A function of a stage, or an observer. The library calls it for one session and one layer; a result other than
+ * KVC_OK ends the prompt or the step with that error. */
 typedef enum kvc_status kvc_stage_fn(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error);
 
-/* A method. Members that are not needed stay NULL; what NULL means is said where it is not plain. */
+/** A method. Members that are not needed stay NULL or 0. Texts appear in the manual. */
 struct kvc_policy_class {
-    const char *name, *summary, *paper;
-    const char *idea; /* one paragraph */
-    const char *formula;
-    const char *memory, *traffic, *differences; /* differences: from the paper */
-    const char *second_turn;          /* what a later turn does, beside rule 15 of docs/reference/methods.md */
-    void *user;                       /* the writer's own, for kvc_stage_user */
-    unsigned stages;                  /* bits of enum kvc_stage_kind */
-    const struct kvc_option *options; /* ended by a row with name NULL */
-    const char *trial; /* options beside a budget that suit a model of a few layers and a prompt of a few hundred
-                          tokens, as "span=2,sinks=4", for checks of every method; NULL: the defaults do */
+    const char *name;                 /**< letters, digits, '-' and '_' */
+    const char *summary;              /**< half a line */
+    const char *paper;                /**< title and arXiv number; "-": none */
+    const char *idea;                 /**< one paragraph */
+    const char *formula;              /**< which entries are kept or read */
+    const char *memory;               /**< entries and state that it needs */
+    const char *traffic;              /**< entries that it reads per generated token */
+    const char *differences;          /**< differences from the paper or the authors' code */
+    const char *second_turn;          /**< behaviour in later turns, in addition to rule 15 of
+                                           docs/reference/methods.md */
+    void *user;                       /**< for the writer's own use; see kvc_stage_user */
+    unsigned stages;                  /**< bits of enum kvc_stage_kind */
+    const struct kvc_option *options; /**< a row with name NULL ends the table; NULL: no options */
+    const char *trial;                /**< options besides a budget that suit a model of a few layers and a prompt of a
+                                           few hundred tokens, such as "span=2,sinks=4", for tests of every method; NULL:
+                                           the defaults suit */
 
-    /* What an option's own range cannot say. Errors name the option, its value and the range. */
+    /** Checks conditions beyond the range of a single option. Errors name the option, its value and the range. */
     enum kvc_status (*check)(const struct kvc_values *values, struct kvc_error *error);
-    /* What can be checked only when the layers are known. acts [layers]: the layers it acts on. */
+    /** Checks conditions that depend on the model. acts [layers] says on which layers the method acts. */
     enum kvc_status (*check_model)(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error);
-    /* State of one session or of one estimate, which kvc_stage_state returns: so many bytes, which the library makes
-     * (they are 0), saves, loads, copies and frees; 0: none. So it holds no pointers. open: what it begins with, where
-     * that is not 0; state is NULL where there is none. */
+    /** Returns the size of the state of one session or estimate (kvc_stage_state); 0: none. The library allocates,
+     * zeroes, saves, loads, copies and frees it, so it must not contain pointers. */
     size_t (*state_bytes)(const struct kvc_values *values, const struct kvc_geometry *geometry);
+    /** Sets the initial state if it is not 0; `state` is NULL without state. */
     enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                             struct kvc_error *error);
-    /* Whether a state that was read from a file may be a session's, so that stage functions can rely on it; NULL: it
-     * never changes and must be what `open` makes. */
+    /** Returns true if a state read from a file is valid, so that stage functions can rely on it. NULL: the state never
+     * changes and must equal that of `open`. */
     bool (*state_fits)(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state);
 
-    /* How many of the prompt's last queries its stages look at; UINT32_MAX: at all, which are freed at its end. */
+    /** Returns how many of the prompt's last queries its stages read; UINT32_MAX: all, which are freed after the
+     * prompt. */
     uint32_t (*queries)(const struct kvc_values *values);
-    uint32_t (*columns)(const struct kvc_values *values); /* float32 of state per entry, at most 65535 */
-    uint32_t (*surplus)(const struct kvc_values *values); /* entries above the budget that a head holds between two
-                                                             evictions of its decode stage; NULL: 1 */
-    bool
-        compares_keys; /* whether its decode stage calls kvc_stage_mix_redundancy, which wants memory before the step */
-    bool (*per_head)(const struct kvc_values *values);        /* whether every query head has a list of entries */
-    bool (*cache_positions)(const struct kvc_values *values); /* whether keys stand at cache positions */
-    const struct kvc_forecast *forecast;                      /* NULL: heads hold all that comes */
+    /** Returns the number of state columns (float32 per entry), at most 65535. */
+    uint32_t (*columns)(const struct kvc_values *values);
+    /** Returns how many entries above the budget a head holds between two evictions of the decode stage. NULL: 1. */
+    uint32_t (*surplus)(const struct kvc_values *values);
+    bool compares_keys; /**< its decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
+    /** Returns true if every query head has its own list of entries. */
+    bool (*per_head)(const struct kvc_values *values);
+    /** Returns true if keys are rotated by their index in the list (positions=cache). */
+    bool (*cache_positions)(const struct kvc_values *values);
+    const struct kvc_forecast *forecast; /**< predictions; NULL: heads hold everything */
 
-    /* With KVC_STAGE_CHUNK: how it cuts the prompt; and in which layer a layer's entries are chosen, this one's
-     * or that of one above it. decider NULL: each layer at its own. */
+    /** With KVC_STAGE_CHUNK: says how the prompt is cut. */
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking);
+    /** With KVC_STAGE_CHUNK: returns the layer at which this layer's entries are chosen: itself or one above. NULL:
+     * each layer at its own. */
     uint32_t (*decider)(const struct kvc_values *values, const struct kvc_layer_context *context);
-    /* Pseudo tokens to run after the prompt: returns how many, 0 for none in this turn. *offset: the distance of the
-     * first one's position from the prompt's end. tokens: NULL, or gets their ids. */
+    /** Returns how many pseudo tokens run after the prompt of this turn. `*offset` is the distance of the first one's
+     * position from the prompt's end; `tokens`, unless NULL, receives their ids. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
 
-    /* Two that look on, also where another method holds the prompt stage. attended: after the attention of some of the
-     * prompt's rows, which kvc_stage_accumulate then sees. observe_prompt: after a layer's last prompt row, before the
-     * prompt stage; it must not evict. */
-    kvc_stage_fn *attended, *observe_prompt;
-    /* The stages. chunk: after each chunk, layer by layer. A class with `sizes` needs no `select`. */
-    kvc_stage_fn *chunk, *prompt, *propagate, *select, *decode;
-    /* What a step reads, where that follows from the info's held, after, entries and head_size. */
+    /** Observer, called after the attention of some of the prompt's rows (kvc_stage_accumulate), even if another method
+     * holds the prompt stage. */
+    kvc_stage_fn *attended;
+    /** Observer, called after a layer's last prompt row, before the prompt stage, even if another method holds that. It
+     * must not evict. */
+    kvc_stage_fn *observe_prompt;
+    kvc_stage_fn *chunk;     /**< KVC_STAGE_CHUNK, called after each chunk, layer by layer */
+    kvc_stage_fn *prompt;    /**< KVC_STAGE_PROMPT */
+    kvc_stage_fn *propagate; /**< KVC_STAGE_PROPAGATE */
+    kvc_stage_fn *select;    /**< KVC_STAGE_SELECT; not needed with `sizes` */
+    kvc_stage_fn *decode;    /**< KVC_STAGE_DECODE */
+    /** Returns the parameters of kvc_stage_select, if they depend only on held, after, entries and head_size. */
     struct kvc_select (*sizes)(const struct kvc_values *values, const struct kvc_stage_info *info);
-    /* Before each decode step, where the host alone can say what `decode` will keep, so that nothing need go to the
-     * device within the step (kvc_stage_plan). The info's entries count the one to come; there are no queries. */
+    /** Called before each decode step, if the host alone decides what `decode` will keep: uploads the indices
+     * (kvc_stage_plan), so that nothing is uploaded within the step. info->entries includes the coming entry; there are
+     * no queries. */
     kvc_stage_fn *plan;
-    /* At the same moment, for what `decode` wants on the device and the host knows (kvc_stage_prepare_series). */
+    /** Called at the same time, to upload data that `decode` needs (kvc_stage_prepare_series). */
     kvc_stage_fn *prepare;
 };
 
-/* Makes a class known to an engine, which it must outlive. KVC_USAGE: a name that is taken, stages without functions,
- * or an option table that is not well-formed. */
+/** Registers a class, which must outlive the engine. Fails with KVC_USAGE if the name is taken, a stage has no function
+ * or the option table is malformed; also if the engine has several processes. */
 enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_policy_class *policy,
                                     struct kvc_error *error);
-/* The i-th policy known to the engine, built-in ones first; NULL past the last. */
+/** Returns the i-th method that the engine knows, the built-in ones first; NULL past the last one. */
 const struct kvc_policy_class *kvc_policy(const struct kvc_engine *engine, size_t i);
-/* The options that every method takes (skip_layers, layers, stages); a row with name NULL ends the table. */
+/** Returns the options that every method accepts (skip_layers, layers, stages). A row with name NULL ends the table. */
 const struct kvc_option *kvc_common_options(void);
-/* The stages (bits of enum kvc_stage_kind) at which a policy's methods act. Fails as kvc_policy_check does. */
+/** Returns the stages (bits of enum kvc_stage_kind) at which the methods of a policy string act. Fails as
+ * kvc_policy_check does. */
 enum kvc_status kvc_policy_stages(const struct kvc_engine *engine, const char *spec, unsigned *stages,
                                   struct kvc_error *error);
 

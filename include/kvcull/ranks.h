@@ -1,7 +1,11 @@
-/* kvcull/ranks.h - several processes as one engine, started by mpirun or srun; docs/explanation/parallel-runs.md.
+/** @file kvcull/ranks.h
+ * Several processes (ranks) as one engine, started by mpirun or srun. Installed as kvcull/ranks.h;
+ * docs/explanation/parallel-runs.md explains how they divide a model.
  *
- * Rank 0 runs the program and calls the library as ever. The others call kvc_ranks_follow, which does what rank 0's
- * calls ask for and returns when rank 0 closes. Results have the same bits for any number of ranks. */
+ * Rank 0 runs the program and calls the library as usual. The other ranks call kvc_ranks_follow, which executes their
+ * part of rank 0's calls and returns when rank 0 calls kvc_ranks_close. Results are bit-identical for any number of
+ * ranks.
+ */
 #ifndef KVCULL_RANKS_H
 #define KVCULL_RANKS_H
 
@@ -11,65 +15,79 @@
 extern "C" {
 #endif
 
-struct kvc_ranks;
-
-/* Whether this process was started as one of several, as far as its environment says. */
+/** Returns true if the environment says that mpirun or srun started this process as one of several. */
 bool kvc_ranks_started(void);
-/* Starts MPI. All ranks call it. how: "tensor" (NULL: the same), each rank has some heads and some outputs of every
- * matrix; "pipeline", a run of layers; "tensor=N,pipeline=M", M runs of layers, each of which N ranks share out, those
- * of one machine as far as they fit; "data", each rank is a program of its own, whose engines share nothing. share:
- * what each rank gets of the work, "2,1,1" say, numbers from 1 to 1000; NULL: all alike. Ranks are counted machine by
- * machine, from rank 0's on. KVC_USAGE: there is no such way, or the ranks were given different ones; KVC_INPUT: they
- * are not of one build; KVC_RESOURCE: this build has no MPI. On other ranks than 0 the error of what all have found has
- * no text. Where MPI itself fails, or a rank ends before its time, the processes of all ranks end, with one line and
- * exit status 4. */
+/** Starts MPI. All ranks call it with the same arguments; they are numbered machine by machine, beginning with rank
+ * 0's.
+ *
+ * `how` says how the ranks divide the work:
+ * - "tensor" (NULL: the same): each rank has some heads and some outputs of every matrix;
+ * - "pipeline": each rank has consecutive layers;
+ * - "tensor=N,pipeline=M": M groups of consecutive layers, each sharded among N ranks, on one machine if possible;
+ * - "data": each rank is an independent program with engines of its own.
+ *
+ * `share` gives the relative amount of work of each rank, such as "2,1,1" (1 to 1000 each); NULL: equal amounts.
+ *
+ * Fails with KVC_USAGE if `how` is wrong or differs between ranks, with KVC_INPUT if the ranks run different builds,
+ * and with KVC_RESOURCE if this build has no MPI. An error that all ranks find has a text on rank 0 only. If MPI fails
+ * or a rank ends early, all processes end with one line and exit status 4. */
 enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ranks **ranks, struct kvc_error *error);
-/* How long another rank's process may be silent before all end with one line, which names it, and status 4: 0 for
- * without end, at first KVC_RANKS_TIMEOUT seconds. A rank that computes is not silent; one that was stopped (SIGSTOP)
- * or whose machine cannot be reached is. Nothing is watched where the program has started MPI itself with less than
- * MPI_THREAD_MULTIPLE. */
+/** The timeout in seconds before kvc_ranks_timeout is called. */
 #define KVC_RANKS_TIMEOUT 60
+/** Sets how long another rank may be silent. After that time all processes end with one line that names the rank, and
+ * exit status 4. 0: wait forever. A rank that computes is not silent; a stopped process (SIGSTOP) or an unreachable
+ * machine is. There is no timeout if the program has started MPI itself with less than MPI_THREAD_MULTIPLE. */
 void kvc_ranks_timeout(struct kvc_ranks *ranks, double seconds);
-/* For how many seconds the rank that has been silent the longest has been so, below one as a rule; rank: which that is.
- * Rank 0 watches all, they watch rank 0. Any thread may ask. */
+/** Returns for how many seconds the longest silent rank has been silent, usually less than one, and that rank's number.
+ * Rank 0 observes all ranks; the others observe rank 0. Any thread may call it. */
 double kvc_ranks_silence(const struct kvc_ranks *ranks, uint32_t *rank);
+/** Returns the number of this process, from 0. */
 uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks);
+/** Returns the number of ranks. */
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks);
-/* How many share out each layer: those of "tensor"; 1 where none do. Rows of a prompt are then computed in smaller
- * parts unless a session says how many, because parts of rows that fit caches are gathered faster. */
+/** Returns among how many ranks each layer is sharded: N of "tensor=N"; 1 if layers are not sharded. With more than 1,
+ * prompts are computed in smaller chunks by default, because the ranks gather rows faster while they fit in caches. */
 uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks);
-/* On ranks other than 0: does what rank 0 asks until that closes. Not of "data". */
+/** Executes this rank's part of rank 0's calls until rank 0 closes. For ranks other than 0; not for "data". */
 void kvc_ranks_follow(struct kvc_ranks *ranks);
-/* Of "data", where all ranks call it: *all = what each gives, one after another in order of ranks, malloc'ed; sizes
- * [count]: bytes of each. Returns when all have come here. */
+/** Gathers `bytes` bytes from every rank; for "data". All ranks call it, and it returns when all have. `*all` receives
+ * the data of all ranks in order, and the caller frees it; `sizes` [count] receives the bytes of each rank. */
 void kvc_ranks_gather(struct kvc_ranks *ranks, const void *mine, size_t bytes, void **all, size_t *sizes);
-/* Of "data", where all ranks call them, too. Whether all have these bytes; if not, rank: the first that has others. */
+/** Returns true if all ranks pass the same bytes; otherwise `*rank` is the first rank whose bytes differ. For "data";
+ * all ranks call it. */
 bool kvc_ranks_same_bytes(struct kvc_ranks *ranks, const void *bytes, size_t count, uint32_t *rank);
-/* Each rank has opened the model: where a tensor, metadata or a small file of a folder is another than rank 0's, the
- * processes of all ranks end with a line that names it, and status 4. With other ways kvc_model_open does the same for
- * what a rank takes of the files. */
+/** Compares the model of every rank with rank 0's; for "data", after each rank has opened it. If a tensor, metadata or
+ * a small file of a folder differs, all processes end with one line that names it, and exit status 4. Otherwise than
+ * with "data", kvc_model_open makes this comparison for the parts of the files that a rank uses. */
 void kvc_ranks_same_model(struct kvc_ranks *ranks, struct kvc_model *model);
-/* What this rank has sent, each receiver counted apart, and how long it has waited for others. */
+/** Messages of a rank. */
 struct kvc_ranks_traffic {
-    uint64_t messages, bytes;
-    double waited_seconds;
+    uint64_t messages;     /**< messages sent, counted once per receiver */
+    uint64_t bytes;        /**< bytes sent, counted once per receiver */
+    double waited_seconds; /**< time spent waiting for other ranks */
 };
+/** Reports the messages of this rank. */
 void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
-/* The sum over all ranks, asked for on rank 0. What this itself sends, or waits, is not counted. */
+/** Reports the sum over all ranks; for rank 0. The messages and waiting of this call are not counted. */
 void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
-/* How many ranks `how` is for, which must say it: "tensor=4,pipeline=2". */
+/** Returns how many ranks a complete `how` such as "tensor=4,pipeline=2" needs. Fails with KVC_USAGE if it is wrong. */
 enum kvc_status kvc_ranks_planned(const char *how, uint32_t *count, struct kvc_error *error);
-/* What one of them would hold of a model; nothing is computed and no other process is needed. how: as in
- * kvc_ranks_planned; share: as in kvc_ranks_open. */
+/** The part of a model that one rank would hold. */
 struct kvc_ranks_part {
-    uint32_t heads, kv_heads, first_kv_head;
-    bool heads_sharded;           /* otherwise each rank has all heads */
-    uint32_t first_layer, layers; /* with attention, as sessions count them */
-    uint64_t weight_bytes, recurrent_bytes;
+    uint32_t heads;           /**< query heads */
+    uint32_t kv_heads;        /**< key-value heads */
+    uint32_t first_kv_head;   /**< number of its first key-value head in the model */
+    bool heads_sharded;       /**< false: each rank has all heads */
+    uint32_t first_layer;     /**< number of its first layer; only layers with attention count */
+    uint32_t layers;          /**< number of its layers with attention */
+    uint64_t weight_bytes;    /**< size of its weights */
+    uint64_t recurrent_bytes; /**< recurrent state of one session */
 };
+/** Computes the part of one rank from the model file, without other processes. `how` is as in kvc_ranks_planned,
+ * `share` as in kvc_ranks_open. */
 enum kvc_status kvc_ranks_part(const char *path, const char *how, const char *share, uint32_t rank,
                                struct kvc_ranks_part *part, struct kvc_error *error);
-/* After everything opened with it; NULL is fine. Ends MPI. */
+/** Ends MPI. Everything opened with the ranks must be closed before. NULL is allowed. */
 void kvc_ranks_close(struct kvc_ranks *ranks);
 
 #ifdef __cplusplus

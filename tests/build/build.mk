@@ -12,6 +12,7 @@ BUILD_TESTS = \
 	tests/build/test_lengths.sh \
 	tests/build/test_man.sh \
 	tests/build/test_recipes.sh \
+	tests/build/test_reference.sh \
 	tests/build/test_release.sh \
 	tests/build/test_static.sh \
 	tests/build/test_symbols.sh \
