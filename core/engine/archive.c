@@ -1,4 +1,4 @@
-/* archive.c - numbers and bytes of sections, written to memory and read from it. */
+/* archive.c - writes numbers and bytes to the sections of an archive in memory, and reads them. */
 #include "core/engine/archive.h"
 
 #include "core/base/integers.h"
@@ -79,7 +79,7 @@ void kvc_archive_bytes(struct kvc_archive *archive, void *bytes, size_t count) {
         memcpy(place, bytes, count);
 }
 
-/* Machines that this runs on are little-endian (core/base/lists.h). */
+/* all supported machines are little-endian (core/base/lists.h) */
 void kvc_archive_u64(struct kvc_archive *archive, uint64_t *number) {
     kvc_archive_bytes(archive, number, sizeof *number);
 }

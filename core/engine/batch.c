@@ -1,4 +1,4 @@
-/* batch.c - the rows of a batch: tokens, positions, rows of cosine and sine, hidden states. */
+/* batch.c - the rows of a batch: tokens, positions, cosines and sines, hidden states. */
 #include "core/engine/batch.h"
 
 #include "core/base/trig.h"

@@ -1,5 +1,5 @@
-/* cache.c - grows and shrinks the lists of one session. Keys and values never move while a head grows: it only gets
- * more blocks. They move when it shrinks, and then only those in blocks that go back. */
+/* cache.c - grows and shrinks the lists of one session. A growing head only gets more blocks, and its keys and values
+ * never move. When a head shrinks, only the entries in freed blocks move. */
 #include "core/engine/cache.h"
 
 #include "core/base/integers.h"
@@ -69,7 +69,7 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_extra_slots
     return KVC_OK;
 }
 
-/* Frees the arrays of a layer, not its blocks. */
+/* Frees the arrays of a layer, but not its blocks. */
 static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) {
     const struct kvc_ops *ops = cache->device->ops;
     struct kvc_lists *lists = &layer->lists;
@@ -85,7 +85,7 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
     layer->state_bytes = 0;
 }
 
-/* Gives back what head h owns beyond its first `stay` slots; returns the bytes of it. */
+/* Frees all slots of head h beyond its first `stay` slots. Returns the number of bytes freed. */
 static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t stay) {
     const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = stay / KVC_TILE;
     const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
@@ -112,7 +112,7 @@ void kvc_cache_close(struct kvc_cache *cache) {
     memset(cache, 0, sizeof *cache);
 }
 
-/* Whether so many bytes more are within the session's limit. */
+/* Checks that `bytes` more bytes are within the session's limit. */
 static enum kvc_status check_limit(const struct kvc_cache *cache, uint64_t bytes, struct kvc_error *error) {
     const uint64_t held = cache->cache_bytes + cache->state_bytes;
     if (!cache->limit_bytes || (held <= cache->limit_bytes && bytes <= cache->limit_bytes - held))
@@ -154,7 +154,7 @@ void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buff
     cache->state_bytes -= bytes;
 }
 
-/* Arrays of a layer whose heads own base[h+1] - base[h] slots. made->blocks is filled by the caller. */
+/* Creates the arrays of a layer whose heads own base[h+1] - base[h] slots. The caller fills made->blocks. */
 static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base, uint32_t heads, uint32_t columns,
                                    bool ordered, struct kvc_cache_layer *made, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
@@ -188,12 +188,12 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
     return status;
 }
 
-/* What heads take that get other slots: blocks and spare slots. */
+/* Blocks and extra slots for the heads whose number of slots changes. */
 struct fresh {
     uint32_t blocks;
     uint32_t extra_slots;
     uint32_t *block;      /* [blocks] */
-    uint32_t *extra_slot; /* [spares], in the same allocation */
+    uint32_t *extra_slot; /* [extra_slots], in the same allocation */
 };
 
 static enum kvc_status cache_take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,
@@ -394,7 +394,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     struct kvc_cache_layer *layer = &cache->layer[l];
     const uint32_t heads = layer->lists.kv_heads;
     if (!layer->lists.order)
-        return KVC_OK; /* nothing was evicted */
+        return KVC_OK; /* nothing has been evicted */
     uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
     if (!base)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");

@@ -1,20 +1,20 @@
-/* cache_lists.c - what the lists of a cache hold as bytes on the host, by index and without what lies in free slots;
- * and as a copy in another cache, slot by slot on the device. */
+/* cache_lists.c - copies a cache's lists: to and from host memory by index, without free slots, and to another cache
+ * slot by slot on the device. */
 #include "core/engine/cache_lists.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_RANK UINT32_MAX
+#define NO_INDEX UINT32_MAX
 
 uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t l, uint32_t h) {
     const uint32_t *base = cache->layer[l].lists.host_base;
     return base ? base[h + 1] - base[h] : 0;
 }
 
-/* ---- laying out ---- */
+/* ---- creating a layer ---- */
 
-/* Whether a head may own so many slots for so many entries. */
+/* Returns true if a head may own `slots` slots for `count` entries. */
 static bool may_own(uint32_t slots, uint32_t count) {
     const uint32_t beside = slots % KVC_TILE;
     return (beside == 0 || beside == KVC_EXTRA_SLOTS) && count <= kvc_slots_hold(slots);
@@ -47,18 +47,18 @@ enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t l, const uin
     return KVC_OK;
 }
 
-/* ---- lists as bytes ---- */
+/* ---- lists in host memory ---- */
 
-/* A list, and memory for what lies in its slots. */
+/* A list, with host copies of its arrays. */
 struct list {
     const struct kvc_cache *cache;
     const struct kvc_lists *lists;
     uint32_t h, slots, count, row; /* row: bytes of a key */
-    const uint32_t *names;         /* of its blocks */
+    const uint32_t *names;         /* names of its blocks */
     uint32_t *order;               /* [slots] */
-    uint32_t *index;               /* [slots]: of what lies there, or NO_RANK */
+    uint32_t *index;               /* [slots]: index of the slot's entry, or NO_INDEX */
     uint32_t *words;               /* [slots] */
-    unsigned char *block;          /* of the arena */
+    unsigned char *block;          /* one block of the arena */
 };
 
 static void list_close(struct list *list) {
@@ -89,12 +89,12 @@ static enum kvc_status list_open(const struct kvc_cache *cache, uint32_t l, uint
     return kvc_fail(error, KVC_RESOURCE, "cache: no memory for %u entries", layer->count[h]);
 }
 
-/* A list's part of a table of all slots of the layer. */
+/* Returns the list's part of an array over all slots of the layer. */
 static struct kvc_span part_of(const struct list *list, struct kvc_buffer *buffer) {
     return (struct kvc_span){buffer, list->lists->host_base[list->h] * sizeof(uint32_t)};
 }
 
-/* Column c of the list's state. */
+/* Returns column c of the list's state. */
 static struct kvc_span column_of(const struct list *list, uint32_t c) {
     const size_t first = (size_t)list->lists->columns * list->lists->host_base[list->h];
     return (struct kvc_span){list->lists->state, (first + (size_t)c * list->slots) * sizeof(float)};
@@ -114,36 +114,36 @@ static void find_indices(const struct list *list) {
     for (uint32_t s = 0; s < list->slots; s++) {
         if (!list->lists->order)
             list->order[s] = s;
-        list->index[s] = NO_RANK;
+        list->index[s] = NO_INDEX;
     }
     for (uint32_t r = 0; r < list->count; r++)
         list->index[list->order[r]] = r;
 }
 
-/* Keys and values of block b, to where their indices are. */
+/* Copies the keys and values of block b to the places of their indices. */
 static void read_block(const struct list *list, uint32_t b, unsigned char *keys, unsigned char *values) {
     struct kvc_device *device = list->cache->device;
     struct kvc_arena *arena = list->cache->store->arena;
     const uint32_t first = b * KVC_TILE;
-    const uint32_t some = list->slots - first < KVC_TILE ? 1 : KVC_TILE; /* a spare slot is one by itself */
+    const uint32_t some = list->slots - first < KVC_TILE ? 1 : KVC_TILE; /* an extra slot is read alone */
     const size_t row = list->row, half = KVC_TILE * row;
     bool used = false;
     for (uint32_t s = 0; s < some; s++)
-        used = used || list->index[first + s] != NO_RANK;
+        used = used || list->index[first + s] != NO_INDEX;
     if (!used)
         return;
     device->ops->arena_read(device, arena, list->names[b], 0, list->block, some * row);
     device->ops->arena_read(device, arena, list->names[b], half, list->block + half, some * row);
     for (uint32_t s = 0; s < some; s++) {
         const uint32_t index = list->index[first + s];
-        if (index == NO_RANK)
+        if (index == NO_INDEX)
             continue;
         memcpy(keys + index * row, list->block + s * row, row);
         memcpy(values + index * row, list->block + half + s * row, row);
     }
 }
 
-/* Of words by slot those of the entries, by index. */
+/* Writes the entries' words, which `words` holds by slot, to `to` by index. */
 static unsigned char *put_words(const struct list *list, unsigned char *to) {
     for (uint32_t r = 0; r < list->count; r++)
         memcpy(to + r * sizeof(uint32_t), &list->words[list->order[r]], sizeof(uint32_t));
@@ -176,7 +176,7 @@ enum kvc_status kvc_cache_read_list(const struct kvc_cache *cache, uint32_t l, u
     return KVC_OK;
 }
 
-/* Positions of a list, by index and slot. */
+/* Writes the positions of a list, in which index and slot are equal. */
 static enum kvc_status write_positions(const struct list *list, const unsigned char *bytes, uint64_t tokens,
                                        struct kvc_error *error) {
     struct kvc_device *device = list->cache->device;
@@ -224,7 +224,7 @@ enum kvc_status kvc_cache_write_list(struct kvc_cache *cache, uint32_t l, uint32
     return status;
 }
 
-/* ---- a copy ---- */
+/* ---- copying to another cache ---- */
 
 static void copy_buffer(struct kvc_device *device, struct kvc_buffer *to, struct kvc_buffer *from, size_t bytes) {
     if (from && bytes)

@@ -1,8 +1,8 @@
-/* cache_positions.c - keys at their cache positions instead of their positions in the text (rule 2 of
- * docs/reference/methods.md, positions=cache). In a layer where such a method acts, the entry of index r holds the key
- * of a token at position r, and a query stands at the index of its own entry. State columns keep the keys before their
- * rotation; when an eviction has changed the indices, all keys of the layer are rotated anew. Until the first eviction
- * indices are positions, and nothing differs. */
+/* cache_positions.c - rotates keys to their cache positions instead of their positions in the text (rule 2 of
+ * docs/reference/methods.md, positions=cache). In a layer in which such a method acts, the entry of index r holds its
+ * key as if the token were at position r, and a query uses the index of its own entry. State columns keep the unrotated
+ * keys. When an eviction has changed the indices, all keys of the layer are rotated again. Before the first eviction,
+ * indices equal positions, so results are the same. */
 #include "core/engine/cache_positions.h"
 
 #include "core/base/integers.h"
@@ -10,17 +10,17 @@
 
 #include <stdlib.h>
 
-/* Whether keys stand at indices that may differ from their positions. */
+/* Returns true if the layer's keys are rotated to indices that may differ from their positions. */
 static bool at_cache_positions(const struct kvc_session *session, uint32_t layer) {
     return session->cache.layer[layer].lists.order && kvc_policy_cache_positions(session->policy, layer);
 }
 
-/* The columns of the unrotated keys follow those of the methods. */
+/* Returns the first column of the unrotated keys; they follow the methods' columns. */
 static uint32_t first_column(const struct kvc_session *session, uint32_t layer) {
     return kvc_policy_columns(session->policy, layer);
 }
 
-/* The layer's rope; where its rows of cosine and sine begin. */
+/* Returns the layer's rope. *first is the offset of its cosine and sine rows. */
 static const struct kvc_rope *rope_of(const struct kvc_session *session, uint32_t layer, size_t *first) {
     const struct kvc_network *network = session->runner->network;
     const struct kvc_rope *rope = &network->rope[network->layer[layer].rope];
@@ -28,7 +28,7 @@ static const struct kvc_rope *rope_of(const struct kvc_session *session, uint32_
     return rope;
 }
 
-/* Rows of cosine and sine for so many indices. */
+/* Computes the cosine and sine rows of `indices` indices. */
 static enum kvc_status cache_positions_reserve(struct kvc_session *session, uint64_t indices, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_network *network = session->runner->network;

@@ -1,4 +1,5 @@
-/* decode.c - decode steps of one or more sessions in one batch: who takes part, the step, and who failed. */
+/* decode.c - decode steps of one or more sessions in one batch: collects the sessions, runs the step and reports
+ * failures. */
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/finite.h"
@@ -11,10 +12,10 @@
 
 #define SESSIONS_MOST 65536u
 
-/* The sessions that take part, and where their rows are in the caller's arrays. */
+/* The sessions of a step, and their rows in the caller's arrays. */
 struct participants {
     struct kvc_session **session; /* [count] */
-    uint32_t *row;                /* [count]: in the caller's arrays */
+    uint32_t *row;                /* [count]: row in the caller's arrays */
     int32_t *token;               /* [count] */
     int32_t *position;            /* [count] */
     bool *long_factors;           /* [count] */
@@ -45,7 +46,7 @@ static enum kvc_status fail_all(enum kvc_status *statuses, size_t count, enum kv
     return status;
 }
 
-/* Everything of a step that may fail for lack of memory; no session has changed yet. */
+/* Does everything in a step that may fail for lack of memory, before any session changes. */
 static enum kvc_status decode_prepare(struct kvc_runner *runner, const struct participants *participants, bool logits,
                                       struct kvc_error *error) {
     enum kvc_status status = kvc_runner_reserve(runner, participants->count, participants->count, error);
@@ -62,7 +63,8 @@ static enum kvc_status decode_prepare(struct kvc_runner *runner, const struct pa
     return status;
 }
 
-/* Logits of the rows whose sessions have not failed, each into its row of logits; neighbours in one call. */
+/* Computes the logits of the sessions that have not failed, each to its row of `logits`. Consecutive rows share one
+ * call. */
 static enum kvc_status step_logits(struct kvc_runner *runner, const struct participants *participants, float *logits,
                                    struct kvc_error *error) {
     for (uint32_t from = 0; from < participants->count;) {
@@ -76,19 +78,19 @@ static enum kvc_status step_logits(struct kvc_runner *runner, const struct parti
                                              : KVC_OK;
         if (status != KVC_OK)
             return status;
-        from += count ? count : 1; /* 1: one that failed */
+        from += count ? count : 1; /* skip one failed session */
     }
     return KVC_OK;
 }
 
-/* Sessions that have failed on another rank have failed here. */
+/* Marks the sessions as failed that have failed on another rank. */
 static void fail_received(const struct kvc_passing *passing) {
     for (size_t i = 0; i < passing->count; i++)
         if (passing->sessions[i]->failure.status != KVC_OK)
             passing->sessions[i]->failed = true;
 }
 
-/* Of a pipeline some of the step's rows, which are on their way together. */
+/* Returns group g of a pipeline's step: consecutive rows that travel together. */
 static struct kvc_passing passing_group(struct kvc_runner *runner, const struct participants *participants,
                                         uint32_t groups, uint32_t g) {
     const uint32_t from = (uint32_t)((uint64_t)participants->count * g / groups);
@@ -101,7 +103,7 @@ static struct kvc_passing passing_group(struct kvc_runner *runner, const struct 
                                 .count = to - from};
 }
 
-/* A group's rows through the layers. */
+/* Runs a group's rows through the layers. */
 static void step_group(struct kvc_runner *runner, const struct participants *participants, uint32_t groups,
                        uint32_t g) {
     struct kvc_passing passing = passing_group(runner, participants, groups, g);
@@ -117,7 +119,7 @@ static void step_group(struct kvc_runner *runner, const struct participants *par
     kvc_pipeline_send(&passing);
 }
 
-/* The step: the rows' embeddings pass the layers, the last of which gives logits. */
+/* Runs the step: embeds the rows, runs them through the layers and computes the logits. */
 static enum kvc_status run_step(struct kvc_runner *runner, const struct participants *participants, float *logits,
                                 struct kvc_error *error) {
     struct kvc_device *device = runner->device;
@@ -138,8 +140,8 @@ static enum kvc_status run_step(struct kvc_runner *runner, const struct particip
     return status == KVC_OK ? device->ops->sync(device, error) : status;
 }
 
-/* Logits of row n of the step that has just been computed: where they are not finite the session has failed. The row
- * is then computed once more, over what the session holds now, to find the layer. */
+/* Checks the logits of row n of the step that was just computed. If they are not finite, the session fails, and its row
+ * is computed again over the session's current entries to find the layer. */
 static void check_finite(struct kvc_runner *runner, struct kvc_session *session, uint32_t n, const float *logits) {
     struct kvc_batch *batch = &runner->step;
     const struct kvc_step step = {.runner = runner, .session = &session, .count = 1, .first = n, .stored = 0};
@@ -147,7 +149,7 @@ static void check_finite(struct kvc_runner *runner, struct kvc_session *session,
     struct kvc_error *error = &session->failure;
     if (kvc_finite(logits, runner->network->vocab))
         return;
-    session->failed = true; /* so its policy and whoever watches it hear nothing of what follows */
+    session->failed = true; /* keeps the policy and observers out of the second computation */
     enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
     if (status == KVC_OK && kvc_network_begins(runner->network)) {
         kvc_runner_embed(runner, batch);
@@ -167,7 +169,7 @@ static void check_finite(struct kvc_runner *runner, struct kvc_session *session,
         (void)kvc_finite_logits(runner, logits, position, error);
 }
 
-/* Takes session i into the step, or says why not. */
+/* Adds session i to the step, or reports why it cannot take part. */
 static enum kvc_status decode_join(struct participants *participants, struct kvc_session *session, size_t i,
                                    int32_t token, struct kvc_runner *runner, struct kvc_error *error) {
     struct kvc_error cause = {KVC_OK, ""};
@@ -190,7 +192,7 @@ static enum kvc_status decode_join(struct participants *participants, struct kvc
     return KVC_OK;
 }
 
-/* Computes the step of the sessions that joined and ends it for each, whatever became of it; the first failure. */
+/* Runs the step of the sessions that joined and ends it for each of them. Returns the first failure. */
 static enum kvc_status take_step(struct kvc_runner *runner, const struct participants *participants, float *logits,
                                  enum kvc_status *statuses, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
@@ -199,7 +201,7 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct partici
     const bool prepared = first == KVC_OK;
     if (prepared)
         first = run_step(runner, participants, logits, error);
-    const enum kvc_status all = first; /* what every session shares */
+    const enum kvc_status all = first; /* the status that all sessions share */
     for (uint32_t n = 0; n < participants->count; n++) {
         struct kvc_session *session = participants->session[n];
         enum kvc_status status = all;
@@ -224,7 +226,7 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct partici
     return first;
 }
 
-/* The first session that cannot take part is the first failure; the others take the step. */
+/* Runs a step of all sessions that can take part. Returns the first failure; a session that cannot take part counts. */
 static enum kvc_status decode_batch(struct kvc_session *const *sessions, const int32_t *tokens, size_t count,
                                     float *logits, enum kvc_status *statuses, struct participants *participants,
                                     struct kvc_error *error) {
@@ -233,7 +235,8 @@ static enum kvc_status decode_batch(struct kvc_session *const *sessions, const i
         struct kvc_error cause;
         enum kvc_status status = decode_join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
         status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
-        if (status == KVC_RESOURCE && kvc_session_ranks(sessions[i])) /* the other ranks take the step with it */
+        if (status == KVC_RESOURCE &&
+            kvc_session_ranks(sessions[i])) /* the other ranks would take the step with this session */
             sessions[i]->engine->ranks->link->class->end(sessions[i]->engine->ranks->link, cause.text);
         if (statuses)
             statuses[i] = status;

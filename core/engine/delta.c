@@ -1,5 +1,5 @@
-/* delta.c - a gated delta net over some rows: projections, convolutions, norms, the recurrence, its gate. Also parts
- * what the projection of a gated attention gives into queries and gates. */
+/* delta.c - runs rows through a gated delta net: projections, convolutions, norms, the recurrence and the output gate.
+ * It also splits the query projection of gated attention into queries and gates. */
 #include "core/engine/delta.h"
 
 #include "core/base/integers.h"
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 #define BUFFERS 10u
-#define UNIT_EPS 1e-6f /* of the norms that make queries and keys as long as one */
+#define UNIT_EPS 1e-6f /* epsilon of the norms that give queries and keys unit length */
 
 static const struct kvc_span none = {NULL, 0};
 
-/* All buffers of floats, with the width of a row; network NULL: any. */
+/* Lists all float buffers with the width of a row. network NULL: widths do not matter. */
 static void list_buffers(struct kvc_delta_scratch *scratch, const struct kvc_network *network,
                          struct kvc_growable **buffers, uint64_t *widths) {
     const struct kvc_delta_shape shape = network ? network->delta : (struct kvc_delta_shape){0};
@@ -51,7 +51,7 @@ void kvc_delta_free(struct kvc_device *device, struct kvc_delta_scratch *scratch
     kvc_growable_free(device, &scratch->part);
 }
 
-/* Where the queries of so many rows lie in q_and_gate, and where their gates do. */
+/* Computes the places of the queries of `rows` rows in q_and_gate, then those of their gates. */
 static enum kvc_status make_parts(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
     struct kvc_delta_scratch *scratch = &runner->delta;
     const size_t heads = (size_t)rows * runner->network->heads, bytes = 2 * heads * sizeof(uint32_t);
@@ -102,7 +102,7 @@ void kvc_delta_part_queries(struct kvc_runner *runner, uint32_t rows) {
                 .width = network->head_size});
 }
 
-/* What linear layers of the net take: normed. again: the layer before took it too. */
+/* Applies a linear layer to normed. again: the previous layer had the same input. */
 static void project(struct kvc_runner *runner, const struct kvc_growable *to, const struct kvc_weight *w, uint32_t rows,
                     uint32_t outputs, bool again) {
     const struct kvc_input input = {
@@ -110,7 +110,7 @@ static void project(struct kvc_runner *runner, const struct kvc_growable *to, co
     kvc_linear_pass(runner, kvc_growable_at(to, 0), input, w, none, outputs);
 }
 
-/* Some rows of one layer on their way through it. */
+/* Rows of one layer that are being computed. */
 struct mix {
     struct kvc_runner *runner;
     const struct kvc_recurrence *segments;
@@ -118,7 +118,7 @@ struct mix {
     uint32_t rows;
 };
 
-/* to = the convolution of raw; state_at: floats from the layer's state on. */
+/* Convolves raw into `to`. state_at is an offset in floats within the layer's state. */
 static void convolve(const struct mix *mix, const struct kvc_growable *to, struct kvc_span taps, uint32_t channels,
                      uint64_t state_at) {
     struct kvc_device *device = mix->runner->device;
@@ -132,7 +132,7 @@ static void convolve(const struct mix *mix, const struct kvc_growable *to, struc
                                                          .taps = mix->runner->network->delta.taps});
 }
 
-/* Norms of heads of `size` channels, in place. */
+/* Normalizes heads of `size` channels in place. */
 static void norm_heads(const struct mix *mix, const struct kvc_growable *x, struct kvc_span w, uint32_t heads,
                        uint32_t size, float eps) {
     struct kvc_device *device = mix->runner->device;
@@ -144,7 +144,8 @@ static void norm_heads(const struct mix *mix, const struct kvc_growable *x, stru
                                                  .eps = eps});
 }
 
-/* Queries, keys and values: projected, convolved, the first two as long as one (queries: as 1 / sqrt(d_k)). */
+/* Makes queries, keys and values: projects and convolves them, and scales keys to length 1 and queries to 1 /
+ * sqrt(d_k). */
 static void make_heads(const struct mix *mix, const struct kvc_layer *layer) {
     struct kvc_runner *runner = mix->runner;
     struct kvc_delta_scratch *scratch = &runner->delta;
@@ -152,7 +153,7 @@ static void make_heads(const struct mix *mix, const struct kvc_layer *layer) {
     const struct kvc_delta_shape *shape = &network->delta;
     const struct kvc_delta_state state = kvc_delta_state_of(shape);
     const uint32_t keys = shape->key_heads * shape->key_size, values = shape->heads * shape->value_size;
-    /* x / sqrt(|x|^2 + eps) is the norm of x with eps / d_k, times 1 / sqrt(d_k) */
+    /* x / sqrt(|x|^2 + eps) equals the norm of x with eps / d_k, times 1 / sqrt(d_k) */
     const float eps = UNIT_EPS / (float)shape->key_size;
     project(runner, &scratch->raw, layer->q, mix->rows, keys, false);
     convolve(mix, &scratch->q, layer->q_taps, keys, state.q);

@@ -1,4 +1,4 @@
-/* engine.c - opens a backend and keeps the list of policies it knows. */
+/* engine.c - opens a backend and keeps the list of known policies. */
 #include "core/base/backends.h"
 #include "core/base/cpu_paths.h"
 #include "core/engine/engine.h"
@@ -31,7 +31,7 @@ static enum kvc_status unknown_backend(const char *name, struct kvc_error *error
                     kvc_nearest_hint(&nearest, hint));
 }
 
-/* At least 1. */
+/* Returns the number of the backend's devices, at least 1. */
 static uint32_t count_devices(const struct kvc_backend_class *backend) {
     char text[160];
     uint32_t count = 1;
@@ -40,7 +40,8 @@ static uint32_t count_devices(const struct kvc_backend_class *backend) {
     return count;
 }
 
-/* "cpu", "ref", a path of one of them ("avx2"), "name:index", or "name:part of a device's name". */
+/* Opens a device by name: "cpu", "ref", an instruction set of one of them ("avx2"), "name:index", or "name:part of a
+ * device's name". */
 static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
                                    struct kvc_device **device, struct kvc_error *error) {
     const char *colon = strchr(name, ':');
@@ -82,7 +83,7 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
     return unknown_backend(name, error);
 }
 
-/* The other ranks open theirs. */
+/* Makes the other ranks open the engine, too. */
 static enum kvc_status broadcast_open(const struct kvc_engine *engine, const struct kvc_engine_options *options,
                                       struct kvc_error *error) {
     struct kvc_packet *packet = kvc_call_begin(engine->ranks, KVC_CALL_ENGINE_OPEN);
@@ -96,8 +97,8 @@ static enum kvc_status broadcast_open(const struct kvc_engine *engine, const str
     return kvc_call_end(engine->ranks, KVC_OK, error);
 }
 
-/* A call that takes nothing but the engine. */
-static void engine_tell(const struct kvc_engine *engine, enum kvc_call call) {
+/* Broadcasts a call whose only argument is the engine. */
+static void engine_broadcast(const struct kvc_engine *engine, enum kvc_call call) {
     struct kvc_packet *packet = kvc_call_begin(engine->ranks, call);
     if (packet) {
         kvc_packet_put_pointer(packet, engine);
@@ -107,12 +108,12 @@ static void engine_tell(const struct kvc_engine *engine, enum kvc_call call) {
 
 enum { TEAMS = 2 };
 
-/* The ranks that share layers out, and those that pass rows on; NULL: this one alone. */
+/* Returns the link of the ranks that share layers (0) or that form a pipeline (1); NULL: no other ranks. */
 static struct kvc_link *team_of(const struct kvc_ranks *ranks, size_t i) {
     return i == 0 ? ranks->rows.link : ranks->stages.link;
 }
 
-/* The ways that rows take between the ranks' devices. */
+/* Connects the devices of the ranks, so that rows may travel directly. */
 static void attach(struct kvc_engine *engine) {
     for (size_t i = 0; i < TEAMS && engine->ranks; i++) {
         struct kvc_link *link = team_of(engine->ranks, i);
@@ -152,15 +153,15 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
     made->math = options->math;
     made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
     *engine = made;
-    const enum kvc_status told = broadcast_open(made, options, error);
+    const enum kvc_status everywhere = broadcast_open(made, options, error);
     attach(made);
-    return told;
+    return everywhere;
 }
 
 void kvc_engine_close(struct kvc_engine *engine) {
     if (!engine)
         return;
-    engine_tell(engine, KVC_CALL_ENGINE_CLOSE);
+    engine_broadcast(engine, KVC_CALL_ENGINE_CLOSE);
     (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
     for (size_t i = 0; i < TEAMS && engine->ranks; i++)
         if (team_of(engine->ranks, i))
@@ -171,20 +172,20 @@ void kvc_engine_close(struct kvc_engine *engine) {
     free(engine);
 }
 
-/* Of all ranks. */
+/* Sums over all ranks. */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory) {
     struct kvc_ranks *ranks = engine->ranks;
     *memory = engine->device->memory;
     if (!ranks)
         return;
-    engine_tell(engine, KVC_CALL_MEMORY);
+    engine_broadcast(engine, KVC_CALL_MEMORY);
     kvc_ranks_add(ranks, (uint64_t *)memory, sizeof *memory / sizeof(uint64_t));
     (void)kvc_call_end(ranks, KVC_OK, NULL);
 }
 
 void kvc_engine_reset_peaks(struct kvc_engine *engine) {
     struct kvc_memory *memory = &engine->device->memory;
-    engine_tell(engine, KVC_CALL_RESET_PEAKS);
+    engine_broadcast(engine, KVC_CALL_RESET_PEAKS);
     memcpy(memory->peak, memory->now, sizeof memory->peak);
     memory->peak_total = memory->now_total;
     (void)kvc_call_end(engine->ranks, KVC_OK, NULL);
@@ -219,7 +220,7 @@ const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *e
     return NULL;
 }
 
-/* What parsing and the manual assume of an option table. */
+/* Checks what the parser and the manual require of an option table. */
 static enum kvc_status check_options(const struct kvc_policy_class *policy, struct kvc_error *error) {
     const struct kvc_option *common = kvc_common_options();
     for (const struct kvc_option *o = policy->options; o && o->name; o++) {

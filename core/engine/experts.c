@@ -1,6 +1,6 @@
-/* experts.c - a layer's feed-forward network that is a choice of several. Rows are put side by side by expert, so that
- * one expert's are computed together and experts that no row chose are not read; on a device the host never learns
- * which those are. */
+/* experts.c - mixture-of-experts feed-forward networks. Rows are sorted by expert, so that the rows of one expert are
+ * computed together and the weights of unused experts are not read. On a device, the host never learns which experts
+ * are used. */
 #include "core/engine/experts.h"
 
 #include "core/base/integers.h"
@@ -9,7 +9,7 @@
 
 #define BUFFERS 11u
 
-/* All buffers, with the values of each that so many rows take; network NULL: any. */
+/* Lists all buffers with their size in values for `rows` rows. network NULL: sizes do not matter. */
 static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_network *network, size_t rows,
                          struct kvc_growable **buffers, size_t *values) {
     const size_t pairs = network ? rows * network->experts_used : 0, experts = network ? network->experts : 0;
@@ -63,7 +63,7 @@ static const struct kvc_span none = {NULL, 0};
 
 static struct kvc_span all_of(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
-/* The expert that every row passes: shared and shared_logit. */
+/* Runs all rows through the shared expert, into shared and shared_logit. */
 static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
     struct kvc_device *device = runner->device;
     const struct kvc_ops *ops = device->ops;

@@ -1,9 +1,10 @@
-/* extra_slots.c - spare slots: outside of the blocks of heads, for entries that only a decode step adds. */
+/* extra_slots.c - allocates extra slots, which hold entries that exist only within a decode step, outside the heads'
+ * blocks. */
 #include "core/engine/extra_slots.h"
 
 #include <stdlib.h>
 
-#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_TILE) /* block numbers that fit into a name */
+#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_TILE) /* limit: the block number must fit into a slot's name */
 
 static enum kvc_status add_block(struct kvc_extra_slots *extra_slots, struct kvc_error *error) {
     const struct kvc_ops *ops = extra_slots->device->ops;

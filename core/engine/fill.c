@@ -1,11 +1,11 @@
-/* fill.c - entries made up of random values, so that what follows a very long prompt can be timed without computing the
- * prompt. Each part of rows is another stretch of one array of values. */
+/* fill.c - fills entries with random values, so that decoding after a very long prompt can be timed without computing
+ * the prompt. Each part of rows uses a different section of one array of values. */
 #include "core/engine/fill.h"
 
 #include <stdlib.h>
 
-#define STEP 8u      /* stretches begin at multiples of so many floats, */
-#define STEPS 16384u /* up to so many */
+#define STEP 8u      /* sections begin at multiples of this number of floats */
+#define STEPS 16384u /* number of possible beginnings */
 
 static uint32_t fill_draw(struct kvc_fill *fill) {
     fill->random = fill->random * 6364136223846793005u + 1442695040888963407u;
@@ -47,8 +47,10 @@ void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const 
     const struct kvc_span k = kvc_growable_at(&runner->k, 0), v = kvc_growable_at(&runner->v, 0);
     const size_t wide = (size_t)part->rows * g->heads * g->head_size * sizeof(float);
     const size_t narrow = (size_t)part->rows * g->kv_heads * g->head_size * sizeof(float);
-    const uint64_t window = kvc_session_rows(session) - session->prompt.window.rows;      /* its first row */
-    device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill), narrow); /* for keys kept unrotated */
+    const uint64_t window =
+        kvc_session_rows(session) - session->prompt.window.rows; /* the first row that policies read */
+    device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill),
+                      narrow); /* for methods that keep unrotated keys */
     if (part->kind != KVC_ROWS_PROMPT || (uint64_t)session->prompt.chunk_from + part->row + part->rows > window) {
         device->ops->copy(device, q, stretch(fill), wide);
         device->ops->copy(device, k, stretch(fill), narrow);

@@ -1,5 +1,5 @@
-/* finite.c - values that are no numbers: whether there are any, and the layer whose output has the first. One NaN in a
- * model's weights, or an overflow, makes every value after it NaN; nothing that is then computed means anything. */
+/* finite.c - detects NaN and infinity, and finds the first layer whose output has one. A NaN in a model's weights, or
+ * an overflow, turns every later value into NaN, so results would be meaningless. */
 #include "core/engine/finite.h"
 
 #include "core/base/integers.h"
@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 64u /* a constant count, which compilers make vectors of */
+#define BLOCK 64u /* a constant count, so that compilers vectorize the loop */
 
-/* Whether an exponent is all ones: adding one to it then carries into the sign bit. */
+/* Returns a word whose sign bit is set if some value's exponent is all ones: adding one to such an exponent carries
+ * into the sign bit. */
 static uint32_t carries(const float *values, size_t count) {
     uint32_t carried = 0;
     for (size_t i = 0; i < count; i++) {

@@ -1,10 +1,10 @@
-/* fork.c - a second session with the state of a first one, in memory. */
+/* fork.c - creates a second session with the state of an existing one, in memory. */
 #include "core/engine/state.h"
 #include "kvcull/saved.h"
 
 #include <string.h>
 
-/* The small part of the state goes through memory of the host; what lies on the device is copied there. */
+/* Copies the small part of the state through host memory, and device data directly on the device. */
 static enum kvc_status copy_state(struct kvc_session *from, struct kvc_session *to, struct kvc_error *error) {
     struct kvc_archive archive = {.error = error, .from = from};
     kvc_state_pass(&archive, from);

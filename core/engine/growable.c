@@ -1,4 +1,4 @@
-/* growable.c - device memory that is made again, larger, when it is too small. */
+/* growable.c - device memory that is replaced by a larger buffer on demand. */
 #include "core/engine/growable.h"
 
 enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,

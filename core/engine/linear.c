@@ -1,11 +1,10 @@
-/* linear.c - linear layers in the engine's arithmetic. Rows that several layers take one after another, as q, k and v
- * do, are quantized once. */
+/* linear.c - linear layers in the engine's arithmetic. Rows that several layers use in succession, as q, k and v do,
+ * are quantized once. */
 #include "core/engine/linear.h"
 
 #include "core/engine/runner.h"
 
-/* By the type of its weight, whatever the others are: what is no integers, plain numbers and FP8, is multiplied as
- * floats. */
+/* Returns true if the weight's own type is a block of integers. Plain floats and FP8 are multiplied as floats. */
 static bool is_int8(const struct kvc_weight *w) {
     return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
 }
@@ -41,13 +40,13 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
     return status;
 }
 
-/* The rows of `in` as floats, those of all ranks. */
+/* Returns the complete input rows as floats, gathered from all ranks. */
 static struct kvc_span linear_whole(struct kvc_runner *runner, const struct kvc_input *in) {
     kvc_sharded_gather(runner, in->x, in->x, in->rows, in->K, in->parts);
     return in->x;
 }
 
-/* The same in eight bits. */
+/* Returns the complete input rows quantized to eight bits. */
 static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kvc_input *in) {
     struct kvc_linear_scratch *scratch = &runner->linear;
     const struct kvc_int8_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),

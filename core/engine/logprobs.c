@@ -1,4 +1,4 @@
-/* logprobs.c - logarithms of the probabilities that logits stand for, the same bits on every machine. */
+/* logprobs.c - computes log probabilities from logits, bit-identical on every machine. */
 #include "core/base/canon.h"
 #include "core/base/float.h"
 #include "core/base/trig.h"
@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-/* Puts a token where it belongs among the best found so far, of which there are count; most of them are wanted. */
+/* Inserts a token into the sorted list of the `count` best tokens, which holds at most `most`. Returns the new
+ * count. */
 static size_t insert(struct kvc_logprob *best, size_t count, size_t most, float logit, int32_t token) {
     const kvc_u32 key = kvc_score_key(logit);
     if (count == most && (most == 0 || key <= kvc_score_key(best[most - 1].logprob)))

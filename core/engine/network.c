@@ -1,11 +1,11 @@
-/* network.c - what a network holds: frees it, and says which tokens it knows. */
+/* network.c - frees a network, and computes its sizes and the owners of its parts. */
 #include "core/engine/network.h"
 
 #include <stdlib.h>
 
 #include "core/base/integers.h"
 
-#define STATE_ALIGNMENT 16u /* floats: parts of a state begin on a cache line of its buffer */
+#define STATE_ALIGNMENT 16u /* in floats: each part of a state begins at a cache line */
 
 struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape) {
     const uint64_t keys = (uint64_t)shape->key_heads * shape->key_size, before = shape->taps ? shape->taps - 1 : 0;

@@ -1,8 +1,8 @@
-/* pipeline.c - rows and what went wrong with them, from rank to rank. Rows go from device to device where the link has
- * a way, otherwise through the host.
+/* pipeline.c - sends rows, and their failures, from rank to rank. Rows travel from device to device if the link
+ * supports it, otherwise through the host.
  *
- * No order of these calls can hang: a rank waits for rows of the rank below, which it sends without regard to those
- * above, and for what the last rank tells, which goes by messages that never wait (link.h). */
+ * No order of these calls can deadlock. A rank waits only for rows of the rank below, which sends them without waiting
+ * for the ranks above, and for the last rank's status, whose messages never wait (link.h). */
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What goes before the rows. */
+/* Precedes the rows in a message. */
 struct header {
-    uint32_t status, failures; /* sessions that have failed */
+    uint32_t status, failures; /* number of sessions that have failed */
     uint32_t kept;             /* rows of the prompt that a layer below has kept; 0: all */
     uint32_t rows;
 };
@@ -27,7 +27,8 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
 
 static void pipeline_end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
-/* What became of a prompt's passes is heard late, after what calls between them tell. */
+/* Sends or receives data. The status of a prompt's passes uses its own channel, because it arrives later than messages
+ * of the calls in between. */
 static void move(const struct kvc_passing *passing, enum way way, void *data, size_t bytes) {
     struct kvc_link *link = ranks_of(passing->runner)->stages.link;
     const enum kvc_channel outcome = passing->source ? KVC_CHANNEL_LATE : KVC_CHANNEL_CALL;
@@ -41,7 +42,7 @@ static void move(const struct kvc_passing *passing, enum way way, void *data, si
         link->class->send(link, data, bytes, r, outcome);
 }
 
-/* Lack of memory, which one rank alone may have: the others wait for its rows. */
+/* Ends all ranks if this rank is out of memory, because the others wait for its rows. */
 static void end_where_memory_lacks(struct kvc_ranks *ranks, const struct kvc_passing *passing) {
     if (passing->status == KVC_RESOURCE)
         pipeline_end(ranks, passing->error && passing->error->text[0] ? passing->error->text : "out of memory");
@@ -60,7 +61,7 @@ static struct header header_of(const struct kvc_passing *passing) {
     return header;
 }
 
-/* Whether a method acts on layers of several ranks. */
+/* Returns true if a method acts on layers of several ranks. */
 static bool acts_on_several(const struct kvc_network *network, const struct kvc_method_use *use) {
     uint32_t first = network->layers, last = 0;
     for (uint32_t l = 0; l < network->layers; l++) {
@@ -79,7 +80,7 @@ bool kvc_pipeline_shares(const struct kvc_session *session) {
            acts_on_several(session->runner->network, &session->use[method - policy->method]);
 }
 
-/* What went wrong. */
+/* Sends the errors of this status and of the failed sessions. */
 static void send_failures(const struct kvc_passing *passing, enum way way, const struct header *header) {
     struct kvc_error none = {KVC_OK, ""};
     if (header->status != KVC_OK)
@@ -88,7 +89,8 @@ static void send_failures(const struct kvc_passing *passing, enum way way, const
         move(passing, way, &passing->sessions[i]->failure, sizeof none);
 }
 
-/* What failed here keeps its error, unless the last rank says another, which is of an earlier pass. */
+/* Receives errors. An error of this rank is kept, unless the last rank sends another one, which belongs to an earlier
+ * pass. */
 static void receive_failures(struct kvc_passing *passing, enum way way, const struct header *header) {
     struct kvc_error error;
     if (header->status != KVC_OK) {
@@ -106,7 +108,7 @@ static void receive_failures(struct kvc_passing *passing, enum way way, const st
     }
 }
 
-/* What a method knows of the layers below. */
+/* Sends or receives a method's state, which has data of the layers below. */
 static void move_states(const struct kvc_passing *passing, enum way way) {
     for (size_t i = 0; i < passing->count && passing->source; i++) {
         const struct kvc_session *session = passing->sessions[i];
@@ -117,7 +119,7 @@ static void move_states(const struct kvc_passing *passing, enum way way) {
     }
 }
 
-/* The prompt goes on with the rows that a layer below has kept. */
+/* Receives the rows that a layer below has kept; the prompt continues with these rows. */
 static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, uint32_t kept) {
     struct kvc_session *session = passing->sessions[0];
     uint32_t *rows = malloc(kept * sizeof *rows);
@@ -232,12 +234,12 @@ void kvc_pipeline_broadcast(struct kvc_runner *runner, void *data, size_t bytes)
     link->class->broadcast(link, data, bytes, link->count - 1);
 }
 
-/* The layer that chooses for a layer. */
+/* Returns the layer that chooses the entries of a layer. */
 static uint32_t decider_of(const struct kvc_session *session, uint32_t layer) {
     return kvc_policy_decider(session->policy, layer, &session->runner->model, &session->cache.format);
 }
 
-/* Whether a layer of one rank chooses for one of another. */
+/* Returns true if a layer of this rank chooses the entries of another rank's layer. */
 static bool decides_for_others(const struct kvc_session *session, uint32_t rank) {
     const struct kvc_network *network = session->runner->network;
     for (uint32_t l = 0; l < network->layers; l++)
@@ -247,10 +249,10 @@ static bool decides_for_others(const struct kvc_session *session, uint32_t rank)
     return false;
 }
 
-/* Passes flow where a policy does not look at the whole prompt in one layer before the next, and no rank's layers wait
- * for another's: of those that choose in a prompt, at their chunk stage. When all stages take equally long the rank
- * with the first layer is about to begin pass p + N as the last of N ranks ends pass p; one pass more is for those that
- * do not. */
+/* Passes can overlap if the policy does not read the whole prompt in one layer before the next, and if no rank's layers
+ * depend on those of another. Policies that choose entries within a prompt must do so in the chunk stage. With N ranks
+ * and stages of equal duration, the first rank is about to begin pass p + N when the last rank ends pass p. One more
+ * pass compensates for unequal durations. */
 uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
     const struct kvc_policy *policy = session->policy;
@@ -264,10 +266,11 @@ uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
     return ranks->stages.link->count;
 }
 
-/* A rank reads its weights once for each group. Let that take as long as the arithmetic of R rows: a stage takes R + n
- * of these units for a group of n rows, and g groups of a step of B rows pass N stages in the time of N + g - 1 groups,
- * (N + g - 1) (R + B / g). The g with the least of it, which is about the root of (N - 1) B / R. A core computes some
- * ten operations in the time in which it reads a weight; a device with memory of its own more than a hundred. */
+/* A rank reads its weights once for each group. Assume that this takes as long as the arithmetic of R rows. A stage
+ * then takes R + n units for a group of n rows, and g groups of a step of B rows pass N stages in (N + g - 1) (R + B /
+ * g) units. The function returns the g with the smallest time, which is about the square root of (N - 1) B / R. A CPU
+ * core computes about ten operations in the time in which it reads a weight; a device with its own memory, more than a
+ * hundred. */
 uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_ranks *ranks = ranks_of(runner);
     const uint64_t stages = ranks ? ranks->stages.link->count : 1, weights = runner->device->capacity ? 256 : 16;
@@ -283,7 +286,7 @@ uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
     return best;
 }
 
-/* Does what another rank has noted, where the layer is this one's. */
+/* Applies the choice that another rank has noted if the layer is this rank's. */
 static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet *packet, struct kvc_error *error) {
     const uint32_t layer = (uint32_t)kvc_packet_get_number(packet), lists = (uint32_t)kvc_packet_get_number(packet);
     const int32_t **positions = malloc(lists * sizeof *positions + 1);
@@ -306,12 +309,12 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
     struct kvc_ranks *ranks = ranks_of(session->runner);
     struct kvc_link *link = ranks->stages.link;
     const uint32_t here = link->rank;
-    struct kvc_packet told = {.data = NULL};
+    struct kvc_packet received = {.data = NULL};
     enum kvc_status status = KVC_OK;
     for (uint32_t r = 0; r < link->count; r++) {
         if (!decides_for_others(session, r))
             continue;
-        struct kvc_packet *packet = r == here ? &session->kept : &told;
+        struct kvc_packet *packet = r == here ? &session->kept : &received;
         uint64_t bytes = packet->bytes;
         link->class->broadcast(link, &bytes, sizeof bytes, r);
         if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
@@ -322,7 +325,7 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
         while (r != here && packet->at < packet->bytes && status == KVC_OK)
             status = keep_noted(session, packet, error);
     }
-    kvc_packet_free(&told);
+    kvc_packet_free(&received);
     session->kept.bytes = session->kept.at = 0;
     return status;
 }

@@ -1,6 +1,6 @@
-/* prepare_step.c - before and after a decode step of a session. Whatever may fail for lack of memory is done before it:
- * capacity for one more entry in every layer, buffers of the select and decode stages where their size is known, and
- * what a method plans to keep. At its end come the counts after its evictions. */
+/* prepare_step.c - begins and ends a session's decode step. Everything that may fail for lack of memory happens before
+ * the step: room for one more entry in every layer, buffers of the select and decode stages if their size is known, and
+ * a method's plan of what to keep. After the step, the counts are updated. */
 #include "core/engine/prepare_step.h"
 
 #include "core/engine/expired.h"
@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-#define ARRAYS 2u /* of scores: no method's decode stage takes more */
+#define ARRAYS 2u /* arrays of scores; no method's decode stage uses more */
 
-/* Buffers for the scores and kept indices of a decode stage. */
+/* Reserves buffers for the scores and kept indices of a decode stage. */
 static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_read_list kept;
     struct kvc_scores *scores;
@@ -21,7 +21,7 @@ static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error 
     return status;
 }
 
-/* Whether the step may be the layer's first that evicts, by the method's formulas. */
+/* Returns true if, by the method's formulas, the step may be the first that evicts from the layer. */
 static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_t entries) {
     struct kvc_method_layer at =
         kvc_policy_method_at(session->policy, KVC_STAGE_DECODE, layer, &session->runner->model, &session->cache.format);
@@ -35,7 +35,8 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
 }
 
-/* The device's workspace for the step's operations in a layer; places: the most that are read or chosen among. */
+/* Prepares the device's workspace for the step's operations in a layer. `places` is the largest number of places that
+ * are read or chosen from. */
 static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
                                       struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
@@ -49,12 +50,12 @@ static enum kvc_status prepare_device(struct kvc_session *session, uint32_t laye
     return session->runner->device->ops->prepare(session->runner->device, &shape, error);
 }
 
-/* Buffers of the layer's select and decode stages; a method's plan; the device's workspace. */
+/* Prepares the layer: buffers of its select and decode stages, a method's plan, and the device's workspace. */
 static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_policy *policy = session->policy;
     struct kvc_stage defaults = kvc_stage_make(session, layer);
     enum kvc_status status = KVC_OK;
-    defaults.coming = 1; /* the step's */
+    defaults.coming = 1; /* the step's entry */
     uint32_t places = session->select.layer[layer].view.stride;
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
@@ -121,7 +122,7 @@ void kvc_step_end(struct kvc_session *session) {
 
 /* ---- counts ---- */
 
-/* Words of a session in runner->counts: how much each list holds, then each list's view. */
+/* Number of words of a session in runner->counts: the count of each list, then the count of each list's view. */
 static size_t count_words(const struct kvc_session *session) { return 2 * (size_t)kvc_cache_lists(&session->cache); }
 
 enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, struct kvc_session *const *sessions, size_t count,
@@ -146,7 +147,7 @@ enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, struct kvc_se
     return status;
 }
 
-/* Gives back blocks that a step's evictions emptied. */
+/* Frees blocks that a step's evictions have emptied. */
 static void shrink(struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
     const uint64_t before = session->cache.cache_bytes;

@@ -1,5 +1,6 @@
-/* prompt.c - prompts through a network: passes, layer by layer, with the logits that the caller wants. Of several
- * sessions whose prompts are the same rows (prompt_many.c) each has what is its own, and the rest is computed once. */
+/* prompt.c - runs prompts through a network: pass by pass, layer by layer, and computes the logits that the caller
+ * wants. If several sessions have prompts of the same rows (prompt_many.c), the rows are computed once, and each
+ * session runs its own stages. */
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/fill.h"
@@ -18,7 +19,7 @@ bool kvc_prompt_long_rope(const struct kvc_session *session, uint32_t rows) {
     return session->tokens ? session->long_rope : rope->long_frequency && length > rope->original_context;
 }
 
-/* Gives the logits of rows of a pass to the caller, numbered as rows of the prompt. */
+/* Passes the logits of rows of a pass to the caller, with row numbers of the prompt. */
 static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, uint32_t rows,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
@@ -45,20 +46,20 @@ static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, ui
     return KVC_OK;
 }
 
-/* A prompt on its way through a network. */
+/* A prompt that is being computed. */
 struct prompt {
-    struct kvc_session *const *sessions; /* [count], whose prompt it is */
+    struct kvc_session *const *sessions; /* [count]: the sessions that share the prompt */
     size_t count;
-    struct kvc_session *session; /* the first; all have the same rows, chunks and positions */
+    struct kvc_session *session; /* the first session; all have the same rows, chunks and positions */
     const struct kvc_prompt_options *options;
     float *row_logits;
-    uint64_t done;              /* row-layers */
+    uint64_t done;              /* row-layers computed */
     struct kvc_fill *fill;      /* NULL: the network computes the rows */
-    struct kvc_passing passing; /* its rows; status: of all passes */
-    /* of a pipeline (pipeline.h) */
-    uint32_t lead;    /* passes that this rank may be ahead of what it has heard */
-    uint32_t unheard; /* passes passed on of which it has not heard */
-    uint32_t late;    /* on the last rank: passes since the one that failed, this one included; 0: none has */
+    struct kvc_passing passing; /* the pass in flight between ranks; status: of all passes */
+    /* in a pipeline (pipeline.h): */
+    uint32_t lead;       /* how many passes this rank may run ahead of the last status it received */
+    uint32_t unreceived; /* passes sent whose status has not been received */
+    uint32_t late;       /* on the last rank: passes since the one that failed, including it; 0: none has failed */
 };
 
 static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions,
@@ -78,8 +79,8 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     return status;
 }
 
-/* Of rows row.. of the pass, after a layer (-1: before the first), checks those whose logits will be looked at: all, if
- * the caller wants every row's, or else the pass's last, which attends to the others. */
+/* Checks rows of the pass from `row` on after a layer (-1: before the first). If the caller wants every row's logits,
+ * it checks all rows; otherwise only the last row of the pass, which attends to the others. */
 static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, uint32_t row, uint32_t rows,
                                   struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;
@@ -93,14 +94,14 @@ static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, ui
         session->prompt.kept_rows ? session->tokens + session->prompt.kept_rows[from] : begin + from;
     const enum kvc_status status =
         kvc_finite_hidden(runner, &runner->prompt, layer, from, all ? rows : 1, position, error);
-    if (status == KVC_INPUT && layer == 0) { /* it may have read another row's embedding */
+    if (status == KVC_INPUT && layer == 0) { /* the row may have attended to a row whose embedding is not finite */
         kvc_runner_embed(runner, &runner->prompt);
         (void)kvc_finite_hidden(runner, &runner->prompt, -1, 0, session->prompt.chunk_rows, begin, error);
     }
     return status;
 }
 
-/* Before attention: q into the runner, and where k and v are. */
+/* Called before attention: computes q into the runner, and returns where k and v are. */
 static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
                                     struct kvc_projected *projected, struct kvc_error *error) {
     struct prompt *prompt = user;
@@ -119,7 +120,7 @@ static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc
     return KVC_OK;
 }
 
-/* Calls the caller's progress function; left: row-layers. */
+/* Calls the caller's progress function. `left` is the number of row-layers to compute. */
 static enum kvc_status call_progress(const struct prompt *prompt, uint64_t left, struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
@@ -130,13 +131,13 @@ static enum kvc_status call_progress(const struct prompt *prompt, uint64_t left,
     return KVC_OK;
 }
 
-/* After a part of a layer. */
+/* Reports progress after a part of a layer. */
 static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, const struct kvc_row_span *part,
                                        struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     const uint32_t layers = session->cache.layers;
-    /* what is left: of this layer, of those above it, of the chunks to come; less than all after token pruning */
+    /* row-layers left in this layer, in the layers above and in later chunks; token pruning makes it an overestimate */
     const uint64_t left = (uint64_t)(layers - layer) * session->prompt.chunk_rows - part->row - part->rows +
                           (session->prompt.last_chunk
                                ? 0
@@ -146,7 +147,7 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
     return call_progress(prompt, left, error);
 }
 
-/* After attention; then what the caller wants to know of the prompt's own rows. */
+/* Called after attention: runs the feed-forward network, then passes results of the prompt's own rows to the caller. */
 static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struct kvc_row_span *part,
                                          struct kvc_error *error) {
     struct prompt *prompt = user;
@@ -166,7 +167,7 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
             status = kvc_fail(error, KVC_USAGE,
                               "prompt: the logits of every row are asked for, but policy %s keeps %u of %llu rows",
                               session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
-        else if (!pipeline) /* where all ranks are needed, after the pass */
+        else if (!pipeline) /* with a pipeline all ranks take part, after the pass */
             status = report_rows(session, part->row, part->rows, options, prompt->row_logits, error);
     }
     prompt->done += part->rows;
@@ -178,7 +179,7 @@ static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t r
     return kvc_batch_gather(runner, &runner->prompt, index, rows, error);
 }
 
-/* Rows of the pass through a delta net, from the state of one session, which takes them in where they are kept. */
+/* Runs rows of the pass through a delta net from a session's state. kept: the rows update the state. */
 static void delta_rows(const struct prompt *prompt, const struct kvc_session *session, uint32_t delta, uint32_t row,
                        uint32_t rows, bool kept) {
     struct kvc_runner *runner = session->runner;
@@ -187,8 +188,8 @@ static void delta_rows(const struct prompt *prompt, const struct kvc_session *se
         kvc_runner_delta(runner, &prompt->session->runner->prompt, delta, row, rows, &segment, 1);
 }
 
-/* The pass's rows through a delta net; what methods added to them leaves no trace. Sessions that share the rows have
- * the same state before and after them. */
+/* Runs the pass's rows through a delta net. Rows that methods added do not change the state. Sessions that share the
+ * rows have equal states before and after. */
 static void pass_delta_net(const struct prompt *prompt, uint32_t delta) {
     struct kvc_device *device = prompt->session->runner->device;
     const struct kvc_session *first = prompt->session;
@@ -208,16 +209,16 @@ static void pass_delta_net(const struct prompt *prompt, uint32_t delta) {
     }
 }
 
-/* The delta nets below an attention layer. */
+/* Runs the rows through the delta nets below an attention layer. */
 static void pass_delta(const struct prompt *prompt, uint32_t layer) {
     const struct kvc_layer *above = &prompt->session->runner->network->layer[layer];
     for (uint32_t i = 0; i < above->delta_count && !prompt->fill; i++)
         pass_delta_net(prompt, above->delta_from + i);
 }
 
-/* Where it cannot, the other ranks would wait for this one. */
+/* Applies what stages of other ranks chose. A failure ends all ranks, because the others would wait for this one. */
 static void settle(const struct prompt *prompt) {
-    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link; /* ends all */
+    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link; /* ends all ranks */
     struct kvc_error error;
     for (size_t i = 0; i < prompt->count; i++)
         if (kvc_session_lives(prompt->sessions[i]) &&
@@ -225,8 +226,8 @@ static void settle(const struct prompt *prompt) {
             link->class->end(link, error.text);
 }
 
-/* Of a pipeline's pass that has been through this rank's layers, and where passes do not flow through all ranks': what
- * the caller wants to know of its rows. */
+/* In a pipeline, after the pass has left this rank's layers: passes the results of its rows to the caller. If passes do
+ * not overlap, this happens after the pass has left all ranks. */
 static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
@@ -240,7 +241,8 @@ static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct 
                : status;
 }
 
-/* All layers over the rows of one pass; after one that has failed, what ranks below still send is received. */
+/* Runs the rows of one pass through all layers. If an earlier pass has failed, it still receives the messages of the
+ * ranks below. */
 static void run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
     struct kvc_session *session = prompt->session;
     struct kvc_device *device = session->runner->device;
@@ -272,7 +274,7 @@ static void run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
     passing->status = status;
     passing->rows = prompt->fill ? 0 : batch->rows;
     kvc_pipeline_send(passing);
-    prompt->unheard++;
+    prompt->unreceived++;
 }
 
 static enum kvc_status report_chunk(const struct kvc_session *session, const struct kvc_prompt_options *options,
@@ -284,18 +286,18 @@ static enum kvc_status report_chunk(const struct kvc_session *session, const str
     return KVC_OK;
 }
 
-/* Hears of what was passed on, but for the last `lead` passes. True: all ranks know by now that one has failed. The
- * last rank, which knows first, goes on as far as the others do. */
-static bool hear(struct prompt *prompt, uint32_t lead) {
+/* Receives the statuses of all passes sent, except the last `lead` passes. Returns true if one has failed and all ranks
+ * know it by now. The last rank, which knows first, continues as long as the others do. */
+static bool receive_statuses(struct prompt *prompt, uint32_t lead) {
     bool failed = false;
     if (kvc_network_ends(prompt->session->runner->network))
         return prompt->passing.status != KVC_OK && prompt->late++ >= lead;
-    for (; prompt->unheard > lead; prompt->unheard--)
+    for (; prompt->unreceived > lead; prompt->unreceived--)
         failed = kvc_pipeline_receive_status(&prompt->passing) != KVC_OK || failed;
     return failed;
 }
 
-/* The caller hears of a pass, and may stop. */
+/* Reports a pass to the caller, which may stop the prompt. */
 static enum kvc_status report(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
@@ -310,8 +312,8 @@ static enum kvc_status report(struct prompt *prompt, uint64_t come, struct kvc_e
                : status;
 }
 
-/* Rows of a pass: a chunk where the policy cuts the prompt; of a pipeline, where passes may flow, a part that a layer
- * takes at once, so that each row is computed as it is in one pass. */
+/* Returns the number of rows of a pass: a chunk if the policy cuts the prompt. In a pipeline whose passes may overlap,
+ * it is the number of rows that a layer computes at once, so that results do not depend on the pipeline. */
 static uint32_t rows_of_pass(struct prompt *prompt) {
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
@@ -322,7 +324,7 @@ static uint32_t rows_of_pass(struct prompt *prompt) {
     return chunk ? chunk : prompt->lead ? session->chunk : UINT32_MAX;
 }
 
-/* The rows, pass by pass. */
+/* Runs the rows pass by pass. */
 static enum kvc_status run_passes(struct prompt *prompt, uint32_t count, struct kvc_error *error) {
     const uint32_t pass = rows_of_pass(prompt);
     struct kvc_error stopped = {KVC_OK, ""};
@@ -330,11 +332,11 @@ static enum kvc_status run_passes(struct prompt *prompt, uint32_t count, struct 
     for (uint32_t from = 0, rows; from < count && !failed && stopped.status == KVC_OK; from += rows) {
         rows = kvc_min_u32(count - from, pass);
         run_pass(prompt, from, rows);
-        failed = hear(prompt, prompt->lead);
+        failed = receive_statuses(prompt, prompt->lead);
         if (!failed)
             stopped.status = report(prompt, from + rows, &stopped);
     }
-    (void)hear(prompt, 0);
+    (void)receive_statuses(prompt, 0);
     if (prompt->passing.status != KVC_OK || stopped.status == KVC_OK)
         return prompt->passing.status;
     return kvc_fail(error, stopped.status, "%s", stopped.text);
@@ -345,11 +347,11 @@ enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tok
     const enum kvc_status status = kvc_network_check_tokens(session->runner->network, tokens, count, error);
     if (status != KVC_OK)
         return status;
-    session->long_rope = kvc_prompt_long_rope(session, count); /* rows of cosine and sine are computed by it */
+    session->long_rope = kvc_prompt_long_rope(session, count); /* decides the frequencies of the cosine and sine rows */
     return kvc_prompt_begin(session, count, error);
 }
 
-/* Buffers for the rows that are computed at once. */
+/* Reserves the buffers for the rows that are computed at once. */
 static enum kvc_status prompt_reserve(struct prompt *prompt, uint32_t count, struct kvc_fill *fill,
                                       struct kvc_error *error) {
     struct kvc_runner *runner = prompt->session->runner;
@@ -400,7 +402,7 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     if (prompt.fill)
         kvc_fill_close(&fill, session);
     kvc_batch_free(runner, &runner->prompt);
-    if (session_count == 1) /* of several, each one's are counted apart */
+    if (session_count == 1) /* several sessions are counted separately */
         session->sums.saturated += device->saturated - saturated;
     for (size_t i = 0; i < session_count && status == KVC_OK; i++)
         if (kvc_session_lives(sessions[i]))

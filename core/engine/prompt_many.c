@@ -1,4 +1,5 @@
-/* prompt_many.c - one prompt of several sessions: which of them may share its rows, and what became of each. */
+/* prompt_many.c - runs one prompt in several sessions: finds the sessions that can share its rows, and reports each
+ * result. */
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
@@ -9,24 +10,24 @@
 
 #define SESSIONS_MOST 65536u
 
-/* The call under way. */
+/* The current call. */
 struct many {
-    struct kvc_session *const *sessions; /* [count], the caller's */
+    struct kvc_session *const *sessions; /* [count]: the caller's sessions */
     size_t count;
     const int32_t *tokens; /* [rows] */
     uint32_t rows;
     float *logits;             /* [count, vocab] or NULL */
     enum kvc_status *statuses; /* [count] or NULL */
-    bool *over;                /* [count]: what became of it is known */
-    /* those whose rows are computed at once */
+    bool *over;                /* [count]: the session's result is known */
+    /* the sessions whose rows are computed together */
     struct kvc_session **member; /* [count] */
-    size_t *place;               /* [count]: among the caller's */
-    /* the first failure, by the caller's order */
+    size_t *place;               /* [count]: index in the caller's array */
+    /* the first failure in the caller's order */
     struct kvc_error *error;
-    size_t failed; /* count: none */
+    size_t failed; /* index of the failed session; count: none */
 };
 
-/* What became of session i; cause: why, where it failed. */
+/* Records the result of session i. `cause` is the error if it failed. */
 static void note(struct many *many, size_t i, enum kvc_status status, const struct kvc_error *cause) {
     many->over[i] = true;
     if (many->statuses)
@@ -37,18 +38,18 @@ static void note(struct many *many, size_t i, enum kvc_status status, const stru
     (void)kvc_fail(many->error, status, "prompt: session %zu: %s", i, cause->text);
 }
 
-/* A session that has not begun shares its rows where its policy leaves them as they are. */
+/* Returns true if a session can share its rows: it is empty, and its policy computes all rows of a prompt in full. */
 static bool may_share(const struct kvc_session *session) {
     return session->tokens == 0 && !session->failed && kvc_policy_prefills_in_full(session->policy);
 }
 
-/* Whether both compute the same rows, in the same parts, from the same entries. */
+/* Returns true if both sessions compute the same rows, in the same parts, from the same entries. */
 static bool alike(const struct kvc_session *a, const struct kvc_session *b, uint32_t rows) {
     return a->cache.format.type == b->cache.format.type && a->chunk == b->chunk &&
            kvc_prompt_long_rope(a, rows) == kvc_prompt_long_rope(b, rows);
 }
 
-/* The sessions from i on that share its rows; at least itself. */
+/* Collects the sessions from i on that can share the rows of session i. Returns their number, at least 1. */
 static size_t prompt_many_gather(const struct many *many, size_t i) {
     size_t n = 0;
     for (size_t j = i; j < many->count; j++) {
@@ -61,7 +62,7 @@ static size_t prompt_many_gather(const struct many *many, size_t i) {
     return n;
 }
 
-/* Begins the prompt of n members; those that cannot are left out. Returns how many are left. */
+/* Begins the prompt of n members and drops members that fail. Returns how many are left. */
 static size_t prompt_many_start(struct many *many, size_t n) {
     size_t left = 0;
     for (size_t k = 0; k < n; k++) {
@@ -78,14 +79,14 @@ static size_t prompt_many_start(struct many *many, size_t n) {
     return left;
 }
 
-/* The prompt of the first n members. */
+/* Runs the prompt of the first n members. */
 static void prompt_many_run(struct many *many, size_t n) {
     const struct kvc_runner *runner = many->member[0]->runner;
     const size_t vocab = runner->network->vocab, first = many->place[0];
     float *logits = many->logits ? many->logits + first * vocab : NULL;
     struct kvc_error shared = {KVC_OK, ""};
     const enum kvc_status all = kvc_prompt_run(many->member, n, many->tokens, many->rows, NULL, logits, &shared);
-    bool computed = false; /* for one of those that came through; the others are spared it */
+    bool computed = false; /* the first session that succeeds counts as computed, the others as spared */
     for (size_t k = 0; k < n; k++) {
         struct kvc_session *session = many->member[k];
         const size_t place = many->place[k];
@@ -103,7 +104,7 @@ static void prompt_many_run(struct many *many, size_t n) {
     }
 }
 
-/* Sessions that cannot take part at all. */
+/* Fails the sessions that cannot take part at all. */
 static void prompt_many_check(struct many *many) {
     for (size_t i = 0; i < many->count; i++) {
         struct kvc_error cause;

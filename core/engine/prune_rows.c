@@ -1,5 +1,5 @@
-/* prune_rows.c - token pruning: only some rows of a prompt are computed in the layers above. A propagate stage chooses
- * the rows kept (kvc_stage_prune_tokens); the others are dropped after the layer's prompt stage. */
+/* prune_rows.c - token pruning: the layers above compute only some rows of a prompt. A propagate stage chooses the kept
+ * rows (kvc_stage_prune_tokens), and the others are dropped after the layer's prompt stage. */
 #include "core/engine/prune_rows.h"
 
 #include "core/stage/stage.h"
@@ -13,14 +13,15 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
     bool good = count > 0 && count <= had && rows[count - 1] == had - 1;
     for (uint32_t i = 1; i < count && good; i++)
         good = rows[i] > rows[i - 1];
-    if (!kvc_policy_owner(session->policy, KVC_STAGE_PROPAGATE)) /* others may share the prompt's rows */
+    if (!kvc_policy_owner(session->policy,
+                          KVC_STAGE_PROPAGATE)) /* without such a method, other sessions may share the prompt's rows */
         return kvc_fail(error, KVC_USAGE, "policy: %u rows are to be kept: no method holds the propagate stage", count);
     if (!good)
         return kvc_fail(error, KVC_USAGE,
                         "policy: %u rows are to be kept: must be some of the turn's %llu, ascending, the "
                         "last among them",
                         count, (unsigned long long)had);
-    if (count == had || stage->layer + 1 == session->cache.layers) /* above the last layer there is none */
+    if (count == had || stage->layer + 1 == session->cache.layers) /* no layer follows the last one */
         return KVC_OK;
     uint32_t *kept_rows = malloc(count * sizeof *kept_rows);
     if (!kept_rows)
@@ -33,7 +34,7 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
     return KVC_OK;
 }
 
-/* next_kept_rows as indices into the rows of the pass, followed by the rows that methods added. */
+/* Converts next_kept_rows to row numbers of the pass and appends the rows that methods added. */
 static void find_rows(const struct kvc_session *session, uint32_t *index, uint32_t extra) {
     const struct kvc_prompt *prompt = &session->prompt;
     for (uint32_t i = 0, at = 0; i < prompt->next_rows; i++) {

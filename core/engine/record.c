@@ -1,4 +1,5 @@
-/* record.c - what a session tells of its decode steps: what each layer's attention gave, and what was read. */
+/* record.c - lets observers see a session's decode steps: each layer's attention output, and the entries that were
+ * read. */
 #include "core/engine/record.h"
 
 #include "core/base/integers.h"
@@ -72,7 +73,8 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
             device->ops->download(device, indices,
                                   (struct kvc_span){reads->index, (size_t)h * reads->stride * sizeof *indices},
                                   count * sizeof *indices);
-        for (uint32_t i = 0; i < count; i++) /* indices ascend: nothing is overwritten before it is read */
+        for (uint32_t i = 0; i < count;
+             i++) /* in place: indices ascend, so no element is overwritten before it is read */
             recorded->positions[i] = recorded->positions[indices[i]];
         recorded->count = count;
         free(indices);

@@ -1,4 +1,4 @@
-/* replay.c - a policy on tensors from anywhere: attention, cache and stages without a model. */
+/* replay.c - runs a policy on tensors of any origin: attention, cache and stages without a model. */
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/pass.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the caller gave of one layer of the prompt under way. */
+/* The caller's tensors for one layer of the current prompt. */
 struct layer_rows {
     const float *q;        /* [rows, H, d] */
     const float *k;        /* [rows, H_kv, d] */
@@ -27,9 +27,9 @@ struct kvc_replay {
     struct kvc_session *session;
     struct layer_rows *layer; /* [layers] */
     uint32_t next_layer;
-    uint32_t probe_rows; /* of every probe given; 0: none yet */
-    uint64_t rows;       /* of the prompt under way */
-    bool failed;         /* a layer broke off: unusable */
+    uint32_t probe_rows; /* rows of every given probe; 0: none given yet */
+    uint64_t rows;       /* of the current prompt */
+    bool failed;         /* a layer failed: the replay is unusable */
     kvc_chunk_fn *chunk_done;
     void *user;
 };
@@ -90,9 +90,9 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
     replay->user = user;
 }
 
-/* ---- rows that the caller gave, instead of a network's ---- */
+/* ---- the caller's rows, in place of a network's ---- */
 
-/* Rows of x, `width` floats each, to row `to` of a scratch buffer. */
+/* Uploads rows of `width` floats to row `to` of a scratch buffer. */
 static void replay_put(struct kvc_replay *replay, const struct kvc_growable *growable, uint32_t to, const float *x,
                        size_t rows, size_t width) {
     struct kvc_device *device = replay->runner->device;
@@ -110,15 +110,15 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
     return status;
 }
 
-/* Rows of the part from the i-th on that follow each other in what the caller gave: *from, the first of them there, and
- * how many. */
+/* Returns how many rows of the part, from row i on, are consecutive in the caller's tensors. *from is the first of
+ * them. */
 static size_t neighbours(const struct kvc_session *session, const struct kvc_row_span *part, uint32_t i, size_t *from) {
     const uint32_t at = session->prompt.chunk_from + part->row + i;
     *from = kvc_session_row(session, at);
     return session->prompt.kept_rows ? 1 : part->rows;
 }
 
-/* The given q, k and v of a part's rows, into the runner. */
+/* Uploads q, k and v of a part's rows to the runner. */
 static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
                                  struct kvc_projected *projected, struct kvc_error *error) {
     struct kvc_replay *replay = user;
@@ -143,7 +143,7 @@ static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_ro
             return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries must come with the prompt",
                             layer, chunk, part->rows);
         replay_put(replay, &runner->q, 0, given->probe[chunk], part->rows, wide);
-        if (part->stored) { /* what probes find in each other shows in their outputs alone, which nobody looks at */
+        if (part->stored) { /* the attention of probes to each other affects only their outputs, which nothing reads */
             device->ops->zero(device, replay_whole(&runner->k), part->rows * narrow * sizeof(float));
             device->ops->zero(device, replay_whole(&runner->v), part->rows * narrow * sizeof(float));
         }
@@ -159,7 +159,7 @@ static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_ro
     return KVC_OK;
 }
 
-/* The attention output of a part's rows, to the caller. */
+/* Copies the attention output of a part's rows to the caller. */
 static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_device *device = replay->runner->device;
@@ -176,7 +176,7 @@ static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_ro
     return device->ops->sync(device, error);
 }
 
-/* The rows kept are found by session->prompt.kept_rows. */
+/* nothing to gather: session->prompt.kept_rows locates the kept rows */
 static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t rows, struct kvc_error *error) {
     (void)user, (void)index, (void)rows, (void)error;
     return KVC_OK;
@@ -199,7 +199,7 @@ static enum kvc_status check_layer(const struct kvc_replay *replay, uint32_t lay
     return kvc_fail(error, KVC_USAGE, "replay: layer %u comes before layer %u", layer, replay->next_layer);
 }
 
-/* The whole prompt, chunk by chunk, once all layers have been given. */
+/* Runs the whole prompt chunk by chunk, after all layers have been given. */
 static enum kvc_status run_chunks(struct kvc_replay *replay, uint32_t rows, struct kvc_error *error) {
     struct kvc_session *session = replay->session;
     const struct kvc_row_source source = source_of(replay);
@@ -251,7 +251,7 @@ static enum kvc_status prompt_layer(struct kvc_replay *replay, uint32_t layer, u
     return status;
 }
 
-/* Before a layer's prompt. */
+/* Checks the state and arguments before a layer's prompt. */
 static enum kvc_status check_extra(const struct kvc_replay *replay, uint32_t layer, uint32_t rows,
                                    struct kvc_error *error) {
     if (replay->failed)

@@ -1,5 +1,5 @@
-/* rows.c - a prompt under way: its rows, whole or in chunks where the policy cuts it, pass by pass; the rows that
- * methods add to them (pseudo rows, probes); and buffers for the queries that methods will look at. */
+/* rows.c - the current prompt: its rows pass by pass, whole or in chunks; the rows that methods add (pseudo rows,
+ * probes); and buffers for the queries that methods will read. */
 #include "core/engine/rows.h"
 
 #include "core/base/integers.h"
@@ -18,7 +18,7 @@ static const struct kvc_method *pseudo_method(const struct kvc_session *session)
     return NULL;
 }
 
-/* How many sets of queries are kept: one, or one for every layer where chunks come one after another. */
+/* Returns the number of sets of queries: one, or one for each layer if the prompt is cut into chunks. */
 static uint32_t sets(const struct kvc_session *session) {
     return session->prompt.chunking.chunk ? session->cache.layers : 1;
 }
@@ -48,7 +48,7 @@ void kvc_prompt_free_queries(struct kvc_device *device, struct kvc_queries *quer
         kvc_growable_free(device, buffers[i]);
 }
 
-/* Position of row i of the rows kept. */
+/* Returns the position of row i of the kept rows. */
 static int32_t position_of(const struct kvc_session *session, uint32_t i) {
     return (int32_t)(session->tokens + kvc_session_row(session, i));
 }
@@ -77,7 +77,7 @@ enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows
     return status;
 }
 
-/* Buffers for the probe's queries of every layer. */
+/* Reserves buffers for every layer's probe queries. */
 static enum kvc_status reserve_probe(struct kvc_session *session, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
     struct kvc_device *device = device_of(session);
@@ -88,7 +88,7 @@ static enum kvc_status reserve_probe(struct kvc_session *session, struct kvc_err
         status = kvc_growable_reserve(device, &session->prompt.probe_now, bytes, error);
     if (status == KVC_OK)
         status = reserve_queries(session, &session->prompt.probing, probes, 1, error);
-    if (status == KVC_OK) { /* it sees every entry, whatever its position */
+    if (status == KVC_OK) { /* a probe sees every entry, whatever its position */
         device->ops->zero(device, kvc_growable_at(&session->prompt.probing.causal_offset, 0),
                           probes * sizeof(uint32_t));
         device->ops->zero(device, kvc_growable_at(&session->prompt.probing.positions, 0), probes * sizeof(int32_t));
@@ -128,7 +128,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     session->sums.peak_before = session->cache.peak_bytes;
     session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
     session->in_prompt = true;
-    session->failed = true; /* until the prompt is over */
+    session->failed = true; /* reset when the prompt ends */
     return KVC_OK;
 }
 
@@ -139,7 +139,8 @@ void kvc_prompt_end(struct kvc_session *session) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
     session->prompt.angle_rows = 0;
-    if (kvc_policy_queries(session->policy) == UINT32_MAX) /* of the whole prompt: too large to be kept for the next */
+    if (kvc_policy_queries(session->policy) ==
+        UINT32_MAX) /* the queries of a whole prompt are too large to keep for the next prompt */
         kvc_prompt_free_queries(device, &session->prompt.window);
     session->tokens += session->turn;
     session->sums.prompt_peak = session->cache.peak_bytes;
@@ -166,7 +167,7 @@ uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) 
 
 /* ---- the rows of a pass ---- */
 
-/* Pseudo rows after the prompt's last pass; tokens gets theirs where the prompt has tokens. */
+/* Plans the pseudo rows after the prompt's last pass. *tokens receives their tokens if the prompt has tokens. */
 static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc_row_source *source, uint32_t *offset,
                                    int32_t **tokens, struct kvc_error *error) {
     const struct kvc_method *method = pseudo_method(session);
@@ -210,13 +211,13 @@ uint32_t kvc_prompt_extra_stored(const struct kvc_session *session) {
     return session->prompt.last_chunk || session->prompt.chunking.together ? kvc_prompt_extra_rows(session) : 0;
 }
 
-/* What a pass's rows are. */
+/* The inputs of a pass's rows. */
 struct loaded {
     int32_t *tokens, *positions; /* [rows] */
     uint32_t *causal_offset;     /* [rows] */
 };
 
-/* The prompt's own rows. */
+/* Fills in the prompt's own rows. */
 static void load_rows(const struct kvc_session *session, const struct kvc_row_source *source, struct loaded *loaded) {
     const uint32_t rows = session->prompt.chunk_rows;
     for (uint32_t i = 0; i < rows; i++) {
@@ -228,13 +229,13 @@ static void load_rows(const struct kvc_session *session, const struct kvc_row_so
     }
 }
 
-/* Those that the session's methods add, from row `at` on. */
+/* Fills in the rows that the session's methods add, from row `at` on. */
 static void load_extra(const struct kvc_session *session, const struct kvc_row_source *source, uint32_t at,
                        struct loaded *loaded) {
     const struct kvc_prompt *prompt = &session->prompt;
     const uint32_t extra = kvc_prompt_extra_rows(session);
     for (uint32_t i = 0; i < extra; i++) {
-        const uint64_t probe = session->turn - prompt->probes + i; /* its row in the prompt */
+        const uint64_t probe = session->turn - prompt->probes + i; /* its row of the prompt */
         if (prompt->last_chunk) {
             loaded->tokens[at + i] = prompt->pseudo_tokens ? prompt->pseudo_tokens[i] : 0;
             loaded->positions[at + i] = (int32_t)(session->tokens + session->turn + prompt->pseudo_offset + i);
@@ -287,7 +288,7 @@ enum kvc_status kvc_prompts_live(struct kvc_session *const *sessions, size_t cou
     return kvc_fail(error, sessions[0]->failure.status, "%s", sessions[0]->failure.text);
 }
 
-/* The session's part of a pass that begins: which rows its methods add. */
+/* Begins the session's part of a pass, and decides which rows its methods add. */
 static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
                                   uint32_t rows, struct kvc_error *error) {
     int32_t *pseudo_tokens = NULL;

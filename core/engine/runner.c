@@ -1,6 +1,6 @@
-/* runner.c - the operations of a forward pass: embed, project, append, attend, feed forward, logits. Every row takes
- * the same path whether it belongs to a prompt or to a decode step, alone or in a batch. step.c and pass.c call these
- * in their order; nothing here calls them. */
+/* runner.c - the operations of a forward pass: embed, project, append, attend, feed forward, logits. A row is computed
+ * in the same way in a prompt, in a decode step, alone and in a batch. step.c and pass.c call these operations in
+ * order. */
 #include "core/engine/runner.h"
 
 #include <stdlib.h>
@@ -11,20 +11,20 @@
 
 static const struct kvc_span none = {NULL, 0};
 
-#define ROW_BUFFERS 14u /* those of list_buffers */
+#define ROW_BUFFERS 14u /* number of buffers in list_buffers */
 
-/* Row `row` of rows of `width` floats. */
+/* Returns row `row` of a buffer whose rows have `width` floats. */
 static struct kvc_span at(const struct kvc_growable *growable, size_t row, size_t width) {
     return (struct kvc_span){growable->buffer, row * width * sizeof(float)};
 }
 
-/* All growable buffers that hold a row of floats per batch row, with their widths. */
+/* Lists the growable buffers with one row of floats per batch row, with their widths. Returns their number. */
 static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buffers, size_t *widths) {
     const struct kvc_geometry *g = &runner->geometry;
     const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
     const struct kvc_network *network = runner->network;
-    const size_t hidden = network ? network->hidden : 0;     /* attended: those of all ranks are gathered there */
-    const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own */
+    const size_t hidden = network ? network->hidden : 0;     /* all ranks' rows are gathered in attended */
+    const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own buffers */
     size_t n = 0;
 #define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
     BUFFER(q, q_width);
@@ -65,7 +65,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     }
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
-    made->per_head = true; /* list them all */
+    made->per_head = true; /* to list all buffers */
     const size_t n = list_buffers(made, buffers, widths);
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
@@ -92,7 +92,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         return;
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
-    runner->per_head = true; /* list them all */
+    runner->per_head = true; /* to list all buffers */
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
         kvc_growable_free(runner->device, buffers[i]);
@@ -140,7 +140,7 @@ enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_ent
     return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
 }
 
-/* The most values that a linear layer takes of so many rows. */
+/* Returns the largest number of input values of a linear layer for `rows` rows. */
 static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_network *n = runner->network;
     const size_t pairs = (size_t)rows * n->experts_used;
@@ -190,7 +190,7 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
     return status;
 }
 
-/* y = the norm of x [rows, width], by w and bias; in place is fine. */
+/* Writes the norm of x [rows, width] to y, with weight w and bias. y may be x. */
 static void norm_rows(struct kvc_runner *runner, struct kvc_span y, struct kvc_span x, struct kvc_span w,
                       struct kvc_span bias, uint32_t rows, uint32_t width) {
     runner->device->ops->norm(runner->device, &(struct kvc_norm){.y = y,
@@ -203,7 +203,7 @@ static void norm_rows(struct kvc_runner *runner, struct kvc_span y, struct kvc_s
                                                                  .bias = bias});
 }
 
-/* x [n] times a factor, capped (cap 0: not). */
+/* Multiplies x [n] by a factor and caps it. cap 0: no cap. */
 static void scale_values(struct kvc_runner *runner, struct kvc_span x, size_t n, float factor, float cap) {
     runner->device->ops->scale(runner->device,
                                &(struct kvc_scale){.y = x, .x = x, .n = n, .factor = factor, .cap = cap});
@@ -220,13 +220,13 @@ void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
         scale_values(runner, hidden, (size_t)batch->rows * network->hidden, network->embedding_scale, 0.0f);
 }
 
-/* What layers take that follow a norm. again: the layer before took it too. */
+/* Returns normed as the input of a linear layer. again: the previous layer had the same input. */
 static struct kvc_input normed_input(const struct kvc_runner *runner, uint32_t rows, bool again) {
     return (struct kvc_input){
         .x = at(&runner->normed, 0, 0), .rows = rows, .K = runner->network->hidden, .again = again};
 }
 
-/* x [rows, heads, d] = their norms. */
+/* Normalizes x [rows, heads, d] in place. */
 static void norm_heads(struct kvc_runner *runner, struct kvc_span x, struct kvc_span w, struct kvc_span bias,
                        uint32_t rows, uint32_t heads) {
     const struct kvc_network *network = runner->network;
@@ -243,7 +243,7 @@ static void norm_heads(struct kvc_runner *runner, struct kvc_span x, struct kvc_
                                                  .bias = bias});
 }
 
-/* A linear layer to heads: this rank's own, where ranks share out heads. */
+/* Applies a linear layer whose outputs are heads. If heads are sharded, it computes this rank's heads only. */
 static void pass_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                        struct kvc_span bias, uint32_t outputs) {
     if (runner->network->part.heads_sharded)
@@ -252,7 +252,7 @@ static void pass_heads(struct kvc_runner *runner, struct kvc_span y, struct kvc_
         kvc_linear_pass(runner, y, in, w, bias, outputs);
 }
 
-/* One layer's queries or keys: linear, then the norm where there is one, then RoPE. */
+/* Computes one layer's queries or keys: projection, norm if the layer has one, then RoPE. */
 static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t row, uint32_t rows,
                                uint32_t l, bool keys) {
     struct kvc_device *device = runner->device;
@@ -283,7 +283,7 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
                                                .interleaved = rope->interleaved});
 }
 
-/* normed = the norm of the hidden states, or these themselves where there is none. */
+/* Writes the normed hidden states to normed, or the hidden states themselves if there is no norm. */
 static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch, struct kvc_span norm,
                        struct kvc_span bias, uint32_t row, uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
@@ -294,7 +294,7 @@ static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch,
         runner->device->ops->copy(runner->device, normed, x, (size_t)rows * hidden * sizeof(float));
 }
 
-/* hidden += projected, or its norm where there is one. */
+/* Adds projected, normalized if the layer has such a norm, to hidden. */
 static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, struct kvc_span norm, uint32_t row,
                           uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
@@ -323,7 +323,8 @@ void kvc_runner_project_values(struct kvc_runner *runner, uint32_t l, uint32_t r
                network->kv_heads * network->head_size);
 }
 
-/* Copies the segments that have so many lists to runner->alike, in order: sessions of a batch may differ in this. */
+/* Copies the segments with `lists` lists to runner->alike, in order. Sessions of a batch may differ in their number of
+ * lists. */
 static size_t find_alike(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, uint32_t lists) {
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
@@ -332,8 +333,7 @@ static size_t find_alike(struct kvc_runner *runner, const struct kvc_segment *se
     return n;
 }
 
-/* Appends to the segments that have a list per query head: keys and values of a group's head go to each of its lists.
- */
+/* Appends to segments with a list per query head. Each KV head's key and value go to every list of its group. */
 static void append_repeated(struct kvc_runner *runner, size_t n, struct kvc_span k, struct kvc_span v,
                             struct kvc_span positions) {
     struct kvc_device *device = runner->device;
@@ -401,7 +401,7 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
                                        .rows = rows,
                                        .K = runner->model.heads * runner->network->head_size,
                                        .parts = KVC_HEADS};
-    if (gated) /* the gate becomes what it lets through */
+    if (gated) /* the sigmoid of the gate times the attention output */
         runner->device->ops->gated_silu(runner->device, &(struct kvc_gated_silu){.y = attended.x,
                                                                                  .gate = attended.x,
                                                                                  .up = at(&runner->attended, 0, 0),
@@ -412,7 +412,7 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     add_projected(runner, batch, layer->attention_after, row, rows);
 }
 
-/* projected = the feed-forward network of normed. */
+/* Writes the feed-forward network's output for normed to projected. */
 static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
     const struct kvc_span projected = at(&runner->projected, 0, 0), gate = at(&runner->gate, 0, 0);
     const struct kvc_span up = layer->up ? at(&runner->up, 0, 0) : none;
@@ -432,7 +432,7 @@ static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, 
 
 static void feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, const struct kvc_layer *layer,
                          uint32_t row, uint32_t rows) {
-    if (!runner->network->parallel) /* otherwise it is there from before the attention */
+    if (!runner->network->parallel) /* parallel layers use the norm computed before attention */
         norm_input(runner, batch, layer->feed_norm, layer->feed_norm_bias, row, rows);
     if (layer->router)
         kvc_experts_forward(runner, layer, rows);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SORTED_MOST 256u /* above it, all tokens are sorted at once */
+#define SORTED_MOST 256u /* if more tokens are wanted, all are sorted at once */
 #define TAIL 17.5f       /* exp(-TAIL) is below 2^-25 */
 
 union slot {
@@ -22,13 +22,13 @@ struct kvc_sampler {
     struct kvc_sampler_options options;
     uint32_t vocab;
     uint32_t draws;
-    int32_t *recent; /* ring of repeat_last tokens */
+    int32_t *recent; /* ring buffer of repeat_last tokens */
     uint64_t accepted;
     uint32_t *order;  /* [vocab] candidates, best first */
-    union slot *room; /* [vocab] for sorting; then weights, relative to the best candidate's */
-    float *changed;   /* [vocab] logits with penalties and bias, or NULL: there are none */
-    float *bias;      /* [vocab], or NULL: none is set */
-    uint32_t *drawn;  /* [vocab] how often each token was drawn; NULL: frequency and presence were never set */
+    union slot *room; /* [vocab]: scratch for sorting, then weights relative to the best candidate's */
+    float *changed;   /* [vocab]: logits after penalties and bias; NULL: there are none */
+    float *bias;      /* [vocab]; NULL: none is set */
+    uint32_t *drawn;  /* [vocab]: how often each token was drawn; NULL: frequency and presence were never set */
     float frequency, presence;
 };
 
@@ -134,7 +134,7 @@ enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequen
     return KVC_OK;
 }
 
-/* Logits with the penalties and with their bias: [vocab], the caller's own where there are none. */
+/* Returns the logits [vocab] after penalties and bias. Without any, it returns the caller's array. */
 static const float *change(struct kvc_sampler *sampler, const float *logits) {
     const float penalty = sampler->options.repeat_penalty;
     const uint64_t count = penalty != 1 ? kvc_min_u64(sampler->accepted, sampler->options.repeat_last) : 0;
@@ -155,13 +155,13 @@ static const float *change(struct kvc_sampler *sampler, const float *logits) {
     return changed;
 }
 
-/* A number in (0, 1), the n-th of the seed's sequence. */
+/* Returns the n-th number of the seed's sequence, in (0, 1). */
 static float uniform(uint64_t seed, uint32_t n) {
     const struct kvc_philox words = kvc_philox4x32(n, 0, 0, 0, seed);
     return (float)(words.word[0] >> 8) * 0x1p-24f + 0x1p-25f;
 }
 
-/* The token of the highest logit: of equal ones the lowest; NaN only where there is nothing else. */
+/* Returns the token with the highest logit, the lowest of equals. NaN is chosen only if all logits are NaN. */
 static uint32_t sampler_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
     while (best < vocab && kvc_is_nan(logits[best]))
@@ -177,7 +177,7 @@ static uint32_t sampler_likeliest(const float *logits, uint32_t vocab) {
     return best;
 }
 
-/* Sorts order [count] by falling logits, equal ones as they were: four times by eight bits of their keys. */
+/* Sorts order [count] by descending logits, with a stable radix sort in four passes over eight bits of their keys. */
 static void sampler_sort(uint32_t *order, union slot *room, size_t count, const float *logits) {
     uint32_t places[4][256] = {{0}};
     for (size_t i = 0; i < count; i++)
@@ -197,9 +197,10 @@ static void sampler_sort(uint32_t *order, union slot *room, size_t count, const 
     }
 }
 
-/* Fills order with the best `most` tokens, best first, but for those that a sum of weights, which begins with the
- * best one's 1, would not be changed by: exp(-TAIL) is below half a unit of any float from 1 on. A few are kept in
- * order as the tokens come, which costs little because hardly any is inserted; many are sorted. */
+/* Fills order with the best `most` tokens, best first. It leaves out tokens whose weight cannot change a sum of
+ * weights, which begins with the best token's 1: exp(-TAIL) is below half a unit in the last place of any float from 1
+ * on. If `most` is small, tokens are inserted into a sorted list, which is cheap because few qualify. Otherwise they
+ * are sorted. */
 static size_t sampler_collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
     const uint32_t best = sampler_likeliest(logits, sampler->vocab);
     const float highest = logits[best], least = -TAIL * sampler->options.temperature;
@@ -233,7 +234,7 @@ static uint32_t sampler_draw(struct kvc_sampler *sampler, const float *logits) {
     float total = 0;
     for (size_t i = 0; i < count; i++) {
         const float weight = kvc_exp((logits[order[i]] - best) / o->temperature);
-        room[i].weight = weight >= 0 ? weight : 0; /* NaN */
+        room[i].weight = weight >= 0 ? weight : 0; /* 0 for NaN */
         total += room[i].weight;
     }
     size_t kept = 0;

@@ -1,5 +1,5 @@
-/* select.c - what a decode step reads: pages, sums of values and views of the entries, read lists, and how many bytes
- * choosing reads. */
+/* select.c - chooses the entries that a decode step reads: pages, sums of values, views, read lists, and a count of the
+ * bytes that choosing reads. */
 #include "core/engine/select.h"
 
 #include "core/base/canon.h"
@@ -12,7 +12,7 @@
 
 static struct kvc_device *device_of(const struct kvc_session *session) { return session->runner->device; }
 
-/* ---- what is kept from step to step ---- */
+/* ---- data kept from step to step ---- */
 
 static void free_pages(struct kvc_session *session, struct kvc_select_layer *select) {
     kvc_cache_state_free(&session->cache, select->page_bytes, select->pages.low);
@@ -88,7 +88,7 @@ void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts)
     }
 }
 
-/* A view of `stride` indices for each list, more than it has; what it has stays. */
+/* Enlarges a view to `stride` indices per list and keeps its contents. */
 static enum kvc_status grow_view(struct kvc_session *session, uint32_t layer, uint32_t stride,
                                  struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
@@ -140,13 +140,13 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
         select->view_count[h]++;
 }
 
-/* Places of a head: entries, or those in the view. */
+/* Number of places of a head: the entries of its view, or of its list. */
 static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uint32_t h) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
     return select->view.index ? select->view_count[h] : session->cache.layer[layer].count[h];
 }
 
-/* Memory for `stride` pages of each list. */
+/* Allocates `stride` pages for each list. */
 static enum kvc_status make_pages(struct kvc_session *session, uint32_t layer, uint32_t page, uint32_t stride, bool low,
                                   struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
@@ -166,18 +166,19 @@ static enum kvc_status make_pages(struct kvc_session *session, uint32_t layer, u
     return KVC_OK;
 }
 
-/* Makes pages of `page` places each, for `most` places in all. */
+/* Ensures pages of `page` places each for `most` places in total. */
 static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
                                      uint32_t most, struct kvc_error *error) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t count = (uint32_t)kvc_divide_up(most, page);
     if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
         return KVC_OK;
-    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64; /* to grow rarely: all are then filled anew */
+    const uint32_t stride =
+        ((count + count / 64) / 64 + 1) * 64; /* extra pages make growth rare, because it refills all pages */
     return make_pages(session, layer, page, stride, low, error);
 }
 
-/* Brings the pages up to date with the entries. */
+/* Updates the pages with the entries appended since the last update, or rebuilds them. */
 static void update_pages(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
@@ -266,7 +267,7 @@ static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     return most;
 }
 
-/* Buffers of scores, read lists and pages for choosing among `most` places. */
+/* Reserves the buffers of scores, read lists and pages for choosing among `most` places. */
 static enum kvc_status select_reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                       uint32_t most, struct kvc_error *error) {
     struct kvc_device *device = device_of(session);
@@ -300,7 +301,8 @@ static enum kvc_status select_reserve(struct kvc_session *session, uint32_t laye
 enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                    uint32_t *stride, struct kvc_error *error) {
     const uint32_t most = most_places(session, layer) + 1;
-    if (most <= select->budget || (by_page(select) && !select->page)) /* reads all; or will be refused */
+    if (most <= select->budget ||
+        (by_page(select) && !select->page)) /* everything is read, or the selection will be rejected */
         return KVC_OK;
     *stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     return select_reserve(session, layer, select, most, error);
@@ -348,7 +350,7 @@ static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_s
                                           .scores = scores,
                                           .probabilities = probabilities,
                                           .stride = stride,
-                                          .bytes_read = &session->sums.select_bytes, /* it is told at the next sync */
+                                          .bytes_read = &session->sums.select_bytes, /* the next sync updates it */
                                           .scoring = kvc_runner_scoring(session->runner),
                                           .sinks = sinks,
                                           .rest = rest};
@@ -369,7 +371,7 @@ static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_s
                                            .reads = &session->select.chosen};
     if (select->share > 0) {
         const float scale = kvc_score_scale(job.scoring.scale, job.head_size);
-        device->ops->select_scores(device, &job); /* which are still wanted */
+        device->ops->select_scores(device, &job); /* the scores are still needed */
         device->ops->select_reads(device, &reads);
         device->ops->cut_reads(
             device, &(struct kvc_cut_reads){.lists = lists,

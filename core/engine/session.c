@@ -1,4 +1,4 @@
-/* session.c - sessions: opening and closing them, and what each has seen and holds. */
+/* session.c - opens and closes sessions, and reports their statistics. */
 #include "core/engine/session.h"
 
 #include "core/base/integers.h"
@@ -8,14 +8,14 @@
 #include <string.h>
 
 #define DEFAULT_CHUNK 512u
-#define SHARED_CHUNK 256u /* where layers are shared out: docs/measured/ranks.md */
+#define SHARED_CHUNK 256u /* if layers are sharded; docs/measured/ranks.md has the measurement */
 
 void kvc_session_defaults(struct kvc_session_options *options) {
     memset(options, 0, sizeof *options);
     options->cache_type = KVC_F16;
 }
 
-/* Everything a session makes when it is needed, with the kind it is counted under. */
+/* Sets the memory kind of every buffer that a session creates on demand. */
 static void set_kinds(struct kvc_session *session) {
     struct kvc_queries *queries[] = {&session->prompt.window, &session->prompt.pseudo, &session->prompt.probing};
     struct kvc_growable *buffers[] = {&session->select.read_index,
@@ -39,7 +39,7 @@ static void set_kinds(struct kvc_session *session) {
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
 }
 
-/* The cache, and what the session knows of each layer. */
+/* Opens the cache and allocates the session's arrays over layers. */
 static enum kvc_status open_layers(struct kvc_session *session, struct kvc_extra_slots *store,
                                    const struct kvc_entry_format *format, uint64_t limit, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
@@ -71,7 +71,7 @@ static enum kvc_status open_layers(struct kvc_session *session, struct kvc_extra
     return status;
 }
 
-/* Its recurrent state, which is counted with the cache and whose size nothing changes. */
+/* Creates the recurrent state, which counts as cache memory and has a constant size. */
 static enum kvc_status open_recurrent(struct kvc_session *session, struct kvc_error *error) {
     const struct kvc_network *network = session->runner->network;
     const uint64_t bytes = network ? kvc_network_state_bytes(network) : 0;
@@ -174,7 +174,7 @@ void kvc_session_free(struct kvc_session *session) {
     kvc_prompt_free_queries(device, &session->prompt.pseudo);
     kvc_prompt_free_queries(device, &session->prompt.probing);
     if (session->cache.device) {
-        (void)device->ops->sync(device, NULL); /* what the device counts goes into the session */
+        (void)device->ops->sync(device, NULL); /* adds the device's counts to the session */
         kvc_select_close(session);
         for (uint32_t l = 0; session->evictions.planned && l < session->cache.layers; l++)
             kvc_evict_forget_plan(session, l);
@@ -202,7 +202,7 @@ void kvc_session_free(struct kvc_session *session) {
     free(session);
 }
 
-/* ---- what a session holds ---- */
+/* ---- statistics ---- */
 
 static void local_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
     const struct kvc_cache *cache = &session->cache;
@@ -235,7 +235,7 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
                       session->tokens > network->rope[0].original_context;
 }
 
-/* Bytes are those that all ranks hold; entries that two hold count once. */
+/* Adds up the bytes of all ranks. Entries that two ranks hold count once. */
 static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session, struct kvc_session_stats *stats) {
     uint64_t *const sums[] = {&stats->entries,      &stats->full_bytes, &stats->read_bytes,
                               &stats->select_bytes, &stats->saturated,  &stats->cache_bytes,

@@ -1,4 +1,4 @@
-/* session_broadcast.c - calls that take sessions, as the other ranks are told; and the lists that these have. */
+/* session_broadcast.c - broadcasts calls that take sessions to the other ranks, and finds the rank that owns a list. */
 #include "core/base/integers.h"
 #include "core/engine/session.h"
 
@@ -32,7 +32,7 @@ uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t laye
     *here = list;
     if (!kvc_session_ranks(session))
         return 0;
-    const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists of a KV head */
+    const uint32_t each = session->cache.layer[layer].lists.kv_heads / network->kv_heads; /* lists per KV head */
     *here = list - network->part.first_kv_head * each;
     return kvc_network_layer_owner(network, layer) * session->engine->ranks->rows.split.ranks +
            kvc_network_owner(network, list / each);
@@ -52,12 +52,12 @@ void kvc_session_broadcast_list(const struct kvc_session *session, enum kvc_call
 
 void kvc_session_broadcast_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
                                      size_t *count) {
-    uint64_t told = *count;
+    uint64_t found = *count;
     if (!ranks)
         return;
-    ranks->link->class->broadcast(ranks->link, &told, sizeof told, owner);
-    ranks->link->class->broadcast(ranks->link, positions, kvc_min_u64(told, capacity) * sizeof *positions, owner);
-    *count = (size_t)told;
+    ranks->link->class->broadcast(ranks->link, &found, sizeof found, owner);
+    ranks->link->class->broadcast(ranks->link, positions, kvc_min_u64(found, capacity) * sizeof *positions, owner);
+    *count = (size_t)found;
 }
 
 void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,

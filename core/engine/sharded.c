@@ -1,5 +1,5 @@
-/* sharded.c - gathers what ranks compute of a layer: from device to device where the link has a way, otherwise through
- * the host. A rank that lacks memory ends all, since the others wait for its part. */
+/* sharded.c - gathers the outputs that ranks compute of a layer: from device to device if the link supports it,
+ * otherwise through the host. If a rank is out of memory it ends all ranks, because the others wait for its part. */
 #include "core/engine/sharded.h"
 
 #include "core/engine/runner.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 enum {
-    ROWS_IN_EIGHT_BITS = 16, /* from so many on, rows are gathered in eight bits where the layer takes them so */
-    ALIGNED = 64             /* where arrays begin that lie one behind the other in a buffer, bytes */
+    ROWS_IN_EIGHT_BITS = 16, /* with at least this number of rows, inputs of int8 layers are gathered in eight bits */
+    ALIGNED = 64             /* alignment, in bytes, of arrays that share a buffer */
 };
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
@@ -40,8 +40,8 @@ struct kvc_span kvc_sharded_buffer(struct kvc_runner *runner, size_t floats) {
     return sharded_reserve(runner, &runner->part, floats * sizeof(float));
 }
 
-/* y [rows, sum of widths] = all ranks' parts, whose widths stand in ranks->widths; this rank's is part [rows, own], of
- * which nothing counts where its width is 0. What the host does not reach goes through its memory. */
+/* Gathers y [rows, sum of ranks->widths] from all ranks' parts. This rank's part is [rows, own width]; it is not read
+ * if that width is 0. If the host cannot access device memory, the parts are copied through host memory. */
 static void sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows) {
     struct kvc_ranks *ranks = ranks_of(runner);
     struct kvc_device *device = runner->device;
@@ -72,7 +72,7 @@ static bool shared_out(const struct kvc_runner *runner, uint64_t N, enum kvc_own
                                 : parts == KVC_HEADS && ranks_of(runner) && runner->network->part.heads_sharded;
 }
 
-/* The columns of each rank, in ranks->widths. False: every rank has all. */
+/* Writes the number of columns of each rank to ranks->widths. Returns false if every rank has all columns. */
 static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_ownership parts) {
     if (!shared_out(runner, N, parts))
         return false;
@@ -91,7 +91,8 @@ void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc
         sharded_gather(runner, y, part, rows);
 }
 
-/* One array of rows in eight bits, which has so many floats a block; the widths count `was` a block before. */
+/* Gathers one array of rows in eight bits, which has `floats` floats per block. ranks->widths counts `was` floats per
+ * block on entry. */
 static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, size_t was,
                          size_t floats) {
     struct kvc_ranks *ranks = ranks_of(runner);

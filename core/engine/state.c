@@ -1,7 +1,7 @@
-/* state.c - the state of a session, passed over in one order by saving, loading and forking: its numbers, what its
- * methods keep themselves, its layers, and what lies on the device: lists of entries with their state columns, views,
- * the state of recurrent layers. What can be made anew to the bit is not part of it: pages and sums of values, cosine
- * and sine of cache positions, plans, scratch. */
+/* state.c - visits a session's state in one order for saving, loading and forking: its numbers, its methods' own state,
+ * its layers, and its device data (lists of entries with state columns, views, states of recurrent layers). It omits
+ * data that can be rebuilt bit for bit: pages and sums of values, cosines and sines of cache positions, plans and
+ * scratch. */
 #include "core/engine/state.h"
 
 #include "core/base/integers.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDED_ROWS 65536u      /* more than methods add to a prompt, for a moment */
-#define SURPLUS_LAID_OUT 4096u /* slots that methods leave free, of those that a file may ask for */
+#define ADDED_ROWS 65536u      /* above the number of rows that methods add temporarily to a prompt */
+#define SURPLUS_LAID_OUT 4096u /* limit for the free slots of methods that a file may demand */
 
 enum kvc_status kvc_state_check(const struct kvc_session *session, const char *what, struct kvc_error *error) {
     if (session->failed)
@@ -50,7 +50,8 @@ static void pass_session(struct kvc_archive *a, struct kvc_session *session, uin
         kvc_archive_fail(a, KVC_INPUT, "long factors of a model that has none");
 }
 
-/* What a method keeps itself. From a file it must be what the method made when it opened, or what it says may be. */
+/* Visits a method's own state. A state from a file must equal the state of a newly opened method, or pass the method's
+ * check. */
 static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint32_t i) {
     const struct kvc_method *method = &session->policy->method[i];
     struct kvc_method_use *use = &session->use[i];
@@ -81,9 +82,9 @@ static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint
 
 /* ---- layers ---- */
 
-/* How large what a layer holds is. */
+/* The sizes of a layer's data. */
 struct layer_shape {
-    bool there, ordered; /* it has slots; ranks and slots differ */
+    bool there, ordered; /* it has slots; index and slot differ */
     uint32_t *slots;     /* [lists] */
     uint32_t *count;     /* [lists] */
     uint32_t *viewed;    /* [lists] */
@@ -97,7 +98,7 @@ static bool shape_open(struct layer_shape *shape, uint32_t lists) {
     return shape->slots != NULL;
 }
 
-/* Of the layer as it is. */
+/* Finds the sizes of the session's layer. */
 static void find_shape(const struct kvc_session *session, uint32_t l, struct layer_shape *shape) {
     const struct kvc_cache_layer *layer = &session->cache.layer[l];
     shape->there = layer->lists.host_base != NULL;
@@ -110,13 +111,13 @@ static void find_shape(const struct kvc_session *session, uint32_t l, struct lay
     }
 }
 
-/* Pages that a buffer for so many entries has at most. */
+/* Returns the largest number of pages that a buffer for `entries` entries has. */
 static uint64_t pages_most(uint64_t entries, uint32_t page) {
     const uint64_t pages = kvc_divide_up(entries, page);
     return ((pages + pages / 64) / 64 + 1) * 64;
 }
 
-/* Views and pages are no larger than they can have become. */
+/* Checks that views and pages are no larger than they can have become. */
 static void check_select(struct kvc_archive *a, const struct kvc_session *session, const struct layer_shape *shape,
                          uint32_t lists) {
     const struct kvc_select_shape *select = &shape->select;
@@ -144,7 +145,8 @@ static void pass_shape(struct kvc_archive *a, struct layer_shape *shape, uint32_
     kvc_archive_bool(a, &shape->select.sums);
 }
 
-/* Lists hold no more than the text has and than follows in the file, and no more slots than methods leave free. */
+/* Checks that lists hold no more entries than the text has and the file contains, and no more free slots than methods
+ * leave. */
 static void check_lists(struct kvc_archive *a, const struct kvc_session *session, uint32_t l,
                         const struct layer_shape *shape, uint32_t columns) {
     const struct kvc_cache *cache = &session->cache;
@@ -163,8 +165,8 @@ static void check_lists(struct kvc_archive *a, const struct kvc_session *session
     }
 }
 
-/* Of a file, what nothing in it needs: slots that rows of a prompt had for a moment, room for entries of which there
- * were more. A session that goes on makes it again where it needs it, and a small file cannot ask for much memory. */
+/* Removes from a shape of a file what its entries do not need: slots for a prompt's temporary rows, and room for
+ * evicted entries. The session allocates them again on demand, and a small file cannot demand much memory. */
 static void trim(const struct kvc_session *session, uint32_t l, struct layer_shape *shape, uint32_t lists) {
     struct kvc_select_shape *select = &shape->select;
     const uint32_t surplus = (uint32_t)kvc_min_u64(kvc_policy_surplus(session->policy, l), SURPLUS_LAID_OUT);
@@ -181,7 +183,7 @@ static void trim(const struct kvc_session *session, uint32_t l, struct layer_sha
         select->pages = (uint32_t)kvc_min_u64(select->pages, pages_most(most, select->page));
 }
 
-/* Memory for what the layer is going to hold. */
+/* Allocates the memory of a layer of this shape. */
 static void make_layer(struct kvc_archive *a, struct kvc_session *session, uint32_t l, struct layer_shape *shape) {
     struct kvc_error cause;
     struct kvc_cache *cache = &session->cache;
@@ -226,9 +228,9 @@ static void pass_layer(struct kvc_archive *a, struct kvc_session *session, uint3
     free(shape.slots);
 }
 
-/* ---- what lies on the device ---- */
+/* ---- device data ---- */
 
-/* The view's ranks of a list, which ascend. */
+/* Visits the indices of a list's view, which ascend. */
 static void pass_view(struct kvc_archive *a, struct kvc_session *session, uint32_t l, uint32_t h) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_select_layer *select = &session->select.layer[l];
@@ -289,7 +291,7 @@ static void pass_recurrent(struct kvc_archive *a, struct kvc_session *session) {
     kvc_archive_end(a, KVC_SECTION_RECURRENT, 0);
 }
 
-/* The same, from one session to another. */
+/* Copies the device data from one session to another. */
 static void copy_device(struct kvc_archive *a, struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
     const struct kvc_session *from = a->from;
@@ -319,7 +321,7 @@ void kvc_state_pass(struct kvc_archive *a, struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
     struct kvc_error cause;
     uint64_t peak = session->cache.peak_bytes;
-    enum kvc_status status = device->ops->sync(device, &cause); /* what the device counts goes into the session */
+    enum kvc_status status = device->ops->sync(device, &cause); /* adds the device's counts to the session */
     if (status != KVC_OK)
         kvc_archive_fail(a, status, "%s", cause.text);
     for (uint32_t l = 0; l < session->cache.layers && !a->reads; l++)
@@ -335,7 +337,7 @@ void kvc_state_pass(struct kvc_archive *a, struct kvc_session *session) {
         copy_device(a, session);
     if (a->reads)
         session->cache.peak_bytes = kvc_max_u64(session->cache.peak_bytes, peak);
-    status = device->ops->sync(device, &cause); /* whether all of it came or went */
+    status = device->ops->sync(device, &cause); /* checks that all transfers succeeded */
     if (status != KVC_OK)
         kvc_archive_fail(a, status, "%s", cause.text);
 }

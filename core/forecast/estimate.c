@@ -1,4 +1,4 @@
-/* estimate.c - the bytes a policy will need, from its classes' formulas alone: "will it fit", before loading. */
+/* estimate.c - estimates the bytes that a policy will need from its methods' formulas, before a model is loaded. */
 #include "core/forecast/estimate.h"
 
 #include "core/engine/cache.h"
@@ -57,7 +57,7 @@ static void estimate_run(struct kvc_estimator *e, uint64_t generated, struct kvc
     estimate->kind = e->uneven ? KVC_EXPECTED_MOST : KVC_EXPECTED_EXACT;
 }
 
-/* Sums below must fit 64 bits, whatever geometry and lengths a caller has in mind. */
+/* Checks the arguments, and that all later sums fit 64 bits for any geometry and length. */
 static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type,
                                       uint64_t prompt, uint64_t generated, struct kvc_error *error) {
     const enum kvc_status status = kvc_geometry_check(g, "estimate", error);
@@ -69,7 +69,8 @@ static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hid
     if (prompt > INT32_MAX || generated > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "estimate: %llu + %llu tokens: must be at most %d each",
                         (unsigned long long)prompt, (unsigned long long)generated, INT32_MAX);
-    const double entry = 2 * 4.0 * g->head_size + 8 + 4.0 * KVC_COLUMNS_MOST; /* bytes, of any type */
+    const double entry =
+        2 * 4.0 * g->head_size + 8 + 4.0 * KVC_COLUMNS_MOST; /* bytes per entry, for the largest type */
     const double heads = (double)g->layers * g->heads, tokens = (double)(prompt + generated + 2 * KVC_TILE);
     if (heads * tokens * entry * 4 > 0x1p63 || (double)prompt * hidden * 4 > 0x1p63)
         return kvc_fail(error, KVC_USAGE,

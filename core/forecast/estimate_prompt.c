@@ -1,11 +1,11 @@
-/* estimate_prompt.c - a prompt's passes on a ledger, as prompt.c makes them on a cache. */
+/* estimate_prompt.c - runs a prompt's passes on a ledger, in the order of prompt.c. */
 #include "core/engine/cache.h"
 #include "core/forecast/estimate.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Rows that a method adds after the prompt and stores for a while. */
+/* Returns the number of rows that a method adds after the prompt and stores temporarily. */
 static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_method_use *use, uint64_t prompt) {
     const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_PROMPT);
     uint32_t offset;
@@ -15,13 +15,15 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
     return method->policy->pseudo(&method->values, &turn, &offset, NULL);
 }
 
-/* The layers so far share what all of them will have: none may hold it but all together. */
+/* Reduces the layers that have passed so far to the total for all layers. No single layer may hold that total, but
+ * these layers together may. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
-    const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0; /* what is hidden */
+    const uint64_t so_far = at->context.acting + 1,
+                   slack = e->windows ? KVC_TILE * so_far : 0; /* room for expired entries */
     const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
     e->uneven = e->uneven ||
-                mean < (double)kvc_estimator_prompt(e, l); /* also where another method has left no more than that */
+                mean < (double)kvc_estimator_prompt(e, l); /* true also if another method has left no more than that */
     if (mean >= (double)ledger->layer[l].count[0])
         return;
     for (uint32_t i = 0; i <= l; i++) {
@@ -35,7 +37,7 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
         layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
     }
     const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
-    kvc_ledger_state(ledger, &ledger->layer[l], tables, tables); /* of whichever shrinks first */
+    kvc_ledger_state(ledger, &ledger->layer[l], tables, tables); /* tables of whichever layer shrinks first */
 }
 
 static void note_counts(const struct kvc_estimator *e, uint32_t l, double counts[2]) {
@@ -43,7 +45,7 @@ static void note_counts(const struct kvc_estimator *e, uint32_t l, double counts
         counts[whole] = (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole]);
 }
 
-/* Another method has taken entries that this one counts on. */
+/* Notes that another method has evicted entries on which this method relies. */
 static void note_stale(struct kvc_estimator *e, uint32_t l, const struct kvc_method *method) {
     if (kvc_method_forecast(method)->follows && e->ledger.layer[l].count[0] < kvc_estimator_prompt(e, l))
         e->uneven = true;
@@ -56,7 +58,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     double kept[2];
     const double all[2] = {INFINITY, INFINITY};
     note_stale(e, l, at.method);
-    kvc_estimator_clear(e, l, all); /* where it was thinned before */
+    kvc_estimator_clear(e, l, all); /* expired entries are evicted from lists that were thinned before */
     note_counts(e, l, e->from[l]);
     at.context.prompts = true;
     if (at.method) {
@@ -78,7 +80,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     note_stale(e, l, decode_method);
 }
 
-/* What the chunk stage does with a layer, worked out once. */
+/* Computes once what the chunk stage does with each layer. */
 static void plan_chunks(struct kvc_estimator *e) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_CHUNK, l);
@@ -95,7 +97,7 @@ static void plan_chunks(struct kvc_estimator *e) {
     }
 }
 
-/* As kvc_stage_decides. */
+/* See kvc_stage_decides. */
 static bool decides(const struct kvc_estimator *e, uint32_t l) {
     const uint32_t window = kvc_estimator_window(e, l);
     for (uint32_t i = 0; i < l && window; i++) {
@@ -106,7 +108,8 @@ static bool decides(const struct kvc_estimator *e, uint32_t l) {
     return false;
 }
 
-/* A chunk has passed layer l, which decides for itself and may decide for those below. */
+/* Evicts after a chunk has passed layer l. Its chunk stage chooses for the layer itself and may choose for lower
+ * layers. */
 static void thin_after_chunk(struct kvc_estimator *e, uint32_t l, bool last) {
     const bool alone = !decides(e, l);
     for (uint32_t i = 0; i <= l; i++) {
@@ -149,7 +152,7 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
         }
 }
 
-/* What the layer's sliding window hides from all that may come goes, with its blocks. */
+/* Evicts expired entries of the layer's sliding window and frees their blocks. */
 static void free_expired(struct kvc_estimator *e, uint32_t l) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     const uint64_t expired = kvc_window_expired(kvc_estimator_window(e, l), kvc_longest_count(layer));
@@ -165,10 +168,10 @@ static void free_expired(struct kvc_estimator *e, uint32_t l) {
         kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), 1);
 }
 
-/* `rows` more rows of the prompt pass a layer, with `pseudo` that are dropped again. */
+/* Runs `rows` more rows of the prompt through a layer, with `pseudo` rows whose entries are dropped again. */
 static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint64_t pseudo, bool chunked, bool last) {
     kvc_ledger_reserve(&e->ledger, l, rows + pseudo);
-    if (!chunked && rows < e->prompt) { /* indices do not say the positions of what a propagate stage left */
+    if (!chunked && rows < e->prompt) { /* after token pruning, an index no longer implies a position */
         e->ledger.layer[l].thinned = true;
         kvc_ledger_order(&e->ledger, l);
     }
@@ -181,7 +184,8 @@ static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint6
         free_expired(e, l);
 }
 
-#define PASSES_MOST 64u /* then those that are left, but the last, count at once: they are as the ones before */
+#define PASSES_MOST                                                                                                    \
+    64u /* after this number of passes, the rest except the last are counted at once, because they are alike */
 
 void kvc_estimate_prompt(struct kvc_estimator *e) {
     struct kvc_chunking chunking;

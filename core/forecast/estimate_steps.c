@@ -1,9 +1,9 @@
-/* estimate_steps.c - the first and the last decode steps on a ledger, as step.c and select.c make them. */
+/* estimate_steps.c - runs the first and the last decode steps on a ledger, in the order of step.c and select.c. */
 #include "core/forecast/estimate.h"
 
 #include <stdlib.h>
 
-/* The decode method of a layer, and what its formula goes by. */
+/* Returns the decode method of a layer, with the context for its formula. */
 static struct kvc_method_layer decoder(const struct kvc_estimator *e, uint32_t l) {
     struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_DECODE, l);
     at.context.prompts = at.method == kvc_estimator_method(e, KVC_STAGE_PROMPT, l).method;
@@ -21,7 +21,8 @@ static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t st
     kvc_estimator_thin(e, l, kept);
 }
 
-/* The most that lists of a kind hold up to the last of so many steps, of which `over` are. */
+/* Returns the largest number of entries that lists of a kind hold up to the last of `steps` steps, of which `over` are
+ * done. */
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
@@ -34,20 +35,20 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     else if (forecast->bound)
         most = forecast->bound(&at.method->values, prompt, steps);
     if (forecast->entries && !(whole && forecast->whole)) {
-        at.context.from = e->from[l][whole]; /* of this layer, where `bound` is the layers' mean */
+        at.context.from = e->from[l][whole]; /* entries of this layer, because `bound` uses the mean over layers */
         at.context.uneven = true;
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
     }
-    if (window && (!e->ledger.layer[l].thinned || most > window)) /* what is hidden goes 256 entries at a time */
+    if (window && (!e->ledger.layer[l].thinned || most > window)) /* expired entries are evicted 256 at a time */
         most = kvc_max_u64(kvc_min_u64(most, window), (uint64_t)window + KVC_TILE - 1);
     return kvc_min_u64(grown, kvc_max_u64(now, most));
 }
 
-/* Whether lists of a kind are evicted from up to the last step, of which `over` are. */
+/* Returns true if lists of a kind are evicted from up to the last of `steps` steps, of which `over` are done. */
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint32_t window = kvc_estimator_window(e, l);
-    if (window && !e->ledger.layer[l].thinned && /* the last of so many steps finds one less than there are after it */
+    if (window && !e->ledger.layer[l].thinned && /* the last step evicts before its own entry is counted */
         e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1)
         return true;
     at.context.from = e->from[l][whole];
@@ -56,7 +57,7 @@ static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64
                (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole] + steps - over);
 }
 
-/* The view's indices, of n entries. */
+/* Counts the indices of a view of n entries. */
 static void keep_indices(struct kvc_estimator *e, uint32_t l, uint64_t n) {
     const uint64_t index = 4ull * e->ledger.layer[l].heads;
     if (!e->view[l] || kvc_whole_blocks(n) <= e->indices[l])
@@ -65,15 +66,15 @@ static void keep_indices(struct kvc_estimator *e, uint32_t l, uint64_t n) {
     e->indices[l] = kvc_whole_blocks(n);
 }
 
-/* Pages and sums that choosing what to read needs, once there are more entries than its budget: of `first` entries, and
- * growing from there, of n. */
+/* Counts the pages and sums that a select method needs once there are more entries than its budget: first for `first`
+ * entries, then growing to n. */
 static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint64_t n) {
     const struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_SELECT, l);
     const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     if (!at.method || !at.method->policy->sizes)
         return;
     n = kvc_max_u64(n, first);      /* a decode method evicts after the first step has read */
-    if (kvc_estimator_window(e, l)) /* which entries go, and when, says how often the pages grow: the most */
+    if (kvc_estimator_window(e, l)) /* the entries that expire determine how often pages grow; assume the most */
         first = n;
     const struct kvc_stage_info info = {
         .held = kvc_estimator_prompt(e, l), .after = e->after[l], .entries = n, .head_size = e->g->head_size};
@@ -96,7 +97,7 @@ static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint
     e->pages[l] = kvc_max_u64(e->pages[l], bytes);
 }
 
-/* The same in step t, when the layer's fullest list holds `most`. */
+/* Counts pages in step t, when the layer's longest list holds `most` entries. */
 static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint64_t most) {
     if (e->view[l])
         keep_pages(e, l, e->view[l] + 1, e->view[l] + t);
@@ -104,7 +105,7 @@ static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint6
         keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? kvc_estimator_prompt(e, l) + t : most);
 }
 
-/* A layer's lists grow to `most`; but_last: to what their last block of it leaves. */
+/* Grows a layer's lists to `most` entries. but_last: without their last block. */
 static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     for (int i = 0; i < 2; i++) {
@@ -112,7 +113,7 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
         if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
-            layer->count[i] = layer->step_most; /* with a spare slot, as the others that grow no further */
+            layer->count[i] = layer->step_most; /* with an extra slot, as in other lists that grow no further */
             kvc_ledger_reserve(&e->ledger, l, 0);
         }
         layer->pool += layer->members * (to - layer->count[i]);
@@ -128,8 +129,8 @@ static int by_step(const void *a, const void *b) {
     return x->layer < y->layer ? -1 : x->layer > y->layer;
 }
 
-/* Lists grow to `most`, block by block; `over` steps are. The last blocks come in the order of the steps that need
- * them, and the pages that are there by then count beside the tables that are made anew. */
+/* Grows all lists to `most` entries, block by block; `over` steps are done. The last blocks are added in the order of
+ * the steps that need them. Pages that exist by then count together with the tables that are rebuilt. */
 static void grow_all(struct kvc_estimator *e, uint64_t over) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const int kind = kvc_longest_kind(&e->ledger.layer[l]);
@@ -149,7 +150,7 @@ static void grow_all(struct kvc_estimator *e, uint64_t over) {
         estimate_steps_grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
 }
 
-/* The steps up to the first that evicts. */
+/* Runs the steps up to the first one that evicts. */
 static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     struct kvc_ledger *ledger = &e->ledger;
     for (uint32_t l = 0; l < e->g->layers; l++) {
@@ -171,8 +172,8 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     }
 }
 
-/* Whether what a layer's window takes from lists that a method has thinned does not follow from lengths alone: which of
- * their entries are hidden then goes by the data, unless the method takes one for each that comes. */
+/* Returns true if lengths alone determine what a layer's window evicts from thinned lists. Otherwise the data decide
+ * which of their entries have expired, unless the method evicts one entry for each new one. */
 static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     const struct kvc_method_layer at = decoder(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
@@ -210,7 +211,8 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
         keep_indices(e, l, kvc_longest_count(layer));
         e->uneven =
-            e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method); /* whose entries go? */
+            e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l)
+                                            .method); /* the data decide which of the view's entries are evicted */
         keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }
 }

@@ -1,5 +1,4 @@
-/* estimator.c - what the parts of an estimate do to its ledger: lists grow, and are thinned by the methods' formulas.
- */
+/* estimator.c - the changes that an estimate makes to its ledger: lists grow, and the methods' formulas thin them. */
 #include "core/forecast/estimate.h"
 
 struct kvc_method_layer kvc_estimator_method(const struct kvc_estimator *e, enum kvc_stage_kind stage, uint32_t layer) {
@@ -37,7 +36,7 @@ bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     bool thinned = false;
     if (kvc_estimator_window(e, l) && !layer->thinned)
-        return false; /* rows to come see no more than that */
+        return false; /* later rows see no more than that */
     for (int i = 0; i < 2; i++)
         if (layer->lists[i] && kept[i] < (double)layer->count[i]) {
             layer->count[i] = (uint64_t)(kept[i] + 0.999);

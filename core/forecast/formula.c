@@ -1,4 +1,4 @@
-/* formula.c - what a policy should hold and read, from its methods' formulas alone. */
+/* formula.c - computes what a policy should hold and read, from its methods' formulas alone. */
 #include "core/engine/cache.h"
 #include "core/stage/policy.h"
 #include "kvcull/check.h"
@@ -41,7 +41,7 @@ uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, c
                               const struct kvc_entry_format *format, uint64_t held) {
     const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
-    const uint64_t steps = INT32_MAX; /* more than there will be */
+    const uint64_t steps = INT32_MAX; /* more than any session takes */
     if (forecast->whole)
         return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
     return forecast->bound ? forecast->bound(&at.method->values, held, steps) : 0;
@@ -49,22 +49,23 @@ uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, c
 
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* One kind of lists of a layer in its decode steps. */
+/* One kind of a layer's lists during decode steps. */
 struct course {
     struct kvc_method_layer select;
     struct kvc_method_layer decode;
-    struct kvc_method_layer fuller; /* decode, of the fullest lists */
+    struct kvc_method_layer fuller; /* decode, for the longest lists */
     uint64_t prompt;
-    uint64_t after; /* entries of the fullest list when the prompt was over */
-    double lists;   /* how many there are */
-    double held;    /* by each of them */
-    double longest; /* held after the prompt by the layer's fullest lists, where those are others; 0: they are not */
+    uint64_t after; /* entries of the longest list at the end of the prompt */
+    double lists;   /* number of lists */
+    double held;    /* entries per list */
+    double longest; /* entries, after the prompt, of the layer's longest lists if these are other lists; otherwise 0 */
     bool whole;
-    bool uneven; /* data decides how these fall to the lists: the most they may read is counted */
+    bool uneven; /* the data decide how entries are divided among lists, so an upper bound of what they read is counted
+                  */
 };
 
-/* Entries read of a list of which a select method sees n, and the bytes that choosing them costs. most: in the layer's
- * fullest list. */
+/* Returns the entries read of a list with n entries to choose from. *choose receives the bytes that choosing reads.
+ * most: entries of the layer's longest list. */
 static double reads_of(const struct course *course, double n, double most, double *choose,
                        struct kvc_formula *formula) {
     const struct kvc_layer_context *context = &course->select.context;
@@ -75,12 +76,13 @@ static double reads_of(const struct course *course, double n, double most, doubl
     const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
     const double d = context->head_size, budget = (double)select.budget;
     double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
-    if (course->uneven) { /* some lists read all of theirs, the others choose; one more page; dims that go by n */
+    if (course->uneven) { /* some lists read all entries and others choose; allow for one more page, and for dims that
+                             depend on n */
         top = top > budget ? top : budget;
         dims = least(d, dims + 1.5);
         pages = select.page ? n / select.page + 1 : 0;
     } else if (n <= budget) {
-        if (select.mean_value && most > budget) /* with the others' */
+        if (select.mean_value && most > budget) /* the longest lists choose, so sums are read here as well */
             *choose = d * sizeof(float);
         return n;
     }
@@ -95,9 +97,9 @@ static double reads_of(const struct course *course, double n, double most, doubl
     case KVC_SELECT_PAGE_CHANNELS:
         *choose = pages * dims * context->page_element_bytes;
         break;
-    case KVC_SELECT_PAGE_BOUND: /* both sides of a channel in which the signs of the group's queries differ */
+    case KVC_SELECT_PAGE_BOUND: /* both bounds of a channel in which the signs of the group's queries differ */
         *choose = pages * d * (context->group > 1 ? 2 : 1) * context->page_element_bytes;
-        if (context->group > 1 || select.page > 1) /* a page that is read may be the last, which is not full */
+        if (context->group > 1 || select.page > 1) /* one of the pages read may be the partial last page */
             formula->read_kind = KVC_EXPECTED_MOST;
         return least(n, top * select.page);
     }
@@ -111,7 +113,7 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
                             ? (double)kvc_method_forecast(select)->seen(&select->values, course->prompt)
                             : after;
     double held = course->held;
-    if (seen < after && decode) { /* the data decide how many of the view's entries go */
+    if (seen < after && decode) { /* the data decide how many of the view's entries are evicted */
         course->uneven = true;
         formula->read_kind = KVC_EXPECTED_MOST;
     }
@@ -133,12 +135,12 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
     }
 }
 
-/* Whether another method took entries that this one counts on. */
+/* Returns true if another method has evicted entries on which this method relies. */
 static bool follows(const struct kvc_method *method, double held, uint64_t prompt) {
     return kvc_method_forecast(method)->follows && held < (double)prompt;
 }
 
-/* Entries of a list right after the prompt, and before its prompt stage. */
+/* Returns the entries of a list right after the prompt. *before receives the entries before its prompt stage. */
 static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, const struct kvc_geometry *g,
                    const struct kvc_entry_format *format, uint64_t prompt, bool *ragged, double *before) {
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT};
@@ -156,7 +158,8 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
     return held;
 }
 
-/* Whether the layers that a method acts on have the same methods after it, and as many lists that keep everything. */
+/* Returns true if all layers in which a method acts have the same later methods and the same number of lists that keep
+ * everything. */
 static bool alike(const struct kvc_policy *policy, const struct kvc_method *method, const struct kvc_geometry *g,
                   const struct kvc_entry_format *format) {
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_SELECT, KVC_STAGE_DECODE};
@@ -174,8 +177,8 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
     return true;
 }
 
-/* Lists of which some hold more than the mean that a prompt method leaves: the most they may hold, of what there was
- * before it. Those of one kind, where the layer has two; each list of it. */
+/* Handles a prompt method that leaves lists of different lengths: sets the largest length that a list may have, given
+ * the entries before the method. If the layer has two kinds of lists, this concerns one kind. */
 static void deal_out(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
                      const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                      struct course *course) {
@@ -198,7 +201,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
     const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_PROMPT, layer, g, format);
     const struct kvc_method *prompt_method = at.method;
     const uint64_t whole = kvc_policy_whole(policy, layer, g, format);
-    for (int kind = 1; kind >= 0; kind--) { /* the fullest lists first */
+    for (int kind = 1; kind >= 0; kind--) { /* the longest lists first */
         double before;
         course.whole = kind == 1;
         course.lists = (double)(course.whole ? whole : course.select.context.kv_heads - whole);
@@ -208,7 +211,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         if (course.held > (double)course.after)
             course.after = (uint64_t)(course.held + 0.5);
         if (course.uneven) {
-            course.held += 0.5; /* a list rounds its share */
+            course.held += 0.5; /* each list rounds its share */
             formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
         }
         formula->entries += course.held * course.lists;

@@ -1,4 +1,4 @@
-/* ledger.c - a dry run of what cache.c counts (core/forecast/ledger.h). */
+/* ledger.c - counts bytes as cache.c would (core/forecast/ledger.h). */
 #include "core/forecast/ledger.h"
 #include "core/base/integers.h"
 #include "core/engine/cache.h"
@@ -14,7 +14,8 @@ enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, cons
 
 void kvc_ledger_close(struct kvc_ledger *ledger) { free(ledger->layer); }
 
-/* Slots of all lists where data decides what each holds: of all members but one the last block holds one entry. */
+/* Returns an upper bound of the slots of all lists if the data decide their lengths: in the worst case, the last block
+ * of every member except one holds a single entry. */
 static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t more) {
     const uint64_t all = layer->pool + layer->members * (more + KVC_TILE - 1);
     const uint64_t slots = all / KVC_TILE * KVC_TILE;
@@ -22,7 +23,7 @@ static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t mor
 }
 
 uint64_t kvc_ledger_arrays(const struct kvc_ledger_layer *layer, uint64_t slots) {
-    const uint64_t each = (layer->ordered ? 8ull : 0) + 4ull * layer->columns; /* order, position; columns */
+    const uint64_t each = (layer->ordered ? 8ull : 0) + 4ull * layer->columns; /* order and position, then columns */
     return 4ull * (2ull * layer->heads + 1) + 4ull * (slots / KVC_TILE + layer->heads) + slots * each;
 }
 
@@ -39,8 +40,9 @@ void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *
     ledger->state -= less;
 }
 
-/* Old and new tables exist side by side; `come` entries' places are taken before `go` of old ones are given back. Lists
- * of different length get their blocks one after the other: the last ones beside all of those before it. */
+/* Counts a relayout. Old and new tables exist at the same time, and `come` new slots are allocated before `go` old ones
+ * are freed. Lists of different lengths get their blocks one after another, so the last list's blocks exist next to all
+ * earlier ones. */
 static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots, uint64_t come,
                      uint64_t go) {
     const uint64_t arrays = kvc_ledger_arrays(layer, slots),
@@ -54,7 +56,7 @@ static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, 
     layer->arrays = arrays;
 }
 
-/* Where data decides what each list holds. */
+/* Counts a relayout of lists whose lengths the data decide. */
 static void relayout_pool(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots) {
     const uint64_t had = layer->slots;
     relayout(ledger, layer, slots, slots > had ? slots - had : 0, slots < had ? had - slots : 0);
@@ -62,13 +64,13 @@ static void relayout_pool(struct kvc_ledger *ledger, struct kvc_ledger_layer *la
 
 static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_TILE; }
 
-/* Each list of a kind gets so many slots. */
+/* Gives each list of a kind each[kind] slots. */
 static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, const uint64_t each[2]) {
     uint64_t slots = 0, come = 0, go = 0;
     for (int i = 0; i < 2; i++) {
         const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(kvc_min_u64(then, had));
         slots += layer->lists[i] * then;
-        if (then != had) { /* a spare slot is one entry's */
+        if (then != had) { /* an extra slot counts as one entry */
             come += layer->lists[i] * (in_blocks(then) - stay + (then % KVC_TILE > 0));
             go += layer->lists[i] * (in_blocks(had) - stay + (had % KVC_TILE > 0));
         }

@@ -1,4 +1,4 @@
-/* measure.c - times every operation of a backend beside the ceilings of its device, and beside another backend. */
+/* measure.c - times every operation of a backend, next to the limits of its device (roofline) and another backend. */
 #include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/measure/measure.h"
@@ -13,12 +13,12 @@
 #include "core/engine/engine.h"
 #include "core/base/types.h"
 
-#define LOT_SECONDS 0.015 /* of calls between two looks at the clock */
-#define SLOW_SECONDS 0.1  /* one call that takes as long is timed once */
+#define LOT_SECONDS 0.015 /* duration of a lot: the calls between two readings of the clock */
+#define SLOW_SECONDS 0.1  /* a call that takes this long is timed only once */
 #define LOTS 3u
 #define MOST_CALLS 1000u
-#define ROUNDS 5u /* of one backend and then the other, */
-#define CLEAR 2.0 /* unless in the first the device is so many times as fast as the other */
+#define ROUNDS 5u /* alternating rounds of the two backends */
+#define CLEAR 2.0 /* one round suffices if one device is this many times as fast */
 
 static double seconds_now(void) {
     struct timespec now;
@@ -41,7 +41,7 @@ bool kvc_measure_again(struct kvc_measure *m) {
         m->best = took;
         return false;
     }
-    if (!m->calls || !m->warm) { /* before the first call, and after it: it may have built something */
+    if (!m->calls || !m->warm) { /* the first call only warms up, because it may build something */
         m->warm = m->calls > 0;
         m->calls = 1;
     } else {
@@ -122,7 +122,7 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
     struct kvc_span span = {NULL, 0};
     float *values = host_memory(m, n * sizeof *values);
     uint32_t random = 1;
-    for (size_t i = 0; values && i < n; i++) { /* of either sign, up to 2 */
+    for (size_t i = 0; values && i < n; i++) { /* in -2 .. 2 */
         random = random * 1664525u + 1013904223u;
         values[i] = (float)((int32_t)random >> 8) * 0x1p-22f;
     }
@@ -132,7 +132,7 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
     return span;
 }
 
-/* experts 0: one matrix. */
+/* Creates a weight. experts 0: one matrix. */
 static const struct kvc_weight *make_weight(struct kvc_measure *m, enum kvc_type type, uint32_t experts, uint64_t N,
                                             uint64_t K) {
     const size_t one = (size_t)N * kvc_type_row_bytes(type, K), bytes = one * (experts ? experts : 1);
@@ -143,7 +143,7 @@ static const struct kvc_weight *make_weight(struct kvc_measure *m, enum kvc_type
     void *matrix = host_memory(m, bytes);
     if (!matrix)
         return NULL;
-    memset(matrix, 0x2c, bytes); /* an ordinary number in every type, as scale and as value */
+    memset(matrix, 0x2c, bytes); /* a normal number in every type, as scale and as value */
     m->matrices[m->weight_count++] = matrix;
     for (uint32_t e = 0; e < experts; e++)
         host[e] = (const unsigned char *)matrix + e * one;
@@ -161,7 +161,7 @@ const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_typ
     return make_weight(m, type, experts, N, K);
 }
 
-/* The entries are appended in segments, all of the same values. */
+/* Appends the entries in segments with the same values. */
 static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries) {
     const uint32_t most = kvc_min_u32(entries, MEASURE_ENTRIES);
     const size_t n = (size_t)most * MEASURE_KV_HEADS * lists->format.head_size;
@@ -246,7 +246,7 @@ static void measure_release(struct kvc_measure *m) {
     }
 }
 
-/* ---- ceilings ---- */
+/* ---- limits of the device ---- */
 
 static void large_copy(struct kvc_measure *m, uint32_t variant) {
     const size_t bytes = (size_t)128 << 20; /* larger than the processor's caches */
@@ -278,7 +278,7 @@ static void product(struct kvc_measure *m, uint32_t variant) {
         m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
 }
 
-/* Moves nothing: what it takes is the cost of the call. */
+/* Measures the cost of a call that moves no data. */
 static void nothing(struct kvc_measure *m, uint32_t variant) {
     const size_t n = (size_t)1 << 19; /* enough to occupy every thread */
     const struct kvc_span x = kvc_measure_space(m, n * sizeof(float));
@@ -328,9 +328,9 @@ static enum kvc_status measure_rooflines(const struct kvc_engine_options *option
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all operations ---- */
 
-/* m->row. Both are measured from new operands on, so that memory treats them alike. */
+/* Measures one row of m->row. Both devices get new operands, so that memory treats them alike. */
 static enum kvc_status one_round(struct kvc_device *device, struct kvc_device *beside,
                                  const struct kvc_measure_operation *o, uint32_t variant, struct kvc_measure *m,
                                  struct kvc_error *error) {

@@ -1,5 +1,5 @@
-/* measure_cache.c - calls of the operations on cache entries, 8 KV heads of 4096. Where an operation changes its input,
- * a copy restores the counts or lists before each call; its time is counted with the call's. */
+/* measure_cache.c - measures the operations on cache entries: 8 KV heads of 4096 entries. If an operation changes its
+ * input, a copy restores the counts or lists before each call, and its time is included. */
 #include "core/measure/measure.h"
 #include "core/base/types.h"
 
@@ -35,7 +35,7 @@ KVC_MEASURE(drop, 1, variant) {
         m->ops->drop(m->device, &(struct kvc_drop){.lists = lists, .rows = 0});
 }
 
-/* One row of a decode step, all entries or some read; the rows of a chunk. */
+/* One row of a decode step over all or some entries, and the rows of a chunk. */
 KVC_MEASURE(attention, 5, variant) {
     static const struct {
         enum kvc_type type;
@@ -116,7 +116,7 @@ KVC_MEASURE(rotate_keys, 1, variant) {
                                                                  .interleaved = false});
 }
 
-/* Into lists of a quarter of the slots, after an eviction: three quarters of what is left move. */
+/* Moves to lists with a quarter of the slots after an eviction; three quarters of the remaining entries move. */
 KVC_MEASURE(relayout, 1, variant) {
     const uint32_t left = MEASURE_ENTRIES / 4;
     struct kvc_lists *from = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 2, true);

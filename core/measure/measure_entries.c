@@ -1,4 +1,5 @@
-/* measure_entries.c - calls of the operations that score entries by what they hold, 8 KV heads of 4096 entries. */
+/* measure_entries.c - measures the operations that score entries by their keys and values: 8 KV heads of 4096
+ * entries. */
 #include "core/base/canon.h"
 #include "core/measure/measure.h"
 

@@ -1,4 +1,5 @@
-/* measure_experts.c - calls of the operations of experts: 32 of them, 4 a row, one row and a chunk of a prompt. */
+/* measure_experts.c - measures the operations of experts: 32 experts, 4 per row, with one row and with a chunk of a
+ * prompt. */
 #include "core/base/types.h"
 #include "core/measure/measure.h"
 
@@ -25,7 +26,7 @@ KVC_MEASURE(route, 2, variant) {
                                                      .first = first});
 }
 
-/* One row reads USED experts, a chunk all of them. */
+/* One row reads USED experts; a chunk reads all of them. */
 KVC_MEASURE(expert_linear, 4, variant) {
     const enum kvc_type type = variant % 2 ? KVC_Q4_K : KVC_F16;
     const uint32_t pairs = variant < 2 ? USED : CHUNK_PAIRS, read = variant < 2 ? USED : EXPERTS;
@@ -34,7 +35,7 @@ KVC_MEASURE(expert_linear, 4, variant) {
     const struct kvc_span x = kvc_measure_values(m, pairs * K), y = kvc_measure_space(m, pairs * N * 4);
     const struct kvc_span none = {NULL, 0};
     uint32_t first_pair[EXPERTS + 1];
-    for (uint32_t e = 0; e <= EXPERTS; e++) /* one row's are spread over all of them */
+    for (uint32_t e = 0; e <= EXPERTS; e++) /* the pairs of one row are spread over all experts */
         first_pair[e] = (uint32_t)((uint64_t)pairs * e / EXPERTS);
     const struct kvc_span first = kvc_measure_put(m, first_pair, sizeof first_pair);
     kvc_measure_counts(m, read * N * kvc_type_row_bytes(type, K) + pairs * (N + K) * 4, 2 * N * K * pairs,

@@ -1,4 +1,4 @@
-/* measure_int8.c - calls of linear layers of activations in eight bits: as those of the float ones. */
+/* measure_int8.c - measures linear layers of eight-bit activations, with the same shapes as the float layers. */
 #include "core/base/types.h"
 #include "core/measure/measure.h"
 
@@ -26,7 +26,7 @@ KVC_MEASURE(quantize_rows, 1, variant) {
                               &(struct kvc_quantize_rows){.y = y, .x = x, .rows = MEASURE_ROWS, .K = MEASURE_HIDDEN});
 }
 
-/* Every type, one row and the rows of a short prompt. */
+/* Every type, with one row and with the rows of a short prompt. */
 KVC_MEASURE(linear_int8, 2 * TYPES, variant) {
     const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % TYPES);
     const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < TYPES ? 1 : 64;
@@ -40,7 +40,7 @@ KVC_MEASURE(linear_int8, 2 * TYPES, variant) {
         m->ops->linear_int8(m->device, &(struct kvc_linear_int8){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
 }
 
-/* One row reads USED experts, a chunk all of them. */
+/* One row reads USED experts; a chunk reads all of them. */
 KVC_MEASURE(expert_linear_int8, 2, variant) {
     const uint32_t pairs = variant ? CHUNK_PAIRS : USED, read = variant ? EXPERTS : USED;
     const uint32_t K = MEASURE_HIDDEN, N = WIDTH;
@@ -48,7 +48,7 @@ KVC_MEASURE(expert_linear_int8, 2, variant) {
     const struct kvc_int8_rows x = rows_of(m, pairs, K);
     const struct kvc_span y = kvc_measure_space(m, (size_t)pairs * N * 4), none = {NULL, 0};
     uint32_t first_pair[EXPERTS + 1];
-    for (uint32_t e = 0; e <= EXPERTS; e++) /* one row's are spread over all of them */
+    for (uint32_t e = 0; e <= EXPERTS; e++) /* the pairs of one row are spread over all experts */
         first_pair[e] = (uint32_t)((uint64_t)pairs * e / EXPERTS);
     const struct kvc_span first = kvc_measure_put(m, first_pair, sizeof first_pair);
     kvc_measure_counts(m, (uint64_t)read * N * kvc_type_row_bytes(KVC_Q4_K, K) + (uint64_t)pairs * (N * 4 + K),

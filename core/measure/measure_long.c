@@ -1,6 +1,6 @@
-/* measure_long.c - what a long context costs, with `entries` in every head, at the shapes of a model of eight billion
- * parameters: a decode step's attention over heads of different lengths and its linear layers; a layer's share of a
- * prompt under way; choosing what the layer keeps of that prompt. */
+/* measure_long.c - measures a long context with `entries` entries in every head, at the shapes of a model of eight
+ * billion parameters: the attention and linear layers of a decode step, one layer of a prompt's chunk, and the
+ * selection of what a layer keeps of the prompt. */
 #include "core/base/integers.h"
 #include "core/measure/measure.h"
 #include "core/base/types.h"
@@ -24,7 +24,7 @@ static struct kvc_lists *make_lists(struct kvc_measure *m, uint64_t slots, uint3
     return kvc_measure_lists(m, KVC_F16, whole_tiles(slots), entries, 0, ordered);
 }
 
-/* Rows at the end of lists of `entries`. */
+/* Returns attention for rows at the end of lists of `entries` entries. */
 static struct kvc_attention make_attention(struct kvc_measure *m, const struct kvc_segment *segment, uint32_t entries) {
     const uint32_t rows = segment->rows;
     return (struct kvc_attention){.segments = segment,
@@ -40,7 +40,7 @@ static struct kvc_attention make_attention(struct kvc_measure *m, const struct k
                                   .causal_offset = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
 }
 
-/* The largest matrix of a layer. */
+/* Measures the largest matrix of a layer. */
 static void measure_long_linear(struct kvc_measure *m, uint32_t variant) {
     const struct kvc_weight *w = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
     const struct kvc_span x = kvc_measure_values(m, HIDDEN), y = kvc_measure_space(m, FEED_FORWARD * 4);
@@ -51,7 +51,7 @@ static void measure_long_linear(struct kvc_measure *m, uint32_t variant) {
         m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = 1});
 }
 
-/* Heads have from a quarter to seven quarters of the entries, the mean is all of them. */
+/* Heads have between a quarter and seven quarters of the entries; the mean is `entries`. */
 static void attention(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t quarters[HK] = {1, 7, 4, 2, 6, 3, 5, 4};
     const uint64_t most = (uint64_t)m->entries * 7 / 4;
@@ -72,7 +72,8 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
         m->ops->attention(m->device, &a);
 }
 
-/* One layer of a chunk in the middle of a prompt: its time, times the number of chunks, is the layer's. */
+/* Measures one layer of a chunk in the middle of a prompt. Times the number of chunks, it is the layer's time for the
+ * prompt. */
 static void prefill(struct kvc_measure *m, uint32_t variant) {
     const uint32_t rows = kvc_min_u32(m->entries / 2, MEASURE_ROWS), before = m->entries / 2;
     const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);
@@ -136,7 +137,8 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
     }
 }
 
-/* As snapkv does it, in one layer: the last queries' mass, pooling, the top entries, eviction, compaction. */
+/* Measures the prompt stage of snapkv in one layer: the last queries' mass, pooling, the top entries, eviction,
+ * compaction. */
 static void selection(struct kvc_measure *m, uint32_t variant) {
     const uint32_t n = m->entries, kept = kvc_min_u32(n / 4, KEPT), window = kvc_min_u32(kept / 2, WINDOW);
     const struct kvc_keep rule = {.top = kept - window, .tail = window, .recent = INT64_MAX};

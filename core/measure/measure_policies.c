@@ -1,4 +1,5 @@
-/* measure_policies.c - calls of what methods look at and of what they choose by, 8 KV heads of 4096 entries. */
+/* measure_policies.c - measures the operations that methods use to score and choose entries: 8 KV heads of 4096
+ * entries. */
 #include "core/base/integers.h"
 #include "core/base/canon.h"
 #include "core/base/fused.h"
@@ -11,14 +12,14 @@ enum {
     D = MEASURE_HEAD_SIZE,
     STRIDE = MEASURE_STRIDE,
     ALL = N * HK,
-    SCORE = 2 * D + MEASURE_EXP, /* flops of a probability from its query and key */
+    SCORE = 2 * D + MEASURE_EXP, /* flops of one probability, from its query and key */
     WINDOW = 32,
     PAGE = 16
 };
 
 static const struct kvc_span none = {NULL, 0};
 
-/* Queries at the end of the lists, with the M and L of their attention. */
+/* Returns the probabilities of queries at the end of the lists, with M and L of their attention. */
 static struct kvc_probabilities make_rows(struct kvc_measure *m, const struct kvc_lists *lists, uint32_t queries) {
     const size_t values = (size_t)queries * H * D;
     const struct kvc_segment segment = {
@@ -71,7 +72,7 @@ KVC_MEASURE(window_moments, 1, variant) {
                                                                        .totals = totals});
 }
 
-/* One query of attention's probabilities, a chunk's; one of keyformer's. */
+/* Attention probabilities of one query, of a chunk, and keyformer's of one query. */
 KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {.seed = 1, .layer = 3, .tau = 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;
@@ -114,7 +115,7 @@ KVC_MEASURE(ring_fuse, 3, kind) {
                                                              .stride = STRIDE});
 }
 
-/* As a method's decode step calls it: in one where the backend has that. */
+/* Calls it as a method's decode step does: as one fused operation if the backend has it. */
 KVC_MEASURE(keep_ring, 1, variant) {
     const struct kvc_ring ring = {0, WINDOW, UINT32_MAX, N};
     const struct kvc_keep rule = {.fill = N - 1, .limit = N - 1, .recent = INT64_MAX};
@@ -264,7 +265,7 @@ KVC_MEASURE(pages_update, 2, variant) {
                                  .lists = lists, .view = NULL, .pages = &pages, .rows = variant ? 1 : UINT32_MAX});
 }
 
-/* The four kinds as topk, sparq, hsa and quest use them. */
+/* The four kinds, with the shapes of topk, sparq, hsa and quest. */
 struct select_case {
     const char *name;
     enum kvc_score_kind kind;
@@ -364,7 +365,7 @@ KVC_MEASURE(cut_reads, 1, variant) {
     }
 }
 
-/* As a decode step calls them: together where the backend has that. */
+/* Calls them as a decode step does: as one fused operation if the backend has it. */
 KVC_MEASURE(select_scores_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;

@@ -1,4 +1,4 @@
-/* measure_rows.c - calls of the operations on memory and on rows: a chunk of a prompt, and for linear one row too. */
+/* measure_rows.c - measures the operations on memory and on rows: a chunk of a prompt and, for linear, also one row. */
 #include "core/measure/measure.h"
 #include "core/base/types.h"
 
@@ -33,7 +33,7 @@ KVC_MEASURE(norm, 1, variant) {
                                     .y = y, .x = x, .w = w, .rows = MEASURE_ROWS, .K = MEASURE_HIDDEN, .eps = 1e-5f});
 }
 
-/* Every type, one row and the rows of a short prompt. */
+/* Every type, with one row and with the rows of a short prompt. */
 KVC_MEASURE(linear, 2 * KVC_ALL_TYPES, variant) {
     const enum kvc_type type = (enum kvc_type)(variant % KVC_ALL_TYPES);
     const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < KVC_ALL_TYPES ? 1 : 64;

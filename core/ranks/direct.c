@@ -1,4 +1,4 @@
-/* direct.c - rows between the memories of devices, put in order there. */
+/* direct.c - moves rows between the memories of devices and puts them in order there. */
 #include "core/ranks/direct.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void kvc_direct_end(struct kvc_direct *direct) {
     direct->link->class->end(direct->link, error.text[0] ? error.text : "the device has failed");
 }
 
-/* The others wait for what a device that has failed does not send. */
+/* Returns a device address. If the device has failed, it ends all ranks, because the others wait for its data. */
 static void *address(struct kvc_direct *direct, struct kvc_span span, size_t bytes) {
     void *at = direct->device->exposed->address(direct->device, span, bytes);
     if (!at)
@@ -36,7 +36,7 @@ static void *address(struct kvc_direct *direct, struct kvc_span span, size_t byt
     return at;
 }
 
-/* Whether two parts of buffers share bytes. */
+/* Returns true if two parts of buffers overlap. */
 static bool overlap(struct kvc_span a, size_t a_bytes, struct kvc_span b, size_t b_bytes) {
     return a.buffer == b.buffer && a.offset < b.offset + b_bytes && b.offset < a.offset + a_bytes;
 }
@@ -58,7 +58,8 @@ void kvc_direct_gather_rows(struct kvc_direct *direct, struct kvc_span y, struct
         all += sizes[r];
     }
     const size_t mine = sizes[link->rank], row = all / rows;
-    /* Parts of one row lie in order as they come; others go to the room first, rank by rank. */
+    /* the parts of a single row arrive in order; those of several rows arrive by rank in `room` and are then put in
+     * order */
     const bool ordered = rows == 1 && !overlap(y, all, part, mine);
     const void *from = mine ? address(direct, part, mine) : NULL;
     direct->class->gather(direct, from, address(direct, ordered ? y : room, all), sizes, offsets);

@@ -1,12 +1,12 @@
-/* link.h - the communication layer: what the processes that share a model say to each other. MPI (ranks/mpi.c) and a
- * single process (ranks/single.c) are implementations; nothing else knows which.
+/* link.h - the communication layer between the processes that share a model. It is implemented with MPI (ranks/mpi.c)
+ * and for a single process (ranks/single.c); the rest of the program does not know which.
  *
- * None of these can fail: where a message does not come through, every process ends (`end`). All ranks call `gather`,
- * `broadcast` and `await` in the same order. Bytes are counted as they leave a rank.
+ * These functions cannot fail: if a message is lost, every process ends (`end`). All ranks must call `gather`,
+ * `broadcast` and `await` in the same order. Bytes are counted by their sender.
  *
- * From one rank to another messages of a channel arrive in the order in which they were sent. `send` keeps a copy and
- * returns at once, unless so much is on its way already (SEND_MOST in mpi.c) that it has to wait for the receiver: a
- * rank that others wait for before they receive must not have sent that much. */
+ * Messages of one channel from one rank to another arrive in the order in which they were sent. `send` copies the data
+ * and returns at once, unless too much is in flight already (SEND_MOST in mpi.c); it then waits for the receiver. To
+ * avoid deadlock, a rank must not send that much to a rank that waits for it. */
 #ifndef KVC_CORE_RANKS_LINK_H
 #define KVC_CORE_RANKS_LINK_H
 
@@ -17,47 +17,49 @@ struct kvc_device;
 struct kvc_direct;
 struct kvc_link;
 
-/* What may overtake what: messages that are received late, after others that were sent later, have a channel. */
+/* Messages of different channels may overtake each other. A message that is received later than others sent after it
+ * needs its own channel. */
 enum kvc_channel { KVC_CHANNEL_CALL, KVC_CHANNEL_LATE };
 
 struct kvc_link_class {
     const char *name;
-    /* all [sum of sizes] on every rank = what each gives; sizes, offsets [count] in bytes, those of rank r's part. */
+    /* Gathers all [sum of sizes] on every rank from each rank's part. sizes and offsets [count] are in bytes. */
     void (*gather)(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets);
-    /* The same of rows: rank r's part is [rows, widths[r]] floats, and its rows are parts of those of out [rows, sum of
-     * widths], which mine does not overlap. NULL: there is no better way than gather, whose parts are put in order. */
+    /* Gathers rows: rank r's part is [rows, widths[r]] floats, a range of columns of out [rows, sum of widths]. `mine`
+     * must not overlap out. NULL: the caller uses gather and puts the parts in order. */
     void (*gather_rows)(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out);
-    /* data of rank `from` to all. */
+    /* Broadcasts data of rank `from` to all. */
     void (*broadcast)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
-    /* The same from rank 0, where the others may wait for hours: they sleep meanwhile. */
+    /* Like broadcast from rank 0, but the other ranks may wait for hours, so they sleep meanwhile. */
     void (*await)(struct kvc_link *link, void *data, size_t bytes);
     void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel);
-    /* What was sent goes on: called now and then by a rank that computes for long. */
+    /* Lets pending sends make progress. A rank calls it now and then during long computations. */
     void (*advance)(struct kvc_link *link);
     void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel);
-    /* The link of ranks first, first + step, ... alone, `count` of them in this order, this one among them. All
-     * ranks call it at once, with the same step and count. NULL: no memory. Closed before the link that it is of. */
+    /* Returns a link of `count` ranks: first, first + step, ..., which include this one. All ranks call it at the same
+     * time with the same step and count. NULL: no memory. It must be closed before its parent link. */
     struct kvc_link *(*part)(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
     /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
     void (*end)(struct kvc_link *link, const char *text);
     void (*close)(struct kvc_link *link);
-    /* How long another rank may be silent, in seconds, before all end; 0: without end. NULL: nobody watches. */
+    /* Sets how long another rank may be silent, in seconds, before all ranks end; 0: unlimited. NULL: not supported. */
     void (*limit)(struct kvc_link *link, double seconds);
-    /* Seconds since the rank that has been silent the longest was heard. Any thread may ask. NULL: nobody watches. */
+    /* Returns the seconds since the last message of the rank that has been silent longest. Any thread may call it.
+     * NULL: not supported. */
     double (*silence)(const struct kvc_link *link, uint32_t *rank);
-    /* All ranks, each with a device: adds a way between these to `direct`, where all of them have one; NULL: there is
-     * none. The device stays until that way is closed. */
+    /* Called on all ranks, each with a device. Adds a connection between the devices to `direct` if all of them support
+     * it. NULL: not supported. The device must outlive the connection. */
     void (*attach)(struct kvc_link *link, struct kvc_device *device);
 };
 
 struct kvc_link {
     const struct kvc_link_class *class;
     uint32_t rank, count;
-    uint32_t near;             /* how many of the ranks before this one are on its machine */
-    uint32_t machine;          /* a number that the ranks of its machine have in common, of the link of all */
-    uint64_t messages, bytes;  /* that this rank has sent, to each of the others counted apart */
-    uint64_t waited;           /* nanoseconds in which it has waited for others */
-    struct kvc_direct *direct; /* between memories of devices: a list (core/ranks/direct.h) */
+    uint32_t near;             /* number of lower ranks on the same machine */
+    uint32_t machine;          /* number of this machine; all ranks of the whole link that run on it have the same */
+    uint64_t messages, bytes;  /* sent by this rank, counted once for each receiver */
+    uint64_t waited;           /* nanoseconds spent waiting for other ranks */
+    struct kvc_direct *direct; /* list of connections between device memories (core/ranks/direct.h) */
 };
 
 #endif

@@ -1,4 +1,5 @@
-/* packet.c - bytes that rank 0 tells the others. Parts begin at multiples of eight, so that arrays lie as they must. */
+/* packet.c - bytes that rank 0 broadcasts to the other ranks. Each part begins at a multiple of eight bytes, so that
+ * arrays are aligned. */
 #include "core/ranks/packet.h"
 
 #include <stdlib.h>

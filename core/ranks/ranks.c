@@ -1,4 +1,4 @@
-/* ranks.c - calls that are told, and rows that are gathered. */
+/* ranks.c - broadcasts calls to the other ranks, and gathers rows and statuses. */
 #include "core/ranks/ranks.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ void kvc_call_broadcast(struct kvc_ranks *ranks) {
     link->class->broadcast(link, ranks->packet.data, ranks->packet.bytes, 0);
 }
 
-/* all [count, bytes] = what each of some ranks gives. NULL: no memory, and all have ended. */
+/* Gathers all [count, bytes] from each rank of a link. NULL: no memory, after all ranks have ended. */
 static void *gather_each(struct kvc_ranks *ranks, struct kvc_link *link, const void *mine, size_t bytes) {
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
     void *all = malloc(link->count * bytes);
@@ -67,7 +67,7 @@ bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, u
     return agree;
 }
 
-/* What each rank came to. */
+/* The result of a call on one rank. */
 struct outcome {
     uint32_t status;
     char text[252];
@@ -81,10 +81,10 @@ enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, co
     struct kvc_link *link = ranks->link;
     if (status != KVC_OK && error)
         snprintf(mine.text, sizeof mine.text, "%.251s", error->text);
-    if (status == KVC_RESOURCE) /* the others may wait for a part of a row */
+    if (status == KVC_RESOURCE) /* the others may wait for this rank's part of a row */
         link->class->end(link, mine.text[0] ? mine.text : "out of memory");
     all = gather_each(ranks, link, &mine, sizeof mine);
-    for (uint32_t r = 1; r < link->count && link->rank == 0; r++) { /* the others then wait for their end */
+    for (uint32_t r = 1; r < link->count && link->rank == 0; r++) { /* the others then wait until rank 0 ends them */
         if (all[r].status == all[0].status)
             continue;
         snprintf(text, sizeof text, "rank 0 has come to status %u and rank %u to %u%s%.251s", all[0].status, r,
@@ -116,7 +116,7 @@ int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value) {
     return value;
 }
 
-/* At least so many floats. */
+/* Returns a buffer of at least `floats` floats. */
 static float *grown(struct kvc_ranks *ranks, float **room, size_t *capacity, size_t floats) {
     if (floats > *capacity) {
         free(*room);
@@ -132,7 +132,7 @@ float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats) {
     return grown(ranks, &ranks->room, &ranks->room_capacity, floats);
 }
 
-/* Each part goes to its place at once. */
+/* Gathers rows with one message per part, directly into their place. */
 static void gather_in_place(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
                             size_t width, float *out) {
     struct kvc_link *link = ranks->rows.link;

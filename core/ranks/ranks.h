@@ -1,16 +1,17 @@
-/* ranks.h - several processes as one engine. Rank 0 runs the program; each call of the library that computes or makes
- * an object is told to the others, which make it too (ranks/follow.c), and what a layer computes is gathered on the
- * way. A function of the library that takes part is
+/* ranks.h - several processes as one engine. Rank 0 runs the program. It broadcasts each library call that computes or
+ * creates an object to the other ranks, which make the same call (ranks/follow.c). Results of a layer are gathered
+ * during the computation. A library function that takes part looks like this:
  *
  *     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_DECODE);
- *     if (packet) { what it takes is put in; kvc_call_broadcast(ranks); }
- *     ... what it does ...
+ *     if (packet) { add the arguments; kvc_call_broadcast(ranks); }
+ *     ... compute ...
  *     return kvc_call_end(ranks, status, error);
  *
- * Where ranks have a run of layers each (core/engine/pipeline.h), rows are passed on from one to the next. Both go
- * together: ranks are then counted stage by stage, and those of a stage share its layers out.
+ * In a pipeline (core/engine/pipeline.h), each rank has consecutive layers, and rows are sent from one rank to the
+ * next. If tensor and pipeline parallelism are combined, ranks are numbered stage by stage, and the ranks of a stage
+ * share its layers.
  *
- * ranks may be NULL, one process alone; then nothing of this happens. */
+ * If ranks is NULL, there is one process, and none of this happens. */
 #ifndef KVC_CORE_RANKS_RANKS_H
 #define KVC_CORE_RANKS_RANKS_H
 
@@ -20,8 +21,8 @@
 #include "kvcull.h"
 
 enum kvc_call {
-    KVC_CALL_LEAVE,  /* the last one */
-    KVC_CALL_RETURN, /* a function that the caller gave (KVC_CALL_PROMPT) has returned */
+    KVC_CALL_LEAVE,  /* the last call */
+    KVC_CALL_RETURN, /* a callback of the caller (KVC_CALL_PROMPT) has returned */
     KVC_CALL_ENGINE_OPEN,
     KVC_CALL_ENGINE_CLOSE,
     KVC_CALL_MODEL_OPEN,
@@ -40,7 +41,7 @@ enum kvc_call {
     KVC_CALL_TRAFFIC
 };
 
-/* Of KVC_CALL_PROMPT: which functions rank 0's program gave, and what else it wants. */
+/* For KVC_CALL_PROMPT: the callbacks that rank 0's program gave, and its other options. */
 enum {
     KVC_PROMPT_ROW = 1,
     KVC_PROMPT_PROGRESS = 2,
@@ -49,27 +50,27 @@ enum {
     KVC_PROMPT_LOGITS = 16
 };
 
-/* Some of the ranks, who share something out. */
+/* A group of ranks that share work. */
 struct kvc_team {
-    struct kvc_link *link; /* of these ranks alone; NULL: this rank alone */
+    struct kvc_link *link; /* a link of these ranks only; NULL: the group is this rank alone */
     struct kvc_split split;
 };
 
 struct kvc_ranks {
-    struct kvc_link *link;    /* of all */
-    bool apart;               /* "data": nothing is told, each rank has engines of its own */
-    struct kvc_team rows;     /* those with the same layers, each with a part of every one: "tensor" */
-    struct kvc_team stages;   /* those with the same part of layers, each with a run of them: "pipeline" */
-    unsigned depth;           /* calls under way, one within another */
-    struct kvc_packet packet; /* the call that is told, or was */
-    /* on ranks other than 0: does what is told until a KVC_CALL_RETURN, whose value it returns */
+    struct kvc_link *link;    /* of all ranks */
+    bool apart;               /* "data" parallelism: nothing is broadcast, each rank has its own engines */
+    struct kvc_team rows;     /* "tensor": the ranks with the same layers, each with a part of every layer */
+    struct kvc_team stages;   /* "pipeline": the ranks with the same part of layers, each with consecutive layers */
+    unsigned depth;           /* number of nested calls in progress */
+    struct kvc_packet packet; /* the current or last broadcast call */
+    /* on ranks other than 0: executes broadcast calls until KVC_CALL_RETURN, whose value it returns */
     int (*follow)(struct kvc_ranks *ranks);
-    uint32_t *share; /* what the teams' splits point to */
-    void *objects;   /* follow's */
-    size_t *widths;  /* [rows.split.ranks], for a gather */
-    float *room;     /* [room_capacity], for one, too */
+    uint32_t *share; /* referenced by the teams' splits */
+    void *objects;   /* data of `follow` */
+    size_t *widths;  /* [rows.split.ranks]: scratch of a gather */
+    float *room;     /* [room_capacity]: scratch of a gather */
     size_t room_capacity;
-    float *gathered; /* [gathered_capacity]: parts of rows, rank by rank */
+    float *gathered; /* [gathered_capacity]: parts of rows, ordered by rank */
     size_t gathered_capacity;
 };
 
@@ -77,27 +78,30 @@ static inline bool kvc_ranks_several(const struct kvc_ranks *ranks) {
     return ranks && !ranks->apart && ranks->link->count > 1;
 }
 
-/* NULL where nothing is to be told: there is one rank, this is not rank 0, or a call is under way already. */
+/* Returns NULL if nothing is to be broadcast: there is one rank, this is not rank 0, or another call is in progress. */
 struct kvc_packet *kvc_call_begin(struct kvc_ranks *ranks, enum kvc_call call);
 void kvc_call_broadcast(struct kvc_ranks *ranks);
-/* All ranks must have come to the same status; returns it. Lack of memory, which one rank alone may have, ends all. */
+/* Checks that all ranks have the same status and returns it. If a rank is out of memory, which may happen to one rank
+ * alone, it ends all ranks. */
 enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, const struct kvc_error *error);
 
-/* Around a function of the caller's, which may call the library: what it returns on rank 0 is returned everywhere. */
+/* Called before and after a callback of the caller, which may call the library. Its return value on rank 0 is returned
+ * on all ranks. */
 unsigned kvc_call_out(struct kvc_ranks *ranks);
 int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value);
 
-/* numbers [count] become the sums of all ranks' numbers; the largest of those of all or some ranks. */
+/* Replace numbers [count] by their sums over all ranks, or by their maxima over the ranks of a link. */
 void kvc_ranks_add(struct kvc_ranks *ranks, uint64_t *numbers, size_t count);
 void kvc_ranks_maximum(struct kvc_ranks *ranks, struct kvc_link *of, uint64_t *numbers, size_t count);
 
-/* Whether all ranks have this number; if not, the first other one and whose it is. */
+/* Returns true if all ranks have the same number. Otherwise *rank and *other describe the first rank with another
+ * number. */
 bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, uint64_t *other);
 
-float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats); /* until the next call */
+float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats); /* valid until the next call */
 
-/* Parts of some rows, of the ranks that share layers out: rank r's is [rows, widths[r]] floats, and together they are
- * rows of the sum of the widths. mine: this rank's, NULL where it has none. widths [rows.split.ranks]. */
+/* Gathers rows from the ranks that share layers: rank r's part is [rows, widths[r]] floats, and `out` is [rows, sum of
+ * widths]. mine: this rank's part; NULL if it has none. widths [rows.split.ranks]. */
 void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths, float *out);
 
 #endif

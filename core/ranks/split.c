@@ -1,9 +1,9 @@
-/* split.c - which part of a model each rank has. */
+/* split.c - computes which part of a model each rank has. */
 #include "core/ranks/split.h"
 
-enum { GEMM_BLOCKS = 32 }; /* of a rank */
+enum { GEMM_BLOCKS = 32 }; /* minimum number of blocks per rank for splitting by blocks */
 
-/* What the first `ranks` get of all shares. */
+/* Returns the sum of the shares of the first `ranks` ranks. */
 static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
     uint64_t sum = 0;
     for (uint32_t r = 0; r < ranks && split->share; r++)
@@ -11,8 +11,8 @@ static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
     return split->share ? sum : ranks;
 }
 
-/* Where rank r's part of n begins if the first `ranks` share them out: each has one, the others go by the shares. No
- * product wraps: n is below 2^32, all shares together below 2^31. */
+/* Returns the begin of rank r's part if the first `ranks` ranks split n: each gets one, and the rest is divided in
+ * proportion to the shares. No product overflows, because n is below 2^32 and the sum of all shares below 2^31. */
 static uint64_t split_begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
     const uint64_t whole = shares_of(split, ranks);
     return rank + ((n - ranks) * shares_of(split, rank) + whole / 2) / whole;
@@ -27,7 +27,8 @@ bool kvc_split_shares(uint64_t n, const struct kvc_split *split) {
     return split->ranks > 1 && n >= 2ull * split->ranks;
 }
 
-/* What is shared out of n outputs: blocks where a rank has so many that one more or less does not count. */
+/* Returns the unit in which n outputs are split: blocks if each rank has so many that one more or less does not matter,
+ * otherwise single outputs. */
 static uint64_t unit_of(uint64_t n, const struct kvc_split *split) {
     return n % KVC_SPLIT_BLOCK == 0 && n / KVC_SPLIT_BLOCK >= GEMM_BLOCKS * split->ranks ? KVC_SPLIT_BLOCK : 1;
 }

@@ -1,5 +1,5 @@
-/* policy.c - reads name[:option=value[,option=value]...][+name...] and checks it against the option tables. The string
- * is untrusted. */
+/* policy.c - parses a policy string, name[:option=value[,option=value]...][+name...], and checks it against the option
+ * tables. The string is untrusted. */
 #include "core/base/integers.h"
 #include "core/stage/policy.h"
 
@@ -15,8 +15,8 @@ struct reader {
     struct kvc_error *error;
 };
 
-/* A value up to ',', '+' or the end; a quoted one may hold those, and no method's name begins with a digit, so that a
- * number may hold '+' (1e+06). malloc'ed. */
+/* Reads a value up to ',', '+' or the end. A quoted value may contain these characters. A number may contain '+'
+ * (1e+06), because no method's name begins with a digit. The caller frees *text. */
 static enum kvc_status take_text(struct reader *reader, const char *what, char **text) {
     const char *from = reader->at;
     size_t length;
@@ -46,7 +46,7 @@ static enum kvc_status take_option(struct reader *reader, struct kvc_values *val
     const struct kvc_policy_class *policy = values->policy;
     const size_t length = strcspn(reader->at, "=,+");
     if (reader->at[length] != '=' || length == 0) {
-        const struct kvc_option *main = NULL; /* what a bare number may mean */
+        const struct kvc_option *main = NULL; /* the option that a bare number may mean */
         for (size_t i = 0; reader->at[0] >= '0' && reader->at[0] <= '9' && i < values->count && !main; i++)
             if (kvc_policy_option(policy, i)->kind == KVC_OPTION_BUDGET)
                 main = kvc_policy_option(policy, i);
@@ -88,7 +88,7 @@ enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc
     return kvc_fail(error, status, "policy %s%s", policy->name, text + 6);
 }
 
-/* Fills in defaults, reads every value, and asks the class. */
+/* Fills in defaults, parses every value, and calls the class's check. */
 static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_policy_class *policy = values->policy;
     for (size_t i = 0; i < values->count; i++) {
@@ -179,7 +179,7 @@ enum kvc_status kvc_policy_parse(const struct kvc_engine *engine, const char *sp
         status = take_method(&reader, &grown[made->count++]);
         if (status != KVC_OK || *reader.at == 0)
             break;
-        reader.at++; /* '+' */
+        reader.at++; /* skip the '+' */
     }
     if (status == KVC_OK)
         status = kvc_policy_share(made, error);

@@ -1,5 +1,5 @@
-/* policy_layers.c - a layer under a policy: how many lists it has, which method holds a stage in it, and what that one
- * may know of it. */
+/* policy_layers.c - describes a layer under a policy: its number of lists, the method that holds a stage in it, and the
+ * layer's context for that method. */
 #include "core/stage/policy.h"
 
 uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry) {

@@ -1,5 +1,5 @@
-/* policy_methods.c - what the methods of a policy ask of a session: layers, queries, state columns, heads, chunks; and
- * the state they keep themselves. */
+/* policy_methods.c - collects what a policy's methods need from a session (layers, queries, state columns, heads,
+ * chunks), and creates the methods' own state. */
 #include "core/stage/policy.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, con
                                                    : layer;
 }
 
-/* ---- where methods act ---- */
+/* ---- the layers in which methods act ---- */
 
 static void free_use(struct kvc_method_use *use) {
     free(use->acts);
@@ -143,7 +143,7 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
     return status;
 }
 
-/* The state that a method keeps itself. */
+/* Allocates a method's own state. */
 static enum kvc_status open_state(const struct kvc_method *method, const struct kvc_geometry *geometry,
                                   struct kvc_method_use *use, struct kvc_error *error) {
     const struct kvc_policy_class *class = method->policy;

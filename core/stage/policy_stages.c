@@ -1,4 +1,4 @@
-/* policy_stages.c - who holds which stage of a policy, and what cannot be joined. */
+/* policy_stages.c - assigns the stages of a policy to its methods, and rejects methods that cannot be combined. */
 #include "core/stage/policy.h"
 
 #include <string.h>
@@ -17,8 +17,9 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
     return KVC_OK;
 }
 
-/* How readily a method gives up a stage that another wants: 0 not at all, also where it was told which stage to act at;
- * one of prompt and propagate before one that must have all its stages; one of prompt and decode before these, too. */
+/* Returns how readily a method gives up a stage that another method wants. 0: never, because it needs all its stages or
+ * its stages were given explicitly. 1: it has prompt and propagate and can do with one. 2: it has prompt and decode and
+ * can do with one. */
 static int readiness(const struct kvc_method *method) {
     const unsigned stages = method->policy->stages;
     if (kvc_value_given(&method->values, "stages"))
@@ -43,8 +44,8 @@ static const char *stage_name(unsigned stage) {
     }
 }
 
-/* Who holds a stage: those that must have it choose first, the others take what is free. Two that want it alike clash.
- */
+/* Assigns a stage. Methods that need it choose first; the others take what is free. Two equally ready methods
+ * conflict. */
 static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, struct kvc_error *error) {
     struct kvc_method *owner = NULL;
     for (int ready = 0; ready <= 2; ready++)
@@ -65,10 +66,10 @@ static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, st
     return KVC_OK;
 }
 
-/* A method that rotates keys to their cache positions goes by lists that are alike in all heads, and by queries that
- * stand where it puts them: only methods that choose what to read may be beside it. */
-static enum kvc_status check_turner(const struct kvc_policy *policy, const struct kvc_method *method,
-                                    struct kvc_error *error) {
+/* Checks a method that rotates keys to their cache positions. It requires lists that are equal in all heads, and
+ * queries at the positions that it chooses, so it can be combined with select methods only. */
+static enum kvc_status check_cache_positions(const struct kvc_policy *policy, const struct kvc_method *method,
+                                             struct kvc_error *error) {
     if (!method->policy->cache_positions || !method->policy->cache_positions(&method->values))
         return KVC_OK;
     for (size_t i = 0; i < policy->count; i++)
@@ -97,7 +98,7 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
             "left out",
             chunk->policy->name, propagate->policy->name);
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++)
-        status = check_turner(policy, &policy->method[i], error);
+        status = check_cache_positions(policy, &policy->method[i], error);
     if (status != KVC_OK)
         return status;
     for (size_t i = 0; i < policy->count; i++) {

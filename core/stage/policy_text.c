@@ -1,5 +1,5 @@
-/* policy_text.c - a policy as normalized text: every option with its value, whether it was given or not. Policies with
- * the same text do the same. */
+/* policy_text.c - writes a policy as normalized text: every option with its value, given or default. Policies with the
+ * same text behave the same. */
 #include "core/stage/policy.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void policy_text_add(struct text *text, const char *more) {
     text->count += length;
 }
 
-/* What a program's locale may put between the digits becomes a point. */
+/* Replaces the locale's decimal separator with a point. */
 static void set_point(char *number) {
     char *point = number + strspn(number, "-0123456789");
     const size_t bytes = strcspn(point, "0123456789e%");
@@ -65,7 +65,7 @@ char *kvc_policy_text(const struct kvc_policy *policy) {
         policy_text_add(&text, values->policy->name);
         for (size_t o = 0; o < values->count; o++) {
             const struct kvc_option *option = kvc_policy_option(values->policy, o);
-            if (!values->value[o].text[0]) /* a default that is none */
+            if (!values->value[o].text[0]) /* an empty default */
                 continue;
             policy_text_add(&text, (const char[]){join, 0});
             policy_text_add(&text, option->name);

@@ -1,4 +1,5 @@
-/* policy_values.c - the options of a method: their tables, what was given and in which range, the layers it acts on. */
+/* policy_values.c - the options of a method: their tables, the given values and their ranges, and the layers on which
+ * it acts. */
 #include "core/stage/policy.h"
 
 #include "core/base/integers.h"
@@ -103,7 +104,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     char right[160 + KVC_NEAREST_HINT], hint[KVC_NEAREST_HINT];
     struct kvc_nearest nearest;
     double number;
-    if (length == 0 && !value->given) /* a default that is none */
+    if (length == 0 && !value->given) /* an empty default */
         return KVC_OK;
     switch (option->kind) {
     case KVC_OPTION_CHOICE:
@@ -145,7 +146,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
 
 /* ---- layers=a-b/c ---- */
 
-/* Reads one a or a-b at *text and moves past it and a following '/'. */
+/* Parses one a or a-b at *text and moves past it and a following '/'. */
 static bool read_layer_range(const char **text, unsigned long *from, unsigned long *to) {
     char *end;
     if (**text < '0' || **text > '9')

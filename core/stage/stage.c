@@ -376,17 +376,17 @@ enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct 
         return kvc_stage_read_scores(stage, scores, list, values, capacity, count, error);
     uint32_t here;
     const uint32_t owner = kvc_session_list_owner(stage->session, stage->layer, list, &here);
-    uint64_t told = 0;
+    uint64_t found = 0;
     if (owner == ranks->link->rank) {
         const enum kvc_status status = kvc_stage_read_scores(stage, scores, here, values, capacity, count, error);
         if (status != KVC_OK)
             return status;
-        told = *count;
+        found = *count;
     }
     struct kvc_link *link = ranks->rows.link;
-    link->class->broadcast(link, &told, sizeof told, owner % link->count);
-    link->class->broadcast(link, values, kvc_min_u64(told, capacity) * sizeof *values, owner % link->count);
-    *count = (size_t)told;
+    link->class->broadcast(link, &found, sizeof found, owner % link->count);
+    link->class->broadcast(link, values, kvc_min_u64(found, capacity) * sizeof *values, owner % link->count);
+    *count = (size_t)found;
     return KVC_OK;
 }
 

@@ -1,4 +1,4 @@
-/* stage_call.c - makes a stage and calls the methods of a policy at it: every observer, or the one that holds the
+/* stage_call.c - creates stages and calls a policy's methods in them: every observer, or the method that holds the
  * stage. */
 #include "core/stage/stage_call.h"
 
@@ -8,11 +8,11 @@
 
 typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 
-/* Where the session's lists of a layer stand among those of all ranks. */
+/* Computes where the session's lists of a layer are among the lists of all ranks. */
 static void number_lists(const struct kvc_session *session, struct kvc_stage_info *info) {
     const struct kvc_network *network = session->runner->network;
     const uint32_t group = info->heads / session->runner->geometry.kv_heads;
-    const uint32_t each = info->kv_heads / session->runner->geometry.kv_heads; /* lists of a KV head */
+    const uint32_t each = info->kv_heads / session->runner->geometry.kv_heads; /* lists per KV head */
     info->model_lists = info->kv_heads;
     info->model_heads = info->heads;
     if (network && network->part.ranks) {
@@ -26,7 +26,7 @@ static void number_lists(const struct kvc_session *session, struct kvc_stage_inf
 struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_prompt *prompt = &session->prompt;
-    uint64_t in = 1; /* tokens that have come since session->tokens */
+    uint64_t in = 1; /* tokens that have arrived since session->tokens */
     if (session->in_prompt)
         in = prompt->chunking.chunk && !prompt->last_chunk ? (uint64_t)prompt->chunk_from + prompt->chunk_rows
                                                            : session->turn;
@@ -71,7 +71,7 @@ struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i,
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
     stage.observes = observes;
     stage.info.entries = kvc_stage_entries(&stage, method->policy->plan != NULL);
-    if (stage.session->in_prompt && !observes) /* what all ranks go by must be the same */
+    if (stage.session->in_prompt && !observes) /* all ranks must use the same number */
         kvc_session_most(stage.session, &stage.info.entries, 1);
     return stage;
 }
@@ -89,7 +89,7 @@ static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn
     return kvc_fail(error, status, "policy %s, layer %u: %s", method->policy->name, defaults->layer, cause.text);
 }
 
-/* A function of every method that has it. */
+/* Calls a function of every method whose class has it. */
 static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, struct kvc_error *error) {
     const struct kvc_policy *policy = stage->session->policy;
     enum kvc_status status = KVC_OK;
@@ -102,7 +102,7 @@ static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, str
     return status;
 }
 
-/* The function of the stage's holder. */
+/* Calls the function of the method that holds the stage. */
 static enum kvc_status run_owner(struct kvc_stage *stage, enum kvc_stage_kind kind, size_t member, bool observes,
                                  struct kvc_error *error) {
     const struct kvc_policy *policy = stage->session->policy;
@@ -139,11 +139,12 @@ enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *
 }
 
 enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error) {
-    /* observers first, and what chooses the rows kept: they must see the entries that the stage's holder will evict */
+    /* observers and the propagate stage run first: they need the entries that the prompt stage will evict */
     enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
     if (status == KVC_OK)
         status = run_owner(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
-    if (status == KVC_OK && stage->session->evictions.thinned[stage->layer]) /* no bits of a whole list to be kept */
+    if (status == KVC_OK &&
+        stage->session->evictions.thinned[stage->layer]) /* a thinned list need not stay bit-identical to a whole one */
         status = kvc_expired_clear(stage, error);
     return status == KVC_OK ? run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }

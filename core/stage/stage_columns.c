@@ -1,5 +1,5 @@
-/* stage_columns.c - state columns as a stage function uses them: rings of probabilities, sums over all queries, columns
- * as scores. All on the backend. */
+/* stage_columns.c - state columns for stage functions: ring buffers of probabilities, sums over all queries, columns as
+ * scores. All computation is on the backend. */
 #include "core/stage/stage.h"
 
 #include "core/base/integers.h"
@@ -23,7 +23,8 @@ enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first,
     return KVC_OK;
 }
 
-/* How many of the newest `count` queries are among the last `ring` tokens: others have no row in a ring. */
+/* Returns how many of the newest `count` queries are among the last `ring` tokens. Older queries have no row in a ring
+ * buffer. */
 static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t ring) {
     count = kvc_min_u32(kvc_min_u32(count, ring), stage->queries);
     while (stage->host_positions && count > 0 &&
@@ -32,8 +33,8 @@ static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t 
     return count;
 }
 
-/* Tokens that token pruning dropped have no query here. Their rows of the ring, which still hold those of earlier
- * turns, are emptied: by writing queries that see nothing. */
+/* Clears the ring buffer's rows of tokens that token pruning dropped. These tokens have no query, so their rows still
+ * hold data of earlier turns. The rows are cleared by writing queries that see nothing. */
 static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column, uint32_t ring, enum kvc_row_kind kind,
                                   struct kvc_error *error) {
     const struct kvc_session *session = stage->session;
@@ -48,13 +49,13 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         positions && causal_offset
             ? kvc_growable_reserve(device, &runner->stage.totals, 2 * ring * sizeof *causal_offset, error)
             : kvc_fail(error, KVC_RESOURCE, "no memory for %u positions", ring);
-    uint32_t next = session->prompt.kept_row_count; /* of the rows kept, the oldest from `first` on */
+    uint32_t next = session->prompt.kept_row_count; /* finds the oldest kept row that is not before `first` */
     while (status == KVC_OK && next > 0 && session->prompt.kept_rows[next - 1] >= first)
         next--;
     for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
         causal_offset[count] = UINT32_MAX;
         if (session->prompt.kept_rows[next] == row)
-            next++; /* the prompt's last row is always kept */
+            next++; /* in range: the prompt's last row is always kept */
         else
             positions[count++] = (int32_t)(session->tokens + row);
     }
@@ -131,7 +132,8 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
     enum kvc_status status = KVC_OK;
     for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
         const uint32_t from = b * KVC_RING_BLOCK, n = kvc_min_u32(rows - from, KVC_RING_BLOCK);
-        const uint64_t back = (newest + rows - (from + n - 1)) % rows; /* since the block's last row was written */
+        const uint64_t back =
+            (newest + rows - (from + n - 1)) % rows; /* tokens since the block's last row was written */
         if (back > newest - oldest)
             continue;
         if (!scores)
@@ -142,7 +144,7 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
             status = kvc_stage_scores_column(stage, scores, sums + b, error);
     }
     if (scores)
-        stage->score_count--; /* it is free again */
+        stage->score_count--; /* its buffer is free again */
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* stage_entries.c - scores that entries have of what they hold, without a query. */
+/* stage_entries.c - scores entries by their keys and values, without a query. */
 #include "core/stage/stage.h"
 
 static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_scores *scores,

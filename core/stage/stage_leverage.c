@@ -1,5 +1,5 @@
-/* stage_leverage.c - scores from the whole of a prompt, whatever will be asked of it: what its queries give the entries
- * around them, and how much of a list's keys one alone makes out. */
+/* stage_leverage.c - compactor's scores, which do not depend on later questions: the attention that the prompt's
+ * queries give to the entries of their chunk, and the statistical leverage of each key in its list. */
 #include "core/stage/stage_ranks.h"
 
 #include "core/base/integers.h"
@@ -48,7 +48,7 @@ enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, ui
 #define RIDGE 0.01f
 #define ROWS_AT_ONCE 1024u
 
-/* Cosine and sine of the positions 0 .. rows - 1, one after the other. */
+/* Computes the cosines and sines of positions 0 .. rows - 1 consecutively. */
 static enum kvc_status make_angles(struct kvc_session *session, uint32_t number, uint64_t rows,
                                    struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;

@@ -1,5 +1,5 @@
-/* stage_queries.c - scores from what is known of all of a prompt's queries together, their mean and covariance; and
- * from the layer's output projection. */
+/* stage_queries.c - scores entries by the mean and covariance of a prompt's queries, and by the layer's output
+ * projection. */
 #include "core/stage/stage.h"
 
 #include "core/base/canon.h"
@@ -18,7 +18,7 @@ static struct kvc_span moments_of(const struct kvc_stage *stage) {
                            kvc_session_query_set(stage->session, stage->layer) * moments_bytes(stage));
 }
 
-/* Memory for them: one set, or one for every layer where chunks come one after another. */
+/* Allocates the moments: one set or, if the prompt is cut into chunks, one set for each layer. */
 static enum kvc_status stage_queries_reserve(const struct kvc_stage *stage, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
     struct kvc_prompt *prompt = &session->prompt;
@@ -59,7 +59,7 @@ enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, 
     return KVC_OK;
 }
 
-/* The mean of the rows of cosine and sine of the positions that come next, to angles [2, rotary/2] on the device. */
+/* Writes the mean cosines and sines of the next `future` positions to angles [2, rotary/2] on the device. */
 static enum kvc_status mean_rotation(struct kvc_stage *stage, const struct kvc_rope *rope, uint32_t future,
                                      struct kvc_span *angles, struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
@@ -113,7 +113,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
         sine = cosine;
         sine.offset += rope->rotary / 2 * sizeof(float);
     }
-    if (session->prompt.moment_rows[stage->layer] == 0) /* all queries are 0 */
+    if (session->prompt.moment_rows[stage->layer] == 0) /* all queries count as 0 */
         runner->device->ops->zero(runner->device, moments_of(stage), moments_bytes(stage));
     runner->device->ops->expected_scores(
         runner->device,
@@ -134,11 +134,11 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
     return KVC_OK;
 }
 
-/* ---- what values weigh once they are projected ---- */
+/* ---- norms of projected values ---- */
 
 #define OUTPUTS_AT_ONCE 64u
 
-/* Rows first .. first+count-1 of this rank's part of the layer's projection, widened, to the runner's stage.rows. */
+/* Dequantizes rows first .. first+count-1 of this rank's part of the layer's projection to the runner's stage.rows. */
 static void dequantize_rows(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
     struct kvc_device *device = runner->device;
     int32_t number[OUTPUTS_AT_ONCE];
@@ -151,8 +151,8 @@ static void dequantize_rows(struct kvc_runner *runner, uint32_t layer, uint32_t 
                                                    .rows = count});
 }
 
-/* Outputs first .. first+count-1 of the layer's projection, to the runner's stage.rows [count, H*d]. Where ranks share
- * them out each widens its own, and takes of all the columns of its heads. */
+/* Dequantizes outputs first .. first+count-1 of the layer's projection to the runner's stage.rows [count, H*d]. If the
+ * outputs are sharded, each rank dequantizes its own, gathers the others', and keeps the columns of its heads. */
 static enum kvc_status dequantize_outputs(struct kvc_stage *stage, uint32_t first, uint32_t count,
                                           struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;
@@ -186,7 +186,7 @@ static enum kvc_status dequantize_outputs(struct kvc_stage *stage, uint32_t firs
     return KVC_OK;
 }
 
-/* In a replay each head's channels are the outputs. */
+/* Creates the outputs of a replay: the channels of each head themselves. */
 static enum kvc_status make_outputs(struct kvc_runner *runner, struct kvc_error *error) {
     const struct kvc_geometry *g = &runner->geometry;
     const size_t d = g->head_size, width = g->heads * d;

@@ -1,4 +1,4 @@
-/* stage_ranks.c - scores of all lists of a layer, where ranks share them out: gathered through the host. */
+/* stage_ranks.c - gathers the scores of all lists of a layer through the host if the lists are sharded among ranks. */
 #include "core/stage/stage_ranks.h"
 
 #include "core/base/integers.h"
@@ -20,14 +20,15 @@ enum kvc_status kvc_stage_gather(const struct kvc_stage *stage, uint32_t lists, 
         memcpy(all, own, lists * each * sizeof *all);
         return KVC_OK;
     }
-    const size_t lists_each = model_lists / network->part.kv_heads * each; /* numbers of a KV head */
+    const size_t lists_each = model_lists / network->part.kv_heads * each; /* numbers per KV head */
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         ranks->widths[r] = lists_each * kvc_split_owned_heads(network->part.kv_heads, &ranks->rows.split, r);
     kvc_ranks_gather_rows(ranks, own, 1, ranks->widths, all);
     return KVC_OK;
 }
 
-/* Counts of all lists, as floats on their way: they are below 2^24 or else the rows of scores would not fit. */
+/* Gathers the counts of all lists as floats, because scores are gathered as floats. Counts are below 2^24; otherwise
+ * the rows of scores would not fit in memory. */
 static enum kvc_status gather_counts(const struct kvc_stage *stage, uint32_t *counts, struct kvc_error *error) {
     const struct kvc_cache_layer *layer = kvc_stage_lists(stage);
     const uint32_t own = stage->info.kv_heads, all = stage->info.model_lists;
@@ -35,14 +36,15 @@ static enum kvc_status gather_counts(const struct kvc_stage *stage, uint32_t *co
     if (!numbers)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for the counts of %u lists", all);
     for (uint32_t h = 0; h < own; h++)
-        memcpy(&numbers[h], &layer->count[h], sizeof *counts); /* the bits: nothing computes with them */
+        memcpy(&numbers[h], &layer->count[h],
+               sizeof *counts); /* copies the bits; the floats are never used in arithmetic */
     const enum kvc_status status = kvc_stage_gather(stage, own, all, 1, numbers, numbers + own, error);
     memcpy(counts, numbers + own, all * sizeof *counts);
     free(numbers);
     return status;
 }
 
-/* Array i of the stage's lists, stride numbers each, to all ranks and to the device. */
+/* Gathers array i of scores, `stride` numbers per list, from all ranks and uploads it to the device. */
 static enum kvc_status gather_scores(struct kvc_stage *stage, const struct kvc_scores *scores,
                                      const struct kvc_across *across, unsigned i, struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;

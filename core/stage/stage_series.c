@@ -1,5 +1,5 @@
-/* stage_series.c - TriAttention's scores: queries to the host, so that what is known of all of them can be collected;
- * and what positions to come make of it, to the device before a step. */
+/* stage_series.c - TriAttention's scores: copies queries to the host, where the method collects their statistics, and
+ * uploads the statistics for the coming positions before a step. */
 #include "core/stage/stage.h"
 
 #include "core/base/canon.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NULL: in a replay, where nothing is rotated. */
+/* Returns the layer's rope, or NULL in a replay, which does not rotate keys. */
 static const struct kvc_rope *rope_of(const struct kvc_stage *stage) {
     const struct kvc_network *network = stage->session->runner->network;
     return network ? &network->rope[network->layer[stage->layer].rope] : NULL;
 }
 
-/* One query [d] from pairs side by side to the order in which rope gives them out. */
+/* Reorders one query [d] from adjacent pairs to rope's output order. */
 static void part_pairs(float *query, uint32_t rotary, float *scratch) {
     memcpy(scratch, query, rotary * sizeof *query);
     for (uint32_t i = 0; i < rotary / 2; i++) {
@@ -47,9 +47,9 @@ enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, 
     return KVC_OK;
 }
 
-/* ---- before a step ---- */
+/* ---- before the step ---- */
 
-/* Floats of one layer in session->series: means [H, d], then spreads [H, pairs]. */
+/* Number of floats of one layer in session->series: means [H, d], then spreads [H, pairs]. */
 static size_t floats_of(const struct kvc_stage *stage) {
     return (size_t)stage->info.heads * (stage->info.head_size + stage->info.head_size / 2);
 }
@@ -69,8 +69,8 @@ static uint32_t pairs_of(const struct kvc_stage *stage, uint32_t rotary) {
     return (rope ? rope->rotary : rotary == KVC_ANY_ROTARY ? stage->info.head_size : rotary) / 2;
 }
 
-/* The means of cosine and sine [2, pairs] over the positions to come, and what a rotation multiplies lengths by
- * [pairs]. row [pairs], sum [2 * pairs]: scratch. */
+/* Computes the mean cosines and sines [2, pairs] over the coming positions, and the factors [pairs] by which a rotation
+ * scales lengths. row [pairs] and sum [2 * pairs] are scratch. */
 static void mean_rotation(const struct kvc_stage *stage, const struct kvc_rope *rope, uint32_t future, float *row,
                           double *sum, float *mean, float *factor) {
     const uint32_t half = rope->rotary / 2;
@@ -91,9 +91,9 @@ static void mean_rotation(const struct kvc_stage *stage, const struct kvc_rope *
     kvc_rope_rows(rope, &none, long_rope, 1, false, factor);
 }
 
-/* The layer's means turned to the positions to come, and its spreads, to [H, d] and [H, pairs]. */
-static enum kvc_status turn_means(const struct kvc_stage *stage, const struct kvc_series *series, float *means,
-                                  float *spreads, struct kvc_error *error) {
+/* Writes the layer's means, rotated to the coming positions, to [H, d] and its spreads to [H, pairs]. */
+static enum kvc_status rotate_means(const struct kvc_stage *stage, const struct kvc_series *series, float *means,
+                                    float *spreads, struct kvc_error *error) {
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size, half = pairs_of(stage, series->rotary);
     memcpy(means, series->mean, (size_t)stage->info.heads * d * sizeof *means);
@@ -147,7 +147,7 @@ enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct k
     float *values = calloc(floats, sizeof *values);
     if (!values)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %zu values", floats);
-    status = turn_means(stage, series, values, values + (size_t)heads * d, error);
+    status = rotate_means(stage, series, values, values + (size_t)heads * d, error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &session->series, session->cache.layers * bytes, error);
     if (status == KVC_OK) {
@@ -160,7 +160,7 @@ enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct k
     return status;
 }
 
-/* ---- in it ---- */
+/* ---- in the step ---- */
 
 enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
                                         struct kvc_scores *scores, struct kvc_error *error) {
