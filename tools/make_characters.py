@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""make_characters.py - writes models/jinja/character_table.c: what Python's str methods know of characters and utf8proc
-does not say.
+"""make_characters.py - writes models/jinja/character_table.c: the character properties that Python's str methods use
+and utf8proc does not provide.
 
     python tools/make_characters.py > models/jinja/character_table.c
 """
 import unicodedata
 
-HEAD = '''/* character_table.c - what Python's string methods know of characters beside their category and plain capitals. Written by
- * tools/make_characters.py from Unicode {version}. */
+HEAD = '''/* character_table.c - character properties that Python's string methods need beyond general categories and simple case
+ * mappings. Written by tools/make_characters.py from Unicode {version}. */
 #include "models/jinja/characters.h"
 '''
 
@@ -40,14 +40,14 @@ def category(character):
 
 def main():
     print(HEAD.format(version=unicodedata.unidata_version), end="")
-    table("jinja_more_upper", "Capitals that are not of the category Lu.",
+    table("jinja_more_upper", "Uppercase characters outside category Lu.",
           lambda c: c.isupper() and category(c) != "Lu")
-    table("jinja_more_lower", "Small letters that are not of the category Ll.",
+    table("jinja_more_lower", "Lowercase characters outside category Ll.",
           lambda c: c.islower() and category(c) != "Ll")
-    table("jinja_more_digits", "Digits that are not of the category Nd.", lambda c: c.isdigit() and category(c) != "Nd")
-    table("jinja_more_numbers", "Numbers that are not of a category N.",
+    table("jinja_more_digits", "Digits outside category Nd.", lambda c: c.isdigit() and category(c) != "Nd")
+    table("jinja_more_numbers", "Numeric characters outside categories N*.",
           lambda c: c.isnumeric() and category(c)[0] != "N")
-    print("\n/* Characters that become several: in capitals, and at the beginning of a word. */")
+    print("\n/* Characters that become several characters in upper case or title case. */")
     print("const struct jinja_special_case jinja_special_cases[] = {")
     for code in range(0x110000):
         one = chr(code)

@@ -1,4 +1,5 @@
-/* access.c - attributes, items, slices and `in`, with the fallbacks that Jinja has between the first two. */
+/* access.c - attributes, items, slices and `in`. As in Jinja, an attribute that is missing is looked up as an item, and
+ * the reverse. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>
@@ -106,7 +107,7 @@ struct jinja_value jinja_attribute(struct jinja *j, struct jinja_value of, const
     return jinja_undefined(name);
 }
 
-/* Item i of n, counted from the end where negative; false: there is none. */
+/* Finds index i of n in *at; a negative i counts from the end. Returns false if it is out of range. */
 static bool access_place(int64_t i, size_t n, size_t *at) {
     if (i < 0) {
         i += (int64_t)n;
@@ -162,7 +163,7 @@ struct jinja_value jinja_item(struct jinja *j, struct jinja_value of, struct jin
 
 /* ---- slices ---- */
 
-/* One end of a slice, as Python puts it within 0..n (step > 0) or -1..n-1. */
+/* Computes one end of a slice as Python does: clamped to 0..n (step > 0) or -1..n-1. */
 static bool slice_end(struct jinja *j, struct jinja_value end, int64_t n, int64_t step, int64_t standard, int64_t *at) {
     if (end.kind == JINJA_UNSET || end.kind == JINJA_NONE) {
         *at = standard;

@@ -1,5 +1,5 @@
-/* case.c - capitals and small letters as Python's str has them, with the characters that become several and the sigma
- * that ends a word. */
+/* case.c - upper and lower case as in Python's str, including characters that become several and the Greek sigma at the
+ * end of a word. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -40,7 +40,7 @@ bool jinja_numeric(uint32_t code) {
 
 bool jinja_alnum(uint32_t code) { return jinja_letter(code) || jinja_numeric(code); }
 
-/* What does not matter when the neighbours of a sigma are looked at. */
+/* Returns true for characters that are skipped when looking at the neighbors of a sigma. */
 static bool is_ignorable(uint32_t code) {
     static const uint32_t marks[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
                                      0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
@@ -80,7 +80,8 @@ static const struct jinja_special_case *special_case(uint32_t code) {
     return row->code == code && code ? row : NULL;
 }
 
-/* The characters that one becomes, as UTF-8; out has room for any. */
+/* Writes the UTF-8 of the characters that a character becomes. Returns the bytes; out is large enough for any of
+ * them. */
 static size_t mapped(uint32_t code, enum jinja_case to, char out[16]) {
     const utf8proc_int32_t is = (utf8proc_int32_t)code;
     const struct jinja_special_case *special = to == JINJA_UPPER || to == JINJA_TITLE ? special_case(code) : NULL;

@@ -1,12 +1,12 @@
-/* character_table.c - what Python's string methods know of characters beside their category and plain capitals. Written
- * by tools/make_characters.py from Unicode 14.0.0. */
+/* character_table.c - character properties that Python's string methods need beyond general categories and simple case
+ * mappings. Written by tools/make_characters.py from Unicode 14.0.0. */
 #include "models/jinja/characters.h"
 
-/* Capitals that are not of the category Lu. */
+/* Uppercase characters outside category Lu. */
 const struct jinja_range jinja_more_upper[] = {{0x2160, 0x216f},   {0x24b6, 0x24cf},   {0x1f130, 0x1f149},
                                                {0x1f150, 0x1f169}, {0x1f170, 0x1f189}, {0, 0}};
 
-/* Small letters that are not of the category Ll. */
+/* Lowercase characters outside category Ll. */
 const struct jinja_range jinja_more_lower[] = {
     {0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},     {0x2e0, 0x2e4},
     {0x345, 0x345},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},   {0x1d78, 0x1d78},   {0x1d9b, 0x1dbf},
@@ -14,7 +14,7 @@ const struct jinja_range jinja_more_lower[] = {
     {0x2c7c, 0x2c7d},   {0xa69c, 0xa69d},   {0xa770, 0xa770},   {0xa7f8, 0xa7f9},   {0xab5c, 0xab5f},
     {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba}, {0, 0}};
 
-/* Digits that are not of the category Nd. */
+/* Digits outside category Nd. */
 const struct jinja_range jinja_more_digits[] = {{0xb2, 0xb3},       {0xb9, 0xb9},       {0x1369, 0x1371},
                                                 {0x19da, 0x19da},   {0x2070, 0x2070},   {0x2074, 0x2079},
                                                 {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247c},
@@ -23,7 +23,7 @@ const struct jinja_range jinja_more_digits[] = {{0xb2, 0xb3},       {0xb9, 0xb9}
                                                 {0x278a, 0x2792},   {0x10a40, 0x10a43}, {0x10e60, 0x10e68},
                                                 {0x11052, 0x1105a}, {0x1f100, 0x1f10a}, {0, 0}};
 
-/* Numbers that are not of a category N. */
+/* Numeric characters outside categories N*. */
 const struct jinja_range jinja_more_numbers[] = {{0x3405, 0x3405},
                                                  {0x3483, 0x3483},
                                                  {0x382a, 0x382a},
@@ -98,7 +98,7 @@ const struct jinja_range jinja_more_numbers[] = {{0x3405, 0x3405},
                                                  {0x2f890, 0x2f890},
                                                  {0, 0}};
 
-/* Characters that become several: in capitals, and at the beginning of a word. */
+/* Characters that become several characters in upper case or title case. */
 const struct jinja_special_case jinja_special_cases[] = {
     {0xdf, "\x53\x53", "\x53\x73"},
     {0x149, "\xca\xbc\x4e", "\xca\xbc\x4e"},

@@ -1,4 +1,4 @@
-/* characters.c - text as Python sees it: characters, not bytes. A byte that is no UTF-8 counts as a character. */
+/* characters.c - text as Python sees it: a sequence of characters. An invalid UTF-8 byte counts as one character. */
 #include <string.h>
 #include <utf8proc.h>
 

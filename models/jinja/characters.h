@@ -1,4 +1,4 @@
-/* characters.h - tables of characters (character_table.c). */
+/* characters.h - tables of character properties (character_table.c). */
 #ifndef KVC_MODELS_JINJA_CHARACTERS_H
 #define KVC_MODELS_JINJA_CHARACTERS_H
 
@@ -9,7 +9,7 @@ struct jinja_range {
     uint32_t first, last;
 };
 extern const struct jinja_range jinja_more_upper[], jinja_more_lower[], jinja_more_digits[],
-    jinja_more_numbers[]; /* ascending; each ends with {0, 0} */
+    jinja_more_numbers[]; /* ascending; each table ends with {0, 0} */
 
 struct jinja_special_case {
     uint32_t code;

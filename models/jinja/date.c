@@ -1,4 +1,4 @@
-/* date.c - strftime_now: a date by strftime's letters. */
+/* date.c - strftime_now: formats a date with strftime's letters. */
 #include "models/jinja/parts.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int day_of_year(const struct date *date) {
     return before[date->month - 1] + date->day + (leap && date->month > 2);
 }
 
-/* One letter of the form; false: it is not known. */
+/* Writes the value of one format letter. Returns false if the letter is unknown. */
 static bool put_part(struct jinja *j, struct jinja_text *text, const struct date *date, char letter, bool bare) {
     static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"},
                              *const months[] = {"January", "February", "March",     "April",   "May",      "June",

@@ -1,4 +1,4 @@
-/* evaluate.c - the values of expressions. */
+/* evaluate.c - evaluates expressions. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ const struct jinja_builtin *jinja_filter(const char *name, size_t bytes) {
     return found ? found : jinja_builtin(jinja_list_filters, name, bytes);
 }
 
-/* The place of a name in "old new count"; -1: it is not there. */
+/* Returns the index of a name in "old new count". -1: not found. */
 static int parameter(const char *parameters, const char *name) {
     const size_t bytes = strlen(name);
     for (int i = 0; *parameters; i++) {
@@ -91,7 +91,7 @@ struct jinja_value jinja_call_value(struct jinja *j, struct jinja_value what, co
     return JINJA_FAIL(j, "a %s cannot be called", jinja_type(what));
 }
 
-/* The arguments of a node; one more by name where `extra` is not NULL. */
+/* Evaluates the arguments of a node. If `extra` is not NULL, adds one more argument with that name. */
 static struct jinja_call arguments(struct jinja *j, const struct jinja_node *node, const char *extra,
                                    struct jinja_value value) {
     struct jinja_value *values = jinja_alloc(j, (node->count + 1) * sizeof *values);
@@ -143,7 +143,7 @@ struct jinja_value jinja_filtered(struct jinja *j, const struct jinja_node *node
                : jinja_undefined(NULL);
 }
 
-/* ---- the rest ---- */
+/* ---- names, lists and operators ---- */
 
 static struct jinja_value name(struct jinja *j, const struct jinja_node *node) {
     const struct jinja_value *value = jinja_lookup(j, node->name);
@@ -181,7 +181,7 @@ static struct jinja_value dict(struct jinja *j, const struct jinja_node *node) {
     return made;
 }
 
-/* a ~ b ~ c: their texts, whatever was marked safe. */
+/* Evaluates a ~ b ~ c: joins the texts. The result is not marked safe. */
 static struct jinja_value texts(struct jinja *j, const struct jinja_node *node) {
     struct jinja_value made = jinja_literal(j, "", 0);
     for (const struct jinja_node *item = node->items; item && j->status == KVC_OK; item = item->next) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Runs statements with their output going to text. */
+/* Runs statements and writes their output to text. */
 static enum jinja_flow execute_into(struct jinja *j, const struct jinja_node *body, struct jinja_text *text) {
     struct jinja_text *outer = j->out;
     j->out = text;
@@ -12,7 +12,7 @@ static enum jinja_flow execute_into(struct jinja *j, const struct jinja_node *bo
     return flow;
 }
 
-/* The same, in a scope of its own. */
+/* Runs statements in a scope of their own and returns their output. */
 static struct jinja_value text_of(struct jinja *j, const struct jinja_node *body, enum jinja_flow *flow) {
     struct jinja_scope *outer = j->scope;
     struct jinja_text text = {0};
@@ -22,7 +22,7 @@ static struct jinja_value text_of(struct jinja *j, const struct jinja_node *body
     return jinja_taken(j, &text);
 }
 
-/* Filters of a block, whose innermost has no operand: that is the text. */
+/* Applies the filters of a block to its text. The innermost filter has no operand node. */
 static struct jinja_value filtered(struct jinja *j, const struct jinja_node *filter, struct jinja_value text) {
     if (!filter || j->status != KVC_OK) {
         return text;
@@ -81,7 +81,7 @@ void jinja_bind_target(struct jinja *j, const struct jinja_node *target, struct 
 
 /* ---- loops ---- */
 
-/* The scope of a loop's body, empty for the next round: the same one, unless a macro holds it. */
+/* Prepares an empty scope for the next iteration of a loop. Reuses the current one unless a macro refers to it. */
 static bool next_scope(struct jinja *j, struct jinja_scope *outer, struct jinja_scope **scope) {
     if (*scope && !(*scope)->held) {
         (*scope)->count = 0;
@@ -92,7 +92,7 @@ static bool next_scope(struct jinja *j, struct jinja_scope *outer, struct jinja_
     return *scope != NULL;
 }
 
-/* The items that a loop's condition leaves. */
+/* Returns the items that satisfy the loop's condition. */
 static const struct jinja_list *chosen(struct jinja *j, const struct jinja_node *node, const struct jinja_list *list,
                                        size_t *first) {
     struct jinja_scope *outer = j->scope, *scope = NULL;
@@ -152,7 +152,7 @@ static enum jinja_flow run_for(struct jinja *j, const struct jinja_node *node) {
 
 /* ---- macros ---- */
 
-/* A macro's scope is held from where it is made on outwards: loops must not use it again. */
+/* Makes a macro. Marks its scope and all outer ones as held, so that loops do not reuse them. */
 static struct jinja_value make_macro(struct jinja *j, const struct jinja_node *node) {
     struct jinja_macro *macro = jinja_alloc(j, sizeof *macro);
     if (!macro) {
@@ -165,7 +165,7 @@ static struct jinja_value make_macro(struct jinja *j, const struct jinja_node *n
     return (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
 }
 
-/* The argument of this name that no parameter has taken yet; takes it. */
+/* Returns and marks the argument of this name, unless a parameter has already taken it. */
 static struct jinja_value take_named(const struct jinja_call *call, const char *name, bool *taken) {
     for (size_t k = 0; k < call->named_count; k++) {
         if (call->names[k] == name && !taken[k]) {
@@ -176,7 +176,8 @@ static struct jinja_value take_named(const struct jinja_call *call, const char *
     return (struct jinja_value){.kind = JINJA_UNSET};
 }
 
-/* What the parameters leave: caller, kwargs and varargs where the macro reads them, else an error. */
+/* Binds the arguments left over by the parameters. They go to caller, kwargs and varargs if the macro reads these;
+ * otherwise they are an error. */
 static void bind_rest(struct jinja *j, const struct jinja_node *node, const struct jinja_call *call, bool *taken) {
     struct jinja_value varargs = jinja_list(j, JINJA_TUPLE), kwargs = jinja_dict(j, JINJA_DICT);
     if (j->status == KVC_OK && (node->specials & JINJA_CALLER)) {
@@ -207,7 +208,7 @@ static void bind_rest(struct jinja *j, const struct jinja_node *node, const stru
     }
 }
 
-/* Defaults come last: they may name any other parameter. */
+/* Binds the parameters. Defaults are evaluated last, because they may refer to any other parameter. */
 static void bind_parameters(struct jinja *j, const struct jinja_node *node, const struct jinja_call *call) {
     bool *taken = jinja_alloc(j, (call->named_count + node->count + 1) * sizeof *taken);
     bool *missing = taken ? taken + call->named_count : NULL;
@@ -251,7 +252,7 @@ static void run_call_block(struct jinja *j, const struct jinja_node *node) {
     jinja_put_str(j, j->out, value);
 }
 
-/* {% with %} and {% generation %}: the values of the names are found outside of the scope. */
+/* Runs {% with %} or {% generation %}. The values of its variables are evaluated in the outer scope. */
 static enum jinja_flow run_scope(struct jinja *j, const struct jinja_node *node) {
     struct jinja_scope *outer = j->scope, *inner = jinja_scope_open(j, outer);
     for (const struct jinja_node *item = node->items; item && inner && j->status == KVC_OK; item = item->next) {

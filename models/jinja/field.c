@@ -1,4 +1,4 @@
-/* field.c - numbers and texts within a field: sign, digits, groups of digits, filling up. */
+/* field.c - formats numbers and text into fields: sign, digits, digit groups, padding. */
 #include "models/jinja/field.h"
 
 #include <locale.h>
@@ -42,7 +42,7 @@ void jinja_put_filled(struct jinja *j, struct jinja_text *text, const struct jin
 
 /* ---- digits ---- */
 
-/* Digits of a size, at least so many. */
+/* Writes the digits of an integer, at least `least` of them. */
 static void put_digits(struct jinja *j, struct jinja_text *text, uint64_t size, char kind, int64_t least) {
     const char *const digits = kind == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
     const unsigned base = kind == 'b' ? 2 : kind == 'o' ? 8 : kind == 'x' || kind == 'X' ? 16 : 10;
@@ -58,7 +58,8 @@ static void put_digits(struct jinja *j, struct jinja_text *text, uint64_t size, 
     jinja_put_made(j, text, out + at, sizeof out - at, false);
 }
 
-/* What C writes of a number that is not negative, with a point in every locale; upper: a capital kind. */
+/* Writes a nonnegative number with C's formatting, but with a decimal point in every locale. upper: an uppercase
+ * kind. */
 static void put_real(struct jinja *j, struct jinja_text *text, double real, int places, char kind, bool alternate) {
     const char *point = localeconv()->decimal_point;
     const char form[] = {
@@ -78,7 +79,7 @@ static void put_real(struct jinja *j, struct jinja_text *text, double real, int 
     jinja_puts(j, text, out);
 }
 
-/* The digits, without a sign, of a real number. */
+/* Writes a real number without its sign. */
 static void put_magnitude(struct jinja *j, struct jinja_text *text, const struct jinja_field *field, double real) {
     const char kind = field->kind == 'n' ? 'g' : field->kind;
     if (isnan(real) || isinf(real)) {
@@ -97,7 +98,7 @@ static void put_magnitude(struct jinja *j, struct jinja_text *text, const struct
     }
 }
 
-/* Digits with separators between groups of `size`, counted from the end of the whole part. */
+/* Inserts separators between groups of `size` digits, counted from the end of the integer part. */
 static struct jinja_string grouped(struct jinja *j, const struct jinja_string *digits, char group, size_t size) {
     struct jinja_text text = {0};
     size_t whole = 0;

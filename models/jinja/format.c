@@ -1,12 +1,12 @@
-/* format.c - '{} and {x:>5}'.format(...), as Python's str has it. */
+/* format.c - '{} and {x:>5}'.format(...), as in Python's str. */
 #include "models/jinja/field.h"
 
 #include <string.h>
 
 struct format {
     const struct jinja_call *call;
-    size_t next;            /* argument of a field without a name */
-    bool counted, numbered; /* fields without a name, fields with a number */
+    size_t next;            /* next argument for a field without a name */
+    bool counted, numbered; /* whether fields without names, and fields with numbers, have occurred */
 };
 
 static size_t digits_at(const struct jinja_string *text) {
@@ -17,7 +17,7 @@ static size_t digits_at(const struct jinja_string *text) {
     return count;
 }
 
-/* The argument that a field begins with. */
+/* Returns the argument that a field's name begins with. */
 static struct jinja_value argument(struct jinja *j, struct format *format, const struct jinja_string *name) {
     const struct jinja_call *call = format->call;
     size_t at = 0;
@@ -38,7 +38,7 @@ static struct jinja_value argument(struct jinja *j, struct format *format, const
     return JINJA_FAIL(j, "format: there is no argument \"%.*s\"", name->bytes > 40 ? 40 : (int)name->bytes, name->data);
 }
 
-/* name.attribute[key]: rest begins at the first point or bracket. */
+/* Resolves name.attribute[key]. rest begins at the first point or bracket. */
 static struct jinja_value looked_up(struct jinja *j, struct jinja_value value, const struct jinja_string *rest) {
     for (size_t at = 0; at < rest->bytes && j->status == KVC_OK;) {
         const bool key = rest->data[at] == '[';
@@ -144,7 +144,7 @@ static void put_number(struct jinja *j, struct jinja_text *text, struct jinja_fi
     }
 }
 
-/* A value by a spec that is not empty. */
+/* Writes a value by a nonempty format specification. */
 static void put_by(struct jinja *j, struct jinja_text *text, const struct jinja_string *spec,
                    struct jinja_value value) {
     struct jinja_field field = read_field(j, spec);
@@ -163,7 +163,7 @@ static void put_by(struct jinja *j, struct jinja_text *text, const struct jinja_
 static void put_fields(struct jinja *j, struct jinja_text *text, const struct jinja_string *form, struct format *format,
                        int depth);
 
-/* r, s or a behind an exclamation mark: the value as text. */
+/* Converts a value to text by the letter after an exclamation mark: r, s or a. */
 static struct jinja_value converted(struct jinja *j, struct jinja_value value, char how) {
     struct jinja_text text = {0};
     if (how == 's') {
@@ -220,7 +220,7 @@ static void put_field(struct jinja *j, struct jinja_text *text, struct format *f
     }
 }
 
-/* The field whose opening brace is at *at; *at goes behind the closing one. */
+/* Writes the field whose opening brace is at *at, and moves *at behind the closing brace. */
 static void take_field(struct jinja *j, struct jinja_text *text, const struct jinja_string *form, struct format *format,
                        size_t *at, int depth) {
     const size_t begin = *at + 1;

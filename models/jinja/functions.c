@@ -1,4 +1,4 @@
-/* functions.c - the functions of templates, and the methods of dicts, lists and loops. */
+/* functions.c - the global functions of templates, and the methods of dicts, lists and loops. */
 #include "models/jinja/parts.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
                                    const struct jinja_call *call)
 #define UNUSED ((void)j, (void)self, (void)a, (void)call)
 
-enum { MOST_RANGE = 100000 }; /* as Jinja's sandbox has it */
+enum { MOST_RANGE = 100000 }; /* limit of Jinja's sandbox */
 
 FUNCTION(do_range) {
     UNUSED;
@@ -38,7 +38,7 @@ FUNCTION(do_range) {
     return list;
 }
 
-/* dict(...) and namespace(...): a dict or pairs, then entries by name. */
+/* Implements dict(...) and namespace(...): an optional dict or list of pairs, then named entries. */
 static struct jinja_value make_dict(struct jinja *j, const struct jinja_call *call, enum jinja_kind kind) {
     struct jinja_value made = jinja_dict(j, kind);
     if (call->count > 1) {
@@ -107,7 +107,7 @@ const struct jinja_builtin jinja_globals[] = {
 
 /* ---- methods ---- */
 
-/* Jinja's sandbox for templates that nobody vouches for refuses these, too. */
+/* Refuses methods that change their object, as Jinja's sandbox for untrusted templates does. */
 FUNCTION(changes) {
     UNUSED;
     return JINJA_FAIL(j, "a template must not change a %s", jinja_type(self));
@@ -149,7 +149,7 @@ FUNCTION(do_items) {
 }
 FUNCTION(do_copy) {
     UNUSED;
-    return self; /* nothing can change it */
+    return self; /* values are immutable, so no copy is needed */
 }
 
 const struct jinja_builtin jinja_dict_methods[] = {
@@ -184,7 +184,7 @@ const struct jinja_builtin jinja_list_methods[] = {
     {"reverse", "*", 0, changes},    {"sort", "*", 0, changes},   {NULL, NULL, 0, NULL},
 };
 
-/* Of ranges, too. */
+/* Also for ranges. */
 const struct jinja_builtin jinja_tuple_methods[] = {
     {"count", "value", 1, do_count},
     {"index", "value", 1, do_index},
@@ -197,7 +197,7 @@ FUNCTION(do_cycle) {
                        : JINJA_FAIL(j, "loop.cycle: nothing to choose from");
 }
 
-/* Whether the arguments are others than those of the last call. */
+/* Returns true if the arguments differ from those of the previous call. */
 FUNCTION(do_changed) {
     UNUSED;
     struct jinja_value values = jinja_list(j, JINJA_TUPLE);

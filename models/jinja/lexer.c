@@ -1,5 +1,5 @@
-/* lexer.c - cuts a template into text and tokens, with Jinja's rules for the blanks around tags: trim_blocks and
- * lstrip_blocks are on, as for every chat template. */
+/* lexer.c - splits a template into text and tokens. Whitespace around tags follows Jinja's rules with trim_blocks and
+ * lstrip_blocks on, as for all chat templates. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ static size_t blanks_at(const struct jinja_lexer *lexer, size_t at) {
     return at - from;
 }
 
-/* Passes over so many bytes and counts their lines. */
+/* Skips bytes and counts their lines. */
 static void pass(struct jinja_lexer *lexer, size_t bytes) {
     for (; bytes; bytes--) {
         lexer->line += lexer->text[lexer->at++] == '\n';
@@ -64,7 +64,7 @@ static void pass(struct jinja_lexer *lexer, size_t bytes) {
 
 /* ---- between tags ---- */
 
-/* The end of text[begin..end) where its last blanks are taken off. */
+/* Returns the end of text[begin..end) without trailing whitespace. */
 static size_t without_blanks(const char *text, size_t begin, size_t end) {
     size_t last = begin;
     uint32_t code;
@@ -76,7 +76,8 @@ static size_t without_blanks(const char *text, size_t begin, size_t end) {
     return last;
 }
 
-/* What stays of the text in front of a tag: sign '-' takes all blanks, none those of a line that only the tag is in. */
+/* Returns the end of the text in front of a tag. Sign '-' strips all whitespace. Without a sign, whitespace is stripped
+ * if the line contains nothing else in front of the tag. */
 static size_t trimmed(const struct jinja_lexer *lexer, size_t begin, size_t end, char sign, bool block) {
     if (sign == '-') {
         return without_blanks(lexer->text, begin, end);
@@ -92,7 +93,8 @@ static size_t trimmed(const struct jinja_lexer *lexer, size_t begin, size_t end,
     return whole && without_blanks(lexer->text, line, end) == line ? line : end;
 }
 
-/* A tag's end at `at`: "%}" with its sign and the blanks that go with it; 0: none is there. */
+/* Returns the bytes of a tag's end at `at`: "%}" with its sign and the whitespace that it strips. 0: no tag ends
+ * there. */
 static size_t tag_end(const struct jinja_lexer *lexer, size_t at, const char *end, bool trims) {
     const char sign = at < lexer->bytes ? lexer->text[at] : '\0';
     const size_t skip = sign == '-' || (sign == '+' && trims);
@@ -110,7 +112,7 @@ static size_t sign_at(const struct jinja_lexer *lexer, size_t at) {
     return at < lexer->bytes && (lexer->text[at] == '-' || lexer->text[at] == '+');
 }
 
-/* "{% raw %}" at `at`; 0: something else. end: what it is called. */
+/* Returns the bytes of "{% raw %}" or, by name, "{% endraw %}" at `at`. 0: something else is there. */
 static size_t raw_tag(const struct jinja_lexer *lexer, size_t at, const char *name, bool trims) {
     const size_t begin = at;
     at += 2 + sign_at(lexer, at + 2);
@@ -133,7 +135,7 @@ static void ends_with_line(struct jinja_lexer *lexer) {
     lexer->at_line_start = lexer->at > 0 && lexer->text[lexer->at - 1] == '\n';
 }
 
-/* The text up to {% endraw %}, which begins where the lexer is. */
+/* Returns the text from the lexer's position up to {% endraw %}. */
 static struct jinja_token raw_text(struct jinja_lexer *lexer) {
     const size_t begin = lexer->at;
     lexer->raw = false;
@@ -164,7 +166,7 @@ static void skip_comment(struct jinja_lexer *lexer) {
     lexer_fail(lexer, "a comment {# has no end #}");
 }
 
-/* Text up to the next tag; the tag is entered, a comment passed over. */
+/* Returns the text up to the next tag. Enters that tag, or skips a comment. */
 static struct jinja_token text_token(struct jinja_lexer *lexer) {
     const char *text = lexer->text;
     const size_t begin = lexer->at;
@@ -211,7 +213,7 @@ static int digit(char c) {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
 }
 
-/* Digits with single underscores between them, from `at`; where they end. */
+/* Returns the end of the digits at `at`, with single underscores between them. */
 static size_t digits_end(const struct jinja_lexer *lexer, size_t at) {
     while (at < lexer->bytes && (is_digit(lexer->text[at]) ||
                                  (lexer->text[at] == '_' && at + 1 < lexer->bytes && is_digit(lexer->text[at + 1])))) {
@@ -268,7 +270,7 @@ static struct jinja_token number_token(struct jinja_lexer *lexer) {
         lexer->at = real;
         return token;
     }
-    if (text[begin] == '0') { /* "04" is 0 and then 4 */
+    if (text[begin] == '0') { /* "04" is 0 followed by 4 */
         size_t zeros = begin + 1;
         while (zeros < end && (text[zeros] == '0' || (text[zeros] == '_' && text[zeros + 1] == '0'))) {
             zeros++;
@@ -286,7 +288,7 @@ static struct jinja_token number_token(struct jinja_lexer *lexer) {
     return whole_number(lexer, begin, end);
 }
 
-/* A hexadecimal or octal escape: up to `most` digits at *at. */
+/* Reads a hexadecimal or octal escape of up to `most` digits at *at. */
 static uint32_t code_at(const char *text, size_t bytes, size_t *at, size_t most, int base) {
     uint32_t code = 0;
     for (size_t n = 0; n < most && *at < bytes && digit(text[*at]) < base; n++) {
@@ -295,7 +297,7 @@ static uint32_t code_at(const char *text, size_t bytes, size_t *at, size_t most,
     return code;
 }
 
-/* One escape of a string, text[*at] being what follows the backslash. */
+/* Writes one escape of a string. text[*at] follows the backslash. */
 static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes, size_t *at, struct jinja_text *out) {
     static const char letters[] = "\\'\"abfnrtv", means[] = "\\'\"\a\b\f\n\r\t\v";
     const char c = text[*at];

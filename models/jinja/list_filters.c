@@ -1,4 +1,4 @@
-/* list_filters.c - filters that work on what has items. */
+/* list_filters.c - filters for values that have items. */
 #include "models/jinja/parts.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
                                    const struct jinja_call *call)
 #define UNUSED ((void)j, (void)self, (void)a, (void)call)
 
-/* "function.name", or a whole number, of an item; parts are looked up as items are, those of digits as numbers. */
+/* Looks up a path such as "function.name", or an index, in an item. Parts of the path that are digits are indices. */
 static struct jinja_value attribute_of(struct jinja *j, struct jinja_value item, struct jinja_value path) {
     if (path.kind != JINJA_STRING) {
         return jinja_item(j, item, path);
@@ -37,7 +37,7 @@ static bool list_filters_given(struct jinja_value value) {
     return value.kind != JINJA_UNSET && value.kind != JINJA_NONE;
 }
 
-/* What sorting looks at. */
+/* Returns the key by which an item is compared. */
 static struct jinja_value key_of(struct jinja *j, struct jinja_value item, struct jinja_value attribute, bool exact) {
     if (list_filters_given(attribute)) {
         item = attribute_of(j, item, attribute);
@@ -45,7 +45,7 @@ static struct jinja_value key_of(struct jinja *j, struct jinja_value item, struc
     return item.kind == JINJA_STRING && !exact ? jinja_in_case(j, item.string, JINJA_LOWER) : item;
 }
 
-/* Sorts items by keys; equal ones stay as they are. */
+/* Sorts items by keys; the sort is stable. */
 static void list_filters_sort(struct jinja *j, struct jinja_value items, struct jinja_value keys, bool reverse) {
     for (size_t i = 1; j->status == KVC_OK && i < items.list->count; i++) {
         const struct jinja_value item = items.list->items[i], key = keys.list->items[i];
@@ -63,7 +63,8 @@ static void list_filters_sort(struct jinja *j, struct jinja_value items, struct 
     }
 }
 
-/* What sort looks at: a list, so that equal ones need no order; one item for each attribute of "role,name". */
+/* Returns the sort key: a list with one element for each attribute of "role,name". List comparison does not need an
+ * order between equal elements. */
 static struct jinja_value sort_key(struct jinja *j, struct jinja_value item, struct jinja_value attribute, bool exact) {
     struct jinja_value key = jinja_list(j, JINJA_PLAIN);
     if (attribute.kind != JINJA_STRING) {
@@ -172,7 +173,7 @@ FILTER(do_sum) {
     return sum;
 }
 
-/* ---- one of them, all of them ---- */
+/* ---- single items and joining ---- */
 
 FILTER(do_length) {
     UNUSED;
@@ -294,12 +295,12 @@ FILTER(do_attr) {
 
 /* ---- map, select and their kin ---- */
 
-/* These take None, 0 and whatever else is not true for nothing. */
+/* Treats every false value, such as None or 0, as an empty list. */
 static const struct jinja_list *items_if_any(struct jinja *j, struct jinja_value value, size_t *first) {
     return jinja_items(j, jinja_true(j, value) ? value : jinja_undefined(NULL), first);
 }
 
-/* The rest of a call's arguments. */
+/* Returns the call without its first arguments. */
 static struct jinja_call rest(const struct jinja_call *call, size_t skip) {
     struct jinja_call left = *call;
     left.values += skip;
@@ -353,8 +354,8 @@ FILTER(do_map) {
     return list;
 }
 
-/* Items of which a test, by the arguments from `skip` on, says `wanted`; the test is of an attribute where skip is 1.
- */
+/* Returns the items for which a test gives `wanted`. The test and its arguments begin at argument `skip`. If skip is 1,
+ * argument 0 names an attribute to test. */
 static struct jinja_value list_filters_choose(struct jinja *j, struct jinja_value self, const struct jinja_call *call,
                                               size_t skip, bool wanted) {
     size_t i;

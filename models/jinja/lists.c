@@ -1,4 +1,4 @@
-/* lists.c - lists and dicts: making them, finding in them, going through them; values from JSON. */
+/* lists.c - creates, searches and iterates lists and dicts; converts values from JSON. */
 #include "models/jinja/parts.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ void jinja_set(struct jinja *j, struct jinja_dict *dict, struct jinja_value key,
     }
 }
 
-/* ---- going through ---- */
+/* ---- iterating ---- */
 
 static const struct jinja_list *characters_of(struct jinja *j, const struct jinja_string *string) {
     struct jinja_value list = jinja_list(j, JINJA_PLAIN);
@@ -146,7 +146,8 @@ struct jinja_value jinja_length(struct jinja *j, struct jinja_value value) {
 
 /* ---- JSON ---- */
 
-/* A role makes part of control tokens in some templates ('<|' ~ message.role ~ '|>'); these cannot be anything else. */
+/* Returns true for one of the usual role names. Some templates build control tokens from the role ('<|' ~ message.role
+ * ~ '|>'), and these names are safe. */
 static bool is_role(const char *key, const json_t *json) {
     static const char *const roles[] = {"assistant", "developer", "environment",   "function",
                                         "ipython",   "model",     "observation",   "system",
@@ -161,7 +162,7 @@ static bool is_role(const char *key, const json_t *json) {
 
 static struct jinja_value from_object(struct jinja *j, const json_t *json, bool marked) {
     struct jinja_value dict = jinja_dict(j, JINJA_DICT);
-    void *object = (void *)(uintptr_t)json; /* jansson's iterators take it without const and change nothing */
+    void *object = (void *)(uintptr_t)json; /* jansson's iterators lack const but change nothing */
     for (void *at = json_object_iter(object); at && j->status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *key = json_object_iter_key(at);
         const json_t *member = json_object_iter_value(at);

@@ -1,4 +1,4 @@
-/* memory.c - memory of a rendering, its limits, its one error. */
+/* memory.c - memory of a rendering, its limits and its single error. */
 #include "models/jinja/parts.h"
 
 #include <stdarg.h>
@@ -98,7 +98,7 @@ static uint64_t hash(const char *name, size_t bytes) {
     return h ^ h >> 32;
 }
 
-/* Every cell looked at is a step: names may have been chosen to fall into the same ones. */
+/* Finds the cell of a name. Each probe counts as a step, because names may have been chosen to collide. */
 static size_t cell_of(struct jinja *j, const char *name, size_t bytes) {
     size_t cell = (size_t)hash(name, bytes) & (j->names_size - 1);
     while (jinja_step(j, 1) && j->names[cell] && (strncmp(j->names[cell], name, bytes) != 0 || j->names[cell][bytes])) {

@@ -1,4 +1,4 @@
-/* operators.c - arithmetic and comparisons, as Python has them; whole numbers have 64 bits. */
+/* operators.c - arithmetic and comparisons as in Python, with 64-bit integers. */
 #include "models/jinja/parts.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static struct jinja_value power(struct jinja *j, struct jinja_value a, struct ji
     return jinja_int(result);
 }
 
-/* Quotients are rounded down, and a remainder has the divisor's sign. */
+/* Divides as Python does: quotients are rounded down, and a remainder has the divisor's sign. */
 static struct jinja_value divide_whole(struct jinja *j, enum jinja_operator what, int64_t a, int64_t b) {
     if (a == INT64_MIN && b == -1) {
         return what == JINJA_REMAINDER ? jinja_int(0) : too_large(j);

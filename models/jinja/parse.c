@@ -1,4 +1,4 @@
-/* parse.c - statements into a tree. */
+/* parse.c - parses statements into a tree. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool expect_close(struct jinja_parser *p) {
     return p->j->status == KVC_OK;
 }
 
-/* The body of a tag, whose end is still to come, up to one of the end's names. */
+/* Finishes the current tag, then parses its body up to a tag with one of the names in `ends`. */
 static struct jinja_node *body_to(struct jinja_parser *p, const char *const *ends) {
     if (!expect_close(p)) {
         return NULL;
@@ -22,7 +22,7 @@ static struct jinja_node *body_to(struct jinja_parser *p, const char *const *end
     return parse_body(p, ends);
 }
 
-/* The same, and passes over the end's name. */
+/* Does the same with a single end and skips its name. */
 static struct jinja_node *body(struct jinja_parser *p, const char *end) {
     const char *const ends[] = {end, NULL};
     struct jinja_node *first = body_to(p, ends);
@@ -30,7 +30,7 @@ static struct jinja_node *body(struct jinja_parser *p, const char *end) {
     return first;
 }
 
-/* Bodies of loops, macros and blocks: a filter that Jinja has not is an error there though an if may be around them. */
+/* Begins the body of a loop, macro or block. In it, an unknown filter is an error at once, even inside an {% if %}. */
 static const char *enter_block(struct jinja_parser *p) {
     const char *unknown = p->unknown;
     p->unknown = NULL;
@@ -116,7 +116,7 @@ static struct jinja_node *parse_set(struct jinja_parser *p) {
     return node;
 }
 
-/* Names with their defaults, as a macro has them, from the opening bracket on. */
+/* Parses a macro's parameters and their defaults, from the opening bracket on. */
 static void parse_signature(struct jinja_parser *p, struct jinja_node *node) {
     struct jinja_node **end = node ? &node->items : NULL;
     jinja_expect_operator(p, "(");
@@ -140,7 +140,7 @@ static void parse_signature(struct jinja_parser *p, struct jinja_node *node) {
     }
 }
 
-/* The body of a macro or a call block; notes what it reads of the names that every macro may have. */
+/* Parses the body of a macro or call block. Records which of caller, kwargs and varargs it reads. */
 static void parse_macro_body(struct jinja_parser *p, struct jinja_node *node, const char *end) {
     struct jinja_specials specials = {.outer = p->specials};
     const unsigned loops = p->loops;
@@ -299,7 +299,8 @@ static bool at_one_of(const struct jinja_parser *p, const char *const *names) {
     return false;
 }
 
-/* Statements up to a tag that begins with one of the names, whose name is the present token then; NULL: to the end. */
+/* Parses statements up to a tag with one of the names in `ends`; that name is then the current token. NULL: up to the
+ * end. */
 static struct jinja_node *parse_body(struct jinja_parser *p, const char *const *ends) {
     struct jinja_node *first = NULL, **last = &first;
     while (p->j->status == KVC_OK) {

@@ -1,4 +1,4 @@
-/* parse_expression.c - expressions into a tree, with Jinja's precedence. */
+/* parse_expression.c - parses expressions into a tree, with Jinja's precedence. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>
@@ -57,7 +57,7 @@ const char *jinja_expect_a_name(struct jinja_parser *p) {
     return name;
 }
 
-/* Puts an item behind the others of a node; *end is where the next one goes. */
+/* Appends an item to a node. *end points to the place of the next item. */
 void jinja_append(struct jinja_node *node, struct jinja_node ***end, struct jinja_node *item) {
     if (node && item) {
         **end = item;
@@ -76,7 +76,7 @@ struct jinja_node *jinja_constant(struct jinja_parser *p, struct jinja_value val
     return node;
 }
 
-/* Strings beside each other are one. */
+/* Parses adjacent strings as one. */
 static struct jinja_node *parse_strings(struct jinja_parser *p) {
     struct jinja_text text = {0};
     const struct jinja_token first = p->lexer.token;
@@ -382,7 +382,7 @@ struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, unsigned how, const
     return tuple->count ? tuple->items : tuple;
 }
 
-/* What is assigned to: a name, an attribute of a namespace, or several of them. */
+/* Parses the target of an assignment: a name, an attribute of a namespace, or several of these. */
 struct jinja_node *jinja_parse_target(struct jinja_parser *p, const char *stop) {
     struct jinja_node *tuple = jinja_node(p, JINJA_TUPLE_OF, NULL, NULL), **end = tuple ? &tuple->items : NULL;
     bool commas = false;

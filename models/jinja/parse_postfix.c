@@ -1,9 +1,9 @@
-/* parse_postfix.c - what follows a primary expression: attributes, items, calls, filters, tests. */
+/* parse_postfix.c - parses what may follow a primary expression: attributes, items, calls, filters, tests. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>
 
-/* The arguments of a call, whose opening bracket is the present token, as items of the node. */
+/* Parses the arguments of a call into the node's items. The opening bracket is the current token. */
 static void parse_arguments(struct jinja_parser *p, struct jinja_node *node) {
     struct jinja_node **end = node ? &node->items : NULL;
     bool named = false;
@@ -39,7 +39,7 @@ static void parse_arguments(struct jinja_parser *p, struct jinja_node *node) {
     }
 }
 
-/* a[b], a[b:c:d], or a[b, c] */
+/* Parses a[b], a[b:c:d], or a[b, c]. */
 static struct jinja_node *parse_subscript(struct jinja_parser *p, struct jinja_node *a) {
     struct jinja_node *node = jinja_node(p, JINJA_ITEM, a, NULL), **end = node ? &node->items : NULL;
     jinja_expect_operator(p, "[");
@@ -124,7 +124,7 @@ static struct jinja_node *parse_filter(struct jinja_parser *p, struct jinja_node
     return node;
 }
 
-/* Whether an argument of a test may follow without brackets: x is divisibleby 3. */
+/* Returns true if an argument of a test may begin here without brackets, as in "x is divisibleby 3". */
 static bool begins_argument(const struct jinja_parser *p) {
     const struct jinja_token *token = &p->lexer.token;
     if (token->kind == JINJA_TOKEN_OPERATOR) {

@@ -1,13 +1,13 @@
-/* percent.c - '%s and %5.1f' % values, as Python's str has it. */
+/* percent.c - '%s and %5.1f' % values, as in Python's str. */
 #include "models/jinja/field.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What is left of the values of one form. */
+/* The values that remain for a format. */
 struct values {
-    struct jinja_value all; /* a tuple, or one value */
-    struct jinja_value one; /* of a name: '%(name)s' */
+    struct jinja_value all; /* a tuple or a single value */
+    struct jinja_value one; /* the value of a name: '%(name)s' */
     bool by_name;
     size_t used, count;
 };
@@ -25,7 +25,7 @@ static struct jinja_value next_value(struct jinja *j, struct values *values) {
     return tuple ? values->all.list->items[values->used++] : (values->used++, values->all);
 }
 
-/* '(name)' */
+/* Parses '(name)'. */
 static void take_name(struct jinja *j, const struct jinja_string *form, size_t *at, struct values *values) {
     const size_t begin = ++*at;
     for (size_t open = 1; *at < form->bytes; ++*at) {
@@ -51,7 +51,7 @@ static void take_name(struct jinja *j, const struct jinja_string *form, size_t *
     values->by_name = true;
 }
 
-/* A width or precision: digits, or * for a value, which may be negative. -1: none. */
+/* Reads a width or precision: digits, or * for the next value, which may be negative. Returns -1 if there is none. */
 static int64_t take_size(struct jinja *j, const struct jinja_string *form, size_t *at, struct values *values,
                          bool *negative) {
     if (*at >= form->bytes || form->data[*at] != '*') {
@@ -121,7 +121,7 @@ static void put_text(struct jinja *j, struct jinja_text *text, struct jinja_fiel
     jinja_put_filled(j, text, field, "", &string, field->align);
 }
 
-/* %c: a character, or the one of a code. */
+/* Writes %c: a character, or the character of a code. */
 static void put_character(struct jinja *j, struct jinja_text *text, struct jinja_field *field,
                           struct jinja_value value) {
     char code[4];

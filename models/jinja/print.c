@@ -1,4 +1,4 @@
-/* print.c - values as Python's str() and repr() write them. */
+/* print.c - converts values to text as Python's str() and repr() do. */
 #include "models/jinja/parts.h"
 
 #include <inttypes.h>
@@ -16,7 +16,8 @@ void jinja_put_int(struct jinja *j, struct jinja_text *text, int64_t whole) {
     jinja_puts(j, text, digits);
 }
 
-/* A number's decimal digits (count of them) and the power of ten of the first. The locale's point is passed over. */
+/* Computes `count` decimal digits of a number. Returns the power of ten of the first digit. Skips the locale's decimal
+ * point. */
 static int digits_of(double real, int count, char digits[MOST_DIGITS]) {
     char written[MOST_DIGITS + 20];
     snprintf(written, sizeof written, "%.*e", count - 1, real);
@@ -43,7 +44,7 @@ void jinja_put_scientific(struct jinja *j, struct jinja_text *text, double real,
     jinja_puts(j, text, out);
 }
 
-/* Text of a float in the "C" locale's form read as a number. */
+/* Reads a float written in the "C" locale's form. */
 bool jinja_read_float(const char *text, size_t bytes, double *real) {
     const char *point = localeconv()->decimal_point;
     char copy[400], *end;
@@ -55,7 +56,7 @@ bool jinja_read_float(const char *text, size_t bytes, double *real) {
         if (text[i] == '.' && strlen(point) < 16) {
             memcpy(copy + n, point, strlen(point));
             n += strlen(point);
-            point = ""; /* a second one is no number */
+            point = ""; /* a second point is an error */
         } else if (text[i] == '.' || !strchr("0123456789eE+-", text[i])) {
             return false;
         } else {
@@ -67,7 +68,7 @@ bool jinja_read_float(const char *text, size_t bytes, double *real) {
     return n > 0 && end == copy + n;
 }
 
-/* Digits with the point where it belongs, or with an exponent from 10^most on. */
+/* Writes digits with the decimal point, or with an exponent if it is below -4 or at least `most`. */
 static void put_placed(struct jinja *j, struct jinja_text *text, const char *digits, int exponent, int most) {
     const int n = (int)strlen(digits);
     char out[160];
@@ -96,7 +97,7 @@ void jinja_put_significant(struct jinja *j, struct jinja_text *text, double real
         return;
     }
     int exponent = 0;
-    for (count = 1; count <= 17; count++) { /* the shortest that read back as the same number */
+    for (count = 1; count <= 17; count++) { /* find the shortest digits that read back as the same number */
         double again;
         exponent = digits_of(real, count, digits);
         snprintf(out, sizeof out, "%.1s.%.20se%d", digits, digits[1] ? digits + 1 : "0", exponent);
@@ -107,7 +108,7 @@ void jinja_put_significant(struct jinja *j, struct jinja_text *text, double real
     put_placed(j, text, digits, exponent, 16);
 }
 
-/* What repr() of a float writes. */
+/* Writes a float as repr() does. */
 void jinja_put_float(struct jinja *j, struct jinja_text *text, double real) {
     if (isnan(real)) {
         jinja_puts(j, text, "nan");

@@ -1,4 +1,4 @@
-/* render.c - one rendering of a template, from its text to the text it makes. */
+/* render.c - renders a template: from its source to its output. */
 #include "models/files/json.h"
 #include "models/jinja/syntax.h"
 
@@ -14,7 +14,7 @@ enum {
     MOST_VARIABLES = 256
 };
 
-/* Bytes of the strings in a value, about. */
+/* Returns the approximate bytes of the strings in a value. */
 static uint64_t bytes_of(const json_t *json, unsigned depth) {
     uint64_t bytes = 64;
     if (json_is_string(json)) {
@@ -34,7 +34,7 @@ static uint64_t bytes_of(const json_t *json, unsigned depth) {
 
 static void set_variables(struct jinja *j, const json_t *variables, bool marked) {
     void *object = (void *)(uintptr_t)variables;
-    if (json_object_size(variables) > MOST_VARIABLES) { /* each is looked for among all of them */
+    if (json_object_size(variables) > MOST_VARIABLES) { /* limits the cost of linear searches */
         jinja_fail(j, "%zu variables; there may be %d", json_object_size(variables), MOST_VARIABLES);
         return;
     }
@@ -45,7 +45,7 @@ static void set_variables(struct jinja *j, const json_t *variables, bool marked)
     }
 }
 
-/* The variables are in a scope around the template's own: what it sets hides them. */
+/* Runs the template. Its variables are in a scope inside that of the given variables and hide these. */
 static void render_run(struct jinja *j, const struct kvc_jinja_job *job) {
     const struct jinja_node *first = NULL;
     if (job->bytes > MOST_SOURCE) {

@@ -1,4 +1,4 @@
-/* round.c - the filter round: decimal places of a number, also in front of the point, ties to the even digit. */
+/* round.c - the filter `round`: rounds to decimal places, also to the left of the point; ties go to the even digit. */
 #include "models/jinja/parts.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { MOST_PLACES = 60, MOST_EXACT = 22 };
 
-/* 10 to the power of k, 0 <= k <= 18. */
+/* Returns 10 to the power of k, 0 <= k <= 18. */
 static int64_t power_of_ten(int64_t k) {
     int64_t power = 1;
     while (k-- > 0) {
@@ -32,7 +32,7 @@ static struct jinja_value round_whole(struct jinja *j, int64_t whole, int64_t pl
     return jinja_int(whole < 0 ? -(int64_t)made : (int64_t)made);
 }
 
-/* A size rounded to so many digits in front of the point. C writes the digits of the exact value, ties to even. */
+/* Rounds to a digit to the left of the point. Uses C's formatting of the exact value, which rounds ties to even. */
 static double round_before_point(struct jinja *j, double size, int64_t places) {
     char digits[40];
     double made = size;

@@ -1,4 +1,5 @@
-/* scope.c - variables: a loop's body, a macro and the blocks of set, call and filter have scopes of their own. */
+/* scope.c - variables and their scopes. Bodies of loops, macros and the blocks of set, call and filter have their
+ * own. */
 #include "models/jinja/parts.h"
 
 struct jinja_scope *jinja_scope_open(struct jinja *j, struct jinja_scope *parent) {

@@ -1,4 +1,4 @@
-/* string_classes.c - the methods of strings that say of what kind all characters are. */
+/* string_classes.c - string methods that test the class of all characters. */
 #include "models/jinja/parts.h"
 
 #define METHOD(name)                                                                                                   \

@@ -12,7 +12,7 @@ static bool string_methods_given(struct jinja_value value) {
     return value.kind != JINJA_UNSET && value.kind != JINJA_NONE;
 }
 
-/* The string that an argument must be; the empty one after a failure. */
+/* Returns an argument that must be a string; after a failure, the empty string. */
 static const struct jinja_string *text_of(struct jinja *j, struct jinja_value value) {
     if (value.kind != JINJA_STRING) {
         jinja_fail(j, "a string method got a %s; it must be a string", jinja_type(value));
@@ -21,7 +21,7 @@ static const struct jinja_string *text_of(struct jinja *j, struct jinja_value va
     return value.string;
 }
 
-/* What a method of text that is marked safe puts into it: escaped, unless it is safe, too. */
+/* Escapes text that a method inserts into a string marked safe, unless the text is safe, too. */
 static const struct jinja_string *escaped_for(struct jinja *j, struct jinja_value self,
                                               const struct jinja_string *text) {
     struct jinja_text out = {0};
@@ -97,7 +97,8 @@ METHOD(do_title) {
 
 /* ---- finding ---- */
 
-/* The bytes that start and end, in characters, stand for; false: they hold nothing, not even the empty text. */
+/* Converts start and end, in characters, to a range of bytes. Returns false if the range contains nothing, not even the
+ * empty string. */
 static bool range_of(struct jinja *j, const struct jinja_string *text, struct jinja_value start, struct jinja_value end,
                      size_t *from, size_t *to) {
     *from = 0;
@@ -116,7 +117,7 @@ static bool range_of(struct jinja *j, const struct jinja_string *text, struct ji
     return first <= last && j->status == KVC_OK;
 }
 
-/* Where part is first or last within the range; SIZE_MAX: nowhere. In bytes. */
+/* Returns the byte offset of the first or last occurrence of a part in the range. SIZE_MAX: not found. */
 static size_t search(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a, bool last) {
     const struct jinja_string *part = text_of(j, a[0]);
     size_t from, to, found = SIZE_MAX;
@@ -179,7 +180,7 @@ METHOD(do_count) {
     return jinja_int(count);
 }
 
-/* Whether the text begins (or ends) with one of the texts that the argument is or has. */
+/* Returns true if the text begins (or ends) with the argument, or with one of a tuple of arguments. */
 static struct jinja_value has_end(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a,
                                   bool last) {
     size_t from, to;
@@ -225,7 +226,7 @@ METHOD(do_replace) {
 
 /* ---- cutting and joining ---- */
 
-/* At every run of blanks. */
+/* Splits at every run of whitespace. */
 static struct jinja_value split_blanks(struct jinja *j, const struct jinja_string *text, int64_t most) {
     struct jinja_value list = jinja_list(j, JINJA_PLAIN);
     for (size_t at = 0; at < text->bytes && j->status == KVC_OK;) {
@@ -276,7 +277,7 @@ METHOD(do_split) {
     return list;
 }
 
-/* At the last `most` runs of blanks: the words but for those, which stay in one piece. */
+/* Splits at the last `most` runs of whitespace and leaves the words in front of these in one piece. */
 static struct jinja_value rsplit_blanks(struct jinja *j, const struct jinja_string *text, int64_t most) {
     struct jinja_value words = split_blanks(j, text, -1), list = jinja_list(j, JINJA_PLAIN);
     if (j->status != KVC_OK || (int64_t)words.list->count <= most) {
@@ -291,7 +292,7 @@ static struct jinja_value rsplit_blanks(struct jinja *j, const struct jinja_stri
     return list;
 }
 
-/* The last `most` cuts; pieces are gathered from the end and turned round. */
+/* Splits at the last `most` separators. Collects the pieces from the end, then reverses them. */
 METHOD(do_rsplit) {
     int64_t most = whole_or(j, a[1], -1);
     if (most < 0 || j->status != KVC_OK) {
@@ -375,7 +376,7 @@ METHOD(do_format) {
     return jinja_format(j, self.string, call);
 }
 
-/* ---- filling up ---- */
+/* ---- padding ---- */
 
 static struct jinja_value string_methods_fill(struct jinja *j, struct jinja_value self, const struct jinja_value *a,
                                               int side) {

@@ -1,4 +1,4 @@
-/* syntax.h - tokens and the tree that a template is parsed into. */
+/* syntax.h - the tokens of a template, and the tree into which it is parsed. */
 #ifndef KVC_MODELS_JINJA_SYNTAX_H
 #define KVC_MODELS_JINJA_SYNTAX_H
 
@@ -7,7 +7,7 @@
 enum jinja_token_kind {
     JINJA_TOKEN_END,
     JINJA_TOKEN_DATA,      /* text between tags */
-    JINJA_TOKEN_OPEN,      /* of a tag {% */
+    JINJA_TOKEN_OPEN,      /* {% */
     JINJA_TOKEN_CLOSE,     /* %} */
     JINJA_TOKEN_OPEN_OUT,  /* {{ */
     JINJA_TOKEN_CLOSE_OUT, /* }} */
@@ -21,7 +21,7 @@ enum jinja_token_kind {
 struct jinja_token {
     enum jinja_token_kind kind;
     int line;
-    const char *data; /* DATA, STRING (without escapes), OPERATOR; a NAME is interned */
+    const char *data; /* DATA, STRING (without escapes) or OPERATOR; a NAME is interned */
     size_t bytes;
     union {
         int64_t whole;
@@ -31,14 +31,14 @@ struct jinja_token {
 
 struct jinja_lexer {
     struct jinja *j;
-    const char *text; /* with \n for every line end, and without the last one */
+    const char *text; /* with every line end as \n, and without the last one */
     size_t bytes, at;
     int line;
     bool in_tag, in_out, opening, at_line_start, raw;
-    char open[200]; /* brackets that are open within the tag */
+    char open[200]; /* open brackets in the tag */
     size_t open_count;
-    struct jinja_token token; /* the present one */
-    struct jinja_token ahead; /* the one after it */
+    struct jinja_token token; /* current token */
+    struct jinja_token ahead; /* next token */
 };
 
 bool jinja_lexer_open(struct jinja *j, const char *source, size_t bytes, struct jinja_lexer *lexer);
@@ -47,7 +47,7 @@ bool jinja_at_operator(const struct jinja_lexer *lexer, const char *text);
 bool jinja_at_name(const struct jinja_lexer *lexer, const char *text);
 
 enum jinja_node_kind {
-    /* expressions */
+    /* Expressions. */
     JINJA_CONSTANT,  /* value */
     JINJA_NAME,      /* name */
     JINJA_TEXT_LIST, /* items ~ items */
@@ -56,9 +56,9 @@ enum jinja_node_kind {
     JINJA_DICT_OF,   /* items: key, value, key, value */
     JINJA_ATTRIBUTE, /* a.name */
     JINJA_ITEM,      /* a[b] */
-    JINJA_SLICE,     /* a[items[0]:items[1]:items[2]]; a NULL kind is a CONSTANT unset */
+    JINJA_SLICE,     /* a[items[0]:items[1]:items[2]]; an omitted part is a CONSTANT with JINJA_UNSET */
     JINJA_CALL,      /* a(items) */
-    JINJA_FILTER,    /* a | builtin(items); a NULL: the text of a block */
+    JINJA_FILTER,    /* a | builtin(items); a NULL: applied to the text of a block */
     JINJA_TEST,      /* a is builtin(items) */
     JINJA_NOT,
     JINJA_NEGATIVE,
@@ -66,10 +66,10 @@ enum jinja_node_kind {
     JINJA_AND,
     JINJA_OR,
     JINJA_BINARY,    /* a what b */
-    JINJA_COMPARE,   /* a, then items: each with what and its operand a */
-    JINJA_ARGUMENT,  /* an item of calls and comparisons: a, with name or what */
+    JINJA_COMPARE,   /* a, then items; each item has an operator (what) and an operand (a) */
+    JINJA_ARGUMENT,  /* an item of a call or comparison: a, with name or what */
     JINJA_INLINE_IF, /* a if b else c */
-    /* statements */
+    /* Statements. */
     JINJA_DATA,         /* value */
     JINJA_PRINT,        /* a */
     JINJA_IF,           /* if a: body, else: other */
@@ -88,20 +88,20 @@ struct jinja_node {
     enum jinja_node_kind kind;
     enum jinja_operator what;
     int line;
-    unsigned count;                      /* of items */
-    const char *name;                    /* interned; of an item: given by this name */
-    const struct jinja_builtin *builtin; /* NULL: there is no such filter or test */
+    unsigned count;                      /* number of items */
+    const char *name;                    /* interned; for an argument: the name it is given by */
+    const struct jinja_builtin *builtin; /* NULL: unknown filter or test */
     struct jinja_value value;
     struct jinja_node *a, *b, *c;
-    struct jinja_node *items, *body, *other; /* the first of each; linked by next */
+    struct jinja_node *items, *body, *other; /* first of a list that `next` links */
     struct jinja_node *next;
-    bool chained;      /* an if whose other is an elif */
-    unsigned specials; /* of a macro: what its body reads of these */
+    bool chained;      /* an if whose `other` is an elif */
+    unsigned specials; /* for a macro: bits of the names below that its body reads */
 };
 
-/* Names that a macro has where its body reads them before it sets them. */
+/* Special names of a macro, defined if its body reads them before setting them. */
 enum { JINJA_CALLER = 1, JINJA_KWARGS = 2, JINJA_VARARGS = 4 };
-struct jinja_specials { /* of the macros around the present place */
+struct jinja_specials { /* the special names of the surrounding macros */
     struct jinja_specials *outer;
     unsigned read, set;
 };
@@ -109,29 +109,31 @@ struct jinja_specials { /* of the macros around the present place */
 struct jinja_parser {
     struct jinja *j;
     struct jinja_lexer lexer;
-    unsigned loops; /* that the present place is in */
+    unsigned loops; /* number of surrounding loops */
     struct jinja_specials *specials;
-    bool setting; /* the name that comes is assigned to */
-    /* A filter or test that Jinja has not: an error at once, but only when it is reached where it depends on an if. */
+    bool setting; /* the next name is an assignment target */
+    /* Filters or tests that Jinja does not have. Such a name is an error at once; inside an {% if %}, only when it is
+     * reached. */
     const char *unknown, *unknown_at_once;
     int unknown_line, unknown_at_once_line;
 };
 
-/* The statements of a whole template. */
+/* Parses a whole template into statements. */
 struct jinja_node *jinja_parse(struct jinja *j, const char *source, size_t bytes);
 
-/* What statements need of expressions (parse_expression.c). */
+/* Parsing of expressions, for the statements' parser (parse_expression.c). */
 struct jinja_node *jinja_node(struct jinja_parser *p, enum jinja_node_kind kind, struct jinja_node *a,
                               struct jinja_node *b);
-/* Puts an item behind the others of a node; *end is where the next one goes. */
+/* Appends an item to a node. *end points to the place of the next item. */
 void jinja_append(struct jinja_node *node, struct jinja_node ***end, struct jinja_node *item);
 struct jinja_node *jinja_constant(struct jinja_parser *p, struct jinja_value value);
 struct jinja_node *jinja_parse_primary(struct jinja_parser *p);
 struct jinja_node *jinja_parse_postfix(struct jinja_parser *p, struct jinja_node *node);
-struct jinja_node *jinja_parse_attribute(struct jinja_parser *p, struct jinja_node *a); /* at the point */
+struct jinja_node *jinja_parse_attribute(struct jinja_parser *p,
+                                         struct jinja_node *a); /* the current token is the point */
 struct jinja_node *jinja_parse_expression(struct jinja_parser *p);
 enum { JINJA_NO_CONDITION = 1, JINJA_NO_BRACKETS = 2 };
-/* Expressions with commas between them; stop: a name that ends them. */
+/* Parses expressions separated by commas. stop: a name that ends them. */
 struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, unsigned how, const char *stop);
 struct jinja_node *jinja_parse_target(struct jinja_parser *p, const char *stop);
 struct jinja_node *jinja_parse_filters(struct jinja_parser *p, struct jinja_node *a, bool first_is_named);
@@ -139,16 +141,15 @@ bool jinja_expect_operator(struct jinja_parser *p, const char *text);
 bool jinja_skip_operator(struct jinja_parser *p, const char *text);
 bool jinja_skip_name(struct jinja_parser *p, const char *text);
 const char *jinja_expect_a_name(struct jinja_parser *p);
-/* An expression reads a name, or a statement sets it. */
-unsigned jinja_special(const char *name); /* JINJA_CALLER and so on; 0: another */
+/* Record that an expression reads a name, or that a statement sets it. */
+unsigned jinja_special(const char *name); /* JINJA_CALLER, ...; 0: not a special name */
 void jinja_note_name(struct jinja_parser *p, const char *name, bool set);
 void jinja_parse_unexpected(struct jinja_parser *p, const char *wanted);
 
-/* Running it (evaluate.c, execute.c). */
+/* Running the tree (evaluate.c, execute.c). */
 struct jinja_value jinja_evaluate(struct jinja *j, const struct jinja_node *node);
-struct jinja_value
-jinja_call_with(struct jinja *j, const struct jinja_node *node, const char *name,
-                struct jinja_value value); /* a call, with one argument more where name is not NULL */
+struct jinja_value jinja_call_with(struct jinja *j, const struct jinja_node *node, const char *name,
+                                   struct jinja_value value); /* a call; if name is not NULL, with one more argument */
 struct jinja_value jinja_filtered(struct jinja *j, const struct jinja_node *node, struct jinja_value self);
 enum jinja_flow { JINJA_ON, JINJA_BROKEN, JINJA_CONTINUED };
 enum jinja_flow jinja_execute(struct jinja *j, const struct jinja_node *node);

@@ -1,4 +1,4 @@
-/* tests.c - what may stand after `is`. */
+/* tests.c - the tests that may follow `is`. */
 #include "models/jinja/parts.h"
 
 #define TEST(name)                                                                                                     \
@@ -6,7 +6,7 @@
                                    const struct jinja_call *call)
 #define UNUSED ((void)j, (void)self, (void)a, (void)call)
 
-/* A test that looks at the value alone. */
+/* A test without arguments. */
 #define PLAIN(name, holds)                                                                                             \
     TEST(name) {                                                                                                       \
         UNUSED;                                                                                                        \
@@ -23,7 +23,7 @@ static bool is_sequence(struct jinja_value value) {
            (value.kind != JINJA_LIST || value.list->flavor <= JINJA_RANGE);
 }
 
-/* Letters of one case only, and at least one. */
+/* Returns true if all cased letters have the wanted case and there is at least one. */
 static bool is_in_case(struct jinja *j, struct jinja_value value, int wanted) {
     const struct jinja_string *text = jinja_str(j, value);
     bool seen = false;
@@ -57,7 +57,7 @@ PLAIN(is_callable, self.kind == JINJA_BUILTIN || self.kind == JINJA_MACRO || sel
 PLAIN(is_lower, is_in_case(j, self, -1))
 PLAIN(is_upper, is_in_case(j, self, 1))
 PLAIN(is_escaped, self.kind == JINJA_STRING && self.string->safe)
-/* Python looks for the value among the names: it must be one that can be a key. */
+/* Checks the type of a filter's or test's name. As in Python, a value that cannot be a key is an error. */
 static bool is_name(struct jinja *j, struct jinja_value value) {
     if (!jinja_hashable(value)) {
         jinja_fail(j, "a %s cannot be a key", jinja_type(value));

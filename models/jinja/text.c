@@ -1,9 +1,10 @@
-/* text.c - strings and text that grows, each byte with a mark where the caller wrote it: messages, tools, variables.
+/* text.c - strings and growing text. Each byte has a mark that tells whether the caller wrote it in messages, tools or
+ * variables.
  *
- * A template decides where control tokens stand, a caller's text must never make one. So a string knows which of its
- * bytes came from the caller, and whatever copies bytes copies their marks: jinja_cut and jinja_part take a part of a
- * string, jinja_put adds one to a text. Text of the engine's own is put by jinja_puts; characters made from others, as
- * capitals are, by jinja_put_made. */
+ * A template decides where control tokens are; a caller's text must never create one. So a string knows which of its
+ * bytes the caller wrote, and every copy of bytes also copies their marks. jinja_cut and jinja_part take a part of a
+ * string; jinja_put appends one to a text. jinja_puts appends text of the engine. jinja_put_made appends characters
+ * derived from others, such as uppercase letters. */
 #include "models/jinja/parts.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@ static void copy_marks(char *to, const char *marks, size_t bytes) {
     }
 }
 
-/* A store with room, and its first bytes those of a. */
+/* Makes a store with extra room that begins with the bytes of a. */
 static struct jinja_store *store_of(struct jinja *j, const struct jinja_string *a, size_t bytes) {
     struct jinja_store *store = jinja_alloc(j, sizeof *store);
     const size_t capacity = bytes < 256 ? bytes : 2 * bytes;
@@ -67,8 +68,8 @@ static struct jinja_store *store_of(struct jinja *j, const struct jinja_string *
     return store;
 }
 
-/* b is put behind a where a's store has room there: text that a template gathers piece by piece is not copied each
- * time. */
+/* Appends b to a. Uses the room in a's store if possible, so that text which a template builds piece by piece is not
+ * copied every time. */
 static struct jinja_value put_behind(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b) {
     struct jinja_store *store = a->store;
     const size_t bytes = a->bytes + b->bytes;
@@ -94,7 +95,7 @@ static struct jinja_value put_behind(struct jinja *j, const struct jinja_string 
     return kept(j, (struct jinja_string){store->data, bytes, store->marks, store, a->safe || b->safe});
 }
 
-/* Text marked safe escapes what is added to it, on either side. */
+/* Joins two strings. If only one is marked safe, the other is escaped. */
 struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b) {
     if (a->safe != b->safe) {
         struct jinja_text text = {0};
@@ -106,9 +107,9 @@ struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, c
     return put_behind(j, a, b);
 }
 
-/* ---- text that grows ---- */
+/* ---- growing text ---- */
 
-/* Room for `bytes` more; with marks where those are marked or earlier ones are. */
+/* Makes room for `bytes` more bytes. Adds marks if the new bytes are marked. */
 static bool make_room(struct jinja *j, struct jinja_text *text, size_t bytes, bool marked) {
     const bool wider = bytes > text->capacity - text->bytes, marks = marked && !text->marks;
     if (!wider && !marks) {

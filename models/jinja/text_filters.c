@@ -1,4 +1,4 @@
-/* text_filters.c - filters that make text or numbers, and what string methods share with them. */
+/* text_filters.c - filters that return text or numbers, and helpers that string methods share. */
 #include "models/jinja/parts.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
                                    const struct jinja_call *call)
 #define UNUSED ((void)j, (void)self, (void)a, (void)call)
 
-/* ---- what methods use, too ---- */
+/* ---- shared with string methods ---- */
 
 static bool in_set(uint32_t code, const struct jinja_string *chars) {
     uint32_t one;
@@ -62,7 +62,7 @@ struct jinja_value jinja_replace(struct jinja *j, const struct jinja_string *tex
         jinja_put_all(j, &out, new);
         at = found + old->bytes;
         most -= most > 0;
-        if (!old->bytes) { /* between all characters */
+        if (!old->bytes) { /* inserts between all characters */
             uint32_t code;
             if (at >= text->bytes) {
                 break;
@@ -125,7 +125,7 @@ FILTER(do_capitalize) {
     return jinja_safe_as(j, jinja_capitalized(j, text), text);
 }
 
-/* Words begin behind blanks and opening brackets. */
+/* Capitalizes words. A word begins after whitespace, a hyphen or an opening bracket. */
 FILTER(do_title) {
     UNUSED;
     const struct jinja_string *text = jinja_str(j, self);
@@ -239,7 +239,7 @@ FILTER(do_wordcount) {
 
 /* ---- numbers ---- */
 
-/* The text without blanks around it, and with the digits of every alphabet as those of ASCII. */
+/* Strips whitespace and converts the decimal digits of all scripts to ASCII. */
 static struct jinja_string bare(struct jinja *j, const struct jinja_string *text) {
     struct jinja_text out = {0};
     const struct jinja_value stripped = jinja_strip(j, text, NULL, JINJA_BOTH);
@@ -247,7 +247,7 @@ static struct jinja_string bare(struct jinja *j, const struct jinja_string *text
         uint32_t code, before = 0;
         const size_t bytes = jinja_next(stripped.string->data + at, stripped.string->bytes - at, &code);
         if (code >= 0x80 && jinja_decimal(code)) {
-            while (jinja_decimal(code - before - 1)) { /* alphabets have their ten digits in a row */
+            while (jinja_decimal(code - before - 1)) { /* the ten digits of a script are consecutive */
                 before++;
             }
             const char digit = (char)('0' + before % 10);
@@ -260,7 +260,8 @@ static struct jinja_string bare(struct jinja *j, const struct jinja_string *text
     return jinja_seen(&out);
 }
 
-/* Digits of a base as Python's int() reads them, blanks around and single underscores between. */
+/* Reads an integer in a base as Python's int() does, with whitespace around it and single underscores between
+ * digits. */
 static bool read_whole(struct jinja *j, const struct jinja_string *text, int64_t base, int64_t *whole) {
     const struct jinja_string plain = bare(j, text);
     if (j->status != KVC_OK || base < 2 || base > 36) {
@@ -307,7 +308,7 @@ static bool read_real(struct jinja *j, const struct jinja_string *text, double *
         }
     }
     struct jinja_text digits = {0};
-    for (size_t i = 0; i < plain.bytes; i++) { /* single underscores between digits are passed over */
+    for (size_t i = 0; i < plain.bytes; i++) { /* skip single underscores between digits */
         const bool between = i && i + 1 < plain.bytes && plain.data[i - 1] >= '0' && plain.data[i - 1] <= '9' &&
                              plain.data[i + 1] >= '0' && plain.data[i + 1] <= '9';
         if (plain.data[i] != '_' || !between) {

@@ -1,4 +1,4 @@
-/* tojson.c - the filter tojson, as transformers has it: Python's json.dumps, which escapes no HTML. */
+/* tojson.c - the filter tojson as in transformers: Python's json.dumps, without HTML escapes. */
 #include "models/jinja/parts.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 struct writer {
     struct jinja_text *text;
-    const struct jinja_string *indent; /* NULL: on one line */
+    const struct jinja_string *indent; /* NULL: one line */
     const struct jinja_string *between, *after_key;
     bool ascii, sorted;
 };
@@ -103,7 +103,7 @@ static void put_key(struct jinja *j, const struct writer *writer, struct jinja_v
     }
 }
 
-/* The dict's keys in order: insertion, which is cheap where they are in order already. */
+/* Sorts a dict by its keys. Uses insertion sort, which is fast if the keys are already in order. */
 static const struct jinja_dict *tojson_sort(struct jinja *j, const struct jinja_dict *dict) {
     struct jinja_value copy = jinja_dict(j, JINJA_DICT);
     void *entries = jinja_alloc(j, (dict->count + 1) * sizeof *dict->entries);

@@ -1,4 +1,4 @@
-/* value.c - making values, and what Python says of them: their type, truth, equality and order. */
+/* value.c - creates values and gives their type, truth, equality and order as in Python. */
 #include "models/jinja/parts.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ bool jinja_true(struct jinja *j, struct jinja_value value) {
 
 /* ---- equality and order ---- */
 
-/* A whole number and a real one, compared as the numbers they are. */
+/* Compares an integer and a real number exactly. */
 static int order_mixed(int64_t whole, double real) {
     if (real >= 9223372036854775808.0) {
         return -1;
@@ -100,7 +100,7 @@ static int order_mixed(int64_t whole, double real) {
     return whole < below ? -1 : whole > below ? 1 : real > (double)below ? -1 : 0;
 }
 
-/* 2: one of them is not a number that has an order. */
+/* Compares two numbers. Returns 2 if one of them is NaN. */
 static int order_numbers(struct jinja_value a, struct jinja_value b) {
     if (a.kind == JINJA_FLOAT && b.kind == JINJA_FLOAT) {
         return a.real < b.real ? -1 : a.real > b.real ? 1 : a.real == b.real ? 0 : 2;
@@ -152,7 +152,7 @@ static bool equal(struct jinja *j, struct jinja_value a, struct jinja_value b) {
     case JINJA_MACRO:
         return a.macro == b.macro;
     default:
-        return true; /* undefined and None have one value */
+        return true; /* undefined and None each have a single value */
     }
 }
 
@@ -175,7 +175,8 @@ int jinja_order(struct jinja *j, struct jinja_value a, struct jinja_value b) {
     }
     if (a.kind == JINJA_STRING && b.kind == JINJA_STRING) {
         const size_t bytes = a.string->bytes < b.string->bytes ? a.string->bytes : b.string->bytes;
-        const int order = memcmp(a.string->data, b.string->data, bytes); /* UTF-8 sorts as its characters do */
+        const int order =
+            memcmp(a.string->data, b.string->data, bytes); /* UTF-8 sorts in the order of its code points */
         jinja_step(j, bytes / 16);
         return order                               ? (order > 0 ? 1 : -1)
                : a.string->bytes < b.string->bytes ? -1
@@ -202,7 +203,7 @@ bool jinja_hashable(struct jinja_value value) {
     if (value.kind == JINJA_LIST && value.list->flavor == JINJA_TUPLE) {
         for (size_t i = 0; i < value.list->count; i++) {
             if (value.list->items[i].kind == JINJA_LIST || !jinja_hashable(value.list->items[i])) {
-                return false; /* tuples in tuples are no keys here */
+                return false; /* not supported: tuples that contain tuples, as keys */
             }
         }
         return true;
