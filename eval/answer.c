@@ -1,5 +1,5 @@
-/* answer.c - the answers of several policies to one sample: a prompt that is computed once where sessions may share it,
- * and greedy steps in one batch, which a session leaves at the end of its turn or the task's length. */
+/* answer.c - answers one sample with several policies. Sessions that can share the prompt compute it once. Greedy steps
+ * run in one batch. A session leaves the batch at the end of its turn or at the length limit. */
 #include "eval/answer.h"
 #include "eval/eval.h"
 
@@ -33,7 +33,7 @@ void eval_group_close(struct eval_group *group) {
     *group = (struct eval_group){.count = 0};
 }
 
-/* Shares out what a turn took: rows that were computed for several sessions count once, among these. */
+/* Divides a turn's time among the sessions. Rows computed for several sessions count once, divided among them. */
 static void share_out(struct eval_group *group, double seconds) {
     struct kvc_session_stats stats;
     double parts = 0;
@@ -72,10 +72,10 @@ uint64_t eval_group_computed(const struct eval_group *group) {
     return group->prompt_tokens - spared;
 }
 
-/* Those that have not ended, in their order. */
+/* The sessions that have not ended, in the group's order. */
 struct batch {
     struct kvc_session **sessions; /* [count] */
-    size_t *place;                 /* [count]: in the group */
+    size_t *place;                 /* [count]: index in the group */
     int32_t *tokens;               /* [count] */
     size_t count;
 };
@@ -96,8 +96,8 @@ static void batch_close(struct batch *batch) {
     free(batch->tokens);
 }
 
-/* Takes every session's next token from its row of logits: the end of the turn is none. made [group, most]. The batch
- * is then those that go on. */
+/* Takes each session's most likely token from its row of logits, unless the token ends the turn. made [group, most].
+ * Afterwards the batch has only the sessions that continue. */
 static void take_tokens(struct eval_group *group, struct batch *batch, uint32_t most, int32_t *made) {
     const size_t vocab = kvc_model_info(group->model)->vocab;
     size_t left = 0;
@@ -117,7 +117,7 @@ static void take_tokens(struct eval_group *group, struct batch *batch, uint32_t 
     batch->count = left;
 }
 
-/* What the session came to, and its answer as text. */
+/* Stores the session's figures, and its answer as text. */
 static enum kvc_status conclude(struct eval_group *group, size_t i, const int32_t *made, struct kvc_error *error) {
     struct eval_answer *answer = &group->answers[i];
     struct kvc_session_stats stats;

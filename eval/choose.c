@@ -1,4 +1,4 @@
-/* choose.c - which tasks and which share of the samples `kvcull eval` is asked for, and the files that they need. */
+/* choose.c - reads which tasks and which shard of the samples to run, and the files that the tasks need. */
 #include "eval/needle_text.h"
 #include "eval/standard.h"
 #include "kvcull/ranks.h"
@@ -17,7 +17,7 @@ static bool is_group(const struct eval_task *task, const char *name) {
     return task->group && strcmp(task->group, name) == 0;
 }
 
-/* The task or group nearest to a mistyped name, or none. */
+/* Reports an unknown name, with the nearest task or group. */
 static int choose_unknown(const struct eval_run *run, const char *name) {
     const char **names = calloc(2 * count_tasks() + 1, sizeof *names);
     size_t count = 0;
@@ -113,7 +113,7 @@ static enum kvc_status read_one(struct eval_run *run, int file, const char *text
         return eval_squad_read(path, text, bytes, &run->data.questions[file], error);
     if (file == EVAL_HOTPOTQA)
         return eval_hotpotqa_read(path, text, bytes, &run->data.questions[file], error);
-    if (file == EVAL_WORDS) { /* told by itself */
+    if (file == EVAL_WORDS) { /* opened later, by needle_words_open */
         run->data.words = calloc(1, sizeof *run->data.words);
         return run->data.words ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory left");
     }
@@ -125,7 +125,7 @@ static enum kvc_status read_one(struct eval_run *run, int file, const char *text
     return KVC_OK;
 }
 
-/* As many questions as the samples of each task ask. */
+/* Checks that a file has enough questions for the samples of each task. */
 static int check_questions(const struct eval_run *run, int file) {
     const size_t questions = run->data.questions[file].count;
     for (size_t i = 0; i < run->task_count; i++) {

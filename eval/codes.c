@@ -1,4 +1,4 @@
-/* codes.c - texts as code points, as Python sees them. */
+/* codes.c - texts as code points, with Python's character classes. */
 #include "eval/codes.h"
 
 #include "cli/cli.h"
@@ -9,7 +9,7 @@
 
 /* ---- memory ---- */
 
-union block { /* in front of what was asked for */
+union block { /* header of an allocation */
     union block *before;
     max_align_t aligned;
 };
@@ -106,7 +106,8 @@ static bool is_cased(int32_t code) {
            utf8proc_category(code) == UTF8PROC_CATEGORY_LT;
 }
 
-/* A capital sigma becomes the small one of a word's end where a letter stands before it and none after it. */
+/* A capital sigma at the end of a word has a special lower-case form. A word ends here if a letter precedes the sigma
+ * and none follows. */
 static bool ends_a_word(struct eval_codes text, size_t at) {
     return at > 0 && is_cased(text.items[at - 1]) && (at + 1 == text.count || !is_cased(text.items[at + 1]));
 }
@@ -115,7 +116,7 @@ struct eval_codes eval_codes_lower(struct eval_pool *pool, struct eval_codes tex
     struct eval_codes small = {eval_pool_take(pool, text.count, 2 * sizeof(int32_t)), 0};
     for (size_t i = 0; small.items && i < text.count; i++) {
         const int32_t code = text.items[i];
-        if (code == 0x130) { /* I with a dot: two characters */
+        if (code == 0x130) { /* capital I with a dot becomes two characters */
             small.items[small.count++] = 'i';
             small.items[small.count++] = 0x307;
         } else if (code == 0x3a3) {
@@ -129,7 +130,7 @@ struct eval_codes eval_codes_lower(struct eval_pool *pool, struct eval_codes tex
 
 struct eval_codes eval_codes_part(struct eval_codes text, size_t start, size_t count) {
     start = cli_min(start, text.count);
-    /* no arithmetic on a NULL, which a lost text has */
+    /* a text without memory has items NULL */
     return (struct eval_codes){start ? text.items + start : text.items, cli_min(count, text.count - start)};
 }
 
@@ -216,7 +217,7 @@ size_t eval_codes_find_ascii(struct eval_codes text, const char *part, size_t fr
 
 /* ---- words ---- */
 
-/* Room for as many words as a text can have. */
+/* Allocates for the maximum number of words that a text can have. */
 static struct eval_words codes_room(struct eval_pool *pool, struct eval_codes text) {
     return (struct eval_words){eval_pool_take(pool, text.count + 1, sizeof(struct eval_codes)), 0};
 }
@@ -259,7 +260,7 @@ struct eval_words eval_words_numbers(struct eval_pool *pool, struct eval_codes t
 
 const char eval_articles[] = "a an the";
 
-/* Whether the word is one of those of a list with single spaces between them. */
+/* Returns true if the word is in a list separated by single spaces. */
 static bool is_listed(struct eval_codes word, const char *list) {
     while (*list) {
         const size_t bytes = strcspn(list, " ");

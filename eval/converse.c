@@ -1,5 +1,5 @@
-/* converse.c - several questions about one text: as turns of a conversation, each after the answer before, or as
- * requests that are each the only one; and answers that tell what is held while they grow. Greedy, as answer.c. */
+/* converse.c - asks several questions about one text, as turns of a conversation or as separate requests, and measures
+ * memory while long answers grow. Greedy, like answer.c. */
 #include "eval/eval.h"
 #include "eval/singly.h"
 #include "kvcull/saved.h"
@@ -11,12 +11,13 @@ struct dialogue {
     struct kvc_model *model;
     struct kvc_session *session;
     const struct eval_task *task;
-    uint32_t most; /* tokens of an answer */
+    uint32_t most; /* maximum tokens of an answer */
     float *logits;
     int32_t *made;              /* [most] */
-    int32_t pending;            /* the last token of the answer before, which the session has not seen; -1: none */
-    uint64_t read_bytes, steps; /* before this turn */
-    struct kvc_session *text;   /* of requests: the text by itself, for those to come; NULL: to be read */
+    int32_t pending;            /* the previous answer's last token, if the session has not computed it; -1: none */
+    uint64_t read_bytes, steps; /* at the start of this turn */
+    struct kvc_session
+        *text; /* EVAL_REQUESTS: a session with only the text, to fork for later requests; NULL: not read yet */
     struct eval_computed *computed;
 };
 
@@ -28,7 +29,8 @@ static uint64_t held(const struct kvc_session *session) {
     return stats.cache_bytes + stats.state_bytes;
 }
 
-/* After `count` tokens of the answer; points are evenly spaced, and the last is the answer's end. */
+/* Records the memory after `count` tokens of the answer. The points are evenly spaced; the last one is the answer's
+ * end. */
 static void watch(const struct dialogue *d, size_t count, bool last, struct eval_reply *answer) {
     const uint64_t bytes = d->task->memory ? held(d->session) : 0;
     const uint64_t next = (uint64_t)answer->points * d->most / (EVAL_POINTS - 1);
@@ -69,7 +71,7 @@ static enum kvc_status generate(struct dialogue *d, struct eval_reply *answer, s
     return status;
 }
 
-/* A prompt of these tokens, what the last answer ended with in front. */
+/* Reads these tokens as a prompt, preceded by the pending token. */
 static enum kvc_status converse_give(struct dialogue *d, const int32_t *tokens, size_t count, struct kvc_error *error) {
     int32_t *all = malloc((count + 1) * sizeof *all);
     size_t before = 0;
@@ -86,7 +88,7 @@ static enum kvc_status converse_give(struct dialogue *d, const int32_t *tokens, 
     return status;
 }
 
-/* One question and its answer; start: when its prompt began to be read. */
+/* Asks one question and generates the answer. start: when reading its prompt began. */
 static enum kvc_status converse_ask(struct dialogue *d, double start, const int32_t *tokens, size_t count,
                                     struct eval_reply *answer, struct kvc_error *error) {
     struct kvc_session_stats stats;
@@ -111,8 +113,8 @@ static enum kvc_status converse_ask(struct dialogue *d, double start, const int3
     return KVC_OK;
 }
 
-/* A session that has read the text. Requests to come get forks of it: what compressed the text cannot know which of
- * them follows. Where there is no memory for one more session, the next request reads the text anew. */
+/* Makes a session that has read the text. Later requests get forks of it, because the compression of the text must not
+ * depend on the question. Without memory for another session, the next request reads the text again. */
 static enum kvc_status read_text(struct dialogue *d, const struct kvc_session_options *options,
                                  const struct eval_prompt *prompt, bool more, struct kvc_error *error) {
     struct kvc_session *text = d->text;
@@ -131,12 +133,12 @@ static enum kvc_status read_text(struct dialogue *d, const struct kvc_session_op
         return KVC_OK;
     if (more && error->status != KVC_RESOURCE)
         return error->status;
-    d->session = text; /* the last one, or the only one there is room for */
+    d->session = text; /* the last request, or no memory for a fork */
     d->text = NULL;
     return KVC_OK;
 }
 
-/* Text and question as one prompt. */
+/* Asks with text and question in one prompt. */
 static enum kvc_status ask_whole(struct dialogue *d, const struct kvc_session_options *options,
                                  const struct eval_prompt *prompt, const struct eval_part *rest,
                                  struct eval_reply *answer, struct kvc_error *error) {
@@ -153,7 +155,7 @@ static enum kvc_status ask_whole(struct dialogue *d, const struct kvc_session_op
     return status;
 }
 
-/* A conversation begins, or a request that is the only one: question `which` after the text. */
+/* Begins a conversation, or a separate request, with question `which` after the text. */
 static enum kvc_status converse_begin(struct dialogue *d, const struct kvc_session_options *options,
                                       const struct eval_prompt *prompt, size_t which, bool seen,
                                       struct eval_reply *answer, struct kvc_error *error) {

@@ -1,4 +1,4 @@
-/* essays.c - a text that needles are hidden in: plain, or RULER's JSON with its member "text". */
+/* essays.c - reads the text in which needles are hidden: plain text, or RULER's JSON with a member "text". */
 #include "eval/needle_text.h"
 #include "eval/sets.h"
 
@@ -7,7 +7,7 @@
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Makes every run of blanks a space, in place; returns the bytes that stay. */
+/* Replaces each run of whitespace by one space, in place. Returns the new length. */
 static size_t squeeze(char *text, size_t bytes) {
     size_t at = 0;
     for (size_t i = 0; i < bytes; i++) {

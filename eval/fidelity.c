@@ -1,4 +1,4 @@
-/* fidelity.c - `kvcull eval fidelity`: how near policies stay to the full cache on a text, and its report. */
+/* fidelity.c - `kvcull eval fidelity`: compares policies with the full cache on a text, and prints the result. */
 #include "eval/eval.h"
 #include "eval/fidelity.h"
 
@@ -167,7 +167,7 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
         status = run_policies(task);
     if (status == KVC_OK)
         status = task->common.json ? cli_json_print(task->command, results_json(task), stdout) : fidelity_print(task);
-    if (status == KVC_OK && task->out) /* last: without memory for what is printed, nothing is left there */
+    if (status == KVC_OK && task->out) /* after printing, so that a failed allocation there leaves no files */
         status = eval_write(task->command, task->out, "fidelity", results_json(task), write_csv, task);
     return status;
 }

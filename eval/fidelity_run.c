@@ -1,5 +1,5 @@
-/* fidelity_run.c - how near a policy stays to the full cache on a text, without any labels: recall, output error, KL
- * and top-1 agreement, memory, traffic. */
+/* fidelity_run.c - compares a policy with the full cache on a text, without labels: recall, output error, KL
+ * divergence, top-1 agreement, memory and traffic. */
 #include "eval/eval.h"
 #include "eval/fidelity.h"
 
@@ -16,7 +16,8 @@ static uint32_t witness_columns(const struct kvc_values *values) {
     return 2;
 }
 
-/* A policy that evicts nothing and adds up the answer's attention; at the last step they come to the host. */
+/* The full run's policy: evicts nothing and accumulates the answer's attention. At the last step it copies the sums to
+ * the host. */
 static enum kvc_status witness(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct fidelity *task = kvc_stage_user(stage);
@@ -88,7 +89,8 @@ static int by_mass(const void *a, const void *b) {
     return x->position < y->position ? -1 : 1;
 }
 
-/* The share of the `count` prompt entries of most mass that are among positions [held] (ascending); 1 of none. */
+/* Returns the recall of ascending positions [held]: with n of them in the prompt, the share of the n prompt entries
+ * with the most mass that are among them. Returns 1 for n = 0. */
 static double recall_of(const struct fidelity *task, const struct fidelity_entry *gold, const int32_t *positions,
                         size_t held) {
     size_t count = 0, found = 0;
@@ -111,7 +113,7 @@ static double recall_of(const struct fidelity *task, const struct fidelity_entry
 typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, int32_t *, size_t, size_t *,
                                 struct kvc_error *);
 
-/* Adds every layer's recall, its heads' mean, to the score. */
+/* Adds `share` times the recall of every layer (mean of its heads) to the score, and of every head to `worst`. */
 static enum kvc_status add_recall(struct fidelity *task, const struct kvc_session *session, list_fn *list, double share,
                                   double *worst, struct kvc_error *error) {
     const size_t capacity = task->count + task->steps + 1;
@@ -146,10 +148,10 @@ static void compare_output(void *user, uint32_t layer, const float *output) {
         square += difference * difference;
         whole += (double)full[i] * (double)full[i];
     }
-    task->now->error[layer] += whole == 0 ? square > 0 : sqrt(square / whole) / (double)task->steps; /* NaN stays NaN */
+    task->now->error[layer] += whole == 0 ? square > 0 : sqrt(square / whole) / (double)task->steps; /* keeps NaN */
 }
 
-/* Sum over tokens of p log(p / q), p and q the softmax of two rows of logits. */
+/* Returns the KL divergence: the sum over tokens of p log(p / q). p and q are the softmax of two rows of logits. */
 static double divergence(const float *p, const float *q, uint32_t vocab) {
     double p_most = -INFINITY, q_most = -INFINITY, p_sum = 0, q_sum = 0, sum = 0;
     for (uint32_t i = 0; i < vocab; i++) {
@@ -164,7 +166,7 @@ static double divergence(const float *p, const float *q, uint32_t vocab) {
         const double log_p = (double)p[i] - p_most - log(p_sum), log_q = (double)q[i] - q_most - log(q_sum);
         sum += exp(log_p) * (log_p - log_q);
     }
-    return sum < 0 ? 0 : sum; /* NaN is NaN */
+    return sum < 0 ? 0 : sum; /* keeps NaN */
 }
 
 static void compare_logits(struct fidelity *task, size_t i, const float *logits) {
@@ -187,7 +189,7 @@ void fidelity_score_free(struct fidelity_score *score) {
     *score = (struct fidelity_score){.recall = NULL};
 }
 
-/* What the session came to. worst [layers, lists]: recall of every head. */
+/* Completes the score from the session's statistics. worst [layers, lists]: recall of every head. */
 static void conclude(struct fidelity *task, const struct kvc_session *session, const double *worst) {
     struct fidelity_score *score = task->now;
     struct kvc_session_stats stats;

@@ -1,4 +1,4 @@
-/* fields.c - the fields of a record, each looked at before it is used, and templates that they are put into. */
+/* fields.c - reads the fields of a record with type checks, and fills templates. */
 #include "eval/records.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ static const struct eval_field *fields_find(const struct eval_field *fields, siz
     return NULL;
 }
 
-/* The field that begins here, and how many bytes its name takes, brackets included; 0: no field begins here. */
+/* Finds the field that begins here. Returns the length of its name with delimiters, or 0 if no field begins here. */
 static size_t field_at(const char *text, bool dollars, const struct eval_field *fields, size_t count,
                        const struct eval_field **field) {
     *field = NULL;

@@ -1,5 +1,5 @@
-/* fit.c - samples as long as was asked for: made of as many lines, words or documents as fit, or a file's text cut in
- * its middle. */
+/* fit.c - makes samples of a given length. Generated texts get as many lines, words or documents as fit. Texts from
+ * files are cut in the middle. */
 #include "eval/prompt.h"
 
 #include <stdlib.h>
@@ -15,13 +15,13 @@ uint32_t eval_task_answer(const struct eval_task *task, uint64_t length) {
     return task->answer ? task->answer : (uint32_t)(length / 4 * 3);
 }
 
-/* Tokens of all answers that are in a context together. */
+/* Returns the maximum tokens of all answers that share a context. */
 static uint64_t answers_of(const struct eval_request *request) {
     const uint64_t answer = eval_task_answer(request->task, request->length);
     return request->task->manner == EVAL_TURNS ? answer * eval_task_questions(request->task) : answer;
 }
 
-/* Tokens of all turns, or of the longest request. */
+/* Returns the tokens of all turns, or of the longest request. */
 static uint64_t tokens_of(const struct eval_request *request, const struct eval_prompt *prompt) {
     uint64_t tokens = prompt->count;
     for (size_t i = 0; i < prompt->later_count; i++) {
@@ -55,9 +55,9 @@ static enum kvc_status try_size(const struct eval_request *request, uint64_t siz
 static enum kvc_status too_short(const struct eval_request *request, uint64_t tokens, struct kvc_error *error) {
     const uint64_t answers = answers_of(request), whole = tokens + answers;
     const char *several = request->task->manner == EVAL_TURNS && eval_task_questions(request->task) > 1 ? "s" : "";
-    /* Another length makes another sample, whose words may be a little longer. */
+    /* At another length the sample is different, and its words can be longer. */
     uint64_t enough = whole + whole / 8;
-    if (request->task->answer == 0) /* an answer takes a part of the length */
+    if (request->task->answer == 0) /* the answer takes part of the length */
         enough = cli_max(enough, 4 * tokens + tokens / 2);
     return kvc_fail(
         error, KVC_USAGE,
@@ -68,7 +68,7 @@ static enum kvc_status too_short(const struct eval_request *request, uint64_t to
         (unsigned long long)enough);
 }
 
-/* The smallest sample. */
+/* Makes the smallest sample. */
 static enum kvc_status fit_least(const struct eval_request *request, struct eval_sample *sample,
                                  struct eval_prompt *prompt, struct kvc_error *error) {
     const enum kvc_status status = try_size(request, request->task->least, sample, prompt, error);
@@ -77,9 +77,9 @@ static enum kvc_status fit_least(const struct eval_request *request, struct eval
     return too_short(request, tokens_of(request, prompt), error);
 }
 
-/* ---- a text that is as long as it is ---- */
+/* ---- texts of fixed length ---- */
 
-/* The text of some of the tokens, only whole characters. */
+/* Decodes some of the tokens. The first and last character may be incomplete. */
 static enum kvc_status text_of(const struct kvc_model *model, const int32_t *tokens, size_t count, char **text,
                                size_t *bytes, struct kvc_error *error) {
     *bytes = 0;
@@ -89,7 +89,8 @@ static enum kvc_status text_of(const struct kvc_model *model, const int32_t *tok
     return *text ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory left");
 }
 
-/* Spans move with what stays of the text, its first `head` bytes and its last `tail`; those that are cut go. */
+/* Adjusts the spans to a cut text, which has the first `head` and the last `tail` bytes of the old one (length
+ * `before`). Removes spans that touch the cut. */
 static void move_spans(struct eval_sample *sample, size_t before, size_t head, size_t tail) {
     for (size_t q = 0; q < sample->count; q++) {
         struct eval_asked *asked = &sample->asked[q];
@@ -106,7 +107,7 @@ static void move_spans(struct eval_sample *sample, size_t before, size_t head, s
     }
 }
 
-/* Leaves `keep` of the context's tokens: the first half and the last. */
+/* Keeps `keep` of the context's tokens: the first half and the second half of them come from its start and its end. */
 static enum kvc_status cut_context(const struct kvc_model *model, struct eval_sample *sample, const int32_t *tokens,
                                    size_t count, size_t keep, struct kvc_error *error) {
     const size_t before = strlen(sample->context);
@@ -128,7 +129,8 @@ static enum kvc_status cut_context(const struct kvc_model *model, struct eval_sa
         sample->context = eval_text_take(&whole);
         if (parts)
             move_spans(sample, before, head_bytes, tail_bytes);
-        for (size_t q = 0; !parts && q < sample->count; q++) /* the tokenizer changes texts: nobody knows */
+        for (size_t q = 0; !parts && q < sample->count;
+             q++) /* the tokenizer changes the text, so the spans are unknown */
             sample->asked[q].span_count = 0;
         if (!sample->context)
             status = kvc_fail(error, KVC_RESOURCE, "no memory left");
@@ -138,7 +140,8 @@ static enum kvc_status cut_context(const struct kvc_model *model, struct eval_sa
     return status;
 }
 
-/* A file's text: whole, or cut in its middle as often as it takes, because fewer tokens may be others. */
+/* Fits a file's text: cuts its middle, several times if necessary, because the shorter text can tokenize differently.
+ */
 static enum kvc_status fit_fixed(const struct eval_request *request, struct eval_sample *sample,
                                  struct eval_prompt *prompt, struct kvc_error *error) {
     enum { TRIES = 8 };
@@ -164,13 +167,13 @@ static enum kvc_status fit_fixed(const struct eval_request *request, struct eval
     return status;
 }
 
-/* ---- a text that is made ---- */
+/* ---- generated texts ---- */
 
-struct search { /* sizes and their tokens; high 0: none is known that is too large */
+struct search { /* known sizes and their token counts; high 0: no size is known to be too large */
     uint64_t low, low_tokens, high, high_tokens;
 };
 
-/* The next size to try: where a straight line through what is known meets the room, or every third time the middle. */
+/* Returns the next size to try: by linear interpolation, or, every third time, by bisection. */
 static uint64_t next_size(const struct search *search, uint64_t before, uint64_t before_tokens, uint64_t room,
                           unsigned tries) {
     const double left = (double)(room - search->low_tokens);
@@ -203,7 +206,7 @@ static enum kvc_status fit_made(const struct eval_request *request, struct eval_
         struct eval_prompt tokens;
         if ((search.high && search.high - search.low <= 1) || room - search.low_tokens <= room / 256)
             break;
-        /* A line, word or document is a token at least. */
+        /* Each line, word or document has at least one token. */
         const uint64_t size =
             cli_min(next_size(&search, before, before_tokens, room, tries), request->task->least + length);
         if (size <= search.low)
@@ -233,7 +236,7 @@ static enum kvc_status fit_made(const struct eval_request *request, struct eval_
     return KVC_OK;
 }
 
-/* Tasks that are asked without the template in any case. */
+/* Returns the request with a prompter without template if the task is plain. */
 static struct eval_request as_asked(const struct eval_request *request, struct eval_prompter *plain) {
     struct eval_request asked = *request;
     if (request->task->plain) {

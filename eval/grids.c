@@ -1,5 +1,5 @@
-/* grids.c - tables of what one mean hides: scores by depth and length (the heat map of needles), by turn, further
- * figures of a task, and what is held while an answer grows. */
+/* grids.c - detailed tables: scores by depth and length (the needles' heat map), scores by turn, further values of a
+ * task, and memory while an answer grows. */
 #include "eval/results.h"
 
 #include <math.h>
@@ -10,19 +10,19 @@ enum { MOST_COLUMNS = 20 };
 enum grid { BY_DEPTH, BY_TURN, BY_VALUE, BY_TOKENS, GRIDS };
 static const char *const names[GRIDS] = {"depths", "turns", "values", "memory"};
 
-struct place {            /* one number of a table, the mean of some records */
-    const json_t *record; /* the first */
+struct place {            /* one number of a table: the mean of some records */
+    const json_t *record; /* the first of the records */
     enum grid grid;
-    size_t group, kv; /* in which order they come */
+    size_t group, kv; /* for sorting */
     uint64_t length;
-    double x;         /* depth, turn, number of the value, or tokens */
-    const char *name; /* of the value */
+    double x;         /* depth, turn, index of the value, or tokens */
+    const char *name; /* name of the value */
     double sum, squares, count;
 };
 struct places {
     struct place *items;
     size_t count, capacity;
-    json_t *numbers; /* of places, groups and policies by their texts */
+    json_t *numbers; /* maps texts of cells, groups and policies to their numbers */
     size_t groups, policies;
     bool lost;
 };
@@ -31,7 +31,7 @@ static const char *text_of(const json_t *record, const char *name) {
     return json_string_value(json_object_get(record, name));
 }
 
-/* The number of this text, a new one where there was none. */
+/* Returns the number of this text, or registers it with number `next`. */
 static size_t number_for(struct places *places, const char *kind, const char *text, size_t next) {
     struct eval_text whole = {0};
     eval_add(&whole, "%s %s", kind, text);
@@ -117,7 +117,7 @@ static void add_record(struct places *places, json_t *record) {
 
 #define ORDER(a, b) ((a) > (b)) - ((a) < (b))
 
-/* Tables one after another, each row by row: depths have a table for each policy and way to ask. */
+/* Sorts by table, then by row. Depths have a table for each policy and question mode. */
 static int in_order(const void *a, const void *b) {
     const struct place *x = a, *y = b;
     const bool depths = x->grid == BY_DEPTH;
@@ -173,7 +173,7 @@ static double column_of(const struct place *place) {
 
 static int grids_ascending(const void *a, const void *b) { return ORDER(*(const double *)a, *(const double *)b); }
 
-/* The different columns of places [count], ascending, as many as a table takes; malloc'ed. */
+/* Returns the different columns of places [count] in ascending order, at most MOST_COLUMNS, malloc'ed. */
 static double *columns_of(const struct place *places, size_t count, size_t *columns) {
     double *all = malloc((count + 1) * sizeof *all);
     size_t different = 0;
@@ -232,7 +232,7 @@ static void add_number(struct cli_table *table, const struct place *place) {
         cli_cell(table, place->grid == BY_VALUE ? "%.4f" : "%.2f", place->sum / place->count);
 }
 
-/* Places [count] of one table. */
+/* Prints places [count] as one table. */
 static int print_table(const struct eval_results *results, const struct place *places, size_t count, bool groups) {
     struct eval_text heading = {0};
     size_t column_count, i = 0;
@@ -319,7 +319,7 @@ void eval_grids_json(const struct eval_results *results, json_t *root) {
                 json_array_append_new(list, place_json(&places.items[i]));
         }
         if (!fine || json_array_size(list) > 0)
-            cli_json_set(root, names[grid], list); /* NULL: the print says that memory was lacking */
+            cli_json_set(root, names[grid], list); /* NULL marks lost memory, which the JSON printer reports */
         else
             json_decref(list);
     }

@@ -1,6 +1,6 @@
-/* helmet.c - those of HELMET's data sets that are files and are scored by a program (github.com/princeton-nlp/HELMET):
- * a JSON object's values, questions to KILT's passages, re-ranking of MS MARCO, and RULER's texts. Its prompts are part
- * of a program, so these are worded anew with their structure: two examples, then the text, then the question. */
+/* helmet.c - the HELMET data sets that are files and have automatic scores (github.com/princeton-nlp/HELMET): values of
+ * a JSON object, questions about KILT passages, re-ranking of MS MARCO, and RULER. HELMET's prompts are part of its
+ * program; the prompts here are new, with the same structure: two examples, the text, the question. */
 #include "eval/metrics.h"
 #include "eval/sets.h"
 
@@ -42,7 +42,7 @@ enum kvc_status eval_helmet_json_kv(const struct eval_set *set, struct eval_row 
 
 /* ---- documents ---- */
 
-/* "Document (Title: ...): ..." of {"title", "text"} in "ctxs", one after another. */
+/* Writes "Document (Title: ...): ..." for each {"title", "text"} in "ctxs". */
 static void add_passages(struct eval_row *row, const json_t *passages, bool ids, struct eval_text *text) {
     const json_t *passage;
     size_t i;
@@ -65,10 +65,10 @@ static void add_passages(struct eval_row *row, const json_t *passages, bool ids,
     }
 }
 
-/* Adds the example of a record of the demos. */
+/* Appends a few-shot example from one of the demo records. */
 typedef void (*add_example)(struct eval_row *demo, struct eval_text *text);
 
-/* Two examples of other questions: the records that follow number 2 i, around the end. */
+/* Adds two examples with other questions: the demo records from number 2 * index on, wrapping around. */
 static enum kvc_status add_examples(const struct eval_set *set, struct eval_row *row, const char *key,
                                     add_example example, struct eval_text *text) {
     const struct eval_records *demos = &set->demos;
@@ -119,7 +119,7 @@ enum kvc_status eval_helmet_kilt(const struct eval_set *set, struct eval_row *ro
     return status;
 }
 
-/* ---- MS MARCO: {"qid", "query", "ctxs": [{"id", "text", "label": how relevant}]} ---- */
+/* ---- MS MARCO: {"qid", "query", "ctxs": [{"id", "text", "label": relevance}]} ---- */
 
 static bool label_of(const json_t *passage, int *label) {
     const json_t *value = json_object_get(passage, "label");
@@ -130,12 +130,12 @@ static bool label_of(const json_t *passage, int *label) {
     return text ? end != text && *end == '\0' : json_is_integer(value);
 }
 
-/* The ids of the most relevant ones first, those of one label in their order. */
+/* Writes the ids in descending order of their labels; equal labels keep their order. */
 static void add_ranking(struct eval_row *row, const json_t *passages, struct eval_text *text) {
     const size_t count = json_array_size(passages);
     int least = 1001, label;
     bool first = true;
-    for (int high = 1000; high >= -1 && count > 0; high = least) { /* from label to label, downward */
+    for (int high = 1000; high >= -1 && count > 0; high = least) { /* one label after the other, in descending order */
         least = -2;
         for (size_t i = 0; i < count; i++) {
             const json_t *passage = json_array_get(passages, i);
@@ -182,7 +182,7 @@ enum kvc_status eval_helmet_rerank(const struct eval_set *set, struct eval_row *
         no_memory(row);
     const enum kvc_status status =
         eval_set_sample(set, row, template, false, fields, 3, "context", "Ranking:", answer, sample);
-    for (size_t i = 0; i < json_array_size(passages); i++) /* scores need ids and labels alone */
+    for (size_t i = 0; i < json_array_size(passages); i++) /* scoring needs only ids and labels */
         json_object_del(json_array_get(passages, i), "text");
     for (size_t t = 0; t < 3; t++)
         free(texts[t]);
@@ -190,7 +190,7 @@ enum kvc_status eval_helmet_rerank(const struct eval_set *set, struct eval_row *
     return status;
 }
 
-/* ---- RULER's, as HELMET keeps them: {"context", "query" or "question", "answer" or "outputs": [text], ...} ---- */
+/* ---- RULER in HELMET's form: {"context", "query" or "question", "answer" or "outputs": [text], ...} ---- */
 
 enum kvc_status eval_helmet_ruler(const struct eval_set *set, struct eval_row *row, struct eval_sample *sample) {
     static const char template[] =
@@ -213,13 +213,13 @@ enum kvc_status eval_helmet_ruler(const struct eval_set *set, struct eval_row *r
     return status;
 }
 
-/* ---- scores: the opening belongs to the answer, as it does there ---- */
+/* ---- scores: as in HELMET, the opening belongs to the answer ---- */
 
 static struct eval_list truths_of(const struct eval_asked *asked) {
     return (struct eval_list){(const char *const *)asked->answers, asked->answer_count};
 }
 
-/* The opening and the answer, up to the end of the line where `line`; malloc'ed. */
+/* Returns the opening and the answer (with `line`, only its first line), malloc'ed. */
 static char *whole_answer(const struct eval_asked *asked, const char *answer, bool line) {
     struct eval_text text = {0};
     eval_add(&text, "%s%.*s", asked->opening, (int)cli_min(line ? strcspn(answer, "\n") : strlen(answer), 1 << 24),

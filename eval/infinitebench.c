@@ -1,6 +1,6 @@
-/* infinitebench.c - InfiniteBench (github.com/OpenBMB/InfiniteBench): records, prompts, scores. Its prompts are part of
- * a program there, so these are worded anew, with the structure of those for models that continue a text: what is asked
- * stands where it does there, and the answer's first words are given. */
+/* infinitebench.c - InfiniteBench (github.com/OpenBMB/InfiniteBench): records, prompts, scores. InfiniteBench's prompts
+ * are part of its program; the prompts here are new, with the structure of its prompts for base models: the parts have
+ * the same order, and the answer's first words are given. */
 #include "eval/metrics.h"
 #include "eval/sets.h"
 
@@ -10,7 +10,7 @@
 enum kind { PLAIN, OPTIONS, LIST, CALL };
 struct eval_infinite {
     const char *template, *opening;
-    enum kind kind; /* what a record has besides context and input */
+    enum kind kind; /* members of a record besides context and input */
 };
 
 #define OPTION_LINES "A. {A}\nB. {B}\nC. {C}\nD. {D}"
@@ -64,7 +64,7 @@ static bool add_number(json_t *texts, const json_t *value) {
     return json_array_append_new(texts, json_string(text)) == 0;
 }
 
-/* The answers as texts, a new reference; NULL: an error, which is in the row. */
+/* Returns the answers as texts (new reference). NULL: row has the error. */
 static json_t *read_answers(struct eval_row *row) {
     static const char takes[] = "a text or a number, or a list of them";
     json_t *answer = json_object_get(row->object, "answer"), *texts = json_array(), *value;
@@ -107,7 +107,7 @@ static void add_letter(struct eval_row *row, const json_t *options, json_t *answ
         eval_row_wrong(row, "answer", "one of the options");
 }
 
-/* "The LARGEST of ...": what is looked for, in small letters, as the question that stands in front of the list. */
+/* Makes a question from "The LARGEST of ...", in lower case, to precede the list. malloc'ed; NULL: no such text. */
 static char *ahead_of_list(const char *input) {
     struct eval_text text = {0};
     const char *start = strstr(input, "The "), *end = NULL;
@@ -126,7 +126,8 @@ static char *ahead_of_list(const char *input) {
     return NULL;
 }
 
-/* "func_12(-3)" in the input, and the function's name of it. */
+/* Finds a call like "func_12(-3)" in the input: *name is the length of the function's name, *bytes of the whole call.
+ */
 static bool find_call(const char *input, size_t *name, size_t *bytes, const char **call) {
     static const char digits[] = "0123456789", front[] = "func_";
     for (const char *at = strstr(input, front); at; at = strstr(at + 1, front)) {

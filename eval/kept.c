@@ -1,4 +1,5 @@
-/* kept.c - traces of the first samples: every policy, asked both ways, once more, with what each head holds. */
+/* kept.c - traces the first samples: runs every policy again in both question modes and records what each head holds.
+ */
 #include "eval/kept.h"
 #include "eval/trace.h"
 
@@ -7,7 +8,7 @@
 
 bool eval_wants_trace(const struct eval_run *run, uint64_t sample) { return sample < (uint64_t)run->kept; }
 
-/* How often `what` stands in the text in front of byte `end`. */
+/* Returns how often `what` begins in the text before byte `end`. */
 static size_t occurrences(const char *text, const char *what, size_t end) {
     size_t count = 0;
     if (!what[0])
@@ -17,8 +18,8 @@ static size_t occurrences(const char *text, const char *what, size_t end) {
     return count;
 }
 
-/* Where the text has what is asked for; otherwise the answers that it has once (of more it cannot be told which was
- * meant). */
+/* Adds the spans with the evidence. Without spans, adds each answer that occurs exactly once in the text: of several
+ * occurrences, the right one is unknown. */
 static enum kvc_status add_asked(const struct eval_sample *sample, const struct eval_prompt_text *text,
                                  struct eval_spans *spans, struct kvc_error *error) {
     const struct eval_asked *asked = &sample->asked[0];
@@ -49,7 +50,7 @@ static enum kvc_status add_given(const struct eval_run *run, const struct eval_p
     return status;
 }
 
-/* One policy and one way to ask. Takes the record. */
+/* Traces one policy in one question mode. Takes over the record. */
 static int trace_one(struct eval_run *run, const struct eval_kept *kept, const struct eval_prompt_text *text,
                      const struct eval_spans *spans, size_t s, json_t *record) {
     const char *spec = run->specs.items[s / 2].text;

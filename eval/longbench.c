@@ -1,4 +1,4 @@
-/* longbench.c - LongBench and LongBench v2 (github.com/THUDM/LongBench): records, the folder's own prompts, scores. */
+/* longbench.c - LongBench and LongBench v2 (github.com/THUDM/LongBench): records, prompts from the folder, scores. */
 #include "eval/metrics.h"
 #include "eval/sets.h"
 
@@ -16,7 +16,7 @@ enum kvc_status eval_longbench_make(const struct eval_set *set, struct eval_row 
         eval_row_texts(row, "all_classes", 1, false);
     for (size_t i = 0; (chinese || score == eval_score_retrieval) && i < eval_texts_count(answers); i++) {
         const char *text = eval_text_at(answers, i);
-        if ((chinese ? eval_chinese_retrieval : eval_retrieval)(text, text) == 0) /* the truth finds itself */
+        if ((chinese ? eval_chinese_retrieval : eval_retrieval)(text, text) == 0) /* the truth must match itself */
             eval_row_wrong(row, "answers", "texts that name a paragraph with its number");
     }
     return eval_set_sample(set, row, set->prompt_text, false, fields, 2, "context", "", answers, sample);
@@ -56,7 +56,7 @@ static double longbench_best(eval_metric metric, const struct eval_asked *asked,
     return eval_best_of(metric, answer, truths_of(asked));
 }
 
-/* By the answer's first line alone. */
+/* Scores only the answer's first line. */
 static double best_of_line(eval_metric metric, const struct eval_asked *asked, const char *answer) {
     char *line = eval_first_line(answer);
     const double score = line ? longbench_best(metric, asked, line) : -1;

@@ -1,6 +1,6 @@
-/* longwriting.c - tasks whose answers are long: LongWriter's length (github.com/THUDM/LongWriter), LongGenBench's
- * pieces (github.com/mozhu621/LongGenBench), and LongProc's procedures (github.com/princeton-pli/LongProc), whose
- * prompts are files and are read. */
+/* longwriting.c - tasks with long answers: LongWriter's length (github.com/THUDM/LongWriter), LongGenBench's pieces
+ * (github.com/mozhu621/LongGenBench), and LongProc's procedures (github.com/princeton-pli/LongProc). LongProc's prompts
+ * are files. */
 #include "eval/metrics.h"
 #include "eval/sets.h"
 
@@ -15,7 +15,7 @@ static enum kvc_status no_memory(struct eval_row *row) {
     return row->status;
 }
 
-/* ---- LongWriter: {"prompt", "length": words asked for} ---- */
+/* ---- LongWriter: {"prompt", "length": requested words} ---- */
 
 enum kvc_status eval_longwriter_make(const struct eval_set *set, struct eval_row *row, struct eval_sample *sample) {
     const struct eval_field field = {"prompt", eval_row_words(row, "prompt")};
@@ -28,7 +28,7 @@ double eval_score_length(const struct eval_asked *asked, const char *answer) {
     return eval_length(answer, (uint64_t)json_integer_value(json_object_get(asked->row, "length")));
 }
 
-/* ---- LongGenBench: {"prompt", "prefix": what the answer begins with, "type", "number": of pieces} ---- */
+/* ---- LongGenBench: {"prompt", "prefix": beginning of the answer, "type", "number": of pieces} ---- */
 
 enum kvc_status eval_longgenbench_make(const struct eval_set *set, struct eval_row *row, struct eval_sample *sample) {
     const char *prompt = eval_row_words(row, "prompt"), *prefix = eval_row_text(row, "prefix");
@@ -85,7 +85,8 @@ enum kvc_status eval_longproc_beliefs(const struct eval_set *set, struct eval_ro
                            json_object_get(row->object, "solution"), sample);
 }
 
-/* A page named by a record: under the folder, and nowhere else. At most 16 MiB, UTF-8. malloc'ed; NULL: an error. */
+/* Reads the page that a record names. Accepts only UTF-8 files of at most 16 MiB in the folder. malloc'ed; NULL: an
+ * error. */
 static char *read_page(const struct eval_set *set, struct eval_row *row) {
     enum { MOST = 16 << 20 };
     const char *name = eval_row_words(row, "html_path");
@@ -137,7 +138,7 @@ enum kvc_status eval_longproc_table(const struct eval_set *set, struct eval_row 
     return status;
 }
 
-/* The four numbers and the target. */
+/* Reads the four numbers and the target. */
 static bool read_numbers(struct eval_row *row, int64_t numbers[4], int64_t *target) {
     enum { MOST = 1000000 };
     const json_t *list = eval_row_list(row, "nums", 4);
@@ -156,7 +157,7 @@ static void add_numbers(const int64_t numbers[4], struct eval_text *text) {
         eval_add(text, "%s%lld%s", i ? ", " : "[", (long long)numbers[i], i == 3 ? "]" : "");
 }
 
-/* The record before (or the last) as an example, as its file has it written out. */
+/* Adds an earlier record's demonstration as an example. Wraps around at the first record. */
 static void add_search(const struct eval_set *set, struct eval_row *row, size_t back, struct eval_text *text) {
     static const char head[] = "<Search Procedure>";
     const size_t count = set->records.count;
@@ -176,7 +177,7 @@ static void add_search(const struct eval_set *set, struct eval_row *row, size_t 
     json_decref(one.object);
 }
 
-/* {"nums": [4 numbers], "target", "demonstration"}. The examples are the two records before. */
+/* {"nums": [4 numbers], "target", "demonstration"}. The two previous records are the examples. */
 enum kvc_status eval_longproc_countdown(const struct eval_set *set, struct eval_row *row, struct eval_sample *sample) {
     struct eval_text examples = {0}, list = {0};
     int64_t numbers[4] = {0}, target = 0;

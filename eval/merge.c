@@ -1,4 +1,4 @@
-/* merge.c - `kvcull eval merge`: the tables of results from several files. */
+/* merge.c - `kvcull eval merge`: prints the tables of several result files. */
 #include "eval/eval.h"
 #include "eval/report.h"
 

@@ -1,9 +1,10 @@
-/* metrics_choice.c - the letter that LongBench v2's script reads in an answer (github.com/THUDM/LongBench, pred.py). */
+/* metrics_choice.c - extracts the letter from an answer as LongBench v2's script does (github.com/THUDM/LongBench,
+ * pred.py). */
 #include "eval/metrics.h"
 
 static const char front[] = "The correct answer is ";
 
-/* The letter that follows, and what stands around it, at the first place that has all of them; 0: nowhere. */
+/* Returns the first letter A to D that follows `front`, with `before` and `after` around it; 0: none. */
 static int32_t find_letter(struct eval_codes text, const char *before, const char *after) {
     for (size_t at = eval_codes_find_ascii(text, front, 0); at != EVAL_NONE;
          at = eval_codes_find_ascii(text, front, at + 1)) {

@@ -1,5 +1,6 @@
-/* metrics_code.c - the similarity of two texts as Python's difflib has it (fuzzywuzzy's ratio without its library), for
- * LongBench's code tasks: 2M / T, where M counts the characters of matching blocks and T those of both texts. */
+/* metrics_code.c - the similarity of two texts as Python's difflib computes it (fuzzywuzzy's ratio without its C
+ * library), for LongBench's code tasks: 2M / T, where M counts the characters of matching blocks and T those of both
+ * texts. */
 #include "eval/metrics.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 
 #include "cli/cli.h"
 
-struct places { /* of the second text's characters, sorted by them and then by place; frequent ones left out */
+struct places { /* positions of the second text's characters, sorted by character, then by position; without frequent
+                   characters */
     struct place {
         int32_t code;
         size_t at;
@@ -22,7 +24,7 @@ static int by_code(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* In a text of 200 characters and more, those that are more than one in a hundred do not begin a block. */
+/* In a text of 200 or more characters, a character with a share above 1 % cannot begin a block. */
 static struct places find_places(struct eval_pool *pool, struct eval_codes text) {
     struct places places = {eval_pool_take(pool, text.count, sizeof(struct place)), 0};
     const size_t often = text.count / 100 + 1;
@@ -42,7 +44,7 @@ static struct places find_places(struct eval_pool *pool, struct eval_codes text)
     return places;
 }
 
-/* Of this character the first that is not before `from`. */
+/* Returns the first place of this character at or after `from`. */
 static size_t first_place(const struct places *places, int32_t code, size_t from) {
     const struct place wanted = {code, from};
     size_t low = 0, high = places->count;
@@ -63,8 +65,9 @@ struct block {
     size_t a, b, count;
 };
 
-/* The longest block that both have; of equal ones that which begins first in a, then in b. lengths and next: [b + 1],
- * how long a block ends at each place of b, for this character of a and the one before; zero, and left so. */
+/* Returns the longest common block; among equals, the one that begins first in a, then in b. lengths, next [b + 1]: for
+ * the current and the previous character of a, the length of the block that ends at each position of b. Both are zero
+ * before and after. */
 static struct block metrics_code_longest(struct eval_codes a, struct eval_codes b, const struct places *places,
                                          struct range in, size_t *lengths, size_t *next) {
     struct block best = {in.a, in.b, 0};
@@ -78,7 +81,7 @@ static struct block metrics_code_longest(struct eval_codes a, struct eval_codes 
             if (count > best.count)
                 best = (struct block){i + 1 - count, j + 1 - count, count};
         }
-        if (i > in.a) { /* what the character before it left */
+        if (i > in.a) { /* clears the previous character's lengths */
             const int32_t last = a.items[i - 1];
             for (size_t p = first_place(places, last, in.b);
                  p < places->count && places->items[p].code == last && places->items[p].at < in.b_end; p++)
@@ -105,7 +108,7 @@ double eval_similarity(struct eval_pool *pool, struct eval_codes a, struct eval_
     const struct places places = find_places(pool, b);
     size_t *lengths = eval_pool_take(pool, b.count + 1, sizeof *lengths);
     size_t *next = eval_pool_take(pool, b.count + 1, sizeof *next);
-    /* Ranges that are still to be looked at lie apart from each other, so there are fewer than characters. */
+    /* Open ranges do not overlap, so there are fewer than characters. */
     struct range *left = eval_pool_take(pool, cli_min(a.count, b.count) + 2, sizeof *left);
     size_t count = 1, matched = 0;
     if (a.count + b.count == 0)
@@ -143,6 +146,6 @@ double eval_code_similarity(const char *answer, const char *truth) {
         break;
     }
     const double ratio = eval_codes_equal(line, wanted) ? 1 : eval_similarity(&pool, line, wanted);
-    /* to a whole hundredth, halves to the even one */
+    /* rounds to hundredths, halves to even */
     return eval_pool_score(&pool, nearbyint(100 * ratio) / 100);
 }

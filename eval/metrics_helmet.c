@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 
-/* ---- exact, part, F1, ROUGE-L ---- */
+/* ---- exact match, substring match, F1, ROUGE-L ---- */
 
 static double match(struct eval_pool *pool, enum eval_helmet metric, struct eval_codes answer,
                     struct eval_codes truth) {
@@ -42,7 +42,7 @@ static bool begins_any_size(struct eval_codes text, const char *ascii) {
     return ascii[i] == '\0';
 }
 
-/* What follows the prefix on its line, or without one the first line. */
+/* Returns the text after the prefix, up to the end of its line. Without the prefix, returns the first line. */
 static struct eval_codes parsed(struct eval_codes text, const char *prefix) {
     size_t start = 0, end;
     while (start < text.count && !begins_any_size(eval_codes_from(text, start), prefix))
@@ -51,7 +51,7 @@ static struct eval_codes parsed(struct eval_codes text, const char *prefix) {
     for (end = start; end < text.count && text.items[end] != '\n';)
         end++;
     struct eval_codes line = eval_codes_strip(eval_codes_part(text, start, end - start));
-    if (begins_any_size(line, prefix)) /* written twice */
+    if (begins_any_size(line, prefix)) /* the prefix occurs twice */
         line = eval_codes_strip(eval_codes_from(line, strlen(prefix)));
     return line;
 }
@@ -103,7 +103,7 @@ static size_t skip_digits(struct eval_codes text, size_t at) {
     return at;
 }
 
-/* Of the rows "3 > 1 > 2" the longest text, the first of equal ones. */
+/* Returns the longest of the rankings "3 > 1 > 2", the first of equals. */
 static struct eval_codes longest_row(struct eval_codes text) {
     struct eval_codes longest = {NULL, 0};
     for (size_t at = 0; at < text.count;) {
@@ -126,7 +126,7 @@ static struct eval_codes longest_row(struct eval_codes text) {
     return longest;
 }
 
-/* Without brackets and colons, in small letters, without "id". */
+/* Removes brackets, colons and "id", and converts to lower case. */
 static struct eval_codes plain_ranking(struct eval_pool *pool, const char *answer) {
     const struct eval_codes text =
         eval_codes_lower(pool, eval_codes_without(pool, eval_codes_read(pool, answer), "[]:"));

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 
-static const char marks[] = "\n:\"'.,?!{}"; /* count as blanks */
+static const char marks[] = "\n:\"'.,?!{}"; /* replaced by spaces */
 
 double eval_infinite_value(const char *answer, const char *truth) {
     struct eval_pool pool = {0};
@@ -20,7 +20,8 @@ double eval_infinite_value(const char *answer, const char *truth) {
     return eval_pool_score(&pool, found);
 }
 
-/* str.upper: a German sharp s becomes two letters; other letters that do are left as they are. */
+/* Converts to upper case like str.upper: a German sharp s becomes two letters. Other letters with longer upper-case
+ * forms are unchanged. */
 static struct eval_codes capitals(struct eval_pool *pool, struct eval_codes text) {
     struct eval_codes made = {eval_pool_take(pool, text.count, 2 * sizeof(int32_t)), 0};
     for (size_t i = 0; made.items && i < text.count; i++) {
@@ -46,7 +47,7 @@ double eval_infinite_speaker(const char *answer, const char *truth) {
 
 static bool is_ascii_digit(int32_t c) { return c >= '0' && c <= '9'; }
 
-/* The next row of digits, at *at or later, which goes behind it; empty: none. */
+/* Returns the next run of digits at or after *at, and moves *at behind it; empty: none. */
 static struct eval_codes next_digits(struct eval_codes text, size_t *at) {
     size_t n = 0;
     while (*at < text.count && !is_ascii_digit(text.items[*at]))
@@ -65,7 +66,7 @@ double eval_infinite_number(const char *answer, const char *truth) {
     return eval_pool_score(&pool, eval_codes_equal(digits, eval_codes_read(&pool, truth)));
 }
 
-/* Whether both rows of digits are the same whole number. */
+/* Returns true if both runs of digits are the same number. */
 static bool same_digits(struct eval_codes a, struct eval_codes b) {
     while (a.count > 1 && a.items[0] == '0')
         a = eval_codes_from(a, 1);
@@ -74,7 +75,7 @@ static bool same_digits(struct eval_codes a, struct eval_codes b) {
     return eval_codes_equal(a, b);
 }
 
-/* As Python's int reads a word: a sign, digits, single underscores between them. Without the sign in *digits. */
+/* Parses a word as Python's int does: a sign, digits, single underscores between digits. *digits excludes the sign. */
 static bool whole_number(struct eval_pool *pool, struct eval_codes word, bool *negative, struct eval_codes *digits) {
     size_t at = word.count > 0 && (word.items[0] == '-' || word.items[0] == '+');
     *negative = at > 0 && word.items[0] == '-';
@@ -102,7 +103,7 @@ double eval_infinite_run(const char *answer, const char *truth) {
     return eval_pool_score(&pool, fine && same_digits(made, wanted) && (zero || negative == wanted_negative));
 }
 
-/* The text of `\d+\.\d+|\d+` in ASCII, where it begins first; empty: nowhere. */
+/* Returns the first match of `\d+\.\d+|\d+` (ASCII); empty: none. */
 static struct eval_codes first_number(struct eval_codes text) {
     size_t at = 0;
     struct eval_codes digits = next_digits(text, &at);
@@ -122,7 +123,7 @@ double eval_infinite_find(const char *answer, const char *truth) {
     for (size_t i = 0; i < found.count && text; i++)
         text[i] = (char)found.items[i];
     if (text && found.count > 0 &&
-        !strpbrk(truth, ".eE")) { /* a whole number is wanted: 3.0 is none, the script stops */
+        !strpbrk(truth, ".eE")) { /* the truth is a whole number: 3.0 does not match, as in the script */
         score = !strchr(text, '.') && same_digits(found, eval_codes_read(&pool, truth));
     } else if (text && found.count > 0) {
         score = strtod(text, NULL) == strtod(truth, NULL);
@@ -145,7 +146,7 @@ double eval_infinite_steps(const char *answer, struct eval_list truths) {
 
 /* ---- options ---- */
 
-/* Each row of spaces becomes one. */
+/* Replaces each run of spaces by one space. */
 static struct eval_codes single_spaces(struct eval_pool *pool, struct eval_codes text) {
     struct eval_codes made = {eval_pool_take(pool, text.count, sizeof(int32_t)), 0};
     for (size_t i = 0; made.items && i < text.count; i++) {
@@ -171,8 +172,8 @@ static bool is_any(struct eval_pool *pool, struct eval_codes text, struct eval_l
     return found;
 }
 
-/* What one of the truths must begin, a character after the first phrase of the list that the text has. -1: it has none
- * of them. */
+/* Looks for the first phrase of the list that the text contains. Returns whether a truth begins one character after it;
+ * -1: no phrase occurs. */
 static int after_phrase(struct eval_pool *pool, struct eval_codes text, const char *const *phrases,
                         struct eval_list truths) {
     for (; *phrases; phrases++) {
@@ -198,7 +199,7 @@ static bool is_option(struct eval_pool *pool, const char *answer, struct eval_li
     if (found >= 0)
         return found;
     const struct eval_words words = eval_words_split(pool, text);
-    for (size_t i = 0; i < words.count; i++) { /* the first that is a piece of "ABCD" */
+    for (size_t i = 0; i < words.count; i++) { /* decides by the first word that is a part of "ABCD" */
         const struct eval_codes word = words.items[i];
         int32_t letters[] = {'A', 'B', 'C', 'D'};
         if (eval_codes_find((struct eval_codes){letters, 4}, word, 0) != EVAL_NONE)
@@ -212,7 +213,7 @@ double eval_infinite_option(const char *answer, struct eval_list truths) {
     return eval_pool_score(&pool, is_option(&pool, answer, truths));
 }
 
-/* Without each place of the word: a space stands for it. */
+/* Replaces each occurrence of the word by a space. */
 static struct eval_codes blank_word(struct eval_pool *pool, struct eval_codes text, const char *word) {
     struct eval_codes made = {eval_pool_take(pool, text.count, sizeof(int32_t)), 0};
     for (size_t i = 0; made.items && i < text.count;) {

@@ -1,7 +1,7 @@
-/* metrics_long.c - scores of long answers: how near LongWriter's length comes (github.com/THUDM/LongWriter,
- * evaluation/eval_length.py and pred.py), and what share of the pieces LongGenBench asks for is there
- * (github.com/mozhu621/LongGenBench, Evalution/eval.py; whether each piece has the right things in it is for another
- * model to say there, and is not scored here). */
+/* metrics_long.c - scores of long answers. LongWriter: how close the length is to the requested one
+ * (github.com/THUDM/LongWriter, evaluation/eval_length.py and pred.py). LongGenBench: the share of requested pieces
+ * that exist (github.com/mozhu621/LongGenBench, Evalution/eval.py). LongGenBench also lets another model judge each
+ * piece; that score does not exist here. */
 #include "eval/metrics.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ double eval_length(const char *answer, uint64_t wanted) {
     return eval_pool_score(&pool, score > 0 ? score : 0);
 }
 
-/* The number behind "KIND " where the piece has it first; 0: nowhere, or past `most`. */
+/* Returns the number after the first "KIND " of the piece; 0: none, or above `most`. */
 static uint32_t piece_number(struct eval_codes piece, struct eval_codes kind, uint32_t most) {
     for (size_t at = eval_codes_find(piece, kind, 0); at != EVAL_NONE; at = eval_codes_find(piece, kind, at + 1)) {
         uint64_t number = 0;
@@ -44,7 +44,7 @@ static uint32_t piece_number(struct eval_codes piece, struct eval_codes kind, ui
         if (i >= piece.count || piece.items[i] != ' ' || i + 1 >= piece.count || !eval_is_digit(piece.items[i + 1]))
             continue;
         for (i++; i < piece.count && eval_is_digit(piece.items[i]) && number <= most; i++) {
-            const int32_t code = piece.items[i]; /* of other scripts' digits the value is not known */
+            const int32_t code = piece.items[i]; /* digits of other scripts have no known value */
             number = code >= '0' && code <= '9' ? 10 * number + (uint64_t)(code - '0') : (uint64_t)most + 1;
         }
         return number <= most ? (uint32_t)number : 0;

@@ -1,7 +1,6 @@
-/* metrics_process.c - LongProc's checks of routes, beliefs, sums and journeys (github.com/princeton-pli/LongProc,
- * longproc/). What is not here: the C++ programs of its pseudo_to_code are compiled and run there, which a model's
- * words are not trusted with here, and how far a search went that ended wrong (partial accuracy of countdown and
- * travel_planning). */
+/* metrics_process.c - LongProc's checks of routes, beliefs, equations and journeys (github.com/princeton-pli/LongProc,
+ * longproc/). Two parts are missing here: the C++ programs of pseudo_to_code, because checking them means running a
+ * model's output, and the partial accuracy of wrong searches (countdown, travel_planning). */
 #include "eval/metrics.h"
 
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 
 #include "cli/cli.h"
 
-/* What stands between the first <tag> and the first </tag>, without blanks around it. */
+/* Finds the text between the first <tag> and the first </tag>, without whitespace at its ends. */
 static bool between_tags(struct eval_codes text, const char *open, const char *close, struct eval_codes *found) {
     const size_t start = eval_codes_find_ascii(text, open, 0), end = eval_codes_find_ascii(text, close, 0);
     if (start == EVAL_NONE || end == EVAL_NONE)
@@ -35,17 +34,17 @@ double eval_route(const char *answer, const char *truth, double *part) {
     const struct eval_words a = eval_words_cut(&pool, made, '\n'), t = eval_words_cut(&pool, wanted, '\n');
     while (i < a.count && i < t.count && eval_codes_equal(a.items[i], t.items[i]))
         i++;
-    i += i < a.count && i < t.count; /* the script counts the first wrong line, too */
+    i += i < a.count && i < t.count; /* the script also counts the first wrong line */
     return all_or_part(&pool, eval_codes_equal(made, wanted), t.count ? (double)i / (double)t.count : 0, part);
 }
 
 /* ---- beliefs ---- */
 
-static bool ends_line(int32_t c) { /* as str.splitlines */
+static bool ends_line(int32_t c) { /* as in str.splitlines */
     return (c >= '\n' && c <= '\r') || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
-/* The normal texts of lines that begin with a hyphen; empty ones are left out. */
+/* Returns the normalized lines that begin with a hyphen, without empty ones. */
 static struct eval_words beliefs(struct eval_pool *pool, const char *text) {
     static const char left_out[] = "a an the on in at step thinks think believes believe is are of location know knows "
                                    "belief";
@@ -60,7 +59,7 @@ static struct eval_words beliefs(struct eval_pool *pool, const char *text) {
         if (!eval_codes_begins(stripped, "-"))
             continue;
         if (first)
-            line = stripped; /* only the first may begin with blanks: the script strips the whole */
+            line = stripped; /* only the first line may begin with whitespace: the script strips the whole text */
         first = false;
         if (!eval_codes_begins(line, "-"))
             continue;
@@ -84,7 +83,8 @@ double eval_beliefs(const char *answer, const char *truth, double *part) {
 
 enum { MOST_DIGITS = 17 };
 
-/* As Python's int: a sign, digits, blanks around. Numbers of more digits than these are none here. */
+/* Parses a number like Python's int: a sign, digits, surrounding whitespace. Rejects numbers with more than MOST_DIGITS
+ * digits. */
 static bool whole_number(struct eval_codes text, int64_t *number) {
     text = eval_codes_strip(text);
     const bool negative = text.count > 0 && text.items[0] == '-';
@@ -107,7 +107,7 @@ struct sum { /* a (op) b = c */
     int32_t op;
 };
 
-/* A literal of Python's: no zeros in front. */
+/* Parses a Python literal, which has no leading zeros. */
 static bool literal(struct eval_codes text, int64_t *number) {
     text = eval_codes_strip(text);
     const size_t sign = text.count > 0 && (text.items[0] == '-' || text.items[0] == '+');
@@ -131,7 +131,7 @@ static bool read_sum(struct eval_pool *pool, struct eval_codes line, struct sum 
 }
 
 static bool is_right(const struct sum *sum) {
-    if (llabs(sum->a) > 1000000000 || llabs(sum->b) > 1000000000) /* far past what the rules allow */
+    if (llabs(sum->a) > 1000000000 || llabs(sum->b) > 1000000000) /* far beyond what the rules allow */
         return false;
     switch (sum->op) {
     case '+':
@@ -187,7 +187,7 @@ static struct eval_codes row(struct eval_codes text, size_t at, bool (*kind)(int
     return eval_codes_part(text, at, row_of(text, at, kind));
 }
 
-/* "from A to B" where the line has it last, at `from` or later. */
+/* Finds the last "from A to B" of the line at or after `from`. */
 static bool last_flight(struct eval_codes line, size_t from, struct eval_codes *start, struct eval_codes *end) {
     bool found = false;
     for (size_t at = eval_codes_find_ascii(line, "from ", from); at != EVAL_NONE;
@@ -211,7 +211,7 @@ struct flight {
     struct eval_codes start, end;
 };
 
-/* "Day N ... from A to B": the last "Day N" that such words follow. */
+/* Finds "Day N ... from A to B", with the last such "Day N". */
 static bool find_flight(struct eval_codes line, struct flight *flight) {
     bool found = false;
     for (size_t at = eval_codes_find_ascii(line, "Day ", 0); at != EVAL_NONE;
@@ -227,7 +227,7 @@ static bool find_flight(struct eval_codes line, struct flight *flight) {
     return found;
 }
 
-/* The number behind the hyphen of the first "N-M". */
+/* Finds the first "N-M" and returns M. */
 static bool find_visit(struct eval_codes line, int64_t *end) {
     for (size_t i = 0, n; i < line.count; i += cli_max(n, 1)) {
         n = row_of(line, i, eval_is_digit);
@@ -272,7 +272,7 @@ static struct journey read_journey(struct eval_pool *pool, struct eval_codes pla
     return journey;
 }
 
-/* The next of the parts between pairs of asterisks, those that are empty aside. */
+/* Returns the next nonempty part between "**" separators. */
 static bool next_part(const char **text, const char **part, size_t *bytes) {
     while ((*text)[0] == '*' && (*text)[1] == '*')
         *text += 2;

@@ -1,13 +1,13 @@
-/* metrics_rouge.c - ROUGE-L in the two definitions that benchmarks use: the package `rouge` 1.0.1 (LongBench), whose
- * sentences end at full stops and which counts different words, and `rouge_score` 0.1.2 (InfiniteBench, HELMET), which
- * takes words of a to z and digits. Each takes another one of several longest common subsequences. */
+/* metrics_rouge.c - ROUGE-L in the definitions of two packages. `rouge` 1.0.1 (LongBench) ends sentences at full stops
+ * and counts different words. `rouge_score` 0.1.2 (InfiniteBench, HELMET) uses words of a to z and digits. If several
+ * longest common subsequences exist, the packages choose different ones. */
 #include "eval/metrics.h"
 
 #include "cli/cli.h"
 
 /* ---- the longest common subsequence ---- */
 
-enum { BOTH, LESS_X, LESS_Y }; /* which of the two is shortened: a step of the way back, two bits each */
+enum { BOTH, LESS_X, LESS_Y }; /* which text a backtracking step shortens; two bits each */
 
 void eval_lcs(struct eval_pool *pool, const uint32_t *x, size_t x_count, const uint32_t *y, size_t y_count, bool up,
               bool *marks) {
@@ -53,7 +53,7 @@ void eval_lcs(struct eval_pool *pool, const uint32_t *x, size_t x_count, const u
 /* ---- the package `rouge` ---- */
 
 struct sentences {
-    struct eval_words words; /* of all, one sentence after the other */
+    struct eval_words words; /* of all sentences, in order */
     size_t *ends;            /* [count] */
     size_t count;
 };
@@ -70,7 +70,7 @@ static struct sentences at_full_stops(struct eval_pool *pool, const char *text) 
         const struct eval_words words = eval_words_split(pool, pieces.items[i]);
         for (size_t w = 0; w < words.count; w++)
             made.words.items[made.words.count++] = words.items[w];
-        if (words.count == 0) /* nothing but blanks: one empty word, as the package has it */
+        if (words.count == 0) /* a sentence of blanks counts as one empty word, as in the package */
             made.words.items[made.words.count++] = (struct eval_codes){NULL, 0};
         made.ends[made.count++] = made.words.count;
     }
@@ -188,7 +188,8 @@ double eval_rouge_sum(const char *answer, const char *truth) {
         for (size_t s = 0, start = 0; s < a.count; start = a.ends[s++])
             eval_lcs(&pool, ids.b + from, b.ends[t] - from, ids.a + start, a.ends[s] - start, true, marks + from);
     }
-    for (size_t i = 0; i < b.words.count && !pool.lost; i++) { /* a word counts as often as both have it */
+    for (size_t i = 0; i < b.words.count && !pool.lost;
+         i++) { /* a word counts at most as often as it occurs in both texts */
         const uint32_t id = ids.b[i];
         if (!marks[i] || left_a[id] == 0 || left_b[id] == 0)
             continue;

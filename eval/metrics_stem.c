@@ -1,5 +1,5 @@
-/* metrics_stem.c - stems of English words by Porter's algorithm (An algorithm for suffix stripping, 1980), with the
- * changes that NLTK makes to it, which `rouge_score` uses. */
+/* metrics_stem.c - Porter stems of English words (An algorithm for suffix stripping, 1980), with NLTK's changes, which
+ * `rouge_score` uses. */
 #include "eval/metrics.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 /* Words are ASCII; a stem is no longer than its word. */
 static bool is_consonant(struct eval_codes word, size_t i) {
     const int32_t c = word.items[i];
-    if (c == 'y') { /* one at the beginning or after a vowel, and none after a consonant */
+    if (c == 'y') { /* a consonant at the beginning and after a vowel, otherwise a vowel */
         size_t first = i;
         while (first > 0 && word.items[first - 1] == 'y')
             first--;
@@ -21,7 +21,7 @@ static struct eval_codes front(struct eval_codes word, size_t less) {
     return eval_codes_part(word, 0, word.count - less);
 }
 
-/* How often a vowel is followed by a consonant. */
+/* Returns the number of vowel-consonant sequences (Porter's measure). */
 static size_t metrics_stem_measure(struct eval_codes word) {
     size_t count = 0;
     for (size_t i = 1; i < word.count; i++)
@@ -41,7 +41,8 @@ static bool ends(struct eval_codes word, const char *suffix) {
     return word.count >= bytes && eval_codes_is(eval_codes_from(word, word.count - bytes), suffix);
 }
 
-/* Ends in consonant, vowel and consonant, the last one no w, x or y; or is a vowel and a consonant. */
+/* Returns true for words that end in consonant, vowel, consonant, where the last is not w, x or y; and for a vowel
+ * followed by a consonant. */
 static bool ends_cvc(struct eval_codes word) {
     const size_t n = word.count;
     if (n == 2)
@@ -52,8 +53,8 @@ static bool ends_cvc(struct eval_codes word) {
     return last != 'w' && last != 'x' && last != 'y';
 }
 
-/* Puts another end in place of the last `less` letters, which is no longer than they, or one longer than them in
- * place. */
+/* Replaces the last `less` letters by `end`. `end` may be at most one letter longer than them, and then only in place
+ * of removed letters. */
 static void metrics_stem_replace(struct eval_codes *word, size_t less, const char *end) {
     word->count -= less;
     for (; *end; end++)
@@ -64,7 +65,7 @@ struct rule {
     const char *suffix, *end;
 };
 
-/* The first rule whose suffix the word has: applied where what stays has a greater measure. */
+/* Applies the first rule with a matching suffix, if the rest of the word has a measure greater than `above`. */
 static void apply(struct eval_codes *word, const struct rule *rules, size_t above) {
     for (; rules->suffix; rules++) {
         const size_t bytes = strlen(rules->suffix);
@@ -129,7 +130,7 @@ static void double_suffixes(struct eval_codes *word) {
                                         {"fulli", "ful"},   {NULL, NULL}};
     while (ends(*word, "alli") && metrics_stem_measure(front(*word, 4)) > 0)
         metrics_stem_replace(word, 4, "al");
-    if (ends(*word, "logi")) { /* its l counts for the measure, too */
+    if (ends(*word, "logi")) { /* the l belongs to the measured part */
         if (metrics_stem_measure(front(*word, 3)) > 0)
             metrics_stem_replace(word, 4, "log");
         return;

@@ -1,5 +1,6 @@
-/* metrics_table.c - F1 of a table's rows, for LongProc's html_to_tsv (github.com/princeton-pli/LongProc,
- * longproc/html_to_tsv_evaluator.py): fields as Python's csv module reads them, rows compared whole, in any order. */
+/* metrics_table.c - F1 of table rows, for LongProc's html_to_tsv (github.com/princeton-pli/LongProc,
+ * longproc/html_to_tsv_evaluator.py). Parses fields like Python's csv module and compares complete rows, in any order.
+ */
 #include "eval/metrics.h"
 
 #include <string.h>
@@ -7,11 +8,11 @@
 #include "cli/cli.h"
 
 struct table {
-    struct eval_words *rows; /* [count]: the first is the header's names */
+    struct eval_words *rows; /* [count]: the first is the header */
     size_t count;
 };
 
-struct reader { /* a field, and the fields of a row */
+struct reader { /* the current field, and the fields of the current row */
     struct eval_pool *pool;
     struct eval_codes field;
     struct eval_words row;
@@ -32,10 +33,10 @@ static bool only_returns(struct eval_codes text) {
     return n == text.count;
 }
 
-/* Reads a line's fields; *quoted: inside of quotation marks, from the line before and for the next. False: it has a
- * carriage return within, which the module refuses. */
+/* Reads a line's fields. *quoted: inside quotation marks, at the start and at the end of the line. False: the line
+ * contains a carriage return, which the csv module rejects. */
 static bool read_line(struct reader *reader, struct eval_codes line, bool *quoted) {
-    bool fresh = !*quoted, closed = false; /* the field is empty so far; its marks are closed */
+    bool fresh = !*quoted, closed = false; /* the field is empty so far; its quotation is closed */
     for (size_t i = 0; i < line.count; i++) {
         const int32_t c = line.items[i];
         if (*quoted) {
@@ -49,9 +50,9 @@ static bool read_line(struct reader *reader, struct eval_codes line, bool *quote
             end_field(reader);
             fresh = true;
             closed = false;
-        } else if (c == '\r') { /* at the end it belongs to that */
+        } else if (c == '\r') { /* part of the line end, if only carriage returns follow */
             return only_returns(eval_codes_from(line, i));
-        } else if (c == '"' && (fresh || closed)) { /* a mark at the beginning, or the second of two within */
+        } else if (c == '"' && (fresh || closed)) { /* an opening mark, or the second of two marks inside */
             if (closed)
                 reader->field.items[reader->field.count++] = c;
             *quoted = true;
@@ -64,7 +65,7 @@ static bool read_line(struct reader *reader, struct eval_codes line, bool *quote
     return true;
 }
 
-/* Rows of fields; a line without any is a row without fields. count 0: no table. */
+/* Returns the rows. An empty line is a row without fields. count 0: not a table. */
 static struct table read_rows(struct eval_pool *pool, struct eval_codes text) {
     const struct eval_words lines = eval_words_cut(pool, text, '\n');
     struct table table = {eval_pool_take(pool, lines.count, sizeof(struct eval_words)), 0};
@@ -84,15 +85,15 @@ static struct table read_rows(struct eval_pool *pool, struct eval_codes text) {
     return table;
 }
 
-/* Small letters, without punctuation, articles and blanks. */
+/* Converts to lower case and removes punctuation, articles and blanks. */
 static struct eval_codes normal(struct eval_pool *pool, struct eval_codes field) {
     return eval_words_join(pool, eval_words_normal(pool, field, eval_articles, 0), 0);
 }
 
 static const char missing[] = "N/A";
 
-/* The rows after the header, each as wide as that: others become "N/A" all over, and the last one goes. False: what the
- * script makes no table of. */
+/* Reads the rows after the header. Rows of another width become "N/A" in every column; the last one is removed instead.
+ * False: the script does not accept the table. */
 static bool read_table(struct eval_pool *pool, const char *text, struct table *table) {
     *table = read_rows(pool, eval_codes_strip(eval_codes_read(pool, text)));
     if (pool->lost || table->count < 2)
@@ -105,7 +106,7 @@ static bool read_table(struct eval_pool *pool, const char *text, struct table *t
     for (size_t i = 0; i < header.count; i++) {
         for (size_t j = 0; j < i; j++) {
             if (eval_codes_equal(header.items[i], header.items[j]))
-                return false; /* two columns of one name */
+                return false; /* duplicate column name */
         }
     }
     for (size_t r = 0; r < table->count; r++) {
@@ -129,7 +130,7 @@ static bool same_row(struct eval_words a, struct eval_words b) {
     return true;
 }
 
-/* The share of a's rows that b has. */
+/* Returns the share of a's rows that b contains. */
 static double metrics_table_share(const struct table *a, const struct table *b) {
     size_t found = 0;
     for (size_t i = 0; i < a->count; i++) {
@@ -141,8 +142,8 @@ static double metrics_table_share(const struct table *a, const struct table *b) 
     return (double)found / (double)a->count;
 }
 
-/* What stands between ```tsv and the last ```, or after the first where that is all; or the whole. malloc'ed by the
- * pool. */
+/* Returns the text between ```tsv and the last ```. Without the closing fence, returns everything after the opening
+ * one; without both, the whole answer. The pool owns the result. */
 static const char *inside_fence(struct eval_pool *pool, const char *answer) {
     static const char open[] = "```tsv", close[] = "```";
     const char *start = strstr(answer, open), *end = NULL;

@@ -1,5 +1,5 @@
-/* metrics_words.c - LongBench's scores that compare words, classes and numbers
- * (github.com/THUDM/LongBench, LongBench/metrics.py and eval.py). */
+/* metrics_words.c - LongBench's scores that compare words, classes and numbers (github.com/THUDM/LongBench,
+ * LongBench/metrics.py and eval.py). */
 #include "eval/metrics.h"
 
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static bool is_ascii_word(int32_t c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Characters, and rows of ASCII's letters and digits. */
+/* Splits into single characters and runs of ASCII letters and digits. */
 static struct eval_words chinese_words(struct eval_pool *pool, struct eval_codes text) {
     struct eval_words words = {eval_pool_take(pool, text.count, sizeof(struct eval_codes)), 0};
     for (size_t i = 0, n; words.items && i < text.count; i += n) {
@@ -82,7 +82,7 @@ static struct eval_words chinese_words(struct eval_pool *pool, struct eval_codes
     return words;
 }
 
-/* Small letters, without punctuation and blanks; words that are empty then are left out. */
+/* Converts to lower case and removes punctuation and whitespace. Omits words that become empty. */
 static struct eval_words normal_chinese(struct eval_pool *pool, struct eval_words words) {
     struct eval_words made = {eval_pool_take(pool, words.count, sizeof(struct eval_codes)), 0};
     for (size_t w = 0; made.items && w < words.count; w++) {
@@ -105,7 +105,7 @@ double eval_chinese_f1(const char *answer, const char *truth) {
     return eval_pool_score(&pool, eval_f1_of(&pool, a, b));
 }
 
-/* Each character of the normal text is a word. */
+/* Returns each character of the normalized text as a word. */
 static struct eval_words characters(struct eval_pool *pool, const char *text) {
     const struct eval_codes codes = eval_codes_read(pool, text);
     const struct eval_words whole = normal_chinese(pool, (struct eval_words){(struct eval_codes[]){codes}, 1});
@@ -121,7 +121,7 @@ double eval_character_f1(const char *answer, const char *truth) {
     return eval_pool_score(&pool, eval_f1_of(&pool, a, b));
 }
 
-/* The text with a space between each two words, for eval_rouge. malloc'ed; NULL: no memory. */
+/* Returns the words separated by spaces, for eval_rouge. malloc'ed; NULL: no memory. */
 static char *spaced(const char *text) {
     struct eval_pool pool = {0};
     const struct eval_codes codes = eval_codes_read(&pool, text);
@@ -154,7 +154,7 @@ double eval_class(const char *answer, const char *truth, struct eval_list classe
         if (strstr(answer, classes.items[i]))
             found[count++] = classes.items[i];
     }
-    /* The script takes from the list while it goes through it, and so passes over what follows one that is taken. */
+    /* The script removes elements while it iterates over the list, so it skips the element after each removed one. */
     for (size_t i = 0; i < count; i++) {
         size_t first = 0;
         if (!strstr(truth, found[i]) || strcmp(found[i], truth) == 0)
@@ -169,7 +169,7 @@ double eval_class(const char *answer, const char *truth, struct eval_list classe
     return eval_pool_score(&pool, right ? 1.0 / (double)count : 0);
 }
 
-/* Of the numbers in the answer the share that is written like this one. */
+/* Returns the share of the answer's numbers that equal `wanted`, digit by digit. */
 static double share_of_numbers(struct eval_pool *pool, const char *answer, struct eval_codes wanted) {
     const struct eval_words numbers = eval_words_numbers(pool, eval_codes_read(pool, answer));
     size_t right = 0;
@@ -184,7 +184,7 @@ double eval_count(const char *answer, const char *truth) {
     return eval_pool_score(&pool, share_of_numbers(&pool, answer, wanted));
 }
 
-/* The digits behind the first such word of the truth. */
+/* Scores with the digits after the first `word` of the truth that has any. */
 static double retrieval(const char *answer, const char *truth, const char *word) {
     struct eval_pool pool = {0};
     const struct eval_codes text = eval_codes_read(&pool, truth), front = eval_codes_read(&pool, word);

@@ -1,4 +1,4 @@
-/* needle.c - `kvcull eval needle`: can a model still find facts at every depth of a text under each policy? */
+/* needle.c - `kvcull eval needle`: measures under each policy whether a model finds facts at every depth of a text. */
 #include "eval/needle.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #define ANSWER_TOKENS 12u
 
-/* Whether the answer, blanks aside, begins with the fact's two numbers and nothing grows out of the second. */
+/* Returns true if the answer begins with the fact's two numbers, ignoring blanks, and no digit follows. */
 static bool is_right(const struct needle_fact *fact, const char *answer) {
     for (size_t i = 0; i < 2; i++) {
         const size_t length = strlen(fact->number[i]);
@@ -19,7 +19,7 @@ static bool is_right(const struct needle_fact *fact, const char *answer) {
     return !(*answer >= '0' && *answer <= '9');
 }
 
-/* ---- what a person sees of one text ---- */
+/* ---- printing one text ---- */
 
 static void show_prompt(const struct needle_text *text, const struct needle_fact *fact, size_t tokens) {
     enum { EDGE = 160 };
@@ -50,21 +50,20 @@ static void show_prompt(const struct needle_text *text, const struct needle_fact
 
 /* ---- one policy and one text ---- */
 
-/* Whether each fact is asked for by itself, after the whole text. */
+/* Returns true if each fact is asked separately, after the whole text. */
 static bool is_alone(enum needle_mode mode) { return mode == NEEDLE_ONE || mode == NEEDLE_BOTH; }
 
-/* A session that reads and answers; which of its tokens the session has not seen yet. */
+/* A session, and the token that it has not computed yet. */
 struct dialogue {
     struct kvc_session *session;
-    int32_t pending; /* the answer's last token, -1: none */
+    int32_t pending; /* the answer's last token; -1: none */
 };
 
-/* More tokens: the text and a question at first, then one question after another, as a new turn or within the answer.
- */
+/* Reads more tokens: first the text and a question, then each further question, as a new turn or within the answer. */
 static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d, const int32_t *tokens, size_t count,
                                    bool as_turn, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
-    if (d->pending >= 0 && as_turn) { /* the turn begins with what the last one ended with */
+    if (d->pending >= 0 && as_turn) { /* the turn begins with the previous answer's last token */
         int32_t *all = malloc((count + 1) * sizeof *all);
         if (!all)
             return kvc_fail(error, KVC_RESOURCE, "no memory");
@@ -84,7 +83,7 @@ static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d,
     return status;
 }
 
-/* The greedy answer, up to the first full stop; *answer is malloc'ed. */
+/* Generates the greedy answer, up to the first full stop. *answer is malloc'ed. */
 static enum kvc_status answer_once(struct needle_task *task, struct dialogue *d, char **answer,
                                    struct kvc_error *error) {
     int32_t made[ANSWER_TOKENS];
@@ -110,12 +109,12 @@ static enum kvc_status answer_once(struct needle_task *task, struct dialogue *d,
     return status;
 }
 
-/* Tokens of the text with its first question, and of every later question alone; where each is asked for after the
- * text, of the text with each. */
+/* Tokens of the text with its first question, and of each later question alone. If each fact is asked separately: of
+ * the text with each question. */
 struct questions {
     int32_t *tokens[NEEDLE_DEPTHS];
     size_t count[NEEDLE_DEPTHS];
-    size_t context; /* tokens of the text alone; NEEDLE_BOTH */
+    size_t context; /* NEEDLE_BOTH: tokens of the text alone */
 };
 
 static void free_questions(struct questions *questions) {
@@ -123,7 +122,7 @@ static void free_questions(struct questions *questions) {
         free(questions->tokens[f]);
 }
 
-/* Questions from..to in one session; answers [facts], malloc'ed. */
+/* Asks questions [from, to) in one session; answers [facts], malloc'ed. */
 static enum kvc_status converse(struct needle_task *task, const char *spec, const struct questions *questions,
                                 size_t from, size_t to, struct needle_cell *cell, char **answers,
                                 struct kvc_error *error) {
@@ -158,7 +157,7 @@ static enum kvc_status converse(struct needle_task *task, const char *spec, cons
     return status;
 }
 
-/* Each question as the turn after the text, which is read once for all; answers [facts], malloc'ed. */
+/* Asks each question as a turn after the text, which is read once for all; answers [facts], malloc'ed. */
 static enum kvc_status converse_unseen(struct needle_task *task, const char *spec, const struct questions *questions,
                                        size_t facts, char **answers, struct kvc_error *error) {
     struct kvc_session *sessions[NEEDLE_DEPTHS] = {NULL};
@@ -182,7 +181,8 @@ static enum kvc_status converse_unseen(struct needle_task *task, const char *spe
     return status;
 }
 
-/* What the tokens of the text alone and of the text with a question begin with alike. */
+/* Sets questions->context: the length of the common prefix of the text's tokens and of the tokens of text and question.
+ */
 static enum kvc_status count_context(const struct needle_task *task, const struct needle_text *text,
                                      struct questions *questions, struct kvc_error *error) {
     int32_t *tokens = NULL;
@@ -224,12 +224,12 @@ static int make_questions(struct needle_task *task, const struct needle_text *te
     return status;
 }
 
-/* Answers of one policy: [0] each after the text or in any other way, [1] each as the turn after it (NEEDLE_BOTH). */
+/* Answers of one policy. [0]: after the text, or in the mode of --ask. [1]: as a separate turn (NEEDLE_BOTH). */
 struct replies {
     char *answers[2][NEEDLE_DEPTHS];
 };
 
-/* One policy over one text; its row of `table`, which may be NULL, for fact `shown`. */
+/* Asks one policy about one text, and counts the correct answers. */
 static enum kvc_status ask_policy(struct needle_task *task, const struct needle_text *text,
                                   const struct questions *questions, const char *spec, struct needle_cell *cell,
                                   struct replies *replies, struct kvc_error *error) {
@@ -261,7 +261,7 @@ static void add_answers(struct cli_table *table, const struct needle_fact *fact,
     }
 }
 
-/* All policies over one text; fact `shown` with every answer where it is to be shown. */
+/* Asks all policies about one text. With `show`, prints fact `shown` and every answer. */
 static int needle_ask(struct needle_task *task, size_t length, const struct needle_text *text, size_t shown,
                       bool show) {
     const bool both = task->mode == NEEDLE_BOTH;
@@ -309,7 +309,7 @@ static int run_texts(struct needle_task *task) {
                                       task->depths, (size_t)task->depth_count, seed, &text);
             if (status != KVC_OK)
                 break;
-            const size_t shown = (size_t)(i % task->depth_count); /* another depth for each text shown */
+            const size_t shown = (size_t)(i % task->depth_count); /* a different depth for each text */
             status = needle_ask(task, length, &text, shown, length == 0 && i < task->show && !task->common.json);
             needle_text_free(&text);
         }
@@ -356,7 +356,7 @@ static int run_task(struct needle_task *task) {
         status = cli_json_print(task->command, needle_json(task), stdout);
     for (size_t length = 0; length < task->lengths.count && status == KVC_OK && !task->common.json; length++)
         status = needle_print_length(task, length);
-    if (status == KVC_OK && task->out) /* last: without memory for what is printed, nothing is left there */
+    if (status == KVC_OK && task->out) /* after printing, so that a failed allocation there leaves no files */
         status = eval_write(task->command, task->out, "needle", needle_json(task), needle_csv, task);
     return status;
 }

@@ -1,4 +1,4 @@
-/* needle_results.c - what `kvcull eval needle` found: tables, JSON, CSV. */
+/* needle_results.c - prints the results of `kvcull eval needle` as tables, JSON and CSV. */
 #include "eval/needle.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length
     return &task->cells[length * task->specs.count + spec];
 }
 
-/* "morphkv:budget=128,every=8" is method "morphkv:every=8" with budget "128". */
+/* Splits "morphkv:budget=128,every=8" into method "morphkv:every=8" and budget "128". */
 static void split_budget(const char *spec, char *method, char *budget, size_t capacity) {
     const char *found = strstr(spec, "budget=");
     size_t start = found ? (size_t)(found - spec) : strlen(spec), end = start;
@@ -131,7 +131,7 @@ void needle_csv(const void *user, FILE *stream) {
         for (size_t s = 0; s < task->specs.count; s++) {
             const struct needle_cell *cell = needle_cell_at(task, length, s);
             for (int64_t f = 0; f < task->depth_count; f++) {
-                char unseen[24] = ""; /* not asked so */
+                char unseen[24] = ""; /* empty unless --ask both */
                 if (task->mode == NEEDLE_BOTH)
                     snprintf(unseen, sizeof unseen, "%llu", (unsigned long long)cell->unseen[f]);
                 eval_csv_text(stream, task->specs.items[s].text);

@@ -1,11 +1,11 @@
-/* needle_text.c - makes the texts of the needle task: filler sentences, and facts between them at given depths. */
+/* needle_text.c - makes the texts of the needle task: filler sentences, with facts between them at given depths. */
 #include "eval/needle_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define DRAWS_MOST 10000u /* of a key that is not taken yet */
+#define DRAWS_MOST 10000u /* attempts to draw an unused key */
 
 static int read_list(const struct cli_command *command, const char *path, json_t *document, const char *name,
                      size_t least, struct needle_list *list) {
@@ -99,7 +99,7 @@ struct sentences {
     size_t count, capacity;
 };
 
-/* Takes the sentence (malloc'ed, NULL: there was no memory). */
+/* Takes over the sentence (malloc'ed; NULL: no memory). */
 static bool push(struct sentences *sentences, char *sentence) {
     if (!sentence)
         return false;
@@ -117,7 +117,7 @@ static bool push(struct sentences *sentences, char *sentence) {
     return true;
 }
 
-/* Words joined by blanks; the list ends in NULL. */
+/* Joins words [count] with spaces. */
 static char *needle_text_join(const char *const *words, size_t count) {
     size_t bytes = 1;
     for (size_t i = 0; i < count; i++)
@@ -181,7 +181,7 @@ static int count_tokens(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Different keys, one for each depth. KVC_INPUT: there are too few. */
+/* Chooses a different key for each depth. KVC_INPUT: there are too few. */
 static enum kvc_status choose_facts(const struct needle_words *words, const double *depths, size_t count,
                                     uint64_t *random, struct needle_text *text) {
     if (count > words->keys.count)
@@ -208,7 +208,7 @@ static enum kvc_status choose_facts(const struct needle_words *words, const doub
     return KVC_OK;
 }
 
-/* Puts every fact before the filler sentence at its depth. */
+/* Inserts every fact before the filler sentence at its depth. */
 static char *interleave(const struct sentences *fillers, const struct needle_text *text) {
     struct sentences all = {NULL, 0, 0};
     bool fine = true;

@@ -1,5 +1,4 @@
-/* open_sets.c - opens the data sets that the chosen tasks need, and leaves out tasks whose file is not in the folder.
- */
+/* open_sets.c - opens the data sets of the chosen tasks, and skips tasks whose file is missing in the folder. */
 #include "eval/sets.h"
 #include "eval/standard.h"
 
@@ -8,14 +7,15 @@
 
 bool eval_is_folder(int file) { return file >= EVAL_FOLDERS; }
 
-/* The set of a task, for texts of so many tokens. KVC_OK with *there false: the folder does not have it. */
+/* Opens the set of a task for texts of `length` tokens. If the file is missing, sets *there to false and returns
+ * KVC_OK, unless `alone`. */
 static int open_one(struct eval_run *run, const struct eval_task *task, uint64_t length, bool alone, bool *there) {
     struct eval_set *set = &run->data.sets[run->data.set_count];
     struct kvc_error error;
     *there = eval_set_there(task, run->files[task->file], length);
     if (!*there && !alone)
         return KVC_OK;
-    run->data.set_count++; /* also after a failure: it is to be closed */
+    run->data.set_count++; /* also after a failure, so that it is closed */
     return eval_set_open(task, run->files[task->file], length, set, &error) == KVC_OK
                ? KVC_OK
                : cli_report(run->command, &error);

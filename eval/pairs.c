@@ -1,5 +1,5 @@
-/* pairs.c - keys and values that mean nothing, as lines of JSON: what is the value of a key at some place of the list?
- * One key at a given depth, as in "Lost in the Middle", or several that are asked for one after another. */
+/* pairs.c - random key-value pairs as JSON: what is the value of a key? Asks for one key at a given depth, as in "Lost
+ * in the Middle", or for several in sequence. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -13,12 +13,12 @@ void eval_uuid(uint64_t *random, char text[EVAL_UUID]) {
 }
 
 struct pair {
-    uint32_t place; /* in the list */
+    uint32_t place; /* index in the list */
     char key[EVAL_UUID], value[EVAL_UUID];
     struct eval_span span; /* of its line */
 };
 
-/* The list of `count` pairs; those at the places of pairs [asked] are kept. */
+/* Writes the list of `count` pairs, and stores the pairs that are asked for in pairs [asked]. */
 static void add_pairs(uint32_t count, struct pair *pairs, uint32_t asked, uint64_t *random, struct eval_text *text) {
     char key[EVAL_UUID], value[EVAL_UUID];
     eval_add(text, "The JSON object below has keys and values. Memorize them: you will be asked after it.\n\n{\n");

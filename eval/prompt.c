@@ -1,4 +1,4 @@
-/* prompt.c - samples as tokens: in the model's chat template or plain, as long as was asked for. */
+/* prompt.c - converts samples to tokens, in the model's chat template or plain, and finds where the text ends. */
 #include "eval/prompt.h"
 
 #include "kvcull/chat.h"
@@ -9,13 +9,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static const char mark[] = "@@the-question@@"; /* where the question begins, in a message that the template takes */
+static const char mark[] = "@@the-question@@"; /* marks the question's beginning in a rendered message */
 
 uint64_t eval_hash(uint64_t before, const void *bytes, size_t count) { return XXH64(bytes, count, before); }
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
 
-/* The message in the template: what stands before the question, and from it on. made->text is malloc'ed. */
+/* Renders the message in the template. *question_at: where the question begins. made->text is malloc'ed. */
 static enum kvc_status chat_text(const struct eval_prompter *prompter, const char *context, const char *question,
                                  struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     struct eval_text message = {0};
@@ -64,13 +64,14 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
     status = kvc_tokenize_marked(prompter->model, chat.text, chat.marks, chat.bytes, prompter->flags, &tokens, &count,
                                  error);
     if (status == KVC_OK && bos >= 0 && (count == 0 || tokens[0] != bos))
-        prompter->flags |= KVC_TOKENIZE_BOS; /* the template leaves it to the tokenizer */
+        prompter->flags |= KVC_TOKENIZE_BOS; /* the template leaves BOS to the tokenizer */
     free(tokens);
     free(chat.text);
     return status;
 }
 
-/* A conversation from byte `at` on, with the answer's opening behind it, which no sample's text is. */
+/* Returns a conversation from byte `at` on, followed by the answer's opening. The opening is trusted text: its control
+ * tokens are parsed. */
 static enum kvc_status opened(const struct kvc_rendered *chat, size_t at, const char *opening,
                               struct kvc_rendered *made, struct kvc_error *error) {
     const size_t bytes = chat->bytes - at, all = bytes + strlen(opening);
@@ -90,8 +91,7 @@ static enum kvc_status raw(struct eval_text *text, struct kvc_rendered *made, st
     return taken ? KVC_OK : no_memory(error);
 }
 
-/* The text of a conversation's prompt, the answer's opening included: what stands before the question, and from it on.
- */
+/* Returns the text of a prompt with the answer's opening. *question_at: where the question begins. */
 static enum kvc_status prompt_text(const struct eval_prompter *prompter, const struct eval_sample *sample, size_t which,
                                    struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     const struct eval_asked *asked = &sample->asked[which];
@@ -110,7 +110,7 @@ static enum kvc_status prompt_text(const struct eval_prompter *prompter, const s
     return status;
 }
 
-/* The text of a later turn: from the end of the answer before to the opening of its own. */
+/* Returns the text of a later turn: from the end of the previous answer to the turn's opening. */
 static enum kvc_status turn_text(const struct eval_prompter *prompter, const struct eval_asked *asked,
                                  struct kvc_rendered *made, struct kvc_error *error) {
     const struct kvc_message messages[] = {{"user", "hello"}, {"assistant", mark}, {"user", asked->question}};
@@ -190,8 +190,8 @@ uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count) 
     return before;
 }
 
-/* Where the prompt is cut: as many of its tokens as the text in front of the question begins with, too. A token that
- * has bytes of both belongs to the question. */
+/* Finds the cut between text and question: the common prefix of the prompt's tokens and of the text's own tokens. A
+ * token with bytes of both belongs to the question. */
 enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,
                                 enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error) {
     struct kvc_rendered made = {0};
@@ -207,7 +207,7 @@ enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const stru
         prompt->context++;
     free(tokens);
     free(made.text);
-    for (size_t i = 0; manner == EVAL_REQUESTS && i < prompt->later_count; i++) { /* what all prompts begin with */
+    for (size_t i = 0; manner == EVAL_REQUESTS && i < prompt->later_count; i++) { /* the common prefix of all prompts */
         const struct eval_part *part = &prompt->later[i];
         size_t same = 0;
         while (same < prompt->context && same + 1 < part->count && part->tokens[same] == prompt->tokens[same])

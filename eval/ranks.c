@@ -1,5 +1,5 @@
-/* ranks.c - `kvcull eval --ranks data`: each rank's share goes to a file of its own, and what all have found to rank 0.
- */
+/* ranks.c - `kvcull eval --ranks data`: writes each rank's results to a file of its own, and collects all results on
+ * rank 0. */
 #include "eval/standard.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int eval_ranks_name(struct eval_run *run) {
     return run->out ? KVC_OK : cli_no_memory(run->command);
 }
 
-/* Lines of JSON as --out writes them, malloc'ed; NULL: no memory. */
+/* Returns the results as JSON lines, as --out writes them, malloc'ed; NULL: no memory. */
 static char *lines_of(const struct eval_results *results, size_t *bytes) {
     const json_t *const lists[] = {results->records, results->traces};
     struct eval_text lines = {0};
@@ -40,7 +40,7 @@ static char *lines_of(const struct eval_results *results, size_t *bytes) {
     return NULL;
 }
 
-struct place { /* of a record */
+struct place { /* sort key of a record */
     uint64_t number;
     json_t *record;
     size_t at;
@@ -53,7 +53,8 @@ static int ranks_compare(const void *a, const void *b) {
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* In the order of one process: sums of scores come to the same bits. Places in the index are not kept up. */
+/* Sorts the records as a single process would have made them, so that sums of scores are bit-identical. Does not update
+ * results.index. */
 static int put_in_order(const struct eval_run *run, json_t **list) {
     const size_t count = json_array_size(*list);
     struct place *places = malloc(count * sizeof *places + 1);
@@ -76,7 +77,7 @@ static int put_in_order(const struct eval_run *run, json_t **list) {
     return KVC_OK;
 }
 
-/* What the other ranks' `lines` say is added to rank 0's. */
+/* Adds the other ranks' results to rank 0's. */
 static int ranks_take(struct eval_run *run, const char *lines, const size_t *sizes) {
     int status = KVC_OK;
     for (uint32_t r = 0; r < run->shards && status == KVC_OK; lines += sizes[r++]) {
@@ -98,7 +99,7 @@ int eval_ranks_gather(struct eval_run *run) {
     char *mine = lines_of(&run->results, &bytes);
     void *all = NULL, *counted = NULL;
     if (!sizes || !mine)
-        _exit(cli_no_memory(run->command)); /* which ends the other ranks, that wait */
+        _exit(cli_no_memory(run->command)); /* exiting also ends the other ranks, which wait */
     kvc_ranks_gather(ranks, mine, bytes, &all, sizes);
     const int status = cli_data_rank() == 0 ? ranks_take(run, all, sizes) : KVC_OK;
     kvc_ranks_gather(ranks, &run->computed, sizeof run->computed, &counted, sizes);

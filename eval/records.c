@@ -1,4 +1,4 @@
-/* records.c - finds the objects of a JSON file, lines of JSON or one array, and reads one at a time. */
+/* records.c - finds the objects of a JSON file (JSON lines, or one array), and reads one at a time. */
 #include "eval/records.h"
 
 #include <errno.h>
@@ -17,18 +17,18 @@ static enum kvc_status unreadable(const struct eval_records *records, struct kvc
     return kvc_fail(error, KVC_INPUT, "--%s: %s: cannot be read: %s", records->option, records->path, strerror(errno));
 }
 
-/* ---- where records are ---- */
+/* ---- finding records ---- */
 
-struct finder { /* goes through the bytes once */
+struct finder { /* scans the bytes once */
     struct eval_records *into;
     size_t capacity;
     uint64_t at, line;
-    bool array;  /* of objects; otherwise lines */
-    bool began;  /* the array's bracket was there */
-    bool ended;  /* and its end */
-    bool inside; /* of a record */
+    bool array;  /* the file is an array of objects; otherwise lines */
+    bool began;  /* after the array's opening bracket */
+    bool ended;  /* after its closing bracket */
+    bool inside; /* inside a record */
     bool quoted, escaped;
-    unsigned depth; /* of brackets in the record */
+    unsigned depth; /* bracket depth within the record */
 };
 
 static enum kvc_status begin_record(struct finder *finder, struct kvc_error *error) {
@@ -50,7 +50,7 @@ static enum kvc_status begin_record(struct finder *finder, struct kvc_error *err
     return KVC_OK;
 }
 
-/* A byte of an array's record, which ends with the bracket that it began with. */
+/* Processes a byte of an array element, which ends at its matching bracket. */
 static void inside_array(struct finder *finder, char c) {
     if (finder->escaped)
         finder->escaped = false;
@@ -98,7 +98,8 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
     return status;
 }
 
-/* The bytes of a block that are whole characters: the rest is kept for the next one. */
+/* Checks a block of bytes for UTF-8. *whole: the bytes up to the last complete character; the caller moves the rest
+ * into the next block. */
 static enum kvc_status check_utf8(const struct eval_records *records, const char *bytes, size_t count, bool last,
                                   uint64_t line, size_t *whole, struct kvc_error *error) {
     size_t at = 0;
@@ -184,10 +185,10 @@ enum kvc_status eval_records_read(const struct eval_records *records, size_t ind
     if (status == KVC_OK)
         *object = json_loadb(text, place->bytes, JSON_REJECT_DUPLICATES, &where);
     free(text);
-    if (status == KVC_OK && cli_json_lost()) { /* a text may have lost a character, which jansson does not tell */
+    if (status == KVC_OK && cli_json_lost()) { /* jansson may have lost a character of a text without an error */
         status = kvc_fail(error, KVC_RESOURCE, "no memory left");
     } else if (status == KVC_OK && !json_is_object(*object)) {
-        for (char *c = where.text; *c; c++) /* it quotes the input */
+        for (char *c = where.text; *c; c++) /* the message quotes the input */
             *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
         status = kvc_fail(error, KVC_INPUT, "--%s: %s: line %llu: is no JSON object: %s", records->option,
                           records->path, (unsigned long long)place->line, where.text);

@@ -1,4 +1,4 @@
-/* report.c - the frame of a report: checks, the file, its parts one after another. */
+/* report.c - the frame of a report: checks, the file, and the order of its parts. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
@@ -13,7 +13,7 @@ void report_text(FILE *out, const char *text) {
         const unsigned char *c = (const unsigned char *)text + i;
         const bool control = n == 1 && (*c < 0x20 || *c == 0x7f) && *c != '\n' && *c != '\t';
         const bool control_1 = n == 2 && c[0] == 0xc2 && c[1] < 0xa0;
-        /* U+200E and so on, U+202A to 202E, U+2066 to 2069: they would turn what follows around */
+        /* bidirectional controls U+200E, U+200F, U+202A to 202E, U+2066 to 2069 would reverse the following text */
         const bool turns = n == 3 && c[0] == 0xe2 &&
                            ((c[1] == 0x80 && (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xaa && c[2] <= 0xae))) ||
                             (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
@@ -39,7 +39,7 @@ void report_text(FILE *out, const char *text) {
 void report_policy(const struct report *report, size_t policy) {
     fprintf(report->out, "<span class=\"pol\"><b class=\"num f%zu\">%zu</b> <bdi class=\"spec\">",
             report->families[policy] % 8, policy + 1);
-    for (const char *at = report->policies[policy]; *at;) { /* a line may end after an option */
+    for (const char *at = report->policies[policy]; *at;) { /* allow a line break after each option */
         char part[256];
         const size_t some = strcspn(at, ",:+"), bytes = cli_min(some + (at[some] != 0), sizeof part - 1);
         memcpy(part, at, bytes);
@@ -107,7 +107,7 @@ void report_map(FILE *out, const json_t *matrix, double most, const char *what) 
     fputs("</svg>\n", out);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole report ---- */
 
 static void setting_heading(const struct report *report, const struct report_setting *setting) {
     fputs("<h2>", report->out);

@@ -1,5 +1,4 @@
-/* report_collect.c - what a report is made of: rows of the tables by setting, means over tasks, policies with numbers.
- */
+/* report_collect.c - collects a report's data: table rows by setting, means over tasks, numbered policies. */
 #include "eval/report.h"
 
 #include <stdlib.h>
@@ -21,7 +20,7 @@ static double number_of(const json_t *object, const char *name) {
 
 /* ---- policies ---- */
 
-/* Whether two policies are of the same methods: names joined by +, without their options. */
+/* Returns true if two policies have the same method names, whatever their options. */
 static bool same_methods(const char *a, const char *b) {
     for (;;) {
         const size_t some = strcspn(a, ":+");
@@ -126,7 +125,7 @@ static int best_first(const void *a, const void *b) {
     return (x->policy > y->policy) - (x->policy < y->policy);
 }
 
-/* The mean of each policy's rows. */
+/* Computes the mean of each policy's rows. */
 static void add_means(struct report *report, struct report_setting *setting) {
     setting->means = calloc(report->policy_count + 1, sizeof *setting->means);
     if (!setting->means) {

@@ -1,5 +1,5 @@
-/* report_curves.c - quality against bytes held and against bytes read: a point for each policy, its interval, lines
- * through the budgets of one method, the full cache's line. */
+/* report_curves.c - charts of score against bytes held and bytes read: a point and an interval for each policy, lines
+ * that connect the budgets of one method, and a line for the full cache. */
 #include "eval/report.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ struct point {
     double x, y; /* in the picture */
     double low, high, bytes;
     size_t policy, family;
-    bool named; /* by another point's label, or its own */
+    bool named; /* has a label, its own or another point's */
 };
 struct box {
     double x, y, wide, high;
@@ -23,7 +23,7 @@ struct chart {
     size_t count;
     struct box taken[2 * MOST_POINTS];
     size_t taken_count;
-    double least, most; /* of the bytes, as logarithms of 2 */
+    double least, most; /* of the bytes, as logarithms of base 2 */
     double full;        /* the full cache's score; NAN: none */
 };
 
@@ -43,14 +43,14 @@ static void axes(const struct chart *chart, const char *what) {
                 "text-anchor=\"end\" class=\"ax\">%.2f</text>\n",
                 LEFT, RIGHT, y, y, LEFT - 5, y + 3.5, quarter / 4.0);
     }
-    /* ticks at powers of two, five at most */
+    /* ticks at powers of two, at most five */
     const int from = (int)ceil(chart->least - 1e-9), to = (int)floor(chart->most + 1e-9);
     const int each = (to - from) / 5 + 1;
     for (int power = from; power <= to; power += each) {
         char text[32];
         const double x = at_x(chart, exp2(power));
         cli_bytes((uint64_t)exp2(power), text);
-        char *point = strchr(text, '.'); /* "64.0 KiB": powers of two are whole */
+        char *point = strchr(text, '.'); /* "64.0 KiB": drop the fraction, because powers of two are whole */
         if (point)
             memmove(point, strchr(point, ' '), strlen(strchr(point, ' ')) + 1);
         fprintf(out,
@@ -83,7 +83,7 @@ static void mark(FILE *out, const struct point *p) {
 static void draw_points(struct chart *chart) {
     FILE *out = chart->report->out;
     static const char *const ends[] = {"circle", "rect", "path", "path"};
-    for (size_t i = 0; i < chart->count; i++) { /* lines through one method's budgets */
+    for (size_t i = 0; i < chart->count; i++) { /* lines through the budgets of a method */
         const struct point *p = &chart->points[i], *next = NULL;
         for (size_t j = 0; j < chart->count; j++) {
             const struct point *q = &chart->points[j];
@@ -109,7 +109,7 @@ static void draw_points(struct chart *chart) {
     }
 }
 
-/* ---- labels, where they cover neither points nor each other ---- */
+/* ---- labels that do not overlap points or each other ---- */
 
 static bool is_free(const struct chart *chart, const struct box *box) {
     if (box->x < LEFT + 1 || box->x + box->wide > WIDE - 2 || box->y < 1 || box->y + box->high > BOTTOM - 1)
@@ -123,7 +123,7 @@ static bool is_free(const struct chart *chart, const struct box *box) {
     return true;
 }
 
-/* The numbers of all policies that lie where this one does, "2, 5, 6 and 9 more". */
+/* Writes the numbers of all policies near this point: "2,5,6,9+3". */
 static void label_text(struct chart *chart, size_t i, char *text, size_t bytes) {
     const struct point *p = &chart->points[i];
     size_t at = 0, more = 0, written = 0;
@@ -166,7 +166,7 @@ static void draw_label(struct chart *chart, size_t i) {
     }
 }
 
-/* "full" beside its line, where it covers nothing. */
+/* Writes "full" beside its line, at a free place. */
 static void name_full(struct chart *chart) {
     const double y = at_y(chart->full);
     for (int below = 0; below < 2; below++) {
@@ -181,7 +181,7 @@ static void name_full(struct chart *chart) {
     }
 }
 
-/* ---- */
+/* ---- charts ---- */
 
 static void report_curves_draw(struct chart *chart, const char *what, const char *side) {
     FILE *out = chart->report->out;
@@ -226,7 +226,7 @@ static bool report_curves_place(struct chart *chart, const struct report_setting
     }
     chart->least = log2(least);
     chart->most = log2(most);
-    if (chart->most - chart->least < 2) { /* no picture of next to no difference */
+    if (chart->most - chart->least < 2) { /* minimum width of the axis, if all values are similar */
         const double middle = (chart->least + chart->most) / 2;
         chart->least = middle - 1;
         chart->most = middle + 1;
@@ -240,7 +240,7 @@ void report_curves(const struct report *report, const struct report_setting *set
     static const char *const sides[] = {"seen", "unseen"};
     struct chart *chart = calloc(1, sizeof *chart);
     if (!chart)
-        return; /* the report says of memory that was lost where it is collected */
+        return; /* report_collect reports lost memory */
     chart->report = report;
     fputs("<h3>Quality and bytes</h3>\n<div class=\"charts curves\">\n", report->out);
     for (size_t side = 0; side < 2; side++) {

@@ -1,4 +1,4 @@
-/* report_depths.c - heat maps of results that have a depth: where in texts of which length the answer was found. */
+/* report_depths.c - heat maps of scores by depth and length, for tasks with depths. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
@@ -7,13 +7,13 @@
 
 enum { MOST = 64 }; /* lengths and depths */
 
-struct heat { /* one task, policy and way to ask, of one model */
+struct heat { /* one model, task, policy and question mode */
     double lengths[MOST], depths[MOST];
     size_t length_count, depth_count;
     double sum[MOST][MOST], count[MOST][MOST]; /* [depth][length] */
 };
 
-/* The place of a value among sorted ones, where it is put if there is room; MOST: there is none. */
+/* Returns the index of a value among sorted ones, and inserts it if it is new; MOST: no room. */
 static size_t place_of(double *values, size_t *count, double value) {
     size_t at = 0;
     while (at < *count && values[at] < value)
@@ -28,7 +28,8 @@ static size_t place_of(double *values, size_t *count, double value) {
     return at;
 }
 
-/* Whether a record belongs to the map: task, policy and side as the record `like` has them. */
+/* Returns true if a record belongs to the map of `like`: same task, policy and question mode. any_policy: ignores the
+ * last two. */
 static bool belongs(const json_t *record, const json_t *like, bool any_policy) {
     static const char *const fields[] = {"model",  "weights", "arithmetic", "cache_type",
                                          "prompt", "task",    "kv",         "question"};
@@ -43,7 +44,8 @@ static bool belongs(const json_t *record, const json_t *like, bool any_policy) {
     return true;
 }
 
-/* All lengths and depths of the task, so that the maps of all policies have the same axes; then this one's sums. */
+/* Collects the lengths and depths of all policies, so that their maps have the same axes, then the sums of one policy.
+ */
 static void report_depths_fill(const struct report *report, const json_t *like, struct heat *heat) {
     const json_t *record;
     size_t i;

@@ -1,11 +1,11 @@
-/* report_leaders.c - a report's leaderboard, its scores task by task, and its times. */
+/* report_leaders.c - a report's leaderboard, its scores by task, and its times. */
 #include "eval/report.h"
 
 #include <string.h>
 
 static const char *const side_names[] = {"seen", "unseen"};
 
-/* A score with its interval, as text and as a line from 0 to 1. */
+/* Writes a score and its interval, as text and as a line from 0 to 1. */
 static void score_cell(FILE *out, const struct report_row *row, size_t side) {
     fprintf(out, "<td data-l=\"%s\">", side_names[side]);
     if (row->samples[side] > 0) {
@@ -85,7 +85,7 @@ void report_leaders(const struct report *report, const struct report_setting *se
     }
 }
 
-/* A bar as long as its share of the longest. */
+/* Writes a bar in proportion to the longest one. */
 static void time_cell(FILE *out, const char *label, double seconds, double most) {
     char text[32];
     fprintf(out,

@@ -1,5 +1,5 @@
-/* report_measured.c - a report's table of tasks that ask nothing: what each policy was measured to have, in its own
- * unit, which no leaderboard takes the mean of. */
+/* report_measured.c - a report's table of tasks without questions. Each has its own unit, so no leaderboard includes
+ * them. */
 #include "eval/report.h"
 
 static void cell(FILE *out, const char *label, const char *text) {

@@ -1,4 +1,4 @@
-/* report_spans.c - where spans of the text were lost: a table, and maps of what each head of each layer still holds. */
+/* report_spans.c - shows when spans of the text were evicted: a table, and maps of what each head holds at the end. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
@@ -6,7 +6,7 @@
 
 static double report_spans_share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
 
-/* The three moments at which most was lost. */
+/* Writes the three moments with the most evictions. */
 static void write_moments(FILE *out, const json_t *trace, const json_t *span, double entries) {
     const json_t *lost = json_object_get(span, "lost"), *moments = json_object_get(trace, "moments");
     size_t done[3] = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
@@ -56,7 +56,8 @@ static void table_row(const struct report *report, const json_t *record, const j
     fputs("</tr>\n", out);
 }
 
-/* Calls `write` with each trace from the i-th on that has the span; false: an earlier one has it. */
+/* Calls `write` for each trace with the span, from index i on. With write NULL, returns false if an earlier trace has
+ * the span. */
 static bool each_with(const struct report *report, size_t i, const json_t *span,
                       void (*write)(const struct report *, const json_t *, const json_t *)) {
     const json_t *traces = report->results->traces, *record = json_array_get(traces, i), *other;

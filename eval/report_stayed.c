@@ -1,5 +1,5 @@
-/* report_stayed.c - what stayed: the text of a sample, each token shaded by how many heads hold it, beside a map of how
- * many entries each head of each layer holds. */
+/* report_stayed.c - shows a sample's text, each token shaded by the share of heads that hold it, beside a map of the
+ * number of entries in each head. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
@@ -8,12 +8,12 @@
 
 enum { WHOLE = 3072, ENDS = 384, AROUND = 128, OPEN = 2, BINS = 200 };
 
-struct held { /* of the tokens of a prompt */
+struct held { /* per token of a prompt */
     const json_t *trace, *text;
     size_t tokens;
-    double *share; /* [tokens] of the lists that hold it */
-    bool *marked;  /* [tokens] of a span */
-    bool *shown;   /* [tokens] long texts are shown in parts */
+    double *share; /* [tokens]: share of the lists that hold it */
+    bool *marked;  /* [tokens]: belongs to a span */
+    bool *shown;   /* [tokens]: is shown; long texts are shown in parts */
 };
 
 static double lists_of(const json_t *matrix) {
@@ -65,7 +65,7 @@ static bool open_held(const struct report *report, const json_t *record, struct 
     return true;
 }
 
-/* The prompt from end to end, a bin for some tokens each. */
+/* Draws the whole prompt as a strip. Each bin stands for some tokens. */
 static void write_strip(FILE *out, const struct held *held) {
     const size_t bins = cli_min(BINS, held->tokens);
     fprintf(out,
@@ -175,7 +175,7 @@ void report_stayed(const struct report *report) {
             other = json_array_get(traces, j);
             if (!eval_same_prompt(other, record))
                 continue;
-            /* of the first sample some are open; where everything stayed there is little to see */
+            /* opens some policies of the first sample, but not `full`, which holds everything */
             const bool plain = strcmp(eval_member(other, "kv"), "full") == 0;
             write_one(report, other, i == 0 && !plain && shown < OPEN);
             shown += !plain;

@@ -1,4 +1,4 @@
-/* results.c - results of samples as lines of JSON: checked when they are read, appended one by one. */
+/* results.c - results as JSON lines: checked when read, appended one by one. */
 #include "eval/results.h"
 #include "eval/trace.h"
 
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The fields of a result, and of a trace those that are no answer's. What is a key tells it from all others. */
+/* The fields of a result. A trace has the KEY and PROMPT fields. The KEY fields identify a record. */
 static const struct field {
     const char *name;
     json_type type; /* JSON_REAL: any number from 0 to 1; integers are not negative */
@@ -65,13 +65,13 @@ static bool is_one_of(const json_t *value, const char *const *words, size_t coun
     return false;
 }
 
-/* Whether "values" has numbers alone, "memory" pairs of tokens and bytes. */
+/* Returns true if "values" has only numbers and "memory" only pairs of tokens and bytes. */
 static bool are_numbers(json_t *record) {
     const char *name;
     json_t *value;
     size_t i;
     json_object_foreach(json_object_get(record, "values"), name, value) {
-        if (!json_is_number(value) || strchr(name, '|')) /* which stands between a table's headings */
+        if (!json_is_number(value) || strchr(name, '|')) /* tables use | as a separator */
             return false;
     }
     json_array_foreach(json_object_get(record, "memory"), i, value) {
@@ -83,7 +83,7 @@ static bool are_numbers(json_t *record) {
     return true;
 }
 
-/* The name of the first field that is missing or wrong; NULL: none. */
+/* Returns the name of the first missing or wrong field; NULL: none. */
 static const char *wrong_field(json_t *record) {
     static const char *const questions[] = {"seen", "unseen", "none"};
     const json_t *unit = json_object_get(record, "unit"), *score = json_object_get(record, "score");
@@ -107,8 +107,8 @@ static const char *wrong_field(json_t *record) {
     return NULL;
 }
 
-/* The key fields in one text, and whether they are a trace's, malloc'ed; NULL: no memory. Control characters are in
- * none of the values' JSON. */
+/* Returns the key fields as one text, with a prefix for traces, malloc'ed; NULL: no memory. Texts have their lengths in
+ * front, so keys are unambiguous. */
 static char *key_of(const json_t *record, bool trace) {
     struct eval_text key = {0};
     eval_add(&key, "%s", trace ? "trace " : "");
@@ -145,7 +145,7 @@ void eval_results_close(struct eval_results *results) {
     *results = (struct eval_results){.file = -1};
 }
 
-/* Keeps a record unless it is there already. */
+/* Adds a record unless an equal one exists. */
 static int results_keep(struct eval_results *results, json_t *record, const char *path, size_t line) {
     const struct cli_command *command = results->command;
     const bool trace = json_object_get(record, "trace") != NULL;
@@ -173,7 +173,7 @@ static int results_keep(struct eval_results *results, json_t *record, const char
 static int read_line(struct eval_results *results, const char *path, size_t line, const char *text, size_t bytes) {
     json_error_t where;
     json_t *record = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
-    const bool lost = cli_json_lost(); /* a text may have lost characters, which jansson does not tell */
+    const bool lost = cli_json_lost(); /* jansson may have lost characters of a text without an error */
     const char *wrong = lost ? NULL : json_is_object(record) ? wrong_field(record) : "a JSON object";
     int status;
     if (lost)
@@ -215,13 +215,13 @@ int eval_results_read(struct eval_results *results, const char *path) {
     return status;
 }
 
-/* Whether what a file ends in, [bytes], is the beginning of a line that eval_results_add was writing. */
+/* Returns true if the file's last bytes can be the beginning of a line that eval_results_add was writing. */
 static bool is_begun(const char *text, size_t bytes) {
     static const char begin[] = "{\"model\":\"";
     return memcmp(text, begin, cli_min(bytes, sizeof begin - 1)) == 0;
 }
 
-/* What is in the file; a last line that has no end is taken from it, where it is one of ours. */
+/* Reads an existing file. Removes an incomplete last line if eval_results_add wrote it. */
 static int take_up(struct eval_results *results, off_t size) {
     const struct cli_command *command = results->command;
     char *text;
@@ -246,7 +246,8 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     if (path[0] == '\0' || strcmp(path, "-") == 0)
         return cli_check_name(command, "out", path);
     const int file =
-        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK /* a pipe without a reader */, 0666);
+        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK /* do not block on a pipe without a reader */,
+             0666);
     if (file < 0 || fstat(file, &about) != 0) {
         const int failure = errno;
         if (file >= 0)
@@ -299,7 +300,7 @@ static bool write_all(int file, const char *bytes, size_t count) {
     return true;
 }
 
-/* A score that memory was not enough for is below zero. */
+/* A score below zero means that memory ran out. */
 static bool is_scored(const json_t *record) { return json_number_value(json_object_get(record, "score")) >= 0; }
 
 int eval_results_add(struct eval_results *results, json_t *record) {

@@ -1,5 +1,5 @@
-/* ruler_niah.c - RULER's needles in a haystack: magic numbers (or UUIDs) of keys, hidden among lines that say nothing,
- * in essays, or among other needles. */
+/* ruler_niah.c - RULER's needles in a haystack: numbers or UUIDs for keys, hidden in noise lines, in essays, or among
+ * other needles. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -32,9 +32,9 @@ static const char *kind(const struct eval_niah *form, bool several) {
 struct needles {
     char keys[NEEDLES][KEY];
     char values[NEEDLES][NEEDLES][KEY];        /* of each key */
-    uint32_t key_count, count;                 /* of needles: keys times values */
-    uint32_t order[NEEDLES * NEEDLES];         /* in which they come in the text */
-    struct eval_span spans[NEEDLES * NEEDLES]; /* where each stands */
+    uint32_t key_count, count;                 /* number of needles: keys times values */
+    uint32_t order[NEEDLES * NEEDLES];         /* their order in the text */
+    struct eval_span spans[NEEDLES * NEEDLES]; /* where each is in the text */
 };
 
 static bool is_key(const struct needles *needles, uint32_t count, const char *key) {
@@ -71,8 +71,8 @@ static void add_one(const struct eval_niah *form, struct needles *needles, uint3
     needles->spans[needle] = (struct eval_span){start, text->count - start};
 }
 
-/* Lines of noise or of other needles, and the needles in front of some of them: at depth `depth` the only one, or
- * (below 0) anywhere. */
+/* Writes lines of noise or of other needles, with the needles in front of some lines. depth >= 0: the position of the
+ * only needle; otherwise random positions. */
 static bool add_lines(const struct eval_niah *form, struct needles *needles, uint32_t lines, double depth,
                       uint64_t *random, struct eval_text *text) {
     uint32_t *places = eval_draw(random, lines, needles->count), next = 0;
@@ -108,20 +108,20 @@ static bool add_lines(const struct eval_niah *form, struct needles *needles, uin
     return true;
 }
 
-/* Whether a sentence ends with this word: a full stop or the like, and quotes or brackets after it. */
+/* Returns true if a sentence ends with this word: . ! or ?, perhaps followed by quotes or brackets. */
 static bool ends_sentence(const char *word, size_t bytes) {
     while (bytes > 0 && strchr("\"')]", word[bytes - 1]))
         bytes--;
     return bytes > 0 && strchr(".!?", word[bytes - 1]) != NULL;
 }
 
-/* Before which sentence a needle stands. */
+/* Returns the index of the sentence that a needle precedes. */
 static uint64_t place_of(uint64_t sentences, uint32_t drawn, double depth) {
     return depth >= 0 ? (uint64_t)(depth * (double)sentences + 0.5) : sentences * drawn / (DEPTHS - 1);
 }
 
-/* The first words of the essays, again from the start where they are too few; the needles stand between sentences: the
- * only one at depth `depth`, or (below 0) at as many different depths of 40 evenly spaced ones. */
+/* Writes the first words of the essays, repeated if necessary, with the needles between sentences. depth >= 0: the
+ * position of the only needle; otherwise each gets a different one of 40 evenly spaced depths. */
 static bool add_essay(const struct eval_niah *form, struct needles *needles, const struct eval_essays *essays,
                       uint64_t words, double depth, uint64_t *random, struct eval_text *text) {
     uint64_t sentences = 0, sentence = 0;
@@ -152,7 +152,7 @@ static bool add_essay(const struct eval_niah *form, struct needles *needles, con
     return true;
 }
 
-/* The question for `form->queries` keys, queries[...] among the needles. */
+/* Adds the question for the keys queries [form->queries]. */
 static bool ruler_niah_ask(const struct eval_niah *form, const struct needles *needles, const uint32_t *queries,
                            struct eval_sample *sample) {
     const bool several = form->queries * form->values > 1;

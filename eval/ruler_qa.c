@@ -1,10 +1,10 @@
-/* ruler_qa.c - RULER's questions from data sets: the documents that hold the answer among others, as many as fit. */
+/* ruler_qa.c - RULER's questions from data sets: the documents with the answer among as many others as fit. */
 #include "eval/task.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* `count` documents, malloc'ed: those of the question, then near ones, then any others. */
+/* Chooses `count` documents, malloc'ed: the question's own, then similar ones, then any others. */
 static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct eval_question *question,
                                  uint32_t count, uint64_t *random) {
     const uint32_t own = (uint32_t)question->document_count, near = (uint32_t)question->near_count;
@@ -23,7 +23,7 @@ static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct
             if (!taken[others[i]])
                 chosen[held++] = others[i];
         }
-        for (uint32_t i = 0; held < count; i++) /* more than there are: again from the start */
+        for (uint32_t i = 0; held < count; i++) /* too few documents: repeats them */
             chosen[held++] = others[i % all];
         eval_shuffle(random, chosen, count);
     } else {
@@ -36,8 +36,7 @@ static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct
     return chosen;
 }
 
-/* Where the first of the answers that the document has stands in it; where its text begins in the context is `start`.
- */
+/* Adds a span for the first answer that occurs in the document. start: offset of the document in the context. */
 static bool add_span(const struct eval_question *question, const char *document, size_t start,
                      struct eval_asked *asked) {
     for (size_t i = 0; i < question->answer_count; i++) {
@@ -56,7 +55,7 @@ static bool is_own(const struct eval_question *question, uint32_t document) {
     return false;
 }
 
-/* Puts the question's document, the first of them, where the depth says among the others. */
+/* Moves the question's first document to the given depth. */
 static void place_own(const struct eval_question *question, uint32_t *documents, uint32_t count, double depth) {
     const uint32_t place = (uint32_t)(depth * (count - 1) + 0.5);
     uint32_t at = 0;
@@ -109,7 +108,7 @@ static bool has_document(const struct eval_question *question, uint32_t document
     return false;
 }
 
-/* One question with the documents of questions [count]; documents is malloc'ed, NULL: no memory. */
+/* Merges the documents of questions [count] into one question. documents is malloc'ed; NULL: no memory. */
 static struct eval_question ruler_qa_join(const struct eval_question *questions, size_t count) {
     struct eval_question all = {0};
     size_t most = 1;

@@ -1,5 +1,5 @@
-/* ruler_vt.c - RULER's variable tracking: a chain of assignments among lines that say nothing; which variables end up
- * with the value? An example with its answer comes first. */
+/* ruler_vt.c - RULER's variable tracking: a chain of assignments among noise lines. Which variables have the value at
+ * the end? A solved example comes first. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct chain {
     unsigned value;
 };
 
-/* Different names of `letters` capital letters. */
+/* Draws different names of `letters` capital letters. */
 static void make_chain(uint64_t *random, size_t letters, struct chain *chain) {
     chain->value = 10000 + (unsigned)eval_below(random, 90000);
     for (size_t i = 0; i < CHAIN; i++) {
@@ -28,8 +28,8 @@ static void make_chain(uint64_t *random, size_t letters, struct chain *chain) {
     }
 }
 
-/* The lines with the chain's assignments in front of some of them, in their order. asked: what asks for them, or NULL.
- */
+/* Writes the lines, with the chain's assignments in order in front of some of them. asked: receives their spans; may be
+ * NULL. */
 static bool add_lines(const struct chain *chain, uint32_t lines, uint64_t *random, struct eval_text *text,
                       struct eval_asked *asked) {
     uint32_t *places = eval_draw(random, lines, CHAIN), next = 0;
@@ -71,7 +71,7 @@ enum kvc_status eval_make_vt(struct eval_maker *maker, struct eval_sample *sampl
     struct eval_asked *asked = eval_sample_ask(sample);
     struct chain example, chain;
     uint64_t *random = &maker->random;
-    /* Some 500 tokens at usual lengths, less where these would be much of the text. */
+    /* About 500 tokens at usual lengths, fewer for short texts. */
     const uint32_t lines = (uint32_t)cli_max(EXAMPLE_LINES, cli_min(LONGEST_EXAMPLE, maker->length / 320));
 
     make_chain(random, 3, &example);

@@ -1,5 +1,5 @@
-/* ruler_words.c - RULER's two tasks of counting: the most common words of a numbered list, and the most frequent of
- * coded words whose frequencies fall as a zeta distribution's do. */
+/* ruler_words.c - RULER's two counting tasks: the most common words of a numbered list, and the most frequent coded
+ * words, whose frequencies follow a zeta distribution. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 enum { COMMON = 10, LONG_LIST = 4096 /* tokens; shorter texts repeat words less often */ };
 
-struct word_list { /* different words, of which the first COMMON are the common ones */
+struct word_list { /* different words; the first COMMON are the common ones */
     uint32_t *drawn;
-    bool pairs; /* where words alone are too few: "adjective-noun" */
+    bool pairs; /* uses "adjective-noun" if there are too few words */
 };
 
 static bool draw_words(uint32_t count, uint64_t *random, struct word_list *list) {
@@ -28,7 +28,8 @@ static void add_word(const struct word_list *list, uint32_t i, struct eval_text 
         eval_add(text, "%s", eval_word(word));
 }
 
-/* A numbered list in which the first COMMON of `count` words come `often` times, the others `seldom` times. */
+/* Writes a numbered list in which the first COMMON of `count` words occur `often` times and the others `seldom` times.
+ */
 static bool add_list(const struct word_list *list, uint32_t count, uint32_t often, uint32_t seldom, uint64_t *random,
                      struct eval_text *text) {
     const size_t places = (size_t)COMMON * often + (size_t)(count - COMMON) * seldom;
@@ -61,7 +62,8 @@ enum kvc_status eval_make_cwe(struct eval_maker *maker, struct eval_sample *samp
     struct eval_asked *asked = eval_sample_ask(sample);
     struct word_list example = {NULL, false}, list = {NULL, false};
     uint64_t *random = &maker->random;
-    const uint32_t size = (uint32_t)cli_min(maker->size, eval_adjectives * eval_nouns); /* no more pairs are there */
+    const uint32_t size =
+        (uint32_t)cli_min(maker->size, eval_adjectives * eval_nouns); /* the number of possible pairs */
     bool fine = draw_words(big ? 40 : 20, random, &example) &&
                 add_list(&example, big ? 40 : 20, big ? 10 : 3, big ? 3 : 1, random, &context);
 
@@ -94,13 +96,13 @@ enum kvc_status eval_make_cwe(struct eval_maker *maker, struct eval_sample *samp
 
 enum { CODED = 6, ASKED = 3, LEAST_WORDS = 8 };
 
-/* How often the word of rank k (from 1) comes among about n: n / (zeta(2) k^2), rounded down. */
+/* Returns how often the word of rank k (from 1) occurs among about n words: n / (zeta(2) k^2), rounded down. */
 static uint64_t frequency(uint64_t n, uint64_t rank) {
-    const double square = 9.8696044010893586; /* pi^2; zeta(2) is a sixth of it */
+    const double square = 9.8696044010893586; /* pi^2; zeta(2) is pi^2 / 6 */
     return (uint64_t)((double)(6 * n) / (square * (double)(rank * rank)));
 }
 
-/* Different words of six small letters, the first of which becomes dots. */
+/* Draws words of six lower-case letters. The first becomes dots. */
 static char (*make_codes(uint32_t count, uint64_t *random))[CODED + 1] {
     char(*codes)[CODED + 1] = malloc(count * sizeof *codes);
     for (uint32_t i = 0; codes && i < count; i++) {
@@ -110,7 +112,7 @@ static char (*make_codes(uint32_t count, uint64_t *random))[CODED + 1] {
                 codes[i][c] = (char)('a' + eval_below(random, 26));
             codes[i][CODED] = '\0';
             taken = false;
-            for (uint32_t j = 1; j <= ASKED && j < i; j++) /* what is asked for is no other; that is enough */
+            for (uint32_t j = 1; j <= ASKED && j < i; j++) /* only the answers must be unique */
                 taken = taken || strcmp(codes[i], codes[j]) == 0;
         }
     }
@@ -127,7 +129,7 @@ enum kvc_status eval_make_fwe(struct eval_maker *maker, struct eval_sample *samp
     size_t places = 0, at = 0;
 
     while (size > 1 && frequency(size, ASKED + 1) == frequency(size, ASKED + 2))
-        size--; /* the third must stand out */
+        size--; /* the third word must be more frequent than the fourth */
     for (uint32_t i = 0; i < count; i++)
         places += frequency(size, i + 1);
     char(*codes)[CODED + 1] = make_codes(count, random);

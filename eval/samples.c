@@ -1,5 +1,5 @@
-/* samples.c - runs samples one by one: makes the text, asks every policy with the question seen and not, as many
- * together as fit, keeps the results. */
+/* samples.c - runs the samples: makes each text, asks all policies in both question modes, in groups that fit in
+ * memory, and stores the results. */
 #include "eval/answer.h"
 #include "eval/kept.h"
 #include "eval/singly.h"
@@ -21,7 +21,7 @@ static const char *last_part(const char *path, size_t *bytes) {
 
 static json_t *text_json(const char *text) { return cli_json_text(text, strlen(text)); }
 
-/* The key fields of a result. */
+/* Returns a record with the key fields of a result. */
 json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
                     const char *spec, size_t side) {
     const struct kvc_model_info *info = kvc_model_info(run->model);
@@ -76,19 +76,19 @@ static void add_answer(json_t *record, const struct eval_prompt *prompt, const s
     cli_json_set(record, "shared", json_integer((json_int_t)shared));
 }
 
-struct unit { /* one sample: what all policies are asked */
+struct unit { /* one sample for all policies */
     const struct eval_task *task;
     uint64_t length, sample;
 };
 
-/* One way to ask, and what is still to be asked so. */
+/* One question mode of a sample, and the policies that are still missing. */
 struct asking {
     const struct unit *unit;
     const struct eval_sample *sample;
     const struct eval_prompt *prompt;
     size_t side;
     const char **specs; /* [count] */
-    json_t **records;   /* [count], those whose answers are to be had; NULL: given away */
+    json_t **records;   /* [count]: records to complete; NULL: given to the results */
     size_t count;
 };
 
@@ -101,8 +101,8 @@ static struct kvc_session_options options_of(const struct eval_run *run, const s
     return options;
 }
 
-/* Asks `count` policies from the first on, in one group. answered: whether the answers could be had; what failed stands
- * in error then. */
+/* Asks `count` policies, from index `first` on, in one group. *answered is false if that failed; error has the reason.
+ */
 static int ask_group(struct eval_run *run, struct asking *asking, size_t first, size_t count, bool *answered,
                      struct kvc_error *error) {
     struct kvc_session_options *options = calloc(count, sizeof *options);
@@ -133,8 +133,7 @@ static int ask_group(struct eval_run *run, struct asking *asking, size_t first, 
     return status;
 }
 
-/* The same; a group that fails, for want of memory or because one of it cannot do it, is asked one by one, so that the
- * others' answers are not lost. */
+/* The same. If a group fails, asks its policies one by one, so that one failure does not lose the other answers. */
 static int samples_ask(struct eval_run *run, struct asking *asking, size_t first, size_t count) {
     struct kvc_error error;
     bool answered;
@@ -149,7 +148,7 @@ static int samples_ask(struct eval_run *run, struct asking *asking, size_t first
     return status;
 }
 
-/* How many policies from the first on fit beside each other, by the forecast of what each holds at most; at least 1. */
+/* Returns how many policies, from index `first` on, fit in memory together according to the forecast; at least 1. */
 static size_t fitting(const struct eval_run *run, const struct asking *asking, size_t first) {
     const struct kvc_model_info *info = kvc_model_info(run->model);
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
@@ -171,7 +170,7 @@ static size_t fitting(const struct eval_run *run, const struct asking *asking, s
     return cli_max(count, 1);
 }
 
-/* How many answers of a unit there are still to be had. */
+/* Returns the number of missing answers of a unit. */
 static uint64_t samples_missing(const struct eval_run *run, const struct unit *unit) {
     if (eval_is_singly(unit->task))
         return eval_singly_missing(run, unit->task, unit->length, unit->sample);
@@ -187,12 +186,12 @@ static uint64_t samples_missing(const struct eval_run *run, const struct unit *u
     return count;
 }
 
-struct work { /* in tokens that are read */
+struct work { /* in tokens to read */
     struct cli_progress progress;
     uint64_t done, total;
 };
 
-/* The sample, its answers and the text: what a person wants to see of the first ones. */
+/* Prints the sample: text, questions and expected answers. */
 static void samples_show(const struct unit *unit, const struct eval_sample *sample, const struct eval_prompt *prompt) {
     fprintf(stderr, "---- %s, sample %llu of %llu tokens: %zu of the text, %zu of the question\n", unit->task->name,
             (unsigned long long)unit->sample, (unsigned long long)unit->length, prompt->context,
@@ -210,7 +209,7 @@ static void samples_show(const struct unit *unit, const struct eval_sample *samp
     }
 }
 
-/* Whether policy i stands among those before it, too. */
+/* Returns true if an earlier policy is the same as policy i. */
 static bool stands_before(const struct eval_run *run, size_t i) {
     for (size_t k = 0; k < i; k++)
         if (strcmp(run->specs.items[k].text, run->specs.items[i].text) == 0)
@@ -218,7 +217,7 @@ static bool stands_before(const struct eval_run *run, size_t i) {
     return false;
 }
 
-/* All policies whose answers are not there yet, one way. */
+/* Asks all missing policies in one question mode. */
 static int ask_side(struct eval_run *run, struct asking *asking, struct work *work) {
     int status = KVC_OK;
     asking->count = 0;
@@ -284,7 +283,7 @@ static int run_unit(struct eval_run *run, const struct unit *unit, struct work *
     return status;
 }
 
-/* Calls do_unit with every unit of the shard, in order. */
+/* Calls do_unit for every unit of the shard, in order. */
 static int each_unit(struct eval_run *run, int (*do_unit)(struct eval_run *, const struct unit *, struct work *),
                      struct work *work) {
     uint64_t number = 0;
@@ -320,7 +319,7 @@ uint64_t eval_unit_number(const struct eval_run *run, const json_t *record) {
     return UINT64_MAX;
 }
 
-/* Counts what there is to do; a length that is too short for a task is told before anything is computed. */
+/* Counts the work, and fails early if a length is too short for a task. */
 static int count_unit(struct eval_run *run, const struct unit *unit, struct work *work) {
     const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,
                                          unit->sample, unit->length, (uint64_t)run->depths};

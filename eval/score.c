@@ -1,4 +1,4 @@
-/* score.c - how answers are scored, and how sure a share is. */
+/* score.c - scores of answers, and confidence intervals. */
 #include "eval/task.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Whether the text has the words in it; letters of ASCII count as equal in both sizes. */
+/* Returns true if the text contains the words, ignoring the case of ASCII letters. */
 static bool has(const char *text, const char *words) {
     const size_t bytes = strlen(words);
     for (; *text; text++) {
@@ -48,7 +48,7 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer) {
         while (is_blank(*at))
             at++;
         while (*wanted && same) {
-            if (is_blank(*wanted)) { /* any blanks, or none */
+            if (is_blank(*wanted)) { /* blanks match any number of blanks, also none */
                 while (is_blank(*wanted))
                     wanted++;
                 while (is_blank(*at))
@@ -64,8 +64,7 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer) {
     return 0;
 }
 
-/* The number that begins at or after the text's first digit, with a minus in front and commas between its digits;
- * false: there is none. */
+/* Parses the text's first number, which may have a minus sign and commas between digits. False: there is none. */
 static bool first_number(const char *text, double *number) {
     char digits[64];
     size_t count = 0;
@@ -96,7 +95,7 @@ double eval_score_number(const struct eval_asked *asked, const char *answer) {
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* Whether the line of so many bytes has the word, no letter beside it. */
+/* Returns true if the line contains the word and no letter is next to it. */
 static bool has_word(const char *line, size_t bytes, const char *word) {
     const size_t length = strlen(word);
     for (size_t i = 0; i + length <= bytes; i++) {
@@ -107,7 +106,7 @@ static bool has_word(const char *line, size_t bytes, const char *word) {
     return false;
 }
 
-/* The number that a line begins with, blanks and Markdown's marks in front; 0: none, or above `most`. */
+/* Returns the number at the beginning of a line, after blanks and Markdown marks; 0: none, or above `most`. */
 static size_t line_number(const char *line, size_t bytes, size_t most) {
     size_t at = 0, number = 0;
     while (at < bytes && (is_blank(line[at]) || strchr("*#-", line[at])))
@@ -117,7 +116,7 @@ static size_t line_number(const char *line, size_t bytes, size_t most) {
     return number <= most ? number : 0;
 }
 
-/* Whether the first line with the number has the word. */
+/* Returns true if the first line with the number contains the word. */
 static bool line_has(const char *text, size_t number, size_t most, const char *word) {
     size_t bytes;
     for (const char *line = text; *line; line += bytes + (line[bytes] == '\n')) {
@@ -136,7 +135,7 @@ double eval_score_list(const struct eval_asked *asked, const char *answer) {
 }
 
 void eval_wilson(double share, double count, double *low, double *high) {
-    const double z = 1.959963984540054; /* of the normal distribution, 2.5 % are above */
+    const double z = 1.959963984540054; /* 97.5 % quantile of the normal distribution */
     *low = 0;
     *high = 1;
     if (count <= 0)

@@ -1,4 +1,4 @@
-/* sets.c - opens the data sets that tasks need, and makes a record a sample. */
+/* sets.c - opens benchmark data sets, and converts records to samples. */
 #include "eval/sets.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ char *eval_set_find(const char *folder, const char *files) {
     return NULL;
 }
 
-/* The files with the size in place of #: that of the largest of 8192, 16384, ... tokens that is not above the length.
- */
+/* Replaces # in the form's files by a size: the one of the largest of 8192, 16384, ... tokens that does not exceed the
+ * length. */
 static void put_size(const struct eval_set_form *form, uint64_t length, char text[SIZED_BYTES]) {
     const char *size = form->sizes ? form->sizes : "";
     size_t n = 0, bytes = strcspn(size, "|");
@@ -49,7 +49,7 @@ bool eval_set_there(const struct eval_task *task, const char *folder, uint64_t l
     return there;
 }
 
-/* The path, or an error that names all places. */
+/* Finds the first existing file. The error names all possible places. */
 static enum kvc_status sets_find(const char *option, const char *folder, const char *files, char **path,
                                  struct kvc_error *error) {
     char places[200];
@@ -73,7 +73,7 @@ static bool ends_in(const char *path, const char *end) {
     return bytes >= end_bytes && strcmp(path + bytes - end_bytes, end) == 0;
 }
 
-/* A file of at most a megabyte. */
+/* Reads a file of at most 1 MiB. */
 static enum kvc_status read_small(const char *option, const char *path, char **text, size_t *bytes,
                                   struct kvc_error *error) {
     enum { MOST = 1 << 20 };
@@ -100,7 +100,7 @@ static enum kvc_status read_small(const char *option, const char *path, char **t
     return KVC_OK;
 }
 
-/* The block under "USER_PROMPT: |-" of a YAML file, without its indentation. In place. */
+/* Extracts the block under "USER_PROMPT: |-" of a YAML file, without its indentation, in place. */
 static bool yaml_prompt(char *text) {
     static const char key[] = "USER_PROMPT: |-\n";
     const char *at = strstr(text, key);
@@ -162,7 +162,7 @@ static enum kvc_status read_prompts(const char *option, const char *folder, stru
 
 /* ---- sets ---- */
 
-/* Makes every record a sample once, so that what is wrong is told before anything is computed. */
+/* Converts every record once, so that errors appear before a long computation. */
 static enum kvc_status check_all(const struct eval_set *set, struct kvc_error *error) {
     const struct eval_set_form *form = set->task->form;
     enum kvc_status status = KVC_OK;

@@ -1,11 +1,11 @@
-/* shared.c - texts that several questions are asked about, as SCBench has them: chains of assignments, and a list of
- * numbers of which the largest, the smallest and the like are to be found. */
+/* shared.c - texts with several questions, as in SCBench: chains of assignments, and a list of numbers with questions
+ * for its largest, smallest and so on. */
 #include "eval/task.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- chains of assignments, mixed, among lines that say nothing ---- */
+/* ---- interleaved chains of assignments, among noise lines ---- */
 
 enum { CHAIN = 4, NAME = 8, LETTERS = 5, MOST_CHAINS = 8 };
 
@@ -34,7 +34,7 @@ static bool has_value(const struct chain *chains, uint32_t count, unsigned value
     return false;
 }
 
-/* Names and values, none twice. */
+/* Draws unique names and values. */
 static void make_chains(uint64_t *random, uint32_t count, struct chain *chains) {
     for (uint32_t c = 0; c < count; c++) {
         unsigned value;
@@ -52,7 +52,7 @@ static void make_chains(uint64_t *random, uint32_t count, struct chain *chains) 
     }
 }
 
-/* Each chain's assignments in their order, those of several in any. */
+/* Writes the noise lines and the assignments. Each chain keeps its order; chains are interleaved at random. */
 static bool add_chains(struct chain *chains, uint32_t count, uint32_t lines, uint64_t *random, struct eval_text *text) {
     const uint32_t all = CHAIN * count;
     uint32_t *places = eval_draw(random, lines, all), *turns = eval_draw(random, all, all), next = 0;
@@ -113,7 +113,7 @@ enum { LEAST_NUMBER = 10000, NUMBERS = 90000, MOST_NUMBERS = 30001 };
 static const char *const kinds[] = {"largest", "smallest", "second largest", "second smallest", "median"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* `count` different numbers in any order, malloc'ed. */
+/* Draws `count` different numbers in random order, malloc'ed. */
 static uint32_t *draw_numbers(uint64_t *random, uint32_t count) {
     uint32_t *numbers = malloc(count * sizeof *numbers);
     bool *taken = calloc(NUMBERS, sizeof *taken);
@@ -146,13 +146,13 @@ static bool ask_number(uint32_t kind, const uint32_t *numbers, uint32_t *sorted,
     snprintf(answer, sizeof answer, "%u", (unsigned)wanted);
     eval_add(&question, "\nWhich number is the %s of the list above?", kinds[kind]);
     eval_add(&opening, "The %s number of the list above is", kinds[kind]);
-    /* Every number has five digits; a comma and a space follow. */
+    /* Every number has five digits, followed by a comma and a space. */
     return eval_asked_end(asked, &question, &opening) && eval_asked_answer(asked, answer) &&
            eval_asked_span(asked, start + 7 * (size_t)place, 5);
 }
 
 enum kvc_status eval_make_numbers(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
-    const uint32_t count = (uint32_t)cli_min(MOST_NUMBERS, maker->size | 1); /* odd: there is a median */
+    const uint32_t count = (uint32_t)cli_min(MOST_NUMBERS, maker->size | 1); /* odd, so that there is a median */
     const uint32_t questions = (uint32_t)cli_min(KINDS, eval_task_questions(maker->task));
     struct eval_text context = {0};
     uint32_t *numbers = draw_numbers(&maker->random, count), *sorted = malloc(count * sizeof *sorted);

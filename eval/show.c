@@ -1,7 +1,7 @@
-/* show.c - results as tables or JSON on standard output, and as a report. */
+/* show.c - writes results as tables or JSON to standard output, and as a report. */
 #include "eval/report.h"
 
-/* The tables, and of samples that were traced all but the texts. */
+/* Returns the tables, and the traces without their texts. */
 static json_t *all_json(const struct eval_results *results) {
     json_t *root = eval_tables_json(results), *traces = json_array(), *record;
     size_t i;

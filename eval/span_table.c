@@ -1,4 +1,4 @@
-/* span_table.c - where spans were lost, as a table in the terminal. */
+/* span_table.c - prints when spans were evicted, as a table in the terminal. */
 #include "eval/results.h"
 #include "eval/trace.h"
 
@@ -35,7 +35,7 @@ static void add_row(struct cli_table *table, const json_t *record, const json_t 
     cli_cell(table, "%s", worst);
 }
 
-/* Whether an earlier trace has the span, so that its table is printed already. */
+/* Returns true if an earlier trace has the span, so that its table has been printed. */
 static bool printed(const json_t *traces, size_t i, const json_t *span) {
     const json_t *record = json_array_get(traces, i), *other;
     size_t s;

@@ -1,4 +1,4 @@
-/* spans.c - the text of a prompt's tokens, and which tokens a piece of it has. */
+/* spans.c - decodes a prompt's tokens, and finds the tokens of a piece of text. */
 #include "eval/trace.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum kvc_status eval_prompt_text_open(const struct kvc_model *model, const struc
         size_t bytes = 0;
         status = kvc_token_bytes(model, prompt->tokens[i], false, text->bytes + text->count, capacity - text->count,
                                  &bytes, error);
-        if (status == KVC_OK && bytes > capacity - text->count) { /* once more, with room */
+        if (status == KVC_OK && bytes > capacity - text->count) { /* try again with enough room */
             char *more = realloc(text->bytes, 2 * (capacity + bytes) + 1);
             if (!more) {
                 status = no_memory(error);
@@ -28,7 +28,7 @@ enum kvc_status eval_prompt_text_open(const struct kvc_model *model, const struc
             status = kvc_token_bytes(model, prompt->tokens[i], false, text->bytes + text->count, capacity - text->count,
                                      &bytes, error);
         }
-        for (size_t b = 0; status == KVC_OK && b < bytes; b++) { /* which no text that is read back may have */
+        for (size_t b = 0; status == KVC_OK && b < bytes; b++) { /* a NUL would end the text when it is read back */
             if (text->bytes[text->count + b] == 0)
                 text->bytes[text->count + b] = '?';
         }
@@ -58,7 +58,7 @@ json_t *eval_prompt_text_json(const struct eval_prompt_text *text) {
     return tokens;
 }
 
-/* Where `what` next is from `at` on; the text's length: nowhere. */
+/* Returns the next position of `what` at or after `at`, or the text's length. */
 static size_t spans_find(const struct eval_prompt_text *text, const char *what, size_t bytes, size_t at) {
     for (; at + bytes <= text->count; at++) {
         if (memcmp(text->bytes + at, what, bytes) == 0)

@@ -1,4 +1,4 @@
-/* standard.c - `kvcull eval TASK...`: standard tasks, every policy, every sample's result in a file. */
+/* standard.c - `kvcull eval TASK...`: runs standard tasks with every policy, and stores every sample's result. */
 #include "eval/eval.h"
 #include "eval/report.h"
 #include "eval/sets.h"
@@ -89,7 +89,7 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     return status == KVC_OK ? eval_ranks_gather(run) : status;
 }
 
-/* What was computed is shown, and stays in the file. */
+/* Prints all results. */
 static int standard_show(const struct eval_run *run) {
     if (json_array_size(run->results.records) == 0) {
         cli_warn(run->command, "--shard %s: has no samples", run->shard ? run->shard : "1/1");
@@ -98,7 +98,7 @@ static int standard_show(const struct eval_run *run) {
     return eval_results_show(&run->results, &run->computed, run->common.json, run->report);
 }
 
-/* What an answer's cell says: its tokens at most, or what part of the length. */
+/* Prints the maximum tokens of an answer, or its part of the length. */
 static void add_answer_cell(struct cli_table *table, const struct eval_task *task) {
     if (task->way || task->measure)
         cli_cell(table, "%s", "");
@@ -146,7 +146,7 @@ static int standard_list(const struct eval_run *run) {
     return status == KVC_OK ? cli_flush(command) : status;
 }
 
-static const char own_prefix[] = "eval "; /* of names in cli_eval_tasks */
+static const char own_prefix[] = "eval "; /* prefix of the names in cli_eval_tasks */
 
 static int help(const struct cli_command *command, const struct cli_option *options) {
     cli_help(command, options);
@@ -162,7 +162,7 @@ static int help(const struct cli_command *command, const struct cli_option *opti
     return cli_flush(command);
 }
 
-/* What the manual says of a task's answers and files. */
+/* Writes a task's answer length and files, for the manual page. */
 static void add_needs(struct eval_text *text, const struct eval_task *task) {
     if (task->way)
         eval_add(text, "; it has options of its own: `%s`.", task->way);
@@ -179,7 +179,7 @@ static void add_needs(struct eval_text *text, const struct eval_task *task) {
     eval_add(text, ".");
 }
 
-/* The manual's page has the tasks, too, a paragraph each. */
+/* Prints the manual page, which has a paragraph for each task. */
 static int manual(const struct cli_command *command, const struct cli_option *options) {
     struct eval_text text = {0};
     struct cli_command page = *command;
@@ -197,7 +197,7 @@ static int manual(const struct cli_command *command, const struct cli_option *op
     return cli_flush(command);
 }
 
-/* Whether one of the words is this option. */
+/* Returns true if one of the arguments is this option. */
 static bool asks_for(int argc, char **argv, const char *option) {
     for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
         if (strcmp(argv[i], option) == 0)

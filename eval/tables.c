@@ -1,4 +1,4 @@
-/* tables.c - tables of results: for each model with its settings, and each task and length, a row for every policy. */
+/* tables.c - tables of results: one for each model, set of options, task and length, with a row for every policy. */
 #include "eval/results.h"
 
 #include <math.h>
@@ -9,20 +9,21 @@ const char *const eval_group_fields[EVAL_GROUP_FIELDS] = {"model", "weights", "a
 static const char *const sides[] = {"seen", "unseen"};
 
 struct side {
-    double score, squares, count; /* a turn counts as a part: those of one conversation are not independent */
+    double score, squares,
+        count; /* turns of a conversation are not independent, so each counts as a fraction of a sample */
 };
 struct cell {
-    const json_t *record;   /* the first: its group, task, length and policy are the cell's */
-    size_t group, task, kv; /* in which order they come */
+    const json_t *record;   /* the first record; it has the cell's group, task, length and policy */
+    size_t group, task, kv; /* for sorting */
     uint64_t length;
     struct side sides[2];
-    double entries, held, read, steps, prompt_us, answer_us, shared; /* sums over all */
+    double entries, held, read, steps, prompt_us, answer_us, shared; /* sums over all records */
     uint64_t count;
 };
 struct cells {
     struct cell *items;
     size_t count, capacity;
-    json_t *numbers; /* of cells, groups and policies by their texts */
+    json_t *numbers; /* maps texts of cells, groups and policies to their numbers */
     size_t groups, policies;
     bool lost;
 };
@@ -34,7 +35,7 @@ static double number_of(const json_t *record, const char *name) {
     return json_number_value(json_object_get(record, name));
 }
 
-/* The number of this text, a new one where there was none. */
+/* Returns the number of this text, or registers it with number `next`. */
 static size_t number_for(struct cells *cells, const char *kind, const char *text, size_t next) {
     struct eval_text whole = {0};
     eval_add(&whole, "%s %s", kind, text);
@@ -98,11 +99,11 @@ static int in_order(const void *a, const void *b) {
         return x->length < y->length ? -1 : 1;
     if (x->task != y->task)
         return x->task < y->task ? -1 : 1;
-    const int names = strcmp(text_of(x->record, "task"), text_of(y->record, "task")); /* unknown ones */
+    const int names = strcmp(text_of(x->record, "task"), text_of(y->record, "task")); /* unknown tasks */
     return names ? names : (x->kv > y->kv) - (x->kv < y->kv);
 }
 
-/* What is measured without a question has a unit, unless it is a share. */
+/* Returns the unit of a task without questions; NULL: a share. */
 static const char *unit_of(const struct cell *cell) { return text_of(cell->record, "unit"); }
 static bool is_asked(const struct cell *cell) { return strcmp(text_of(cell->record, "question"), "none") != 0; }
 
@@ -120,11 +121,11 @@ static void add_up(struct cell *cell, const json_t *record) {
     cell->steps += number_of(record, "steps");
     cell->prompt_us += number_of(record, "prompt_us");
     cell->answer_us += number_of(record, "answer_us");
-    const double shared = number_of(record, "shared"); /* which not all files have */
+    const double shared = number_of(record, "shared"); /* absent in some files */
     cell->shared += shared > 1 ? shared : 1;
 }
 
-/* Adds a cell to a sum over tasks. */
+/* Adds a cell to the sum over tasks. */
 static void add_cell(struct cell *sum, const struct cell *cell) {
     for (size_t s = 0; s < 2; s++) {
         sum->sides[s].score += cell->sides[s].score;
@@ -215,7 +216,8 @@ static int print_table(const struct eval_results *results, struct cli_table *tab
     return status;
 }
 
-/* Cells [from, to) are of one group and length: a table of each task, and of all where there are several. */
+/* Prints cells [from, to), which have one group and length: a table for each task, and one over all tasks if there are
+ * several. */
 static int print_length(const struct eval_results *results, const struct cells *cells, size_t from, size_t to) {
     struct cell *sums = calloc(cells->policies, sizeof *sums);
     struct cli_table *all = NULL;
@@ -331,7 +333,7 @@ json_t *eval_tables_json(const struct eval_results *results) {
         eval_grids_json(results, root);
     } else {
         json_decref(list);
-        cli_json_set(root, "results", NULL); /* the print then says that memory was lacking */
+        cli_json_set(root, "results", NULL); /* makes the JSON printer report lost memory */
     }
     free(cells.items);
     return root;

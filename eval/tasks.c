@@ -1,5 +1,5 @@
-/* tasks.c - the table of tasks, from which lists, help and manual are made, and the commands of those that have options
- * of their own. Adding a task: its generator and a row here. */
+/* tasks.c - the table of tasks, which is the source of lists, help and manual, and the commands of tasks with their own
+ * options. To add a task, write its generator and add a row here. */
 #include "eval/eval.h"
 #include "eval/sets.h"
 #include "eval/windows.h"
@@ -25,10 +25,10 @@ static const struct eval_niah anywhere = {EVAL_ANY, false, false, 1, 1, 1};
 static const struct eval_niah several = {EVAL_ANY, false, false, 4, 1, 1};
 static const int squad = EVAL_SQUAD, hotpotqa = EVAL_HOTPOTQA;
 
-/* Of RULER: what it needs, least size, tokens of an answer as in the paper. */
+/* RULER: the required file, the smallest size, and the answer's tokens from the paper. */
 #define RULER(needs, size, tokens) .group = "ruler", .file = needs, .least = size, .answer = tokens
 #define ALONE(needs, size, tokens) .file = needs, .least = size, .answer = tokens
-/* A shared text, `count` questions in turns, and the same as requests that are each the only one. */
+/* A shared text with `count` questions, as turns or as separate requests. */
 #define SCB(needs, size, tokens, count)                                                                                \
     .group = "scb", .file = needs, .least = size, .answer = tokens, .questions = count
 #define NIAH(which) .form = &which, .make = eval_make_niah, .score = eval_score_all

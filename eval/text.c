@@ -1,4 +1,4 @@
-/* text.c - texts that grow, random choices, and samples: what generators of tasks share. */
+/* text.c - growable texts, random choices, and samples: helpers for the tasks' generators. */
 #include "eval/task.h"
 
 #include <stdarg.h>

@@ -1,13 +1,13 @@
-/* trace.c - runs a sample once more and looks, after every chunk, prompt and step, at what each head holds. */
+/* trace.c - runs a sample again and inspects what each head holds after every chunk, prompt and step. */
 #include "eval/trace.h"
 #include "eval/eval.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct list { /* of one layer and head, and one span */
+struct list { /* for one layer, head and span */
     uint32_t now, prompt;
-    int32_t broken, gone; /* moments; -1: never */
+    int32_t broken, gone; /* index of a moment; -1: never */
 };
 struct moment {
     char name[32];
@@ -17,7 +17,7 @@ struct trace {
     const struct eval_trace_request *request;
     struct kvc_session *session;
     uint32_t layers;
-    size_t *base; /* [layers + 1] lists below each layer */
+    size_t *base; /* [layers + 1]: index of each layer's first list */
     size_t lists;
     struct list *spans; /* [spans, lists] */
     struct moment *moments;
@@ -26,20 +26,20 @@ struct trace {
     uint32_t *entries; /* [lists] */
     int32_t *positions;
     size_t capacity;
-    uint32_t chunk; /* the number of the last one */
+    uint32_t chunk; /* number of the last chunk */
     const char *prefix;
-    struct kvc_error error; /* of a look within a callback */
+    struct kvc_error error; /* from an inspection within a callback */
 };
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
 
-/* The positions of a list, in trace->positions. */
+/* Reads a list's positions into trace->positions. */
 static enum kvc_status read_list(struct trace *trace, uint32_t layer, uint32_t head, size_t *count,
                                  struct kvc_error *error) {
     return kvc_session_positions(trace->session, layer, head, trace->positions, trace->capacity, count, error);
 }
 
-/* The first of count ascending positions that is not below `position`. */
+/* Returns the index of the first of `count` ascending positions that is at least `position`. */
 static size_t lower_bound(const int32_t *positions, size_t count, int64_t position) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -52,7 +52,7 @@ static size_t lower_bound(const int32_t *positions, size_t count, int64_t positi
     return low;
 }
 
-/* The number of the moment that is now, a new one unless it is the last. */
+/* Returns the number of the current moment, and adds it unless it is the last one. */
 static enum kvc_status moment_now(struct trace *trace, const char *name, size_t *number, struct kvc_error *error) {
     if (trace->moment_count > 0 && strcmp(trace->moments[trace->moment_count - 1].name, name) == 0) {
         *number = trace->moment_count - 1;
@@ -75,7 +75,8 @@ static enum kvc_status moment_now(struct trace *trace, const char *name, size_t 
     return KVC_OK;
 }
 
-/* What one list has lost of each span since the last look. Tokens that were not read yet are not lost. */
+/* Records which tokens of each span one list has evicted since the last inspection. Tokens that have not been read yet
+ * do not count. */
 static enum kvc_status look_at_list(struct trace *trace, const char *name, size_t list, size_t count, uint64_t read,
                                     struct kvc_error *error) {
     const struct eval_spans *spans = trace->request->spans;
@@ -87,7 +88,7 @@ static enum kvc_status look_at_list(struct trace *trace, const char *name, size_
         const size_t end = lower_bound(trace->positions, count, (int64_t)(span->first + span->count));
         const uint64_t come = read > span->first ? cli_min(read - span->first, span->count) : 0;
         const uint32_t now = (uint32_t)(end - from), away = (uint32_t)(come > now ? come - now : 0);
-        const uint32_t before = (uint32_t)(span->count - one->now); /* lost so far */
+        const uint32_t before = (uint32_t)(span->count - one->now); /* evicted so far */
         if (away > before) {
             size_t moment = 0;
             status = moment_now(trace, name, &moment, error);
@@ -104,7 +105,7 @@ static enum kvc_status look_at_list(struct trace *trace, const char *name, size_
     return status;
 }
 
-/* Looks at all lists, of which `read` tokens were read. */
+/* Inspects all lists. read: tokens read so far. */
 static enum kvc_status trace_look(struct trace *trace, const char *name, uint64_t read, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     if (trace->request->spans->count == 0)
@@ -133,7 +134,7 @@ static int after_chunk(void *user, uint64_t tokens) {
     return trace_look(trace, name, look_at->before + tokens, &trace->error) != KVC_OK;
 }
 
-/* One turn: tokens [from, to) of the prompt. */
+/* Reads tokens [from, to) of the prompt as one turn. */
 static enum kvc_status turn(struct trace *trace, size_t from, size_t to, const char *name, struct kvc_error *error) {
     const struct eval_prompt *prompt = trace->request->prompt;
     struct chunk_look look_at = {trace, from};
@@ -148,7 +149,7 @@ static enum kvc_status turn(struct trace *trace, size_t from, size_t to, const c
     return status == KVC_OK ? trace_look(trace, name, to, error) : status;
 }
 
-/* What is held after the prompt. */
+/* Records what is held after the prompt. */
 static enum kvc_status take_stock(struct trace *trace, struct kvc_error *error) {
     const size_t tokens = trace->request->prompt->count, spans = trace->request->spans->count;
     enum kvc_status status = KVC_OK;

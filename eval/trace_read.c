@@ -1,4 +1,4 @@
-/* trace_read.c - traces out of files: checked, and summed up. */
+/* trace_read.c - checks traces from files, and computes their sums. */
 #include "eval/trace.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ json_int_t eval_matrix_at(const json_t *matrix, size_t layer, size_t list) {
     return json_integer_value(json_array_get(json_array_get(matrix, layer), list));
 }
 
-/* Rows of integers from `least` to `most`, of the same lengths as those of `like` (NULL: each at least one). */
+/* Returns true for rows of integers from `least` to `most`, with the shape of `like` (NULL: any shape without empty
+ * rows). */
 static bool is_matrix(const json_t *matrix, const json_t *like, json_int_t least, json_int_t most) {
     const json_t *row, *value;
     size_t l, i;
@@ -37,7 +38,7 @@ static json_int_t lists_of(const json_t *matrix) {
     return lists;
 }
 
-/* Runs of what each of the tokens has. */
+/* Returns true for pairs of a value and a run length, with run lengths that sum to `tokens`. */
 static bool is_runs(const json_t *runs, json_int_t tokens, json_int_t most) {
     json_int_t all = 0;
     if (!json_is_array(runs) || json_array_size(runs) % 2)
@@ -135,8 +136,8 @@ static double held_share(const json_t *matrix, size_t layer, json_int_t count) {
     return (double)held / ((double)count * (double)json_array_size(row));
 }
 
-/* The layers of the highest or lowest shares, three at most; of equal ones the lower layers. A layer is among the worst
- * only if it lost something, among the best only if it holds something. */
+/* Finds up to three layers with the highest or lowest shares; among equals, the lower layers. The worst layers exclude
+ * those that lost nothing, and the best layers those that hold nothing. */
 static size_t extremes(const json_t *end, json_int_t count, bool best, size_t layers[3]) {
     size_t found = 0;
     while (found < 3) {

@@ -1,5 +1,5 @@
-/* where.c - `kvcull eval span`: where pieces of a text of the user's were lost, for every policy: at which chunk,
- * prompt or step, in which layers and heads. */
+/* where.c - `kvcull eval span`: shows for every policy when and where pieces of the user's text are evicted: at which
+ * chunk, prompt or step, in which layers and heads. */
 #include "eval/eval.h"
 #include "eval/kept.h"
 #include "eval/report.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct where { /* the user's text is a task of one sample */
+struct where { /* the user's text as a task with one sample */
     struct eval_run run;
     const char *path, *ask, *opening;
     int64_t answer;
@@ -25,7 +25,7 @@ static enum kvc_status make_sample(struct eval_maker *maker, struct eval_sample 
     return eval_sample_end(sample, &context, fine, error);
 }
 
-/* Whether every span is in the text, before anything slow. */
+/* Checks, before anything slow, that every span occurs in the text. */
 static int where_check(struct where *where) {
     const struct eval_run *run = &where->run;
     size_t bytes;
@@ -58,7 +58,7 @@ static int run_sample(struct where *where) {
     struct eval_prompt prompt = {0};
     struct kvc_error error;
     bool warned = false;
-    /* Its length is what it has, so that nothing is looked for that would be longer. */
+    /* The length is the sample's own, so that nothing is cut. */
     enum kvc_status made = make_sample(&maker, &sample, &error);
     if (made == KVC_OK)
         made = eval_prompt_make(&run->prompter, &sample, task.manner, &prompt, &error);
@@ -87,7 +87,7 @@ static int run_sample(struct where *where) {
     return status;
 }
 
-/* What each policy answered. */
+/* Prints the policies' answers. */
 static int print_answers(const struct eval_run *run) {
     struct cli_table *table = cli_table_open("<policy|<asked|<answer");
     const json_t *record;

@@ -1,11 +1,11 @@
-/* windows.c - windows of the user's text, and how well a policy predicts them. */
+/* windows.c - measures policies on windows of the user's text: perplexity and fidelity. */
 #include "eval/windows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The whole text's tokens, made when they are first asked for. */
+/* Tokenizes the whole text on first use. */
 static enum kvc_status tokenize(struct eval_run *run, struct kvc_error *error) {
     if (run->text_tokens)
         return KVC_OK;
@@ -65,7 +65,7 @@ enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_e
     }
     for (size_t i = window->prompt; i < window->count && status == KVC_OK; i++) {
         loss += cli_loss(logits, vocab, window->tokens[i]);
-        if (i + 1 < window->count) /* the last is scored and never given */
+        if (i + 1 < window->count) /* the last token is only scored */
             status = kvc_decode(&session, &window->tokens[i], 1, logits, NULL, error);
     }
     if (status == KVC_OK) {
@@ -75,7 +75,7 @@ enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_e
         reply->read_bytes = stats.read_bytes;
         reply->steps = stats.decode_steps;
         window->score = loss / (double)reply->tokens;
-        if (!isfinite(window->score)) /* a logit of a float32's size */
+        if (!isfinite(window->score)) /* a logit near the limits of float32 */
             status = kvc_fail(error, KVC_INPUT, "the model gives a token of the text no probability at all");
     }
     kvc_session_close(session);
@@ -88,7 +88,7 @@ enum { FIDELITY_STEPS = 64 };
 
 static void free_fidelity(void *state) { fidelity_close(state); }
 
-/* The full run, once for all policies of a window. */
+/* Runs the full cache once for all policies of a window. */
 static enum kvc_status open_fidelity(struct eval_window *window, struct kvc_error *error) {
     struct eval_run *run = window->run;
     struct fidelity *fidelity = &run->fidelity;
@@ -136,7 +136,7 @@ enum kvc_status eval_measure_fidelity(struct eval_window *window, struct kvc_err
                 status = kvc_fail(error, KVC_INPUT, "the figure \"%s\" is not finite", values[i].name);
         }
         window->value_count = sizeof values / sizeof *values;
-        window->score = fmin(1, score.recall_mean); /* a mean of shares, in floating point */
+        window->score = fmin(1, score.recall_mean); /* the mean of shares can exceed 1 by rounding */
         reply->tokens = fidelity->steps;
         reply->entries = score.entries;
         reply->held_bytes = score.held_bytes;

@@ -1,4 +1,4 @@
-/* words.c - the lists of words that tasks draw from: common nouns, adjectives and verbs, no word twice. */
+/* words.c - the word lists of the tasks: common nouns, adjectives and verbs, without duplicates. */
 #include "eval/task.h"
 
 static const char *const nouns[] = {

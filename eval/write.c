@@ -1,4 +1,4 @@
-/* write.c - what tasks share: the likeliest token, and results as JSON and CSV in a folder. */
+/* write.c - helpers of tasks: the most likely token, and results as JSON and CSV files in a folder. */
 #include "eval/eval.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void eval_csv_text(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
-/* Makes the folder where it is missing and opens NAME.json and NAME.csv in it. files NULL: checks that they could be
+/* Opens NAME.json and NAME.csv in the folder, which it creates if necessary. files NULL: only checks that they can be
  * opened. */
 static int open_files(const struct cli_command *command, const char *folder, const char *name, struct kvc_output **made,
                       struct cli_file *files) {
@@ -54,7 +54,7 @@ int eval_write(const struct cli_command *command, const char *folder, const char
         status = cli_json_print(command, json_incref(json), files[0].stream);
     if (status == KVC_OK)
         csv(task, files[1].stream);
-    /* The one that a full disk keeps from being written comes first, so that neither appears. */
+    /* If the disk is full, the incomplete file is committed first and fails, so that neither appears. */
     const int first = status == KVC_OK && fflush(files[0].stream) == 0;
     for (int i = 0; i < 2 && status == KVC_OK; i++)
         status = cli_file_commit(command, &files[i ? !first : first]);
