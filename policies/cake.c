@@ -183,8 +183,9 @@ const struct kvc_policy_class kvc_policy_cake = {
                    "budget that P divides. A share as budget counts from what the first of its layers holds. If all P "
                    "are 0 (window=1), layers share evenly. A prompt longer than the budget is cut; the authors' code "
                    "cuts a prompt longer than budget and window together.",
-    .second_turn = "As snapkv. The shares are computed again from this turn's queries. Each layer holds at most as "
-                   "many entries as it has, and a share as budget counts from what the first of the layers holds.",
+    .second_turn =
+        "As snapkv. The shares are computed again from this turn's queries. A layer's share is at most the number of "
+        "entries that it holds, and a share as budget counts from what the first of the layers holds.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

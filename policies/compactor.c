@@ -76,10 +76,11 @@ const struct kvc_policy_class kvc_policy_compactor = {
     .name = "compactor",
     .summary = "keys that stand out, and entries that queries of the text around them attend to",
     .paper = "Compactor, arXiv:2507.08143",
-    .idea = "The question is not known yet, but two things still speak for an entry. First, its key may point where "
-            "the others do not: its statistical leverage measures how much of the space spanned by the keys would be "
-            "lost with it. Second, the text around it may attend to it: the prompt is cut into chunks, in which every "
-            "query attends to every key, including later ones. Both scores are brought to the same scale and added.",
+    .idea =
+        "The question is not known yet, but two things still speak for an entry. First, its key may point in a "
+        "direction that the others do not: its statistical leverage measures how much of the space spanned by the keys "
+        "would be lost with it. Second, the text around it may attend to it: the prompt is cut into chunks, in which "
+        "every query attends to every key, including later ones. Both scores are brought to the same scale and added.",
     .formula =
         "all entries but the first `sinks` and the last `recent` are scored, n of each list. x_j: the key before RoPE "
         "minus the mean of all; G = sum of x x^T + 0.01 I; l_j = x_j . G^-1 x_j. Chunks of `chunk` of the turn's "
@@ -96,7 +97,7 @@ const struct kvc_policy_class kvc_policy_compactor = {
                    "every 512. The last chunk has its own length; kvpress fills it up with keys of 0. The method does "
                    "not calibrate how much compression a context bears.",
     .second_turn = "Leverage is computed over old and new entries. Attention is what the queries of an entry's own "
-                   "turn gave it. Entries to which no turn gave any, those of generated tokens, count as the mean.",
+                   "turn gave it. Entries of generated tokens have no such attention, and count as the mean.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,recent=2,chunk=16",

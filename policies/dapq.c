@@ -161,10 +161,10 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .memory = "B entries after the prompt, one more per generated token; during prefill m more in one layer",
     .traffic = "B + generated entries per generated token",
     .differences =
-        "One selection per KV head, from its group's sum. Pseudo rows of one layer are removed before the next layer "
-        "is computed. Scores are pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but its "
-        "baselines pool. Of 40 questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 and "
-        "0.88 with kernel=7 at a budget of 64; with snapkv it answers 0.80 (docs/measured/needle.md).",
+        "Each KV head has one selection, from its group's sum. Pseudo rows of one layer are removed before the next "
+        "layer is computed. Scores are pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but "
+        "its baselines pool. Of 40 questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 "
+        "and 0.88 with kernel=7 at a budget of 64; with snapkv it answers 0.80 (docs/measured/needle.md).",
     .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
                    "new entries. There are none while N is at most B.",
     .stages = KVC_STAGE_PROMPT,

@@ -267,8 +267,8 @@ const struct kvc_policy_class kvc_policy_duo = {
     .summary = "some heads keep everything, the others only the first and the newest entries",
     .paper = "DuoAttention, arXiv:2410.10819",
     .idea = "A few heads fetch information from far back and need the whole context. The others, the streaming heads, "
-            "attend to the first and the newest tokens only, and lose nothing if they hold only these. A measurement "
-            "made before for the model tells which heads are which; it is read from a file.",
+            "attend to the first and the newest tokens only, and lose nothing if they hold only these. Scores that "
+            "separate the two kinds were measured for the model beforehand, and are read from a file.",
     .formula = "`file` has a line for each layer, with a score for each KV head; heads with a score at or above the "
                "threshold keep everything; the others stream: they keep their first `sinks` entries and those of the "
                "last `recent` tokens. With sparsity, the round(sparsity L H_kv) lowest scores stream, of equal ones "
@@ -276,8 +276,8 @@ const struct kvc_policy_class kvc_policy_duo = {
     .memory =
         "n entries of a head that keeps everything, sinks + recent of one that streams (one more within a decode step)",
     .traffic = "n and sinks + recent + 1 entries per generated token",
-    .differences = "One score per KV head. Keys keep their original positions. The scores are used as they are; the "
-                   "training that finds them is not included.",
+    .differences = "Each KV head has one score. Keys keep their original positions. The scores are used as they are; "
+                   "the training that finds them is not included.",
     .second_turn = "Streaming heads keep the first turn's sinks and the newest entries.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,

@@ -65,8 +65,8 @@ const struct kvc_policy_class kvc_policy_expected = {
     .idea =
         "The queries that will need an entry do not exist yet, but the prompt's queries are distributed much as they "
         "will be. The method takes their mean and covariance before rotation, and rotates both by the mean rotation of "
-        "the next `future` positions. If queries are normally distributed, the attention that each key can expect "
-        "follows. That attention, times the length of the value, is what the output would miss without the entry.",
+        "the next `future` positions. For normally distributed queries, this gives the attention that each key can "
+        "expect. That attention, times the length of the value, is what the output would miss without the entry.",
     .formula =
         "mu, C: mean and covariance of the prompt's queries at positions from `sinks` on, before RoPE; R: the mean of "
         "RoPE's rotations at positions n .. n + future - 1; for each query head s_j = (k_j . R mu) / sqrt(d) + k_j . "

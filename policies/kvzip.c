@@ -39,7 +39,7 @@ const struct kvc_policy_class kvc_policy_kvzip = {
     .summary = "the entries needed to repeat the prompt, whatever the question will be",
     .paper = "KVzip, arXiv:2505.23416",
     .idea = "A cache that serves any question must let the model repeat its text. So the prompt's tokens are run a "
-            "second time, after the first. An entry's score is the most attention that any of these queries, in any "
+            "second time, after the first. An entry's score is the highest attention that any of these queries, in any "
             "head of its group, gave it. The total budget of a layer goes to the highest scores over its heads, so "
             "heads hold different numbers of entries. The repeated entries are removed at once, and the answer begins "
             "as if they had never existed.",

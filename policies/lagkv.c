@@ -62,8 +62,8 @@ const struct kvc_policy_class kvc_policy_lagkv = {
     .memory = "B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
     .differences = "The paper keeps a share of each partition as the text arrives. Here, as in kvpress, the prompt is "
-                   "scored once and the partitions share B, lower ones first if it cannot be divided. Channels that "
-                   "are constant in the next partition count 0; the authors' code divides by 0.",
+                   "scored once and the partitions share B, lower ones first if B cannot be divided evenly. Channels "
+                   "that are constant in the next partition count 0; the authors' code divides by 0.",
     .second_turn = "Partitions cover old and new entries, in their order.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,

@@ -63,7 +63,7 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .traffic = "B + generated entries per generated token and layer, on average over the layers",
     .differences =
         "L and l count the layers that the method acts on. Fractions are exact until the single rounding; the authors' "
-        "code divides whole numbers at each step. One selection per KV head, from its group's sum.",
+        "code divides whole numbers at each step. Each KV head has one selection, from its group's sum.",
     .second_turn = "As snapkv. N is the number of entries that the layer holds, which differs from layer to layer, so "
                    "an upper layer may hold more than after the first turn.",
     .stages = KVC_STAGE_PROMPT,

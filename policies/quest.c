@@ -60,8 +60,8 @@ const struct kvc_policy_class kvc_policy_quest = {
     .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
     .traffic = "at most ceil(n / page) times 2 d values (d if a group's heads agree on every sign), and the entries of "
                "the top pages (with p maybe fewer), per generated token",
-    .differences = "One choice per KV head, from the sum of its group's bounds. The budget counts the bounds as well. "
-                   "The first two layers are not left out (skip_layers=2 does that). The share p, after Twilight "
+    .differences = "Each KV head has one choice, from the sum of its group's bounds. The budget counts the bounds as "
+                   "well. The first two layers are not left out (skip_layers=2 does that). The share p, after Twilight "
                    "(arXiv:2502.02770), is not in the paper.",
     .second_turn =
         "The new prompt attends to the whole history. A share as budget, and page=auto, are computed again from it.",

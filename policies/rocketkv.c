@@ -121,7 +121,7 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
               "entries",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "As rocketkv.",
-    .second_turn = "S is the whole history. The filter of the turn before is dropped, the new prompt attends to every "
+    .second_turn = "S is the whole history. The previous turn's filter is dropped, the new prompt attends to every "
                    "entry, and its last queries filter all of them again.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,

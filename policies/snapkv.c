@@ -27,8 +27,8 @@ const struct kvc_policy_class kvc_policy_snapkv = {
                "the last w",
     .memory = "B entries after the prompt, one more per generated token; with per=head B per query head",
     .traffic = "B + generated entries per generated token",
-    .differences = "One selection per KV head, from its group's sum; per=head selects per query head, as the paper "
-                   "does. Of equal scores the lower position is kept; the authors' code leaves this to chance.",
+    .differences = "Each KV head has one selection, from its group's sum; per=head selects per query head, as the "
+                   "paper does. Of equal scores the lower position is kept; the authors' code leaves this to chance.",
     .second_turn = "The last min(w, its tokens) queries of the turn choose again among old and new entries. Entries "
                    "that were kept before, and entries that were generated, may be evicted now.",
     .stages = KVC_STAGE_PROMPT,

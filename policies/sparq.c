@@ -74,7 +74,7 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .memory = "n entries after n tokens, and with keys=twice n more keys (float32 for Q8_0); d floats per KV head",
     .traffic = "n times dims values, and topk entries, per generated token (with keys=once the memory traffic is "
                "closer to n keys)",
-    .differences = "One choice of channels and entries per KV head, from its group's sums of probabilities; the "
+    .differences = "Each KV head has one choice of channels and entries, from its group's sums of probabilities; the "
                    "authors' code sums scores. The newest entries are always read only if `local` is given.",
     .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
     .stages = KVC_STAGE_SELECT,

@@ -176,10 +176,10 @@ const struct kvc_policy_class kvc_policy_take = {
         "the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
     .differences =
-        "One selection per KV head, from its group's sum (per=head: the paper's). The paper sets the warm-up budget by "
-        "the context's length. The paper does not say whether probes attend to each other. With probe_sees=probes, the "
-        "queries that score a chunk are those of a whole question, and the layers that look for a fact keep several "
-        "times as many of its entries; pooling=max,kernel=7 adds to that (docs/measured/take.md).",
+        "Each KV head has one selection, from its group's sum (per=head: the paper's). The paper sets the warm-up "
+        "budget by the context's length. The paper does not say whether probes attend to each other. With "
+        "probe_sees=probes, the queries that score a chunk are those of a whole question, and the layers that look for "
+        "a fact keep several times as many of its entries; pooling=max,kernel=7 adds to that (docs/measured/take.md).",
     .second_turn = "The turn is read chunk by chunk beside the entries held. Its probe is its own last tokens, "
                    "accumulated from its first chunk on. Entries generated before count in that first chunk, where a "
                    "layer holds up to chunk + budget + generated.",

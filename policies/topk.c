@@ -21,7 +21,7 @@ const struct kvc_policy_class kvc_policy_topk = {
     .formula = "read = top B by the sum over the group's heads of a_j",
     .memory = "n entries after n tokens",
     .traffic = "n keys, and B entries, per generated token",
-    .differences = "One choice per KV head, by the sum of its group's probabilities.",
+    .differences = "Each KV head has one choice, by the sum of its group's probabilities.",
     .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
     .stages = KVC_STAGE_SELECT,
     .options = options,

@@ -42,7 +42,7 @@ const struct kvc_policy_class kvc_policy_tova = {
         "score_j = sum over the group's heads of a_ij, i the newest query; kept = top B - 1, and the newest entry",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
-    .differences = "One selection per KV head, from its group's sum; the paper takes the mean over all heads of a "
+    .differences = "Each KV head has one selection, from its group's sum; the paper takes the mean over all heads of a "
                    "layer. The newest entry is always kept.",
     .second_turn = "The last query of the new prompt cuts old and new entries to B.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
