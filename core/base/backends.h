@@ -1,4 +1,4 @@
-/* backends.h - the backends of this build. Adding one: a line here and a line in backends/list.c. */
+/* backends.h - the backends of this build. A new backend needs a line here and a line in backends/list.c. */
 #ifndef KVC_CORE_BASE_BACKENDS_H
 #define KVC_CORE_BASE_BACKENDS_H
 
@@ -13,7 +13,7 @@ extern const struct kvc_backend_class kvc_backend_opencl;
 extern const struct kvc_backend_class kvc_backend_cuda;
 #endif
 
-/* All of them, ending in NULL. */
+/* All backends, NULL-terminated. */
 extern const struct kvc_backend_class *const kvc_backend_list[];
 
 #endif

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* seed: 0, or the hash of what came before. */
+/* seed: 0, or the hash of the preceding bytes. */
 uint64_t kvc_bytes_hash(uint64_t seed, const void *bytes, size_t count);
 
 #endif

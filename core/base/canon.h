@@ -1,10 +1,9 @@
-/* canon.h - the arithmetic of the project: what every backend must compute, to the bit.
+/* canon.h - the arithmetic of the project, which every backend must reproduce bit for bit.
  *
- * Included by C, OpenCL C 1.2 and CUDA C alike, so: functions that take and return values, and macros; no pointers.
- * Every operation below is one IEEE 754 binary32 operation, rounded to nearest even, in the order written; kvc_fma
- * rounds once. A SIMD version is right when it does the same operations per lane, whatever instructions it uses.
- * NaNs: which NaN comes out is not defined; checks treat all NaNs as equal and hashes see 0x7fc00000.
- */
+ * C, OpenCL C 1.2 and CUDA C include this file, so it has only macros and functions of values, without pointers. Every
+ * operation below is one IEEE 754 binary32 operation, rounded to nearest even, in the order written; kvc_fma rounds
+ * once. A SIMD version is correct if it performs the same operations per lane, with any instructions. The payload of a
+ * NaN is undefined: checks treat all NaNs as equal, and hashes use 0x7fc00000. */
 #ifndef KVC_CORE_BASE_CANON_H
 #define KVC_CORE_BASE_CANON_H
 
@@ -24,7 +23,7 @@ typedef ulong kvc_u64;
 KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return as_float(bits); }
 KVC_INLINE kvc_u32 kvc_bits(float x) { return as_uint(x); }
 KVC_INLINE float kvc_fma(float a, float b, float c) { return fma(a, b, c); }
-/* The host defines these two where the device's own are not correctly rounded. */
+/* The host defines these two if the device's own operations are not correctly rounded. */
 #ifndef KVC_OPENCL_DIV
 #define KVC_OPENCL_DIV(a, b) ((a) / (b))
 #endif
@@ -53,7 +52,8 @@ typedef uint64_t kvc_u64;
 #if defined(__CUDA_ARCH__)
 KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return __uint_as_float(bits); }
 KVC_INLINE kvc_u32 kvc_bits(float x) { return __float_as_uint(x); }
-#if !defined(KVC_CUDA_FMA) /* tests/backends/test_cuda_ptx.sh names another, which no contraction makes */
+#if !defined(KVC_CUDA_FMA) /* tests/backends/test_cuda_ptx.sh substitutes another name, which the compiler cannot      \
+                              produce by contraction */
 #define KVC_CUDA_FMA __fmaf_rn
 #endif
 KVC_INLINE float kvc_fma(float a, float b, float c) { return KVC_CUDA_FMA(a, b, c); }
@@ -89,13 +89,13 @@ KVC_INLINE float kvc_sqrt(float a) { return __builtin_sqrtf(a); }
 KVC_INLINE int kvc_is_nan(float x) { return (kvc_bits(x) & 0x7fffffffu) > KVC_INFINITY_BITS; }
 KVC_INLINE float kvc_nan(void) { return kvc_from_bits(KVC_NAN_BITS); }
 KVC_INLINE float kvc_infinity(void) { return kvc_from_bits(KVC_INFINITY_BITS); }
-/* What hashes and comparisons see of a value. */
+/* The bits of a value for hashes and comparisons. */
 KVC_INLINE kvc_u32 kvc_hash_bits(float x) { return kvc_is_nan(x) ? KVC_NAN_BITS : kvc_bits(x); }
 
-/* In this order: a NaN on either side gives b, and of two zeros b wins. */
+/* The order matters: if either side is a NaN, the result is b, and of two zeros it is b. */
 KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
 
-/* The sum of 32 lanes, left in lane[0]; lane is an array of any address space. */
+/* Sums 32 lanes into lane[0]. lane is an array in any address space. */
 #define KVC_TREE32(lane)                                                                                               \
     do {                                                                                                               \
         for (int kvc_w = KVC_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                         \
@@ -103,20 +103,21 @@ KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
-/* Nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 a float's unit is 1. -0 and (-0.5, 0) give +0. */
+/* Rounds to the nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 the unit of a float is 1. -0 and (-0.5,
+ * 0) give +0. */
 #define KVC_ROUND_MAGIC 12582912.0f
 KVC_INLINE float kvc_rint(float x) { return (x + KVC_ROUND_MAGIC) - KVC_ROUND_MAGIC; }
 
 /* ---- exponential -------------------------------------------------------------------------------------------- */
 
-/* exp(x) for -87 <= x <= KVC_EXP_HIGH, with a small correction `tail` added to x: n = rint(x / ln 2),
- * r = x - n ln 2 in two steps (the first is exact), 1 + r + r^2 (C2 + C3 r + ... + C6 r^4), times 2^n by an addition
- * to the exponent field. That is an exact scaling: at n = 128 the polynomial is below 1, at n = -126 above 1, so
- * no result is infinite or denormal. */
+/* exp(x) for -87 <= x <= KVC_EXP_HIGH, with a small correction `tail` added to x. n = rint(x / ln 2); r = x - n ln 2 in
+ * two steps, of which the first is exact; then 1 + r + r^2 (C2 + C3 r + ... + C6 r^4), times 2^n by an addition to the
+ * exponent field. The scaling is exact: at n = 128 the polynomial is below 1, at n = -126 above 1, so no result is
+ * infinite or denormal. */
 #define KVC_EXP_LOW (-87.0f)
 #define KVC_EXP_HIGH 88.72283172607421875f /* the largest x with a finite exp(x), 0x42b17217 */
 #define KVC_LOG2E 1.44269502162933349609375f
-#define KVC_LN2_HIGH 0.693145751953125f /* 16 bits: times n it is exact */
+#define KVC_LN2_HIGH 0.693145751953125f /* 16 bits, so the product with n is exact */
 #define KVC_LN2_LOW 1.428606820309417e-06f
 #define KVC_EXP_C2 0.49999994f
 #define KVC_EXP_C3 0.1666652f
@@ -138,9 +139,9 @@ KVC_INLINE float kvc_exp_core(float x, float tail) {
     return kvc_from_bits(kvc_bits(p) + (kvc_bits(t) << 23)); /* the low bits of t are n */
 }
 
-/* exp(x): +0 below -87, +inf above KVC_EXP_HIGH, NaN for NaN, exp(0) = 1 exactly; at most 1.5 ulp off (tested).
- * For x <= 0 (softmax) the second test can be left out. SIMD needs no tail: r + 0 changes only the sign of a zero r,
- * which changes nothing. */
+/* exp(x): +0 below -87, +inf above KVC_EXP_HIGH, NaN for NaN, exactly 1 at 0. The error is at most 1.5 ulp (tested).
+ * For x <= 0 (softmax), the second test can be omitted. SIMD code needs no tail: r + 0 changes only the sign of a zero
+ * r, which has no effect. */
 KVC_INLINE float kvc_exp(float x) {
     if (x < KVC_EXP_LOW)
         return 0.0f;
@@ -154,8 +155,8 @@ KVC_INLINE float kvc_exp(float x) {
 /* x / (1 + exp(-x)): -0 for x < -88.7 (x divided by +inf), NaN for NaN and -inf. */
 KVC_INLINE float kvc_silu(float x) { return kvc_div(x, 1.0f + kvc_exp(-x)); }
 
-/* tanh(x), +0 for -0: below KVC_TANH_LOW x + x^3 (C3 + z (C5 + C7 z + ...)), z = x^2; from there on
- * 1 - 2 / (exp(2 |x|) + 1). At most 3 ulp off (tested). */
+/* tanh(x), +0 for -0. For |x| below KVC_TANH_LOW it is x + x^3 (C3 + z (C5 + C7 z + ...)), z = x^2; otherwise 1 - 2 /
+ * (exp(2 |x|) + 1) with the sign of x. The error is at most 3 ulp (tested). */
 #define KVC_TANH_LOW 0.5493f
 #define KVC_TANH_C3 (-0.3333332f)
 #define KVC_TANH_C5 0.13332608f
@@ -176,11 +177,12 @@ KVC_INLINE float kvc_tanh(float x) {
     return kvc_from_bits(kvc_bits(p) | sign);
 }
 
-/* A soft cap: between -cap and cap, near x where x is small. */
+/* Soft cap: the result is between -cap and cap, and close to x if x is small. */
 KVC_INLINE float kvc_capped(float x, float cap) { return cap * kvc_tanh(kvc_div(x, cap)); }
 
-/* The tanh approximation of gelu, 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as the same x / (1 + exp(-u)) with
- * u = x (2 sqrt(2 / pi) + 2 sqrt(2 / pi) 0.044715 x^2), which loses nothing where tanh is near -1. NaN for -inf. */
+/* The tanh approximation of gelu, 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), computed as x / (1 + exp(-u)) with
+ * u = x (2 sqrt(2 / pi) + 2 sqrt(2 / pi) 0.044715 x^2). This form is accurate also where tanh is near -1. NaN for
+ * -inf. */
 #define KVC_GELU_C1 1.5957691f
 #define KVC_GELU_C3 0.071354814f
 KVC_INLINE float kvc_gelu(float x) {
@@ -188,8 +190,8 @@ KVC_INLINE float kvc_gelu(float x) {
     return kvc_div(x, 1.0f + kvc_exp(-u));
 }
 
-/* gpt-oss's gate: both sides are clamped, g = min(gate, 7), u = up clamped to -7 .. 7, then
- * (u + 1) * (g / (1 + exp(-1.702 g))). A NaN on either side gives a NaN, and so does a gate of -inf. */
+/* The gate of gpt-oss, with both inputs clamped: g = min(gate, 7), u = up clamped to -7 .. 7, then (u + 1) * (g / (1 +
+ * exp(-1.702 g))). The result is a NaN if either input is a NaN, or if gate is -inf. */
 #define KVC_CLAMP_LIMIT 7.0f
 #define KVC_CLAMP_SLOPE 1.702f
 KVC_INLINE float kvc_clamped_silu(float gate, float up) {
@@ -200,17 +202,17 @@ KVC_INLINE float kvc_clamped_silu(float gate, float up) {
 
 /* ---- attention sinks ---------------------------------------------------------------------------------------- */
 
-/* A sink is one learned score of a query head that every one of its rows sees, without a key and without a value: it
- * takes its part of the softmax and adds nothing. It joins once, after the last tile of the row is merged:
- * L = L + kvc_exp(sink - M), where M is the largest score of the entries, without the sink, as it is without one. The
- * output is O / L with that L; so L returned, and every probability exp(s - M) / L made of it, counts the sink, as the
- * attention weights that transformers returns do: those of a row add up to less than 1. A sink more than KVC_EXP_HIGH
- * above M makes L infinite and the output 0. A row that sees no entry gives zeros and L = 0 as without a sink. */
+/* A sink is a learned score of a query head without a key and a value, which every row of the head sees. It takes its
+ * part of the softmax and adds nothing to the output. It is added once, after the last tile of the row is merged: L = L
+ * + kvc_exp(sink - M). M is the largest score of the entries, without the sink. The output is O / L with the new L. So
+ * the returned L, and every probability exp(s - M) / L, include the sink: the probabilities of a row sum to less than
+ * 1, as in the attention weights that transformers returns. A sink more than KVC_EXP_HIGH above M makes L infinite and
+ * the output 0. A row that sees no entry gives zeros and L = 0, as without a sink. */
 KVC_INLINE float kvc_join_sink(float L, float M, float sink) { return L + kvc_exp(sink - M); }
 
 /* ---- logarithms and powers ---------------------------------------------------------------------------------- */
 
-struct kvc_pair { /* hi + lo, |lo| at most half a unit of hi */
+struct kvc_pair { /* hi + lo, where |lo| is at most half a unit in the last place of hi */
     float hi, lo;
 };
 
@@ -222,9 +224,9 @@ KVC_INLINE struct kvc_pair kvc_pair_add(float a, float b) {
     return s;
 }
 
-/* ln(x) for finite x > 0, relative error below 2^-32. x = 2^e m with sqrt(1/2) <= m < sqrt(2), s = (m-1)/(m+1) as a
- * pair, ln m = 2s + s^3 (2/3 + z (D1 + D2 z + D3 z^2 + D4 z^3)), z = s^2; ln 2 in three parts, of which e times the
- * first two is exact. */
+/* ln(x) for finite x > 0, with a relative error below 2^-32. x = 2^e m with sqrt(1/2) <= m < sqrt(2), s = (m-1)/(m+1)
+ * as a pair, ln m = 2s + s^3 (2/3 + z (D1 + D2 z + D3 z^2 + D4 z^3)), z = s^2. ln 2 is stored in three parts; e times
+ * each of the first two is exact. */
 KVC_INLINE struct kvc_pair kvc_log_pair(float x) {
     kvc_u32 bits = kvc_bits(x);
     float e = 0.0f, m, f, g, g_low, s, s_low, z, z_low, u, y, y_low, c, c_low, t, t_low, low;
@@ -272,7 +274,7 @@ KVC_INLINE float kvc_log(float x) {
     return kvc_log_pair(x).hi;
 }
 
-/* As kvc_log, to base 2; exact for powers of two. */
+/* Same as kvc_log to base 2; exact for powers of two. */
 KVC_INLINE float kvc_log2(float x) {
     struct kvc_pair a;
     float h;
@@ -307,10 +309,11 @@ KVC_INLINE float kvc_pow(float x, float y) {
     return kvc_exp_core(h, low);
 }
 
-/* What attention scores are multiplied by where the model says nothing else; made by the host, passed to kernels. */
+/* Default factor of attention scores. The host computes it and passes it to kernels. */
 #if !defined(__OPENCL_VERSION__)
 KVC_INLINE float kvc_attention_scale(kvc_u32 head_size) { return (float)(1.0 / __builtin_sqrt((double)head_size)); }
-/* The same where the model says `scale`, 0: nothing. And 1 / scale^2, which is the head size where it says nothing. */
+/* The factor of attention scores if the model gives `scale` (0: default). kvc_score_span is 1 / scale^2, or the head
+ * size by default. */
 KVC_INLINE float kvc_score_scale(float scale, kvc_u32 head_size) {
     return scale != 0.0f ? scale : kvc_attention_scale(head_size);
 }
@@ -330,7 +333,7 @@ KVC_INLINE float kvc_f16_to_f32(kvc_u16 h) {
     return kvc_from_bits(sign | kvc_bits((float)a * 5.9604644775390625e-8f)); /* a * 2^-24, exact */
 }
 
-/* Nearest even; from 65520 on infinity; a NaN stays a NaN. */
+/* Rounds to nearest even. Values from 65520 on become infinity, and a NaN remains a NaN. */
 KVC_INLINE kvc_u16 kvc_f32_to_f16(float x) {
     kvc_u32 bits = kvc_bits(x), sign = (bits >> 16) & 0x8000u, a = bits & 0x7fffffffu, h;
     if (a > KVC_INFINITY_BITS)
@@ -339,12 +342,13 @@ KVC_INLINE kvc_u16 kvc_f32_to_f16(float x) {
         h = 0x7c00u;
     else if (a >= 0x38800000u)
         h = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
-    else /* below 2^-14 the unit is 2^-24, as it is in [0.5, 1) of binary32 */
+    else /* below 2^-14 the unit is 2^-24, as in [0.5, 1) of binary32 */
         h = kvc_bits(kvc_from_bits(a) + 0.5f) - 0x3f000000u;
     return (kvc_u16)(sign | h);
 }
 
-/* Cache entries: what would become infinite, infinities included, is stored as +-65504 and counted. A NaN stays. */
+/* Cache entries: values that would become infinite, including infinities, are stored as +-65504 and counted. A NaN
+ * remains a NaN. */
 KVC_INLINE int kvc_f16_saturates(float x) {
     kvc_u32 a = kvc_bits(x) & 0x7fffffffu;
     return a >= 0x477ff000u && a <= KVC_INFINITY_BITS;
@@ -361,7 +365,8 @@ KVC_INLINE kvc_u16 kvc_f32_to_bf16(float x) {
     return (kvc_u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* FP8 with four bits of exponent and three of fraction: no infinities, the last value of each sign is a NaN. Exact. */
+/* FP8 with four bits of exponent and three of fraction. It has no infinities; the last value of each sign is a NaN. The
+ * conversion is exact. */
 KVC_INLINE float kvc_e4m3_to_f32(kvc_u8 b) {
     kvc_u32 sign = ((kvc_u32)b & 0x80u) << 24, a = (kvc_u32)b & 0x7fu;
     if (a == 0x7fu)
@@ -371,17 +376,17 @@ KVC_INLINE float kvc_e4m3_to_f32(kvc_u8 b) {
     return kvc_from_bits(sign | kvc_bits((float)a * 0.001953125f)); /* a * 2^-9 */
 }
 
-/* Elements and scales as files hold them: two bytes, little-endian. */
+/* Elements and scales as stored in files: two bytes, little-endian. */
 #define KVC_LOAD_U16(bytes) ((kvc_u16)((bytes)[0] | (bytes)[1] << 8))
 #define KVC_HALF(bytes) kvc_f16_to_f32(KVC_LOAD_U16(bytes))
 
 /* ---- Q8_0 cache entries ------------------------------------------------------------------------------------- */
 
-/* A group of at most 32 channels: scale = f16(amax / 127), amax = max |x| over the values that are not NaN (from 0;
- * any order gives the same). The scale saturates as an F16 entry does, and is then counted once. quant =
- * rint(x / scale), first clamped to -127..127: that bites only where the scale saturated or, below 2^-14, was rounded
- * down by much. Scale 0 gives zero quants. A group that holds a NaN stores KVC_Q8_NAN_SCALE and zero quants, so that
- * it reads as NaN throughout. Read: scale * quant, exact. */
+/* A group has at most 32 channels. scale = f16(amax / 127), where amax = max |x| over the values that are not NaN (from
+ * 0, in any order). The scale saturates as an F16 entry does, and then counts once. quant = rint(x / scale), clamped to
+ * -127..127 first. The clamp matters only if the scale saturated or, below 2^-14, was rounded down considerably. A
+ * scale of 0 gives zero quants. A group with a NaN stores KVC_Q8_NAN_SCALE and zero quants, so it reads as NaN
+ * throughout. The value read is scale * quant, exact. */
 #define KVC_Q8_GROUP 32
 #define KVC_Q8_NAN_SCALE 0x7e00u
 KVC_INLINE float kvc_q8_amax(float amax, float x) { return kvc_max(kvc_from_bits(kvc_bits(x) & 0x7fffffffu), amax); }
@@ -400,17 +405,17 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
 /* ---- int8: activations of eight bits ------------------------------------------------------------------------- */
 
 /* The arithmetic of --math int8, for weights whose blocks hold small integers (weight_blocks.h, "int8"). A row of
- * activations is cut into blocks of KVC_INT8_BLOCK. top: the largest of a block's magnitudes as bits, in any order; a
- * NaN is above infinity there. Scale = kvc_div(top, 127), quant = kvc_rint(x * kvc_div(127, top)), halves to even:
- * |x| <= top, so that no quant is beyond +-127 and nothing need be clamped. Where top is below KVC_INT8_LEAST, 2^-119,
- * from where on both quotients are normal numbers, the scale is 0 and so are the quants; where it is an infinity or a
- * NaN the scale is a NaN, so that outputs show it, and the quants are 0.
+ * activations is divided into blocks of KVC_INT8_BLOCK. top is the largest magnitude of a block as bits, in any order;
+ * a NaN counts as larger than infinity. Scale = kvc_div(top, 127), quant = kvc_rint(x * kvc_div(127, top)), halves to
+ * even. Since |x| <= top, no quant exceeds +-127 and no clamping is needed. If top is below KVC_INT8_LEAST = 2^-119,
+ * the scale and the quants are 0; from there on both quotients are normal numbers. If top is an infinity or a NaN, the
+ * scale is a NaN, so that it shows in the output, and the quants are 0.
  *
- * An output has KVC_INT8_LANES lanes from 0; block b of the row goes to lane b % 8, ascending. A block of weights has
- * one scale w and maybe a minimum m for its 32 quants, or two for 16 each, which then follow one another. Of each such
- * piece I = the sum of weight quants times activation quants, S = the sum of the activation quants, both integers,
- * exact in any order; with x the activations' scale: lane = kvc_int8_add(w, x, I, lane), and where there is a minimum
- * lane = kvc_int8_take(m, x, S, lane). The lanes are added pairwise: 4, 2, 1. */
+ * An output has KVC_INT8_LANES lanes, from 0. Block b of the row goes to lane b % 8, ascending. A block of weights has
+ * one scale w, and possibly a minimum m, for its 32 quants; or two of them for 16 quants each, which are processed one
+ * after the other. For each such piece, I is the sum of weight quants times activation quants and S the sum of the
+ * activation quants. Both are integers, exact in any order. With the activations' scale x, lane = kvc_int8_add(w, x, I,
+ * lane) and, if there is a minimum, lane = kvc_int8_take(m, x, S, lane). The lanes are added pairwise: 4, 2, 1. */
 #define KVC_INT8_BLOCK 32
 #define KVC_INT8_LANES 8
 #define KVC_INT8_LEAST 0x04000000u /* 2^-119 */
@@ -421,7 +426,7 @@ KVC_INLINE kvc_u32 kvc_int8_top(kvc_u32 top, float x) {
 KVC_INLINE float kvc_int8_scale(kvc_u32 top) {
     return top >= KVC_INFINITY_BITS ? kvc_nan() : top < KVC_INT8_LEAST ? 0.0f : kvc_div(kvc_from_bits(top), 127.0f);
 }
-/* What x is multiplied by; 0: the quants are 0 whatever x is. */
+/* The factor of x; 0: the quants are 0 for any x. */
 KVC_INLINE float kvc_int8_inverse(kvc_u32 top) {
     return top >= KVC_INFINITY_BITS || top < KVC_INT8_LEAST ? 0.0f : kvc_div(127.0f, kvc_from_bits(top));
 }
@@ -430,7 +435,7 @@ KVC_INLINE kvc_i8 kvc_int8_quant(float x, float inverse) {
 }
 KVC_INLINE float kvc_int8_add(float w, float x, kvc_i32 sum, float lane) { return kvc_fma(w * x, (float)sum, lane); }
 KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { return kvc_fma(-m, x * (float)sum, lane); }
-/* The sum of the lanes, left in lane[0]. */
+/* Sums the lanes into lane[0]. */
 #define KVC_TREE8(lane)                                                                                                \
     do {                                                                                                               \
         for (int kvc_w = KVC_INT8_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                    \
@@ -438,9 +443,9 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
-/* ---- order and chance --------------------------------------------------------------------------------------- */
+/* ---- order and random numbers ---------------------------------------------------------------------------------- */
 
-/* Higher score, higher key; -0 equals +0; NaN is below everything. Equal keys: the lower index wins. */
+/* A higher score has a higher key; -0 equals +0, and NaN is below everything. For equal keys the lower index wins. */
 KVC_INLINE kvc_u32 kvc_score_key(float score) {
     kvc_u32 bits = kvc_bits(score + 0.0f);
     if (kvc_is_nan(score))
@@ -471,8 +476,9 @@ KVC_INLINE struct kvc_philox kvc_philox4x32(kvc_u32 c0, kvc_u32 c1, kvc_u32 c2, 
     return out;
 }
 
-/* keyformer's noise, one draw per key: g = -log(-log(u)), u = (x >> 8) / 2^24 + 2^-25, x the first word of Philox with
- * counter (layer, query head, position, 0). u needs 25 bits: it is a pair, and log(u) is taken of both parts. */
+/* Keyformer's noise, one draw per key: g = -log(-log(u)), u = (x >> 8) / 2^24 + 2^-25, where x is the first word of
+ * Philox with counter (layer, query head, position, 0). u needs 25 bits, so it is a pair, and log(u) uses both
+ * parts. */
 KVC_INLINE float kvc_gumbel_of(kvc_u32 x) {
     struct kvc_pair u = kvc_pair_add((float)(x >> 8) * 5.9604644775390625e-8f, 2.98023223876953125e-8f), l;
     l = kvc_log_pair(u.hi);
@@ -484,15 +490,14 @@ KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 p
 
 /* ---- experts ------------------------------------------------------------------------------------------------ */
 
-/* Of a row's router logits x_e, e = 0 .. E - 1: m is the largest, p_e = kvc_exp(x_e - m), L the sum of p over 32 lanes
- * (expert e in lane e % 32, ascending, from 0) and the tree. Chosen are the `used` experts that stand highest by
- * kvc_score_key(x_e); of equal ones the lower index. The share of a chosen expert is kvc_div(p_e, D): D is L, or where
- * shares are normalised the sum of the chosen p in ascending order of their experts, from 0. That is a softmax over all
- * experts, divided by what the chosen ones have of it; a softmax over the chosen alone is the same number, computed so.
- * Where L is NaN (a logit is NaN or +inf, or all are -inf) all shares of the row are NaN: a router that gives such
- * logits shows in the model's. The outputs of a row's experts are added in ascending order of the experts, from 0, each
- * by one fused multiply-add: sum = fma(share, y, sum). An expert that every row passes comes last, its share is
- * kvc_sigmoid of a logit of its own. */
+/* A row has router logits x_e, e = 0 .. E - 1. m is the largest logit and p_e = kvc_exp(x_e - m). L is the sum of p
+ * over 32 lanes (expert e in lane e % 32, ascending, from 0) and the tree. The `used` experts with the highest
+ * kvc_score_key(x_e) are chosen; of equal ones, the lower index. The routing weight of a chosen expert is kvc_div(p_e,
+ * D). D is L or, if routing weights are normalized, the sum of the chosen p in ascending order of their experts, from
+ * 0. Normalized weights equal a softmax over the chosen experts only. If L is NaN (a logit is NaN or +inf, or all are
+ * -inf), all routing weights of the row are NaN, so that the fault shows in the model's logits. The outputs of a row's
+ * experts are added in ascending order of the experts, from 0, each by one fused multiply-add: sum = fma(share, y,
+ * sum). A shared expert, which every row passes, is added last; its weight is kvc_sigmoid of a logit of its own. */
 KVC_INLINE float kvc_sigmoid(float x) { return kvc_div(1.0f, 1.0f + kvc_exp(-x)); } /* +0 below -88.7 */
 #define KVC_EXPERTS_MOST 1024
 #define KVC_EXPERTS_USED_MOST 64

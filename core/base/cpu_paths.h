@@ -1,8 +1,8 @@
-/* cpu_paths.h - the one list of the CPU's paths, each faster than those before it where a CPU runs several.
+/* cpu_paths.h - the list of the CPU's instruction sets in ascending order of speed.
  *
- * KVC_CPU_PATHS(row) is row(NAME, name, build) for each: `build` says which builds have it: PLAIN all; X86_SIMD, NEON
- * and NEON_DOTPROD those for which configure defines KVC_<build>. kvc_cpu_fill_<name> puts its operations into a
- * table. */
+ * KVC_CPU_PATHS(row) expands to row(NAME, name, build) for each. `build` tells which builds include it: PLAIN all
+ * builds; X86_SIMD, NEON and NEON_DOTPROD those for which configure defines KVC_<build>. kvc_cpu_fill_<name> writes its
+ * operations to a table. */
 #ifndef KVC_CORE_BASE_CPU_PATHS_H
 #define KVC_CORE_BASE_CPU_PATHS_H
 

@@ -1,4 +1,4 @@
-/* decimal.c - numbers as people write them. */
+/* decimal.c - parses decimal numbers. */
 #include "kvcull/policy.h"
 
 #include <locale.h>

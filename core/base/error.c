@@ -1,4 +1,4 @@
-/* error.c - one-line errors. */
+/* error.c - formats one-line error messages. */
 #include "kvcull.h"
 
 #include <stdarg.h>
@@ -18,7 +18,7 @@ enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const 
             vsnprintf(longer, (size_t)bytes + 1, format, arguments);
             va_end(arguments);
         }
-        /* names from files must not break the line, nor long paths cut the reason off */
+        /* names from files must not break the line, and long paths must not cut off the reason */
         kvc_printable(longer ? longer : text, strlen(longer ? longer : text), error->text, sizeof error->text);
         error->status = status;
         free(longer);

@@ -1,17 +1,17 @@
-/* exposed.h - what a device with memory of its own offers to libraries that move data between devices (NCCL, an MPI
- * that takes device addresses), so that rows of ranks need not go through the host. */
+/* exposed.h - gives libraries that move data between devices (NCCL, a device-aware MPI) access to a device's memory, so
+ * that rows of ranks can bypass the host. */
 #ifndef KVC_CORE_BASE_EXPOSED_H
 #define KVC_CORE_BASE_EXPOSED_H
 
 #include "core/base/lists.h"
 
 struct kvc_exposed {
-    unsigned char unique[16]; /* tells the device from all others, those of other machines too */
-    void *stream;             /* cudaStream_t: what is done to an address joins it, or comes after wait */
-    /* Where the device has so many bytes. Everything queued has gone to the stream, and the device is the calling
-     * thread's current one. NULL: it has failed, and the next sync says how. */
+    unsigned char unique[16]; /* identifies the device among all devices of all machines */
+    void *stream;             /* cudaStream_t: operations on an address must join it, or follow `wait` */
+    /* Returns the device address of a span. All queued operations have been submitted to the stream, and the device is
+     * current in the calling thread. NULL: the device has failed, and the next sync returns the error. */
     void *(*address)(struct kvc_device *device, struct kvc_span span, size_t bytes);
-    bool (*wait)(struct kvc_device *device); /* for all that is queued; false: as above */
+    bool (*wait)(struct kvc_device *device); /* waits for all queued operations; false: the device has failed */
     /* Queues the copy of `rows` rows of `bytes` bytes each, which begin to_stride and from_stride bytes apart. */
     void (*copy_rows)(struct kvc_device *device, struct kvc_span to, size_t to_stride, struct kvc_span from,
                       size_t from_stride, size_t bytes, uint32_t rows);

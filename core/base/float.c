@@ -1,10 +1,10 @@
-/* float.c - the floating-point environment of the arithmetic: round to nearest even, denormals kept, no traps. */
+/* float.c - sets the floating-point environment of the arithmetic: round to nearest even, keep denormals, no traps. */
 #include "core/base/float.h"
 
 #if defined(__x86_64__) || defined(__i386__) && defined(__SSE__)
 #include <xmmintrin.h>
 
-#define KVC_MXCSR_EXACT 0x1f80u /* all exceptions masked, nearest, neither FTZ nor DAZ, no flags */
+#define KVC_MXCSR_EXACT 0x1f80u /* all exceptions masked, round to nearest, no FTZ, no DAZ, flags clear */
 
 uint64_t kvc_float_open(void) {
     uint32_t saved = _mm_getcsr();
@@ -27,7 +27,7 @@ uint64_t kvc_float_open(void) {
 
 void kvc_float_close(uint64_t saved) { __asm__ volatile("msr fpcr, %0" : : "r"(saved) : "memory"); }
 
-#else /* no flush-to-zero known; only the rounding mode can be other than nearest */
+#else /* no known flush-to-zero mode; only the rounding mode may differ */
 #include <fenv.h>
 
 uint64_t kvc_float_open(void) {

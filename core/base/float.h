@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Sets it (round to nearest even, no flush to zero, no traps) and returns what was set before; every public function
- * that computes brackets its work with these two. */
+/* kvc_float_open sets the environment (round to nearest even, no flush to zero, no traps) and returns the previous one,
+ * which kvc_float_close restores. Every public function that computes calls both. */
 uint64_t kvc_float_open(void);
 void kvc_float_close(uint64_t saved);
 

@@ -1,4 +1,4 @@
-/* fused.h - fused operations where a device may have none: by its own, or by the two that they are made of. */
+/* fused.h - runs a fused operation: the device's own, or the two separate operations if it has none. */
 #ifndef KVC_CORE_BASE_FUSED_H
 #define KVC_CORE_BASE_FUSED_H
 

@@ -1,4 +1,4 @@
-/* hash.c - the hash of logits: XXH64 over little-endian float32, NaN as 0x7fc00000; and that of bytes. */
+/* hash.c - hashes of logits (XXH64 over little-endian float32, NaN as 0x7fc00000) and of bytes. */
 #include "core/base/bytes_hash.h"
 #include "core/base/integers.h"
 #include "kvcull.h"

@@ -1,4 +1,4 @@
-/* nearest.c - finds the name that a mistyped word most likely stands for. */
+/* nearest.c - finds the known name that a mistyped word most likely means. */
 #include "kvcull.h"
 
 #include <stdio.h>
@@ -6,9 +6,10 @@
 
 enum { LONGEST = 40 };
 
-/* The number of edits (insert, delete, replace, swap neighbours) that turn a [n] into b [m]; LONGEST: too long. */
+/* Returns the number of edits (insert, delete, replace, swap neighbors) that turn a [n] into b [m]. LONGEST: a or b is
+ * too long. */
 static size_t edits(const char *a, size_t n, const char *b, size_t m) {
-    size_t row[3][LONGEST] = {{0}}; /* row i of the table lies in row[i % 3] */
+    size_t row[3][LONGEST] = {{0}}; /* row i of the table is row[i % 3] */
     if (n >= LONGEST || m >= LONGEST)
         return LONGEST;
     for (size_t j = 0; j <= m; j++)
@@ -37,7 +38,7 @@ struct kvc_nearest kvc_nearest(const char *word, size_t bytes) {
 
 void kvc_nearest_try(struct kvc_nearest *nearest, const char *name, size_t bytes) {
     const size_t common = nearest->word_bytes < bytes ? nearest->word_bytes : bytes;
-    const bool begins = common >= 2 && memcmp(nearest->word, name, common) == 0; /* one begins the other */
+    const bool begins = common >= 2 && memcmp(nearest->word, name, common) == 0; /* one is a prefix of the other */
     const size_t distance = begins ? 1 : edits(nearest->word, nearest->word_bytes, name, bytes);
     if (distance < nearest->edits) {
         nearest->edits = distance;

@@ -4,7 +4,7 @@
 
 #include "kvcull/policy.h"
 
-/* A const table ending in NULL (policies/list.c). */
+/* NULL-terminated table (policies/list.c). */
 extern const struct kvc_policy_class *const kvc_policy_list[];
 
 #endif

@@ -1,9 +1,9 @@
-/* printable.c - any bytes as one line that does a terminal no harm. */
+/* printable.c - converts arbitrary bytes to one line that is safe to print on a terminal. */
 #include "kvcull.h"
 
 #include <string.h>
 
-/* Bytes of the UTF-8 character that text [left] begins with; 0: it is none, or a control character. */
+/* Returns the bytes of the UTF-8 character at the beginning of text [left]. 0: it is invalid or a control character. */
 static size_t character(const unsigned char *text, size_t left) {
     if (text[0] < 0x80) {
         return text[0] >= 0x20 && text[0] != 0x7f;
@@ -26,7 +26,8 @@ static size_t character(const unsigned char *text, size_t left) {
 void kvc_printable(const char *text, size_t bytes, char *line, size_t capacity) {
     static const char gap[] = "...";
     const bool cut = bytes >= capacity && capacity > 2 * sizeof gap;
-    /* The beginning says where it is and may be long (a path), the end gives the reason. */
+    /* Long text is cut in the middle: its beginning, often a path, says where the error is, and its end gives the
+     * reason. */
     const size_t head = cut ? capacity / 5 : capacity - 1;
     const size_t tail = cut ? bytes - (capacity - sizeof gap - head) : bytes;
     size_t used = 0, wide;

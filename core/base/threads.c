@@ -1,9 +1,9 @@
 /* threads.c - a pool of pthreads that runs numbered tasks.
  *
- * One word, `state`, says everything a thread must agree on: the job's number in the upper half, the next task in the
- * lower. A thread takes a task by compare-and-swap on the whole word, so that a thread which comes late cannot take a
- * task of a job that is over. While the caller fills in the next job the lower half is KVC_CLOSED.
- * Idle workers spin for some microseconds, then sleep; so does a caller whose last tasks run on other threads. */
+ * One word, `state`, has everything on which threads must agree: the number of the job in the upper half and the next
+ * task in the lower half. A thread takes a task by compare-and-swap on the whole word, so a late thread cannot take a
+ * task of a finished job. While the caller prepares the next job, the lower half is KVC_CLOSED. Idle workers spin for
+ * some microseconds, then sleep. A caller whose last tasks run on other threads does the same. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,7 @@
 #include "core/base/threads.h"
 
 #define KVC_CLOSED 0xffffffffu
-#define KVC_TASKS_MOST 0x7fffffffu /* of one job; more are run as several */
+#define KVC_TASKS_MOST 0x7fffffffu /* limit per job; a larger job is split into slices */
 #define KVC_THREADS_MOST 1024
 #define KVC_SPINS 4000
 
@@ -30,7 +30,7 @@ struct kvc_worker {
 struct kvc_threads {
     _Atomic uint64_t state;
     _Atomic uint32_t tasks;
-    _Atomic uint32_t slice; /* of a job of very many tasks */
+    _Atomic uint32_t slice; /* current slice of a large job */
     _Atomic uint32_t remaining;
     _Atomic(kvc_task_fn *) run;
     _Atomic(void *) argument;
@@ -38,7 +38,7 @@ struct kvc_threads {
     _Atomic bool caller_sleeps, stop;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    unsigned count;             /* threads, the caller included */
+    unsigned count;             /* number of threads, including the caller */
     struct kvc_worker *workers; /* [count - 1] */
 };
 
@@ -50,7 +50,7 @@ static void pause_briefly(void) {
 #endif
 }
 
-/* Runs tasks of the current job until none is left to take. */
+/* Runs tasks of the current job until none is left. */
 static void work_on(struct kvc_threads *pool, unsigned thread) {
     for (;;) {
         uint64_t state = atomic_load(&pool->state);
@@ -74,7 +74,7 @@ static void work_on(struct kvc_threads *pool, unsigned thread) {
 static void *worker_main(void *argument) {
     struct kvc_worker *worker = argument;
     struct kvc_threads *pool = worker->pool;
-    uint32_t seen = 0; /* the last job this worker worked on */
+    uint32_t seen = 0; /* number of the last job that this worker has seen */
     kvc_float_open();
     for (;;) {
         uint64_t state = atomic_load(&pool->state);
@@ -163,7 +163,7 @@ void kvc_threads_close(struct kvc_threads *pool) {
 
 unsigned kvc_threads_count(const struct kvc_threads *pool) { return pool ? pool->count : 1; }
 
-/* One slice of a job, at most KVC_TASKS_MOST tasks. */
+/* Runs one slice of a job, at most KVC_TASKS_MOST tasks. */
 static void run_slice(struct kvc_threads *pool, uint32_t slice, uint32_t tasks, kvc_task_fn *run, void *argument) {
     uint64_t job = (atomic_load(&pool->state) >> 32) + 1;
     atomic_store(&pool->state, job << 32 | KVC_CLOSED);
@@ -183,9 +183,9 @@ static void run_slice(struct kvc_threads *pool, uint32_t slice, uint32_t tasks, 
         pause_briefly();
     if (atomic_load(&pool->remaining) > 0) {
         pthread_mutex_lock(&pool->lock);
-        /* This store must be seen before `remaining` is read, because the worker accesses the two in the other order.
-         * An exchange does that even under emulators (qemu 7.2 on x86) that let a load overtake a sequentially
-         * consistent store. */
+        /* This store must be visible before `remaining` is read, because the worker accesses the two in the opposite
+         * order. An exchange guarantees this even under emulators (qemu 7.2 on x86) that let a load overtake a
+         * sequentially consistent store. */
         atomic_exchange(&pool->caller_sleeps, true);
         while (atomic_load(&pool->remaining) > 0)
             pthread_cond_wait(&pool->done, &pool->lock);

@@ -1,13 +1,12 @@
-/* trig.c - sine, cosine, exponential, logarithm and power in double from correctly rounded operations only.
+/* trig.c - sine, cosine, exponential, logarithm and power in double, computed from correctly rounded operations only.
  *
- * Each function reduces its argument exactly or in two doubles (high + low), then sums a Taylor series short enough
- * to be written out. Coefficients are quotients of small integers, rounded by the compiler.
- */
+ * Each function reduces its argument exactly or to two doubles (high + low), then sums a short Taylor series.
+ * Coefficients are quotients of small integers, which the compiler rounds. */
 #include "core/base/trig.h"
 
 #include <math.h>
 
-/* pi/2 and ln 2 as sums of doubles, from their binary expansions. LN2_HIGH ends in 21 zero bits: k * LN2_HIGH is
+/* pi/2 and ln 2 as sums of doubles, from their binary expansions. LN2_HIGH ends in 21 zero bits, so k * LN2_HIGH is
  * exact for every exponent k. */
 static const double PI_HALF[3] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
 static const double TWO_OVER_PI = 0x1.45f306dc9c883p-1;
@@ -15,7 +14,7 @@ static const double LN2_HIGH = 0x1.62e42feep-1, LN2_LOW = 0x1.a39ef35793c76p-33;
 static const double ONE_OVER_LN2 = 0x1.71547652b82fep+0;
 static const double SQRT_HALF = 0x1.6a09e667f3bcdp-1;
 
-struct two { /* the unevaluated sum high + low, |low| at most half a unit in the last place of high */
+struct two { /* the unevaluated sum high + low, where |low| is at most half a unit in the last place of high */
     double high, low;
 };
 
@@ -29,7 +28,8 @@ static struct two two_product(double a, double b) {
     return (struct two){p, fma(a, b, -p)};
 }
 
-/* x - k*pi/2 for the integer k nearest to x / (pi/2); the products are exact, their sum is kept in two doubles. */
+/* Returns x - k*pi/2 for the integer k nearest to x / (pi/2). The products are exact, and their sum is kept in two
+ * doubles. */
 static struct two reduce(double x, unsigned *quadrant) {
     double k = rint(x * TWO_OVER_PI);
     struct two first = two_product(-k, PI_HALF[0]), second = two_product(-k, PI_HALF[1]);
@@ -41,7 +41,7 @@ static struct two reduce(double x, unsigned *quadrant) {
     return two_sum(sum.high, rest);
 }
 
-/* Series on |r| <= pi/4: the first term left out is below 2^-63 of the result. */
+/* Taylor series on |r| <= pi/4: the first omitted term is below 2^-63 of the result. */
 static double sine_of(struct two r) {
     double x = r.high, z = x * x;
     double p = 1.0 / 355687428096000.0;
@@ -69,7 +69,7 @@ static double cosine_of(struct two r) {
     return one + (((1.0 - one) - half) + fma(z * z, p, -x * r.low));
 }
 
-/* sin(x + quarters * pi/2) */
+/* Returns sin(x + quarters * pi/2). */
 static double sine_after(double x, unsigned quarters) {
     if (!(fabs(x) <= 0x1p50))
         return NAN;
@@ -86,7 +86,7 @@ double kvc_double_sin(double x) { return sine_after(x, 0); }
 
 double kvc_double_cos(double x) { return sine_after(x, 1); }
 
-/* exp(x + low) for |low| far below a unit in the last place of x. */
+/* Returns exp(x + low) for |low| far below a unit in the last place of x. */
 static double exp_two(double x, double low) {
     if (x > 710)
         return INFINITY;
@@ -112,7 +112,8 @@ static double exp_two(double x, double low) {
 
 double kvc_double_exp(double x) { return x != x ? x : exp_two(x, 0); }
 
-/* log of a positive finite x: x = m * 2^e, m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m-1)/(m+1). */
+/* Returns the log of a positive finite x: x = m * 2^e, m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s =
+ * (m-1)/(m+1). */
 static struct two log_two(double x) {
     int e;
     double m = frexp(x, &e);

@@ -1,13 +1,12 @@
-/* trig.h - sine, cosine, exponential, logarithm and power in double: the same bits on every machine.
+/* trig.h - sine, cosine, exponential, logarithm and power in double, bit-identical on every machine.
  *
- * The C library's functions differ in their last bits between systems; these use only operations that IEEE 754 rounds
- * correctly (+ - * / fma). Errors are about one unit in the last place of a double, so that a result rounded to
- * float32 is the correctly rounded one nearly always.
- */
+ * The C library's functions differ in their last bits between systems. These functions use only operations that IEEE
+ * 754 rounds correctly (+ - * / fma). Errors are about one unit in the last place of a double, so a result rounded to
+ * float32 is nearly always correctly rounded. */
 #ifndef KVC_CORE_BASE_TRIG_H
 #define KVC_CORE_BASE_TRIG_H
 
-/* |x| up to 2^50; NaN beyond, and for infinities. The reduction by pi/2 keeps full accuracy over that range. */
+/* For |x| up to 2^50; NaN beyond that and for infinities. The reduction by pi/2 is fully accurate over this range. */
 double kvc_double_sin(double x);
 double kvc_double_cos(double x);
 

@@ -1,4 +1,4 @@
-/* types.c - names and sizes of the element types, from the list of weight_types.h. */
+/* types.c - names and sizes of the element types, from the list in weight_types.h. */
 #include "core/base/types.h"
 
 #include <string.h>
@@ -14,8 +14,8 @@ static const struct {
     [KVC_##NAME] = {#name, {elements, bytes, scale, scales, wide}},
     KVC_ALL_WEIGHT_TYPES(TYPE, )};
 
-/* The public enum has the list's types in the list's order, the blocks of weight_blocks.h have the list's sizes, and
- * 256 elements, which all paths work on at a time, are whole blocks. */
+/* Compile-time checks: the public enum has the list's types in the list's order, the blocks of weight_blocks.h have the
+ * list's sizes, and 256 elements, which all code paths process at a time, are whole blocks. */
 enum {
 #define LISTED(a, NAME, ...) LISTED_##NAME,
     KVC_ALL_WEIGHT_TYPES(LISTED, ) LISTED_TYPES

@@ -1,16 +1,16 @@
-/* weight_blocks.h - weights in blocks: how GGUF files hold them, and what each value is, to the bit. Included by C,
- * OpenCL C and CUDA C; the rules of canon.h hold. */
+/* weight_blocks.h - block formats of weights: their layout in GGUF files and the exact value of each weight. C, OpenCL
+ * C and CUDA C include this file; the rules of canon.h apply. */
 #ifndef KVC_CORE_BASE_WEIGHT_BLOCKS_H
 #define KVC_CORE_BASE_WEIGHT_BLOCKS_H
 
-#if !defined(__OPENCL_VERSION__) /* OpenCL sources are joined, not included */
+#if !defined(__OPENCL_VERSION__) /* OpenCL sources are concatenated, not included */
 #include "core/base/canon.h"
 #endif
 
-/* Blocks as GGUF files hold them, little-endian, and FP8. KVC_DEQUANTIZE_<TYPE>(b, e) is the value of a weight, from
- * its block as an lvalue and the element's number inside the block. All products are exact in binary32 (11 bits of
- * scale, at most 12 of sub-scale and quant together), except beside denormal results; types with a minimum then round
- * once, in the fma. So these are the values that other programs have, which multiply first and add or subtract then. */
+/* Blocks as stored in GGUF files, little-endian, and FP8. KVC_DEQUANTIZE_<TYPE>(b, e) is the value of element e of
+ * block b (an lvalue). All products are exact in binary32 (11 bits of scale, at most 12 bits of sub-scale and quant
+ * together), except next to denormal results. Types with a minimum then round once, in the fma. So the values equal
+ * those of programs that multiply first and then add or subtract. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
@@ -42,13 +42,13 @@ struct kvc_block_mxfp4 { /* 32: kvc_power_half(power) * twice an E2M1 number, kv
     kvc_u8 q[16];
 };
 struct kvc_block_q2_k { /* 256: fma(d * scale, q, -(dmin * min)), 16 sub-blocks of 16 */
-    kvc_u8 scale[16];   /* the minimum in the high half */
+    kvc_u8 scale[16];   /* the minimum is in the high half */
     kvc_u8 q[64];
     kvc_u8 d[2], dmin[2];
 };
 struct kvc_block_iq4_xs { /* 256: (d * (scale - 32)) * table[q], 8 sub-blocks of 32, each as Q4_0 */
     kvc_u8 d[2];
-    kvc_u8 high[2], low[4]; /* of the scales: two bits, four bits */
+    kvc_u8 high[2], low[4]; /* parts of the scales: two high bits, four low bits */
     kvc_u8 q[128];
 };
 struct kvc_block_q3_k { /* 256: (d * (scale - 32)) * (q - 4), 16 sub-blocks of 16 */
@@ -75,12 +75,12 @@ struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
     kvc_u8 d[2];
 };
 
-struct kvc_block_fp8 { /* 128: scale * e4m3, rounded once; in memory only (models/files/scaled.h) */
+struct kvc_block_fp8 { /* 128: scale * e4m3, rounded once; only in memory, never in files (models/files/scaled.h) */
     kvc_u8 scale[4];   /* a float32, little-endian */
     kvc_u8 q[128];
 };
 
-/* The 16 values of IQ4_NL and IQ4_XS, which lie closer together about 0: bytes of four words. */
+/* The 16 values of IQ4_NL and IQ4_XS, which are denser near 0, as bytes of four words. */
 #define KVC_IQ4_WORD_0 0xbfad9881u
 #define KVC_IQ4_WORD_1 0xf6eaddcfu
 #define KVC_IQ4_WORD_2 0x26190d01u
@@ -89,18 +89,18 @@ KVC_INLINE int kvc_iq4_value(int q) {
     kvc_u32 low = q & 4 ? KVC_IQ4_WORD_1 : KVC_IQ4_WORD_0, high = q & 4 ? KVC_IQ4_WORD_3 : KVC_IQ4_WORD_2;
     return (kvc_i8)((q & 8 ? high : low) >> (q & 3) * 8 & 255);
 }
-/* Four bits as a number of one sign bit, two of exponent and one of fraction, times two: 0, 1, 2, 3, 4, 6, 8, 12 and
- * their negatives, but 0 twice. */
+/* An E2M1 number (one sign bit, two exponent bits, one fraction bit) times two: 0, 1, 2, 3, 4, 6, 8, 12 and their
+ * negatives. 0 occurs twice. */
 #define KVC_E2M1_WORD_0 0x03020100u
 #define KVC_E2M1_WORD_1 0x0c080604u
 KVC_INLINE int kvc_e2m1_twice(int q) {
     int magnitude = (int)((q & 4 ? KVC_E2M1_WORD_1 : KVC_E2M1_WORD_0) >> (q & 3) * 8 & 255);
     return q & 8 ? -magnitude : magnitude;
 }
-/* 2^(e - 128), half of what the byte stands for as a scale (E8M0, 2^(e - 127)); denormal below 2. */
+/* 2^(e - 128), which is half the scale that the byte represents (E8M0, 2^(e - 127)). It is denormal for e below 2. */
 KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200000u << e : (kvc_u32)(e - 1) << 23); }
 
-/* Quants as integers, centred where the type has no minimum. b: a block as an lvalue, e: element in the block. */
+/* Quants as integers, centered if the type has no minimum. b: a block as an lvalue; e: element of the block. */
 #define KVC_Q8_0_QUANT(b, e) ((int)(b).q[e])
 #define KVC_Q4_1_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15))
 #define KVC_Q5_1_QUANT(b, e)                                                                                           \
@@ -122,7 +122,7 @@ KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200
     ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                         \
            ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                   \
      32)
-/* Sub-block scales as integers; s: sub-block, e / 16 for Q2_K, Q3_K and Q6_K, e / 32 for the others. */
+/* Sub-block scales as integers. s: sub-block, e / 16 for Q2_K, Q3_K and Q6_K, e / 32 for the others. */
 #define KVC_Q2_K_SCALE(b, s) ((int)((b).scale[s] & 15))
 #define KVC_Q2_K_MIN(b, s) ((int)((b).scale[s] >> 4))
 #define KVC_IQ4_XS_SCALE(b, s)                                                                                         \
@@ -134,7 +134,7 @@ KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200
 #define KVC_Q4_K_MIN(b, s)                                                                                             \
     ((int)((s) < 4 ? (b).scale[(s) % 4 + 4] & 63 : ((b).scale[(s) % 4 + 8] >> 4) | ((b).scale[(s) % 4 + 4] >> 6) << 4))
 
-/* Values: scaled (d times an integer scale times an integer quant), and with a minimum. */
+/* Values without a minimum (d times an integer scale times an integer quant) and with a minimum. */
 KVC_INLINE float kvc_weight_scaled(float d, int scale, int quant) { return (d * (float)scale) * (float)quant; }
 KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int quant) {
     return kvc_fma(d * (float)scale, (float)quant, -(dmin * (float)min));
@@ -165,9 +165,9 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
                       KVC_Q5_K_QUANT(b, e))
 
-/* int8 (canon.h): the quants above, of -128 .. 127, each KVC_INT8_WIDTH_<TYPE> of them with a scale and a minimum that
- * float32 holds exactly beside denormal results; value = scale * quant - minimum. s: piece, e / width.
- * KVC_INT8_MIN_<TYPE> is 0.0f where KVC_INT8_HAS_MIN_<TYPE> is 0. */
+/* int8 (canon.h): the quants above are in -128 .. 127. Each KVC_INT8_WIDTH_<TYPE> of them have a scale and a minimum,
+ * which float32 represents exactly except next to denormal results: value = scale * quant - minimum. s: piece, e /
+ * width. KVC_INT8_MIN_<TYPE> is 0.0f if KVC_INT8_HAS_MIN_<TYPE> is 0. */
 #define KVC_INT8_WIDTH_Q8_0 32
 #define KVC_INT8_WIDTH_Q4_0 32
 #define KVC_INT8_WIDTH_Q5_0 32

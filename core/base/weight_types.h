@@ -1,20 +1,21 @@
-/* weight_types.h - the lists of weight types; docs/how-to/add-a-type.md says how one is added. Macros only: C, OpenCL C
- * and CUDA C read it.
+/* weight_types.h - the lists of weight types; docs/how-to/add-a-type.md tells how to add one. It has only macros, for
+ * C, OpenCL C and CUDA C.
  *
- * KVC_WEIGHT_TYPES(row, a) is row(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) for every type, in
- * the order of enum kvc_type (include/kvcull.h):
- *   NAME, name       in identifiers: KVC_<NAME>, struct kvc_block_<name>; name is also what it is called
- *   gguf             its number in GGUF files
- *   elements, bytes  of one block; a row is a whole number of blocks. elements divides 256
- *   scale, scales    where in a block the first of its scales lies, and how many lie side by side
- *   wide             bytes of a scale: 4, a float32; 2, an F16; 1, a power of two (E8M0)
- *   holds            the largest value that can safely be stored: of F16 scales times the smaller end of the quants;
- *                    searched scales may be a tenth larger than needed
- * `a` is passed on. Plain types are single numbers, written out wherever they are used; of a block type everything but
- * its arithmetic comes from its row.
+ * KVC_WEIGHT_TYPES(row, a) expands to row(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) for every
+ * type, in the order of enum kvc_type (include/kvcull.h):
+ *   NAME, name       used in identifiers: KVC_<NAME>, struct kvc_block_<name>; name is also the type's public name
+ *   gguf             the type's number in GGUF files
+ *   elements, bytes  per block; a row is a whole number of blocks, and elements divides 256
+ *   scale, scales    offset of the first scale in a block, and number of consecutive scales
+ *   wide             bytes per scale: 4 for float32, 2 for F16, 1 for a power of two (E8M0)
+ *   holds            the largest value that can safely be stored. With F16 scales it is 65504 times a factor below the
+ *                    smaller end of the quants, because searched scales may be a tenth larger than needed
+ * `a` is passed through. Plain types are single numbers, which the code handles explicitly. For a block type,
+ * everything except its arithmetic is generated from its row.
  *
- * KVC_WEIGHT_TYPES are those of files, which convert writes. KVC_HELD_TYPES are held in memory only: no GGUF file has
- * them, and none is written. What multiplies weights takes KVC_ALL_WEIGHT_TYPES, in the order of enum kvc_type. */
+ * KVC_WEIGHT_TYPES are the types of files, which convert can write. KVC_HELD_TYPES exist in memory only: no GGUF file
+ * has them, and none is written. Code that multiplies weights uses KVC_ALL_WEIGHT_TYPES, in the order of enum
+ * kvc_type. */
 #ifndef KVC_CORE_BASE_WEIGHT_TYPES_H
 #define KVC_CORE_BASE_WEIGHT_TYPES_H
 

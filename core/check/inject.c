@@ -1,4 +1,5 @@
-/* inject.c - one operation with wrong results, for tests: a flipped bit, another index, a missing entry (inject.h). */
+/* inject.c - mutants for tests: damages one operation's result with a flipped bit, another index or a missing entry
+ * (inject.h). */
 #include "core/check/inject.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ void kvc_put_word(struct kvc_device *device, struct kvc_span span, size_t index,
     device->ops->upload(device, span, &word, sizeof word);
 }
 
-/* The lowest bit of a float, which a NaN would hide. */
+/* Flips the lowest bit of a float. In a NaN this would go unnoticed, so a NaN becomes 0. */
 void kvc_flip(struct kvc_device *device, struct kvc_span span, size_t index) {
     const uint32_t word = kvc_word_at(device, span, index);
     kvc_put_word(device, span, index, kvc_is_nan(kvc_from_bits(word)) ? 0 : word ^ 1u);
@@ -47,7 +48,7 @@ bool kvc_find_newest(struct kvc_device *device, const struct kvc_lists *lists, s
     return newest->count > 0;
 }
 
-/* Its score; rows: rows of scores for each head. */
+/* Flips a bit of the newest entry's score. rows: rows of scores per head. */
 void kvc_flip_score(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
                     uint32_t rows) {
     struct kvc_newest newest;
@@ -74,7 +75,7 @@ void kvc_shift_position(struct kvc_device *device, const struct kvc_lists *lists
                      kvc_word_at(device, kvc_all_of(lists->position), newest.base + newest.slot) + 1);
 }
 
-/* The last two slots of the first head change places, free or not. */
+/* Swaps the last two slots of the first head in its order list. */
 void kvc_swap_slots(struct kvc_device *device, const struct kvc_lists *lists) {
     const struct kvc_span order = kvc_all_of(lists->order);
     const size_t last = lists->host_base[1] - 1;
@@ -83,14 +84,14 @@ void kvc_swap_slots(struct kvc_device *device, const struct kvc_lists *lists) {
     kvc_put_word(device, order, last, a);
 }
 
-/* One index of ascending lists becomes one that the list has not, below the head's count. */
+/* Replaces one index of ascending lists by another index below the head's count that the list does not have. */
 void kvc_change_index(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *list) {
     const struct kvc_span indices = kvc_all_of(list->index);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t held = kvc_word_at(device, kvc_all_of(lists->count), h);
         const uint32_t count = kvc_word_at(device, kvc_all_of(list->count), h);
         const size_t first = (size_t)h * list->stride;
-        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest index that is still free here */
+        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest index that is still unused */
             const uint32_t index = kvc_word_at(device, indices, first + i);
             if (index > before || (i + 1 == count && index + 1 < held)) {
                 kvc_put_word(device, indices, first + i, index > before ? index - 1 : index + 1);

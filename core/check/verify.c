@@ -1,4 +1,5 @@
-/* verify.c - runs the check of every operation on a backend beside the reference and compares the bits. */
+/* verify.c - runs the checks of every operation on a backend and on the reference, and compares the results bit for
+ * bit. */
 #include "core/base/backends.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
@@ -11,7 +12,7 @@
 
 #include "core/engine/engine.h"
 
-/* Ends a case: frees what it held. */
+/* Ends a test case: frees its memory. */
 static void end_case(struct kvc_verify *v) {
     kvc_verify_release(v, 0);
     while (v->buffer_count > 0) {
@@ -30,15 +31,15 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
                                      const struct kvc_verify_options *options) {
     unsigned cases = options->effort ? operation->cases * options->effort : operation->cases / 8 + 1;
     bool inject = options->inject && strcmp(options->inject, operation->name) == 0;
-    if (v->small && cases < 3) /* in the only case of a few entries, all of them may be kept or none */
+    if (v->small && cases < 3) /* a single case with few entries might keep all of them or none */
         cases = 3;
-    if (v->small && !options->effort) /* each costs an interpreter a second */
+    if (v->small && !options->effort) /* each case takes an interpreter about a second */
         cases = kvc_min_u32(cases, 6);
     memset(&v->row, 0, sizeof v->row);
     v->row.kind = "operation";
     v->row.name = operation->name;
     v->further = operation->further;
-    v->random = 0x6b76u; /* so that one operation's cases do not depend on another's */
+    v->random = 0x6b76u; /* makes the cases independent of other operations */
     v->hash = kvc_hash_open();
     if (!v->hash)
         return kvc_fail(&v->error, KVC_RESOURCE, "verify: no memory for a hash");
@@ -57,7 +58,7 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
     return v->status;
 }
 
-/* The reference, and the backend under test. "ref" means ref without fused multiply-add beside ref with it. */
+/* Opens the reference and the backend under test. "ref" compares ref with and without fused multiply-add. */
 static enum kvc_status open_devices(struct kvc_verify *v, const struct kvc_verify_options *options,
                                     struct kvc_engine **engine) {
     enum kvc_status status = options->alone ? KVC_OK : KVC_USAGE;
@@ -92,7 +93,7 @@ const char *kvc_verify_operation(size_t i) {
     return operation ? operation->name : NULL;
 }
 
-/* of: NULL, or gets the operation that the name's cases are of. */
+/* Checks an operation's name. of: NULL, or receives the operation to which the name's cases belong. */
 static enum kvc_status check_name(const char *name, const char *what, const char **of, struct kvc_error *error) {
     const struct kvc_verify_operation *operation;
     if (of)

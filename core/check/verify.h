@@ -1,4 +1,5 @@
-/* verify.h - what the checks of all operations share: two devices side by side, made-up inputs, comparison of bits. */
+/* verify.h - shared by the checks of all operations: two devices side by side, synthetic inputs, and comparison of
+ * bits. */
 #ifndef KVC_CORE_CHECK_VERIFY_H
 #define KVC_CORE_CHECK_VERIFY_H
 
@@ -6,11 +7,11 @@
 #include "core/base/ops.h"
 #include "kvcull/check.h"
 
-/* What made-up values look like. Wild ones hold NaNs, infinities and numbers at both ends of the range here and there;
- * every other kind is finite. */
+/* The kinds of synthetic values. Wild values include some NaNs, infinities and numbers at both ends of the range. All
+ * other kinds are finite. */
 enum kvc_flavour { KVC_PLAIN, KVC_TIES, KVC_TINY, KVC_HUGE, KVC_WILD, KVC_FLAVOURS };
 
-/* What an operation could not do at first: cases of "name+what". */
+/* Features that an operation received later. Their test cases are named "name+what". */
 enum kvc_further {
     KVC_FURTHER_NOT,
     KVC_FURTHER_centred,
@@ -25,31 +26,31 @@ enum kvc_further {
 };
 
 struct kvc_verify {
-    struct kvc_device *device[2]; /* the reference, the one under test */
-    int first;                    /* of the two; 1: the one under test alone, nothing is compared */
-    enum kvc_further further;     /* what the case draws that the operation could not do at first */
-    bool small;                   /* short rows and few entries, for an interpreter of kernels */
-    uint64_t random;              /* state of the generator: the same inputs on every machine */
-    struct kvc_verify_row row;    /* of the operation being checked */
+    struct kvc_device *device[2]; /* the reference and the device under test */
+    int first;                    /* 0, or 1 to run only the device under test without a comparison */
+    enum kvc_further further;     /* the later feature that the case tests */
+    bool small;                   /* short rows and few entries, for kernel interpreters */
+    uint64_t random;              /* state of the random generator, which gives the same inputs on every machine */
+    struct kvc_verify_row row;    /* the operation being checked */
     struct kvc_hash *hash;
-    char shape[96];         /* of the case being checked */
-    enum kvc_status status; /* no memory: stop */
+    char shape[96];         /* shape of the current case */
+    enum kvc_status status; /* not KVC_OK: out of memory, stop */
     struct kvc_error error;
     void *held[256]; /* host memory of this case */
     struct kvc_buffer *buffers[256][2];
     size_t held_count, buffer_count;
 };
 
-/* A buffer on each device. The first is NULL where there is no reference; so is lists[0] below. */
+/* A buffer on each device. The first is NULL if there is no reference; the same holds for lists[0] below. */
 struct kvc_twin {
     struct kvc_buffer *buffer[2];
 };
 
-/* Lists on each device that hold the same. The host's arrays are what they held at first. */
+/* Lists with equal contents on each device. The host arrays describe the initial contents. */
 struct kvc_twin_lists {
     struct kvc_lists lists[2];
     uint32_t *slots, *count; /* [H_kv] */
-    uint32_t most;           /* entries of the fullest head */
+    uint32_t most;           /* entries of the longest head */
     uint32_t all_slots;
     int32_t now; /* above every position */
 };
@@ -57,32 +58,33 @@ struct kvc_twin_lists {
 struct kvc_lists_shape {
     enum kvc_type type;
     uint32_t kv_heads, head_size, columns;
-    uint32_t most_blocks;     /* blocks of a head, 1 to this many */
-    bool ordered;             /* with order lists, scrambled */
+    uint32_t most_blocks;     /* blocks per head: 1 to this number */
+    bool ordered;             /* with order lists, in random order */
     enum kvc_flavour flavour; /* of keys and values */
 };
 
-/* A random shape, described in v->shape; what one operation adds to the description is given as a format of two
- * unsigned numbers. */
+/* Draws a random shape and describes it in v->shape. kvc_verify_describe appends an operation's own details, with a
+ * format of two unsigned numbers. */
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered);
 void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, unsigned b);
-/* A scale and a cap, or one of them, in further cases. */
+/* Draws a scale, a cap or both, in cases of later features. */
 struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v);
-/* Attention sinks, one of each query head: near the scores, far below them or far above. */
+/* Draws attention sinks, one per query head: near the scores, far below them or far above. */
 struct kvc_twin kvc_verify_sinks(struct kvc_verify *v, uint32_t heads);
-/* Query heads that share a KV head: 1, 4, 7 or 8; small: 1 to 3. */
+/* Draws the number of query heads per KV head: 1, 4, 7 or 8; small: 1 to 3. */
 uint32_t kvc_verify_group(struct kvc_verify *v);
-/* F32, F16 or Q8_0. */
+/* Draws F32, F16 or Q8_0. */
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v);
 
-/* No two draws in one expression or call: their order would be the compiler's choice. */
+/* Do not use two draws in one expression or call: the compiler chooses their order. */
 uint32_t kvc_verify_draw(struct kvc_verify *v);                                 /* 32 random bits */
-uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); /* both included */
+uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); /* in least .. most, both included */
 #define kvc_verify_pick(v, array) ((array)[kvc_verify_range(v, 0, sizeof(array) / sizeof((array)[0]) - 1)])
 
-/* Host memory and buffers that live until the case ends. NULL, and v->status set, where there is no memory. */
+/* Host memory and buffers that exist until the case ends. Returns NULL and sets v->status if out of memory. */
 void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
-void kvc_verify_release(struct kvc_verify *v, size_t held); /* frees host memory got since held_count was held */
+void kvc_verify_release(struct kvc_verify *v,
+                        size_t held); /* frees the host memory allocated since held_count was `held` */
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
 enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* mostly plain */
 struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */
@@ -92,41 +94,41 @@ static inline struct kvc_span kvc_verify_span(struct kvc_twin twin, int side) {
     return span;
 }
 
-/* A width that fits the type's blocks; a matrix, in memory that may start at an odd multiple of the type's smallest
- * unit.
- */
+/* Draws a width that fits the type's blocks, and a matrix. Its memory may begin at any multiple of the type's smallest
+ * unit. */
 uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type);
 const unsigned char *kvc_verify_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
                                        enum kvc_flavour flavour);
 
-/* Such a matrix as a weight of each device; E of them, one below the other or each elsewhere. False: no memory. */
+/* Create such a matrix as a weight on each device, or E matrices, consecutive or separate. Return false if out of
+ * memory. */
 bool kvc_verify_weight(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
                        enum kvc_flavour flavour, struct kvc_weight *weight[2]);
 bool kvc_verify_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, uint32_t N, uint32_t K,
                         struct kvc_weight *weight[2]);
 void kvc_verify_weight_free(struct kvc_verify *v, struct kvc_weight *weight[2]);
-/* first [E + 1] of so many pairs: some experts get none, one may get most. */
+/* Draws first [E + 1] for `pairs` pairs: some experts get none, and one may get most. */
 uint32_t *kvc_verify_first_pairs(struct kvc_verify *v, uint32_t E, uint32_t pairs);
 
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out);
 void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists);
-/* Ascending indices below count, for each head; a share of them, or all, or none. */
+/* Draws ascending indices below count for each head: some of them, all or none. */
 void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_read_list out[2]);
 
-/* Compare n values, or 32-bit integers, of the two buffers from offset (in values) on. */
+/* Compare n values, or 32-bit integers, of the two buffers. offset counts values. */
 void kvc_verify_compare(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
 void kvc_verify_compare_words(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
 void kvc_verify_compare_host(struct kvc_verify *v, const float *ref, const float *other, size_t n, const char *what);
 void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], const char *what);
-/* Read lists: counts [heads], indices [heads, stride] up to each count. */
+/* Compares read lists: counts [heads], and indices [heads, stride] up to each count. */
 void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, struct kvc_twin indices, uint32_t heads,
                               uint32_t stride);
-/* Scores [H_kv, stride] up to each head's count. */
+/* Compares scores [H_kv, stride] up to each head's count. */
 void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
                                uint32_t stride);
-/* [heads] counts of the reference, or of the one that is alone; NULL: no memory. */
+/* Returns the counts [heads] of the reference or, without one, of the device under test. NULL: out of memory. */
 uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32_t heads);
-/* Everything that lists hold. */
+/* Compares everything that lists hold. */
 void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists);
 
 typedef void kvc_verify_case_fn(struct kvc_verify *v);
@@ -134,10 +136,10 @@ struct kvc_verify_operation {
     const char *name;
     kvc_verify_case_fn *one_case;
     unsigned cases; /* at effort 1 */
-    const char *of; /* the operation; further cases of it have a name of their own */
+    const char *of; /* the operation's name; cases of later features have a name of their own */
     enum kvc_further further;
 };
-/* One for each operation of the list; KVC_CASE(name, cases) { ... v ... } defines it. */
+/* One for each operation of the list. KVC_CASE(name, cases) { ... v ... } defines it. */
 #define KVC_BYTES(result, name, arguments) extern const struct kvc_verify_operation kvc_verify_##name;
 #define KVC_OPERATION(name, parameters, ...) extern const struct kvc_verify_operation kvc_verify_##name;
 #include "core/base/ops.def"
@@ -145,20 +147,20 @@ struct kvc_verify_operation {
     static void name##_case(struct kvc_verify *v);                                                                     \
     const struct kvc_verify_operation kvc_verify_##name = {#name, name##_case, cases, #name, KVC_FURTHER_NOT};         \
     static void name##_case(struct kvc_verify *v)
-/* The same with v->further: cases of "name+what". */
+/* Cases of a later feature, "name+what", which run with v->further. */
 #define KVC_FURTHER(name, what) extern const struct kvc_verify_operation kvc_verify_##name##_##what;
 #include "core/base/ops.def"
 #define KVC_FURTHER_CASES(name, what, cases)                                                                           \
     const struct kvc_verify_operation kvc_verify_##name##_##what = {#name "+" #what, name##_case, cases, #name,        \
                                                                     KVC_FURTHER_##what};
 
-/* Puts a table in front of the device's own (verify_inject.c): one operation's results get a wrong bit, entry or count,
- * always one that is safe to use. memory: also the operations that move bytes, which a whole run would not survive.
- * kvc_inject_end, or closing the device, removes the table. */
+/* Makes one operation a mutant (verify_inject.c): its results get a wrong bit, entry or count that is always safe to
+ * use. memory: also allows mutants of the operations that move bytes, which a complete run would not survive.
+ * kvc_inject_end, or closing the device, restores the operations. */
 enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
 void kvc_inject_end(struct kvc_device *device);
 
-/* kvc_verify_operations for tests. */
+/* Same as kvc_verify_operations, for tests. */
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
                                 void *user, struct kvc_error *error);
 

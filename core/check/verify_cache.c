@@ -1,5 +1,5 @@
-/* verify_cache.c - cases of the operations on lists: append, drop, identity, evict, keep_keys, rotate_keys, relayout,
- * entries, attention. */
+/* verify_cache.c - test cases of the operations on lists: append, drop, identity, evict, keep_keys, rotate_keys,
+ * relayout, entries, attention. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static struct kvc_lists_shape draw_shape(struct kvc_verify *v, bool ordered) {
     return kvc_verify_shape(v, columns, 5, ordered);
 }
 
-/* The first channel of what is stored, of the newest row of each segment: the key is 1, or 2 where it was 1. */
+/* Damages the first channel of the newest stored row of each segment: the key becomes 1, or 2 if it was 1. */
 void kvc_inject_append(struct kvc_device *device, const struct kvc_append *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);
     const struct kvc_lists *lists = args->segments[0].lists;
@@ -139,7 +139,7 @@ KVC_CASE(evict, 6) {
     kvc_verify_lists_free(v, &lists);
 }
 
-/* keep_keys, or rotate_keys with what the columns hold. */
+/* Tests keep_keys, or rotate_keys with random columns. */
 static void keys_case(struct kvc_verify *v, bool rotate) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 4, kvc_verify_range(v, 0, 2) > 0);
     const uint32_t d = shape.head_size, first = kvc_verify_range(v, 0, 2);
@@ -182,7 +182,7 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
 
 KVC_INJECT(keep_keys, kvc_keep_keys, if (args->rows) kvc_flip_state(device, args->lists, args->first))
 KVC_CASE(keep_keys, 4) { keys_case(v, false); }
-/* The newest entry's first channel is taken for another number. */
+/* Changes the first channel of the newest entry's unrotated key. */
 void kvc_inject_rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);
     struct kvc_newest newest;
@@ -199,7 +199,8 @@ void kvc_inject_rotate_keys(struct kvc_device *device, const struct kvc_rotate_k
 
 KVC_CASE(rotate_keys, 8) { keys_case(v, true); }
 
-/* The lists again with other numbers of slots per head: dst's buffers, and the blocks it has more than src. */
+/* Creates lists with other numbers of slots per head: the buffers of dst, and the blocks that it has in addition to
+ * src's. */
 static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *src, bool ordered,
                              struct kvc_twin_lists *dst) {
     const struct kvc_lists *from = &src->lists[1];
@@ -287,7 +288,8 @@ struct attention_case {
     uint32_t *causal_offset;
 };
 
-/* One session's rows: a decode step, a chunk of a prompt, rows that see less or more, a read list. */
+/* Adds the rows of one session: a decode step, a chunk of a prompt, rows that see fewer or more entries, or a read
+ * list. */
 static void add_segment(struct kvc_verify *v, struct attention_case *c, struct kvc_lists_shape *shape) {
     uint32_t i = c->segment_count++, rows = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, 5) : 1, kind;
     bool reads = kvc_verify_range(v, 0, 3) == 0;

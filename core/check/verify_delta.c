@@ -1,4 +1,4 @@
-/* verify_delta.c - cases of the operations of gated delta nets: convolve, delta_rule. */
+/* verify_delta.c - test cases of the operations of gated delta nets: convolve, delta_rule. */
 #include <stdio.h>
 
 #include "core/base/delta.h"
@@ -8,7 +8,7 @@
 
 enum { SEGMENTS_MOST = 3 };
 
-/* Segments one after another, each with a state of so many floats behind `before` others, on both devices. */
+/* Consecutive segments on both devices. The state of each begins after `before` other floats. */
 struct segments {
     struct kvc_recurrence side[2][SEGMENTS_MOST];
     struct kvc_twin state;
@@ -59,7 +59,7 @@ KVC_CASE(convolve, 30) {
     kvc_verify_compare(v, s.state, 0, (size_t)s.all, "state");
 }
 
-/* [n] values that are not above 0. */
+/* Draws n values that are not positive. */
 static struct kvc_twin draw_rates(struct kvc_verify *v, uint32_t n, enum kvc_flavour flavour) {
     float *values = kvc_verify_values(v, n, flavour);
     for (uint32_t i = 0; values && i < n; i++)

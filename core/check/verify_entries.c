@@ -1,5 +1,5 @@
-/* verify_entries.c - cases of the operations that score entries by what they hold: entry_scores, lag_scores,
- * mix_redundancy, and with the moments or centres of queries. */
+/* verify_entries.c - test cases of the operations that score entries by their keys and values: entry_scores,
+ * lag_scores, mix_redundancy, and operations that also use statistics of queries. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
-/* Lists, and scores for them. */
+/* Lists, and their scores. */
 struct entries_case {
     struct kvc_twin_lists lists;
     struct kvc_twin scores;
@@ -66,7 +66,7 @@ KVC_CASE(lag_scores, 30) {
     kvc_verify_lists_free(v, &c.lists);
 }
 
-/* Keys of plain values are seldom alike: thresholds are low. */
+/* Plain random keys are rarely similar, so the thresholds are low. */
 KVC_INJECT(mix_redundancy, kvc_mix_redundancy, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(mix_redundancy, 20) {
     static const float thresholds[] = {-1.0f, 0.0f, 0.2f, 0.5f, 1.0f}, divisors[] = {1.0f, 3.0f, 64.0f};

@@ -1,5 +1,5 @@
-/* verify_inject.c - for tests: a table in front of a device's own in which one operation gives a wrong result, as a
- * broken kernel would: a flipped bit, another index, a missing entry. */
+/* verify_inject.c - turns one operation of a device into a mutant, for tests. Like a broken kernel, it returns a
+ * flipped bit, another index or a missing entry. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static void inject_close(struct kvc_device *device) {
     device->ops->close(device);
 }
 
-/* Puts the broken operation in; false: there is none of this name. */
+/* Installs the mutant. Returns false if no operation has this name. */
 static bool verify_inject_replace(struct kvc_ops *ops, const char *name, bool memory) {
 #define KVC_BYTES(result, operation, arguments)                                                                        \
     if (memory && strcmp(name, #operation) == 0) {                                                                     \
@@ -25,7 +25,7 @@ static bool verify_inject_replace(struct kvc_ops *ops, const char *name, bool me
         ops->operation = kvc_inject_##operation;                                                                       \
         return true;                                                                                                   \
     }                                                                                                                  \
-    ops->operation = NULL; /* it may stand in for what comes below */
+    ops->operation = NULL; /* a fused operation could otherwise replace the mutant */
 #include "core/base/ops.def"
 #define KVC_OPERATION(operation, parameters, ...)                                                                      \
     if (strcmp(name, #operation) == 0) {                                                                               \

@@ -1,12 +1,12 @@
-/* verify_int8.c - cases of linear layers of activations in eight bits: quantize_rows, linear_int8, expert_linear_int8.
- */
+/* verify_int8.c - test cases of linear layers with eight-bit activations: quantize_rows, linear_int8,
+ * expert_linear_int8. */
 #include <stdio.h>
 
 #include "core/base/types.h"
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
-/* Rows in eight bits on each device, as twins. */
+/* Rows quantized to eight bits on each device. */
 struct twin_rows {
     struct kvc_twin quant, scale, sum;
 };
@@ -26,7 +26,7 @@ static struct kvc_int8_rows side_of(const struct twin_rows *rows, int side) {
                                   .sum = kvc_verify_span(rows->sum, side)};
 }
 
-/* x [rows, K], made up and quantized by each device itself. */
+/* Makes x [rows, K]; each device quantizes it itself. */
 static struct twin_rows quantized(struct kvc_verify *v, uint32_t rows, uint32_t K, enum kvc_flavour flavour) {
     const struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour);
     const struct twin_rows y = make_rows(v, rows, K);
@@ -37,7 +37,7 @@ static struct twin_rows quantized(struct kvc_verify *v, uint32_t rows, uint32_t 
     return y;
 }
 
-/* n signed bytes, or 32-bit integers, as numbers. */
+/* Compares n signed bytes, or 32-bit integers, as numbers. */
 static void compare_integers(struct kvc_verify *v, struct kvc_twin twin, size_t n, bool bytes, const char *what) {
     const size_t held = v->held_count;
     float *number[2] = {NULL, NULL};
@@ -72,7 +72,8 @@ KVC_CASE(quantize_rows, 40) {
     compare_integers(v, y.sum, (size_t)rows * K / 16, false, "sum");
 }
 
-/* Rows of a chunk of a prompt, at least 41; x [rows, K] is below a megabyte, which every device allocates. */
+/* Draws the rows of a prompt's chunk, at least 41. x [rows, K] stays below a megabyte, which every device can
+ * allocate. */
 static uint32_t chunk_rows(struct kvc_verify *v, uint32_t K, uint32_t most) {
     return kvc_verify_range(v, 41, kvc_max_u32(50, kvc_min_u32(most, 262144 / K)));
 }

@@ -1,4 +1,5 @@
-/* verify_keep.c - cases of what leads from scores to entries: pool, groups, keep, shares. */
+/* verify_keep.c - test cases of the operations that turn scores into kept entries: pool, group_scores, keep, keep_ring,
+ * shares. */
 #include "core/base/integers.h"
 #include "core/base/fused.h"
 #include "core/check/inject.h"
@@ -67,7 +68,7 @@ KVC_CASE(pool, 60) {
 
 KVC_FURTHER_CASES(pool, chunks, 30)
 
-/* A rule with some of its parts, so that heads keep none, some or all. */
+/* Draws a rule with some of its parts, so that heads keep no, some or all entries. */
 static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lists *lists) {
     struct kvc_keep rule = {.recent = INT64_MAX};
     uint32_t most = lists->most + 2;
@@ -108,7 +109,7 @@ KVC_CASE(keep, 100) {
     kvc_verify_describe(v, ", first %u, tail %u", (unsigned)rule[0].first, (unsigned)rule[0].tail);
     kvc_verify_describe(v, ", top %u, fill %u", (unsigned)rule[0].top, (unsigned)rule[0].fill);
     scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* which can decide only where scores are equal */
+    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* ties matter only between equal scores */
         scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
         ties = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     }
@@ -137,7 +138,8 @@ void kvc_inject_keep_ring(struct kvc_device *device, const struct kvc_keep_ring 
     kvc_inject_close(device, inject);
 }
 
-/* One entry goes, or several, by a ring's sums: at once where a backend can do that, beside one after the other. */
+/* Evicts one or several entries by the sums of a ring buffer. Compares the fused operation, if a backend has it, with
+ * the separate operations. */
 KVC_CASE(keep_ring, 80) {
     const uint32_t rows = kvc_verify_range(v, 1, 70), first = kvc_verify_range(v, 0, 3);
     const uint32_t blocks = kvc_ring_blocks(rows), columns = first + rows + blocks;
@@ -156,7 +158,7 @@ KVC_CASE(keep_ring, 80) {
         kvc_verify_lists_free(v, &lists);
         return;
     }
-    for (size_t i = 0; i < n; i++) /* weights, now and then many of the same */
+    for (size_t i = 0; i < n; i++) /* probabilities, sometimes with many equal values */
         values[i] = equal ? (values[i] > 0 ? 0.25f : 0.0f) : values[i] < 0 ? -values[i] : values[i];
     stride = lists.most + kvc_verify_range(v, 1, 4);
     ring.now = lists.now + 1 + (int64_t)kvc_verify_range(v, rows, rows + 100);

@@ -1,9 +1,9 @@
-/* verify_leverage.c - cases of compactor's scores: chunk_mass, leverage_scores, standard_mix. */
+/* verify_leverage.c - test cases of compactor's scores: chunk_mass, leverage_scores, standard_mix. */
 #include "core/base/integers.h"
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
-/* Lists, scores for them, and what is left out of these. */
+/* Lists, their scores, and the indices that are not scored. */
 struct leverage_case {
     struct kvc_twin_lists lists;
     struct kvc_twin scores;
@@ -20,7 +20,7 @@ static void make_case(struct kvc_verify *v, uint32_t columns, uint32_t most_bloc
     c->scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * c->stride, flavour);
 }
 
-/* Queries at ascending positions, from anywhere among the entries' on. */
+/* Draws queries at ascending positions that begin anywhere among the entries' positions. */
 static struct kvc_twin make_positions(struct kvc_verify *v, const struct leverage_case *c, uint32_t queries) {
     const struct kvc_twin none = {{NULL, NULL}};
     int32_t *position = kvc_verify_alloc(v, (queries + 1) * sizeof *position);

@@ -1,4 +1,4 @@
-/* verify_lists.c - made-up cache lists, the same on both devices, and their comparison. */
+/* verify_lists.c - creates synthetic cache lists with the same contents on both devices, and compares them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,21 +55,21 @@ enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
     return kvc_verify_pick(v, types);
 }
 
-/* Host-side description, before anything is put on the devices. */
+/* The contents of the lists on the host, before they are uploaded. */
 struct plan {
     uint32_t *base, *order;
     int32_t *position;
     float *state;
 };
 
-/* How many slots of a head get entries: all, or (small) as many as it has indices, and one. The other slots come after
- * them in the order list. */
+/* Returns how many slots of a head get entries: all or, if small, one more than it has indices. The other slots follow
+ * in the order list. */
 static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
     const uint32_t few = lists->count[h] + 1;
     return v->small && few < lists->slots[h] ? few : lists->slots[h];
 }
 
-/* 0..n-1 in random order. */
+/* Fills order with 0 .. n-1 in random order. */
 static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t j = kvc_verify_range(v, 0, i);
@@ -78,11 +78,12 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
     }
 }
 
-/* A number of entries: near tile edges, empty, single, or any. */
+/* Draws a number of entries: near tile edges, none, one, or any. */
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
                                      256, 257, 258, 511, 512, 513, 767, 768, 1024};
-    static const uint32_t few[] = {4, 8, 1, 7, 5, 6, 3, 2, 33, 4, 9, 1, 5, 0, 3, 2}; /* each costs the interpreter */
+    static const uint32_t few[] = {4,  8, 1, 7, 5, 6, 3, 2,
+                                   33, 4, 9, 1, 5, 0, 3, 2}; /* each costs an interpreter time */
     if (v->small && (slots == KVC_TILE || kvc_verify_range(v, 0, 31)))
         return kvc_verify_pick(v, few);
     if (v->small)
@@ -129,7 +130,7 @@ static bool make_plan(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     return true;
 }
 
-/* Puts random keys and values into every slot of head h, on one device: a list of that head alone, appended to. */
+/* Writes random keys and values to every slot of head h on one device, by appending to a list of this head alone. */
 static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *lists, uint32_t h, uint32_t slots,
                       uint32_t rows, const float *k, const float *values, const int32_t *positions,
                       const uint32_t *blocks) {
@@ -252,7 +253,7 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
     if (!index || !count)
         return;
     for (uint32_t h = 0; h < heads; h++) {
-        uint32_t of = kvc_verify_range(v, 0, 4); /* none to all, in quarters */
+        uint32_t of = kvc_verify_range(v, 0, 4); /* from none to all, in quarters */
         for (uint32_t r = 0; r < lists->count[h]; r++)
             if (of == 4 || kvc_verify_range(v, 0, 3) < of)
                 index[(size_t)h * stride + count[h]++] = r;
@@ -263,11 +264,11 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
         out[side] = (struct kvc_read_list){counts.buffer[side], indices.buffer[side], stride};
 }
 
-/* An array of the two lists as a twin. */
+/* Makes a twin of the same array of both lists. */
 #define KVC_TWIN_OF(twin_lists, member)                                                                                \
     ((struct kvc_twin){{(twin_lists)->lists[0].member, (twin_lists)->lists[1].member}})
 
-/* Positions and state columns of head h by index, as floats. */
+/* Returns positions and state columns of head h by index, as floats. */
 static float *by_index(struct kvc_verify *v, const struct kvc_lists *lists, int side, uint32_t h, uint32_t count) {
     const struct kvc_ops *ops = v->device[side]->ops;
     uint32_t base = lists->host_base[h], slots = lists->host_base[h + 1] - base;
@@ -307,11 +308,11 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
     if (one->order)
         kvc_verify_compare_words(v, KVC_TWIN_OF(lists, order), 0, one->host_base[heads], "order");
     if (v->row.differing > before)
-        return; /* what follows is read through them */
+        return; /* the rest is read through these arrays */
     counts = kvc_verify_counts(v, KVC_TWIN_OF(lists, count), heads);
     for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++) {
         if (counts[h] > one->host_base[h + 1] - one->host_base[h])
-            counts[h] = 0; /* alone, no comparison has found yet that it is wrong */
+            counts[h] = 0; /* without a reference, a wrong count has not been noticed yet */
         size_t bytes = (size_t)counts[h] * d * sizeof(float);
         struct kvc_twin keys = kvc_verify_twin(v, bytes, NULL), values = kvc_verify_twin(v, bytes, NULL);
         size_t held = v->held_count;

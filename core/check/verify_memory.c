@@ -1,11 +1,11 @@
-/* verify_memory.c - cases of the operations that move bytes: buffer_create, upload, download, copy, zero. */
+/* verify_memory.c - test cases of the operations that move bytes: buffer_create, upload, download, copy, zero. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
-/* A part of a buffer of n words, from `at` on; edges and odd lengths often. */
+/* A part of a buffer of n words, beginning at `at`. Edges and odd lengths are frequent. */
 struct part {
     uint32_t n, at, count;
 };
@@ -35,7 +35,7 @@ enum kvc_status kvc_inject_buffer_create(struct kvc_device *device, enum kvc_mem
     return status;
 }
 
-/* New buffers are zeros, also where memory was used before. */
+/* New buffers must be zero, also if their memory was used before. */
 KVC_CASE(buffer_create, 8) {
     struct part part = draw_part(v);
     const float *values = kvc_verify_values(v, part.n, KVC_PLAIN);
@@ -95,7 +95,7 @@ void kvc_inject_copy(struct kvc_device *device, struct kvc_span to, struct kvc_s
 KVC_CASE(copy, 8) {
     struct part part = draw_part(v);
     uint32_t at = kvc_verify_range(v, 0, 40);
-    bool within = kvc_verify_range(v, 0, 1); /* from a part of the same buffer after it */
+    bool within = kvc_verify_range(v, 0, 1); /* copies within one buffer, from a later part */
     struct kvc_twin to = kvc_verify_twin_values(v, 2 * part.n, KVC_PLAIN);
     struct kvc_twin from = kvc_verify_twin_values(v, part.count + at, kvc_verify_flavour(v));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)

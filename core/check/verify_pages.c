@@ -1,11 +1,11 @@
-/* verify_pages.c - cases of views, pages and sums of values. */
+/* verify_pages.c - test cases of views, pages and sums of values. */
 #include <string.h>
 
 #include "core/base/integers.h"
 #include "core/check/inject.h"
 #include "core/check/verify_pages.h"
 
-/* Lists and, now and then, a view of them that may hold all. */
+/* Creates lists and, sometimes, a view of them, which may contain all entries. */
 bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c) {
     uint32_t blocks = kvc_verify_range(v, 0, 7) ? 4 : 20;
     bool ordered = kvc_verify_range(v, 0, 2) > 0;
@@ -51,7 +51,7 @@ static struct kvc_twin make_side(struct kvc_verify *v, enum kvc_type type, size_
                            : kvc_verify_twin(v, n * sizeof *values, values);
 }
 
-/* Pages for all places, filled with anything. */
+/* Creates pages for all places, with arbitrary contents. */
 void kvc_verify_pages(struct kvc_verify *v, struct kvc_verify_places *c, uint32_t page, bool low) {
     enum kvc_type type = c->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
     uint32_t stride = (c->most + page - 1) / page + kvc_verify_range(v, 1, 5);
@@ -98,9 +98,11 @@ KVC_CASE(view_append, 6) {
         rows = v->small ? kvc_verify_range(v, 1, 2) : kvc_verify_range(v, 0, 5);
         for (uint32_t h = 0, left = 0; v->small && h < c.shape.kv_heads; h++) {
             left += c.lists.count[h] - c.places[h];
-            c.viewed = c.viewed && (left || h + 1 < c.shape.kv_heads); /* not of all: a changed index must show */
+            c.viewed =
+                c.viewed &&
+                (left || h + 1 < c.shape.kv_heads); /* not all entries, so that a changed index becomes visible */
         }
-        if (!c.viewed) { /* an empty one */
+        if (!c.viewed) { /* an empty view */
             c.view_count = kvc_verify_twin(v, c.shape.kv_heads * sizeof(uint32_t), NULL);
             c.view_index = kvc_verify_twin(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t), NULL);
         }
@@ -121,11 +123,12 @@ KVC_CASE(view_append, 6) {
 }
 
 KVC_INJECT(view_evict, kvc_view_evict, kvc_change_index(device, args->lists, args->view))
-/* A view and what an eviction keeps: any two lists; nothing in common; all of the view kept; a view of one entry. */
+/* Tests a view and the kept indices of an eviction: any two lists, disjoint lists, a view that is kept completely, and
+ * a view of one entry. */
 KVC_CASE(view_evict, 20) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, kvc_verify_range(v, 0, 7) ? 4 : 20, true);
     struct kvc_twin_lists lists;
-    struct kvc_twin counts[2], indices[2]; /* of the view, of what is kept */
+    struct kvc_twin counts[2], indices[2]; /* of the view, and of the kept indices */
     uint32_t *count[2], *index[2], stride[2];
     kvc_verify_lists(v, &shape, &lists);
     for (int i = 0; i < 2; i++) {

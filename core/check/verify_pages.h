@@ -1,4 +1,4 @@
-/* verify_pages.h - made-up lists with views and pages of them, for the cases of pages and of select methods. */
+/* verify_pages.h - synthetic lists with views and pages, for the test cases of pages and of select methods. */
 #ifndef KVC_CORE_CHECK_VERIFY_PAGES_H
 #define KVC_CORE_CHECK_VERIFY_PAGES_H
 
@@ -15,10 +15,11 @@ struct kvc_verify_places {
     bool viewed;
 };
 
-/* Lists and, now and then, a view of them that may hold all; false: no memory. The view of one device, or NULL. */
+/* Creates lists and, sometimes, a view of them, which may contain all entries. Returns false if out of memory.
+ * kvc_verify_view returns the view of one device, or NULL. */
 bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c);
 const struct kvc_read_list *kvc_verify_view(const struct kvc_verify_places *c, int side);
-/* Pages for all places, filled with anything; and places of a page. */
+/* Creates pages for all places, with arbitrary contents. kvc_verify_page draws a number of places per page. */
 void kvc_verify_pages(struct kvc_verify *v, struct kvc_verify_places *c, uint32_t page, bool low);
 uint32_t kvc_verify_page(struct kvc_verify *v);
 

@@ -1,5 +1,5 @@
-/* verify_rows.c - cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, scale,
- * repeat_heads, gather, and the loop of fused multiply-adds. */
+/* verify_rows.c - test cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, scale,
+ * repeat_heads, gather, fma_loop. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,14 +11,14 @@
 static const uint32_t any_width[] = {1,   2,   3,   5,   7,   8,    15,   16,   17,   31,   32,   33,   48,   63,
                                      64,  65,  80,  96,  100, 127,  128,  129,  172,  255,  256,  257,  288,  300,
                                      511, 512, 513, 768, 896, 1000, 1023, 1024, 1025, 1536, 2048, 3000, 4096, 5000};
-#define SMALL_WIDTHS 16 /* of any_width, from its front */
+#define SMALL_WIDTHS 16 /* the first elements of any_width */
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 36};
 
 static uint32_t draw_any(struct kvc_verify *v) {
     return v->small ? any_width[kvc_verify_range(v, 0, SMALL_WIDTHS - 1)] : kvc_verify_pick(v, any_width);
 }
 
-/* Rows of a batch: 1 and few most often, up to 70. */
+/* Draws the rows of a batch: mostly one or a few, up to 70. */
 static uint32_t draw_rows(struct kvc_verify *v) {
     static const uint32_t rows[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 48};
     if (v->small)
@@ -33,7 +33,7 @@ uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type) {
                          : kvc_verify_range(v, 1, v->small ? 2 : 20) * 256;
 }
 
-/* A float32 scale, and no NaN among the numbers of FP8. */
+/* Sets a float32 scale and, if `ordinary`, replaces NaNs among the FP8 numbers. */
 static void make_fp8(struct kvc_verify *v, unsigned char *block, bool ordinary) {
     const struct kvc_type_block of = kvc_type_block(KVC_FP8);
     const kvc_u32 bits = (kvc_verify_draw(v) & 0x807fffffu) | kvc_verify_range(v, 112, 122) << 23;
@@ -48,7 +48,7 @@ static void put_half(unsigned char *at, kvc_u16 half) {
     at[1] = (unsigned char)(half >> 8);
 }
 
-/* Random bits of a block, with scales of an ordinary size; wild ones may be anything. */
+/* Fills a block with random bits and scales of ordinary size; wild blocks may have any scale. */
 static void make_block(struct kvc_verify *v, enum kvc_type type, unsigned char *block, bool wild) {
     const struct kvc_type_block of = kvc_type_block(type);
     for (uint32_t i = 0; i < of.bytes; i++)
@@ -121,8 +121,8 @@ KVC_CASE(linear, 60) {
     if (kvc_verify_range(v, 0, 9) == 0)
         N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
     if (v->row.cases % 16 == 15)
-        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* a chunk of a prompt */
-    if ((uint64_t)K * N * rows > most) /* a big matrix for few rows, or many rows of a small one */
+        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* as in a chunk of a prompt */
+    if ((uint64_t)K * N * rows > most) /* a large matrix with few rows, or many rows of a small one */
         N = most / (K * rows) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
              (unsigned)N, (unsigned)rows, (int)flavour);
@@ -235,7 +235,7 @@ KVC_CASE(gated_silu, 15) {
     enum kvc_flavour flavour = kvc_verify_flavour(v);
     float *values = kvc_verify_values(v, n, flavour);
     struct kvc_twin gate, up = kvc_verify_twin_values(v, n, kvc_verify_flavour(v)), y;
-    if (flavour == KVC_PLAIN) /* the whole range of exp */
+    if (flavour == KVC_PLAIN) /* covers the whole range of exp */
         for (size_t i = 0; values && i < n; i++)
             values[i] = values[i] * 32.0f;
     gate = kvc_verify_twin(v, n * sizeof(float), values);

@@ -1,5 +1,5 @@
-/* verify_scores.c - cases of the attention probabilities that policies look at: window_mass, window_moments,
- * accumulate, ring_write. */
+/* verify_scores.c - test cases of attention probabilities for policies: window_mass, window_moments, accumulate,
+ * ring_write. */
 #include <string.h>
 
 #include "core/check/inject.h"
@@ -12,8 +12,7 @@ struct rows_case {
     struct kvc_probabilities rows[2];
 };
 
-/* Queries of one session, with the M and L that the reference's attention gives for them. blind: some may see nothing.
- */
+/* Creates queries of one session, with M and L from the reference's attention. blind: some queries may see nothing. */
 static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, bool blind, struct rows_case *c) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
     const uint32_t many = v->small && most_queries > 3 ? 3 : most_queries;
@@ -39,7 +38,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
         position[i] = c->lists.now - (int32_t)(queries - 1 - i) + (int32_t)most_queries; /* never negative */
         causal_offset[i] = queries - 1 - i;
     }
-    if (blind && !kvc_verify_range(v, 0, 3)) /* some see nothing */
+    if (blind && !kvc_verify_range(v, 0, 3)) /* some queries see nothing */
         for (uint32_t i = 0; i < queries; i++)
             causal_offset[i] = kvc_verify_range(v, 0, 1) ? UINT32_MAX : causal_offset[i];
     window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
@@ -67,7 +66,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
                                                    kvc_verify_span(positions, side),
                                                    kvc_verify_span(causal_offsets, side),
                                                    scoring};
-    /* Probabilities often follow the attention of the same rows, and a backend may keep what that computed. */
+    /* Probabilities often follow attention over the same rows, and a backend may reuse what attention computed. */
     for (int side = v->first; side < (after_attention || v->first ? 2 : 1); side++) {
         struct kvc_segment segment = {&c->lists.lists[side], c->rows[side].reads, 0, queries, queries, NULL};
         struct kvc_attention a = {.segments = &segment,
@@ -92,7 +91,7 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     return true;
 }
 
-/* Half of the time what a query sees goes by its position, which is then somewhere among those of the entries. */
+/* In half of the cases, positions decide what a query sees. They are then anywhere among the entries' positions. */
 static void by_position(struct kvc_verify *v, struct rows_case *c) {
     uint32_t queries = c->rows[1].queries;
     int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);
@@ -234,10 +233,10 @@ KVC_CASE(ring_fuse, 40) {
     recent = kvc_verify_range(v, 0, 3) ? now - kvc_verify_range(v, 0, 2 * ring) : kvc_verify_range(v, 0, 2000);
     kvc_verify_describe(v, ", ring %u, filled %u", ring, filled);
     kvc_verify_describe(v, ", kind %u, fusion %u", kind, fusion);
-    if (v->status == KVC_OK && kvc_verify_range(v, 0, 1)) { /* the state is plain at first */
+    if (v->status == KVC_OK && kvc_verify_range(v, 0, 1)) { /* in the other cases the state is zero at first */
         size_t n = (size_t)columns * lists.all_slots;
         float *values = kvc_verify_values(v, n, kvc_verify_flavour(v));
-        if (values && kind == KVC_ROW_LOGITS && kvc_verify_range(v, 0, 1)) /* what was not seen, in runs */
+        if (values && kind == KVC_ROW_LOGITS && kvc_verify_range(v, 0, 1)) /* runs of entries that no query saw */
             for (size_t i = kvc_verify_range(v, 0, 50); i < n; i += kvc_verify_range(v, 1, 1500))
                 for (size_t end = i + kvc_verify_range(v, 1, 1000); i < end && i < n; i++)
                     values[i] = -kvc_infinity();

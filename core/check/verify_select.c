@@ -1,4 +1,5 @@
-/* verify_select.c - cases of what a decode step reads: scores of places and pages, read lists, or both at once. */
+/* verify_select.c - test cases of the operations that choose what a decode step reads: scores of places and pages, read
+ * lists, and the fused operation. */
 #include <string.h>
 
 #include "core/base/fused.h"
@@ -8,14 +9,14 @@
 struct choice {
     enum kvc_score_kind kind;
     uint32_t page, dims, window, budget, top, local, stride;
-    bool by_page, with_probabilities, mixed; /* mixed: alpha is wanted */
+    bool by_page, with_probabilities, mixed; /* mixed: alpha is computed */
     uint64_t bytes[2];
     struct kvc_scoring scoring;
     struct kvc_twin q, positions, scores, probabilities, sinks, rest, alpha, counts, indices;
     struct kvc_read_list reads[2];
 };
 
-/* given: scores and probabilities are made up, not computed. */
+/* given: scores and probabilities are synthetic instead of computed. */
 static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool given, struct choice *o) {
     static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
     uint32_t heads = c->shape.kv_heads, d = c->shape.head_size, top = kvc_verify_pick(v, tops);
@@ -156,7 +157,7 @@ void kvc_inject_select_scores_reads(struct kvc_device *device, const struct kvc_
     kvc_inject_close(device, inject);
 }
 
-/* Both at once, where a backend can do that, beside one after the other. */
+/* Compares the fused operation, if a backend has it, with the separate operations. */
 KVC_CASE(select_scores_reads, 40) {
     struct kvc_verify_places c;
     if (kvc_verify_places(v, &c)) {

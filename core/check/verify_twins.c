@@ -1,5 +1,5 @@
-/* verify_twins.c - what the cases of all operations share: made-up values on both devices, and the comparison of the
- * bits that these then hold. */
+/* verify_twins.c - shared by the test cases of all operations: synthetic values on both devices, and bitwise comparison
+ * of results. */
 #include "core/base/integers.h"
 #include "core/check/verify.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- comparison. Alone there is nothing to compare with: the results are hashed only. ---- */
+/* ---- comparison; without a reference, the results are only hashed ---- */
 
 static void differ(struct kvc_verify *v, const char *what, size_t i, uint32_t ref, uint32_t other) {
     if (v->row.differing++ == 0)
@@ -36,7 +36,7 @@ void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], c
     kvc_hash_add(v->hash, halves, 2);
 }
 
-/* n words of one side; NULL: there is no such side, or no memory. */
+/* Returns n words of one side. NULL: this side does not exist, or out of memory. */
 static void *download(struct kvc_verify *v, struct kvc_twin twin, int side, size_t offset, size_t n) {
     void *host = side >= v->first && v->status == KVC_OK ? kvc_verify_alloc(v, n * 4) : NULL;
     struct kvc_span span = {twin.buffer[side], offset * 4};
@@ -57,7 +57,7 @@ void kvc_verify_compare_words(struct kvc_verify *v, struct kvc_twin twin, size_t
     size_t held = v->held_count;
     const uint32_t *ref = download(v, twin, 0, offset, n), *other = download(v, twin, 1, offset, n);
     for (size_t i = 0; v->status == KVC_OK && i < n; i++) {
-        const float value = (float)other[i]; /* right ones are below 2^24, so that floats tell them apart */
+        const float value = (float)other[i]; /* correct values are below 2^24, so floats distinguish them */
         if (ref && ref[i] != other[i])
             differ(v, what, i, ref[i], other[i]);
         kvc_hash_add(v->hash, &value, 1);
@@ -75,11 +75,12 @@ void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, stru
                               uint32_t stride) {
     const uint32_t *count = kvc_verify_counts(v, counts, heads);
     kvc_verify_compare_words(v, counts, 0, heads, "count");
-    for (uint32_t h = 0; v->status == KVC_OK && h < heads; h++) /* alone, no comparison has found wrong counts yet */
+    for (uint32_t h = 0; v->status == KVC_OK && h < heads;
+         h++) /* without a reference, a wrong count has not been noticed yet */
         kvc_verify_compare_words(v, indices, (size_t)h * stride, kvc_min_u32(count[h], stride), "index");
 }
 
-/* ---- made-up inputs ---- */
+/* ---- synthetic inputs ---- */
 
 uint32_t kvc_verify_draw(struct kvc_verify *v) { /* splitmix64 */
     uint64_t z = v->random += 0x9e3779b97f4a7c15u;
@@ -112,7 +113,7 @@ enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v) {
     return i < KVC_FLAVOURS ? (enum kvc_flavour)i : KVC_PLAIN;
 }
 
-static float plain_value(uint32_t bits) { /* of either sign, 2^-5 to 4 */
+static float plain_value(uint32_t bits) { /* either sign, 2^-5 to 4 */
     return kvc_from_bits((bits & 0x807fffffu) | (122u + (bits >> 23) % 7) << 23);
 }
 
