@@ -1,7 +1,9 @@
-/* attention.h - exact attention over ragged lists, in tiles of 256 places: each tile from zero, then the merge.
+/* attention.h - exact attention over lists of different lengths, in tiles of 256 entries. Each tile is computed from
+ * zero, then the tiles are merged.
  *
- * What tiles write, for row i of the launch and query head g, T tiles: m and l [rows, H, T], l = -1 where no entry was
- * seen; o [rows, H, T, d]. */
+ * Results of tiles, for row i of the launch, query head g and T tiles: m and l [rows, H, T], with l = -1 if no entry
+ * was visible; o [rows, H, T, d].
+ */
 
 #define KVC_ATTENTION                                                                                                  \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
@@ -13,8 +15,8 @@
     KVC_OPEN(float, tile_l);                                                                                           \
     KVC_OPEN(float, tile_o)
 
-/* The group's tile: its first place, its KV head, its row of the launch, and `at`, the first of the head's queries in m
- * and l. */
+/* Declares the group's tile: its first entry, its KV head h, its row i of the launch, and `at`, the index of the head's
+ * first query in m and l. */
 #define KVC_OPEN_TILE(first, h, i, at)                                                                                 \
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2), count;                       \
     kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * (heads / kv_heads);                                                 \
@@ -30,22 +32,23 @@
 #define KVC_TILE_QUERIES(h, i, g0)                                                                                     \
     (q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * (heads / kv_heads) + g0) * d)
 
-/* Grid: tiles, KV heads, rows. row: the batch row of the launch's first. read_word: 0, or where to add entries read. */
+/* Grid: (tiles, KV heads, rows). `row` is the batch row of the launch's first row. read_word is the status word that
+ * counts the entries read, or 0. */
 #if KVC_WORKERS != 1
 
-#define KVC_HEADS ((int)(KVC_GROUP / 32)) /* at once: 32 work-items each for the sum of exp(s - m) */
+#define KVC_HEADS ((int)(KVC_GROUP / 32)) /* heads at a time: 32 work-items compute the sum of exp(s - m) for each */
 
-/* What a group shares: where each entry's key lies (0: masked), and of the heads at hand the entries' scores, then
- * exp(s - m), and the 32 lanes of their maximum and sum. */
+/* Memory that a group shares: the address of each entry's key (0: masked); for each head at hand, the scores of the
+ * entries, which become exp(s - m), and the 32 lanes of their maximum and sum. */
 struct kvc_tile {
     KVC_LOCAL kvc_bytes *keys;                 /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */
     KVC_LOCAL float (*most)[32], (*lanes)[32]; /* [KVC_HEADS] */
-    kvc_u32 count;                             /* of entries */
-    kvc_u64 values;                            /* bytes from an entry's key to its value */
+    kvc_u32 count;                             /* number of entries */
+    kvc_u64 values;                            /* offset in bytes from an entry's key to its value */
 };
 
-/* Fills keys; read: how many entries there are to read. */
+/* Fills keys. *read receives the number of entries to read. */
 KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *arena, const struct kvc_head_view *head,
                               const struct kvc_query_view *view, kvc_u32 first, KVC_LOCAL kvc_u32 *read) {
     if (KVC_LOCAL_ID() == 0)
@@ -60,7 +63,7 @@ KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *ar
     KVC_BARRIER();
 }
 
-/* The scores of the first `here` heads' queries [here, d]; an entry is read once for all of them. */
+/* Computes the scores of the queries [here, d] of the first `here` heads. An entry is read once for all of them. */
 KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
                                 float scale, KVC_LOCAL float *shared_sum) {
     for (kvc_u32 from = 0; from < t.count; from += KVC_TEAMS) {
@@ -81,7 +84,7 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const fl
                     kvc_lanes_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p, sum[g],
                     d - k);
         }
-        for (int g = 0; g < KVC_HEADS; g++) { /* all of them, so that no barrier is conditional */
+        for (int g = 0; g < KVC_HEADS; g++) { /* for all heads, so that no barrier is conditional */
             float s = kvc_lanes_sum(sum[g], shared_sum) * scale;
             if (worker == 0 && (kvc_u32)g < here)
                 t.score[g][j] = s;
@@ -90,7 +93,7 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const fl
     KVC_BARRIER();
 }
 
-/* score = exp(s - m). Work-item 32 g then has head g's m and sum in *m and *l; nobody else is given them. */
+/* Replaces the scores by exp(s - m). Work-item 32 g receives m and l of head g; those of the others are not set. */
 KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float cap, float one, float *m, float *l) {
     kvc_u32 lane = KVC_LOCAL_ID() % 32, g = KVC_LOCAL_ID() / 32;
     if (g < here) {
@@ -124,7 +127,7 @@ KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float cap, f
     }
 }
 
-/* The sums of values for the first `here` heads, each to [d] floats, `step` floats from head to head. */
+/* Writes the sums of values of the first `here` heads, d floats each. Heads are `step` floats apart. */
 KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
                                 kvc_u64 step) {
     for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (d / 4); n += KVC_GROUP) {
@@ -188,7 +191,7 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
 
 #else
 
-/* exp(x) for x <= 0 and NaN, as kvc_exp. */
+/* Computes kvc_exp for x <= 0 and NaN. */
 KVC_DEVICE float16 kvc_exp16(float16 x) {
     float16 t = fma(x, (float16)(KVC_LOG2E), (float16)(KVC_ROUND_MAGIC)), n = t - KVC_ROUND_MAGIC, r, p;
     r = fma(-n, (float16)(KVC_LN2_HIGH), x);
@@ -203,22 +206,22 @@ KVC_DEVICE float16 kvc_exp16(float16 x) {
     p = select(p, (float16)(0.0f), x < (float16)(KVC_EXP_LOW));
     return select(p, x, x != x);
 }
-/* Of two zeros, or with a NaN, as kvc_max(a, b). */
+/* Computes kvc_max(a, b), with the same result for zeros and NaNs. */
 KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b); }
 
-#define KVC_HEADS 4 /* at once */
+#define KVC_HEADS 4 /* heads at a time */
 
-/* A work-item's tile. Masked entries have score -inf, which does not change the maximum, and p = 0, which does not
- * change the sum, because no lane of it is -0. They have no values to add. */
+/* The tile of one work-item. A masked entry has the score -inf, which does not change the maximum, and p = 0, which
+ * does not change the sum because no lane is -0. Its value is not read. */
 struct kvc_tile {
     kvc_bytes keys[KVC_TILE];
     float16 score[KVC_HEADS][KVC_TILE / 16];
     int16 masked[KVC_TILE / 16];
-    kvc_u32 count;  /* of entries */
-    kvc_u64 values; /* bytes from an entry's key to its value */
+    kvc_u32 count;  /* number of entries */
+    kvc_u64 values; /* offset in bytes from an entry's key to its value */
 };
 
-/* Fills keys and masked; how many entries there are to read. */
+/* Fills keys and masked. Returns the number of entries to read. */
 KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view *arena,
                                  const struct kvc_head_view *head, const struct kvc_query_view *view, kvc_u32 first) {
     kvc_u32 read = 0;
@@ -227,13 +230,13 @@ KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view
         t->keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(arena, head, slot) : (kvc_bytes)0;
         ((int *)t->masked)[j] = slot == KVC_MASKED ? -1 : 0;
         for (int g = 0; slot == KVC_MASKED && g < KVC_HEADS; g++)
-            ((float *)t->score[g])[j] = 0.0f; /* read below, and left out */
+            ((float *)t->score[g])[j] = 0.0f; /* it is read below but not used */
         read += slot != KVC_MASKED;
     }
     return read;
 }
 
-/* The scores of the first `here` heads' queries [here, d]; an entry is read once for all of them. */
+/* Computes the scores of the queries [here, d] of the first `here` heads. An entry is read once for all of them. */
 KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
                                 float scale) {
     for (kvc_u32 j = 0; j < t->count; j++) {
@@ -259,7 +262,7 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const f
     }
 }
 
-/* score = exp(s - m) of head g; *m; the sum. */
+/* Replaces the scores of head g by exp(s - m). Writes m and returns the sum. */
 KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float cap, float one, float *m) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     float16 most = (float16)(-kvc_infinity());
@@ -282,7 +285,7 @@ KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float cap, fl
     return kvc_lanes_tree(lanes);
 }
 
-/* The sums of values for the first `here` heads, each to [d] floats, `step` floats from head to head. */
+/* Writes the sums of values of the first `here` heads, d floats each. Heads are `step` floats apart. */
 KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
                                 kvc_u64 step) {
     kvc_u32 c = 0;
@@ -351,7 +354,7 @@ KVC_ATTENTION_TILE(f32, KVC_K_F32)
 KVC_ATTENTION_TILE(f16, KVC_K_F16)
 KVC_ATTENTION_TILE(q8_0, KVC_K_Q8_0)
 
-/* Grid: query heads, rows. Tiles are merged ascending; tile_m becomes each tile's factor. */
+/* Grid: (query heads, rows). Merges tiles in ascending order. Replaces tile_m by each tile's factor. */
 KVC_GROUP_KERNEL(attention_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
  kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum), KVC_SPAN(const float, sinks)) {

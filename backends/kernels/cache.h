@@ -1,4 +1,5 @@
-/* cache.h - changing lists: append, drop, identity, evict, relayout; and reading them: entries. */
+/* cache.h - operations that change lists (append, drop, identity, evict, keep_keys, rotate_keys, relayout) and read
+ * them (entries). */
 
 KVC_DEVICE void kvc_status_failure(KVC_GLOBAL kvc_u32 *status_words, kvc_u32 what, kvc_u32 a, kvc_u32 b) {
     status_words[KVC_STATUS_FAILURE] = what;
@@ -8,7 +9,7 @@ KVC_DEVICE void kvc_status_failure(KVC_GLOBAL kvc_u32 *status_words, kvc_u32 wha
 
 KVC_DEVICE void kvc_store_half(KVC_GLOBAL kvc_u8 *at, kvc_u16 half_bits) { *(KVC_GLOBAL kvc_u16 *)at = half_bits; }
 
-/* A group of at most 32 values; returns 1 where its scale saturated. */
+/* Stores a group of at most 32 values. Returns 1 if its scale saturated. */
 KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float *x, kvc_u32 count) {
     float amax = 0.0f, scale;
     int nan_seen = 0;
@@ -25,7 +26,8 @@ KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float
     return nan_seen ? 0u : (kvc_u32)kvc_q8_saturates(amax);
 }
 
-/* How many work-items store an entry together: one a channel, or a group of Q8_0; a power of two. */
+/* Returns the number of work-items that store an entry together: one per channel, or per group of Q8_0. The result is a
+ * power of two. */
 KVC_DEVICE kvc_u32 kvc_store_width(const struct kvc_arena_view *arena) {
     kvc_u32 pieces =
         arena->type == KVC_K_Q8_0 ? (arena->head_size + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP : arena->head_size;
@@ -35,7 +37,8 @@ KVC_DEVICE kvc_u32 kvc_store_width(const struct kvc_arena_view *arena) {
     return width;
 }
 
-/* Stores x [d] as a cache row, `width` work-items together; returns how much of member's share saturated. */
+/* Stores x [d] as a cache row with `width` work-items together. Returns how many values of this member's share
+ * saturated. */
 KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *row,
                                    KVC_GLOBAL const float *x, kvc_u32 member, kvc_u32 width) {
     kvc_u32 d = arena->head_size, saturated = 0;
@@ -55,7 +58,7 @@ KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBA
     return saturated;
 }
 
-/* A group a head: rows first..first+stored-1, as many at a time as the group has work-items for. */
+/* Grid: (KV heads). Appends rows first .. first + stored - 1, as many at a time as the group has work-items for. */
 KVC_GROUP_KERNEL(append)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
  kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words) {
@@ -84,7 +87,7 @@ KVC_GROUP_KERNEL(append)
     }
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
-    KVC_BARRIER(); /* all have read the count */
+    KVC_BARRIER(); /* until all have read the count */
     if (KVC_LOCAL_ID() == 0)
         l_count[h] = head.count + stored;
 }
@@ -95,7 +98,7 @@ KVC_KERNEL(drop)(KVC_LISTS(l), kvc_u32 rows, kvc_u32 kv_heads) {
         l_count[h] = l_count[h] - (rows < l_count[h] ? rows : l_count[h]);
 }
 
-/* Grid: slots of the largest head, heads. */
+/* Grid: (slots of the largest head, heads). */
 KVC_KERNEL(identity)(KVC_LISTS(l)) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
     KVC_EACH_OF_RUN(slot, head.slots) {
@@ -104,7 +107,7 @@ KVC_KERNEL(identity)(KVC_LISTS(l)) {
     }
 }
 
-/* How many of the indices [count], ascending, are below `index`; low: an answer for a lower index, or 0. */
+/* Returns how many of the ascending indices [count] are below `index`. `low` is the result for a lower index, or 0. */
 KVC_DEVICE kvc_u32 kvc_indices_below(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, kvc_u32 index, kvc_u32 low) {
 #if KVC_WORKERS == 1
     while (low < count && indices[low] < index)
@@ -122,7 +125,7 @@ KVC_DEVICE kvc_u32 kvc_indices_below(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 
     return low;
 }
 
-/* A group a head. workspace: as many words as there are slots. */
+/* Grid: (KV heads). The workspace has one word for each slot. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low = 0;
     KVC_GLOBAL const kvc_u32 *indices = read_index + (kvc_u64)h * read_stride;
@@ -136,7 +139,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     }
 #if KVC_WORKERS == 1
     kvc_u32 from = 0, gone = 0;
-    for (low = 0; low <= kept; low++) { /* those between two kept indices wait in the workspace */
+    for (low = 0; low <= kept; low++) { /* indices between two kept ones wait in the workspace */
         for (kvc_u32 end = low < kept ? indices[low] : head.count; from < end;)
             was[gone++] = head.order[from++];
         if (low < kept)
@@ -147,7 +150,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
         was[r] = head.order[r];
     KVC_BARRIER();
-    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: kept indices below r */
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: number of kept indices below r */
         low = kvc_indices_below(indices, kept, r, low);
         head.order[low < kept && indices[low] == r ? low : kept + (r - low)] = was[r];
     }
@@ -156,8 +159,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
         l_count[h] = kept;
 }
 
-/* Grid: runs of channels of runs of the newest `rows` entries, heads. On CPUs a work-item fills whole cache lines of a
- * few columns. */
+/* Grid: (runs of channels of runs of the newest `rows` entries, heads). On CPUs a work-item fills whole cache lines of
+ * a few columns. */
 KVC_KERNEL(keep_keys)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads, kvc_u32 d) {
     kvc_u32 across = KVC_COLUMNS_OF(KVC_WORKERS), runs = (d + across - 1) / across, h = KVC_GROUP_ID(1);
@@ -171,8 +174,8 @@ KVC_KERNEL(keep_keys)
     }
 }
 
-/* Grid: pairs of channels of the fullest head's entries, heads. A work-item a pair, or two channels after the rotary
- * ones. rotated: the rotated keys, d values for each index. */
+/* Grid: (pairs of channels of the longest head's entries, heads). A work-item rotates a pair, or copies two channels
+ * after the rotary ones. `rotated` receives the rotated keys, d values per index. */
 KVC_KERNEL(rotate_rows)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *rotated,
  kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
@@ -201,7 +204,7 @@ KVC_KERNEL(rotate_rows)
         y[from1] = x1;
 }
 
-/* Grid: groups of 16 indices each, heads. */
+/* Grid: (groups of 16 indices, heads). */
 KVC_GROUP_KERNEL(store_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *rotated, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 saturated = 0, width;
@@ -227,7 +230,7 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
     }
 }
 
-/* A group a head. workspace: three words for each of dst's slots. */
+/* Grid: (KV heads). The workspace has three words for each of dst's slots. */
 KVC_GROUP_KERNEL(relayout)
 (KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     KVC_SHARED kvc_u32 capacity[KVC_GROUP];
@@ -252,7 +255,7 @@ KVC_GROUP_KERNEL(relayout)
             used[slot] = 1;
     }
     KVC_BARRIER();
-    for (kvc_u32 first = 0; first < to.slots; first += KVC_GROUP) { /* the unused slots, ascending */
+    for (kvc_u32 first = 0; first < to.slots; first += KVC_GROUP) { /* find the unused slots, ascending */
         kvc_u32 slot = first + KVC_LOCAL_ID(), all;
         kvc_u32 is_free = slot < to.slots && !used[slot];
         kvc_u32 before = kvc_group_before(is_free, &all, capacity);
@@ -261,7 +264,7 @@ KVC_GROUP_KERNEL(relayout)
         free_slots += all;
     }
     KVC_BARRIER();
-    for (kvc_u32 first = 0; first < from.count; first += KVC_GROUP) { /* where each entry goes */
+    for (kvc_u32 first = 0; first < from.count; first += KVC_GROUP) { /* find the new slot of each entry */
         kvc_u32 index = first + KVC_LOCAL_ID(), all;
         kvc_u32 slot = index < from.count ? kvc_head_slot(&from, index) : 0;
         kvc_u32 moves = slot >= stay;
@@ -290,7 +293,7 @@ KVC_GROUP_KERNEL(relayout)
         dst_count[h] = from.count;
 }
 
-/* Grid: channels of the fullest head's entries; on CPUs entries. */
+/* Grid: (channels of the longest head's entries); on CPUs (entries). */
 KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
     kvc_u64 i = KVC_GLOBAL_ID() * run, index = i / head_size;

@@ -1,6 +1,7 @@
-/* check.h - what the host looks at when it opens a device: single operations, and sums in a loop as kernels have them.
+/* check.h - kernels for the self-test of a device: single operations, and sums in loops as other kernels compute them.
  *
- * For tests, KVC_LACKS_* computes what a device that lacks something would (KVCULL_OPENCL_LACKS). */
+ * For tests, KVC_LACKS_* makes them compute the results of a device that lacks something (KVCULL_OPENCL_LACKS).
+ */
 
 #if defined(KVC_LACKS_fma)
 #define KVC_CHECKED_FMA(a, b, c) ((a) * (b) + (c))
@@ -21,7 +22,8 @@ KVC_DEVICE float kvc_flushed(float x) { return kvc_bits(x) & 0x7f800000u ? x : 0
 #define KVC_CHECKED_DIV(a, b) kvc_div(a, b)
 #endif
 
-/* in [n, 3]; out [n, 6]: a * b + c in two roundings, fma(a, b, c), a * b, exp(a), a / b, sqrt(a). */
+/* Computes from in [n, 3] the values out [n, 6]: a * b + c in two roundings, fma(a, b, c), a * b, exp(a), a / b,
+ * sqrt(a). */
 KVC_KERNEL(check)(KVC_SPAN(const float, in), KVC_SPAN(float, out), kvc_u32 n) {
     KVC_OPEN(const float, in);
     KVC_OPEN(float, out);
@@ -41,7 +43,7 @@ KVC_KERNEL(check)(KVC_SPAN(const float, in), KVC_SPAN(float, out), kvc_u32 n) {
     out[6 * i + 5] = kvc_sqrt(a);
 }
 
-/* The sum of x [n], ascending; x[i * step]. */
+/* Returns the sum of x[i * step] for i < n, ascending. */
 KVC_DEVICE float kvc_sum_of(KVC_GLOBAL const float *x, kvc_u64 n, kvc_u64 step) {
     float sum = 0.0f, one = KVC_ONE(n);
 #if defined(KVC_LACKS_order)
@@ -58,14 +60,14 @@ KVC_DEVICE float kvc_sum_of(KVC_GLOBAL const float *x, kvc_u64 n, kvc_u64 step) 
 #endif
 }
 
-/* x [n + length]; out [n]: windows of x, as pool has them. */
+/* x is [n + length]. Writes to out [n] the sums of windows of x, as pool computes them. */
 KVC_KERNEL(check_windows)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 n, kvc_u32 length) {
     KVC_EACH_OF_RUN(i, n)
     out_buffer[out_offset + i] = kvc_sum_of(x_buffer + x_offset + i, length, 1);
 }
 
-/* Grid: n. out [n, 4], group i from x[i] on: the sum of length values; of every fourth, as many; of the products of
- * neighbours; dot32 of length / 2 values with those that follow them. */
+/* Grid: (n). out is [n, 4]. Group i starts at x[i] and computes the sum of `length` values, the sum of every fourth of
+ * them, the sum of products of neighbours, and dot32 of length / 2 values with the values that follow them. */
 KVC_GROUP_KERNEL(check_sums)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 length) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 i = KVC_GROUP_ID(0);

@@ -1,12 +1,12 @@
-/* delta.h - gated delta nets: convolve, delta_rule. A work-item a channel, or a row of a head's matrix, over the rows
- * of one session: right everywhere, fast nowhere yet. */
+/* delta.h - gated delta nets: convolve, delta_rule. A work-item computes one channel, or one row of a head's matrix,
+ * for the rows of one session. This is correct on every device but not optimized for any. */
 
-/* x: from the segment's first row on; kept [taps - 1, channels]. */
+/* x begins at the segment's first row. kept is [taps - 1, channels]. */
 KVC_KERNEL(convolve)
 (KVC_SPAN(float, kept), KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 channels,
  kvc_u32 taps, kvc_u32 rows) {
     const kvc_u64 c = KVC_GLOBAL_ID();
-    float seen[KVC_DELTA_TAPS_MOST]; /* the last taps - 1 inputs, oldest first */
+    float seen[KVC_DELTA_TAPS_MOST]; /* the last taps - 1 inputs, the oldest first */
     KVC_GLOBAL float *state = kept_buffer + kept_offset + c;
     KVC_GLOBAL const float *weights = w_buffer + w_offset + c * taps;
     if (c >= channels)
@@ -26,7 +26,7 @@ KVC_KERNEL(convolve)
         state[(kvc_u64)t * channels] = seen[t];
 }
 
-/* The 32 lanes one after another; a [n], b [n]. */
+/* Returns dot32 of a [n] and b [n]. Computes one lane after another. */
 KVC_DEVICE float kvc_delta_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u32 n) {
     float lane[32];
     for (kvc_u32 i = 0; i < 32; i++) {
@@ -38,7 +38,7 @@ KVC_DEVICE float kvc_delta_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const float
     return lane[0];
 }
 
-/* q, k, v, a, beta and out: from the segment's first row on. */
+/* q, k, v, a, beta and out begin at the segment's first row. */
 KVC_KERNEL(delta_rule)
 (KVC_SPAN(float, state), KVC_SPAN(float, out), KVC_SPAN(const float, q), KVC_SPAN(const float, k),
  KVC_SPAN(const float, v), KVC_SPAN(const float, a), KVC_SPAN(const float, beta), KVC_SPAN(const float, rate),

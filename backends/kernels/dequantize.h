@@ -1,14 +1,14 @@
-/* dequantize.h - weights of every type to float32. Rows are bytes and need not be aligned. */
+/* dequantize.h - dequantizes weights of every type to float32. Rows are bytes and need no alignment. */
 #ifndef KVC_BACKENDS_KERNELS_DEQUANTIZE_H
 #define KVC_BACKENDS_KERNELS_DEQUANTIZE_H
 
-/* KVC_K_<TYPE>: the numbers of enum kvc_type (include/kvcull.h). */
+/* KVC_K_<TYPE> are the numbers of enum kvc_type (include/kvcull.h). */
 enum kvc_kernel_type {
 #define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) KVC_K_##NAME,
     KVC_ALL_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_TYPES
 };
 
-/* Element k of a row. */
+/* Returns element k of a row. */
 #define KVC_DEQUANTIZE_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                          \
     case KVC_K_##NAME: {                                                                                               \
         KVC_GLOBAL const struct kvc_block_##name *b =                                                                  \

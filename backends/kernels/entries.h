@@ -1,7 +1,7 @@
-/* entries.h - scores that entries have of what they hold, without a query: entry_scores, lag_scores, mix_redundancy,
- * output_norms, weigh_scores. */
+/* entries.h - scores of entries that need no query: entry_scores, lag_scores, mix_redundancy, output_norms,
+ * weigh_scores. */
 
-/* The lanes of dot32(x, x), by a team; where the team has no entry (0), nothing is read. */
+/* Returns the lanes of dot32(x, x) of a team's entry. If the team has no entry (x is 0), nothing is read. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_square_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *x, kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, c = 0;
     struct kvc_lanes sum = kvc_lanes_zero();
@@ -18,7 +18,8 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_square_entry(kvc_u32 type, KVC_GLOBAL cons
     return sum;
 }
 
-/* Grid: tiles of the indices of the fullest head, heads. kind: KVC_ENTRIES_*; u [H_kv, d] where it is asked for. */
+/* Grid: (tiles of the longest head's indices, heads). `kind` is one of KVC_ENTRIES_*. u [H_kv, d] is needed only for
+ * KVC_ENTRIES_APART. */
 KVC_GROUP_KERNEL(entry_scores)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u32 first_list, kvc_u64 seed, KVC_GLOBAL const float *u,
  KVC_SPAN(float, scores), kvc_u32 stride) {
@@ -47,7 +48,8 @@ KVC_GROUP_KERNEL(entry_scores)
     }
 }
 
-/* Grid: channels of tiles, heads. Each tile's sum of keys divided by their lengths, to sums [H_kv, tiles, d]. */
+/* Grid: (channels of tiles, heads). Writes each tile's sum of keys divided by their lengths to sums [H_kv, tiles, d].
+ */
 KVC_KERNEL(entry_directions)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, scores), kvc_u32 stride, KVC_SPAN(float, sums), kvc_u32 tiles) {
     kvc_u64 id = KVC_GLOBAL_ID();
@@ -69,7 +71,7 @@ KVC_KERNEL(entry_directions)
     sums_buffer[sums_offset + (kvc_u64)h * tiles * head_size + id] = sum;
 }
 
-/* Grid: channels, heads. u [H_kv, d] from the sums of the tiles that a head has. */
+/* Grid: (channels, heads). Adds up the sums of a head's tiles to u [H_kv, d]. */
 KVC_KERNEL(entry_direction)
 (KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, sums), kvc_u32 tiles, KVC_GLOBAL float *u, kvc_u32 d) {
     kvc_u64 c = KVC_GLOBAL_ID();
@@ -85,17 +87,17 @@ KVC_KERNEL(entry_direction)
 
 /* ---- lag_scores ---- */
 
-/* How many partitions a head has. */
+/* Returns the number of partitions of a head. */
 KVC_DEVICE kvc_u32 kvc_lag_parts(kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
     return count > first ? (count - first) / lag : 0;
 }
-/* Whether a index is in a partition that another follows. */
+/* Returns true if an index is in a partition that is followed by another one. */
 KVC_DEVICE kvc_u32 kvc_lag_scored(kvc_u32 index, kvc_u32 count, kvc_u32 first, kvc_u32 lag) {
     return index >= first && (index - first) / lag + 1 < kvc_lag_parts(count, first, lag);
 }
 
-/* Grid: channels of partitions, heads, keys and values. Bounds [2, H_kv, parts, low and high, d] of each partition but
- * the first. */
+/* Grid: (channels of partitions, heads, keys and values). Writes bounds [2, H_kv, parts, low and high, d] of each
+ * partition except the first. */
 KVC_KERNEL(lag_bounds)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL float *bounds, kvc_u32 parts, kvc_u32 heads) {
     kvc_u64 id = KVC_GLOBAL_ID(), to;
@@ -121,7 +123,7 @@ KVC_DEVICE float kvc_lag_scaled(float x, float low, float high) {
     return high > low ? kvc_div(x - low, high - low) : 0.0f;
 }
 
-/* Grid: indices, heads, keys and values. s to spread [2, H_kv, stride]. */
+/* Grid: (indices, heads, keys and values). Writes s to spread [2, H_kv, stride]. */
 KVC_KERNEL(lag_spread)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL const float *bounds, kvc_u32 parts, kvc_u32 heads,
  KVC_SPAN(float, spread), kvc_u32 stride) {
@@ -156,7 +158,7 @@ KVC_KERNEL(lag_spread)
         head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
 }
 
-/* Grid: partitions, heads. raw replaces s of the keys. */
+/* Grid: (partitions, heads). Replaces s of the keys by raw. */
 KVC_KERNEL(lag_raw)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 heads, KVC_SPAN(float, spread), kvc_u32 stride) {
     kvc_u64 p = KVC_GLOBAL_ID();
@@ -184,7 +186,7 @@ KVC_KERNEL(lag_raw)
     }
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(lag_scores)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 across, KVC_SPAN(const float, raw),
  KVC_SPAN(float, scores), kvc_u32 stride) {
@@ -207,9 +209,9 @@ KVC_KERNEL(lag_scores)
     score[index] = across ? raw[index] : (float)below;
 }
 
-/* ---- mix_redundancy; the first two kernels serve expected_scores, too ---- */
+/* ---- mix_redundancy; expected_scores uses the first two kernels too ---- */
 
-/* Grid: channels of indices, heads. keys [H_kv, indices, d], rotated back where there is a cosine. */
+/* Grid: (channels of indices, heads). Writes keys [H_kv, indices, d], rotated back if cosine is given. */
 KVC_KERNEL(entry_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
  KVC_SPAN(float, keys), kvc_u32 indices) {
@@ -232,8 +234,8 @@ KVC_KERNEL(entry_keys)
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
-/* Grid: rows of values [rows, stride], of which a head has `group`. Totals [rows, 2]: M and L of the indices from
- * `first` on. */
+/* Grid: (rows). A KV head has `group` rows of values [rows, stride]. Writes M and L of the indices from `first` on to
+ * totals [rows, 2]. */
 KVC_KERNEL(index_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 rows, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, values),
  kvc_u32 stride, KVC_SPAN(float, totals)) {
@@ -259,13 +261,14 @@ KVC_KERNEL(index_totals)
     totals_buffer[totals_offset + 2 * row + 1] = L;
 }
 
-/* How alike two keys are. A team; all teams of the group call it together. */
+/* Returns the cosine of a team's two keys, or 0 if a length is 0. All teams of the group must call it together. */
 KVC_DEVICE float kvc_likeness(kvc_bytes a, kvc_bytes b, float lengths, kvc_u32 d, KVC_LOCAL float *shared_sum) {
     float dot = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, (KVC_GLOBAL const float *)a, b, d), shared_sum);
     return lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);
 }
 
-/* Grid: indices, KVC_TEAMS a group; heads. last [H_kv, stride]: of each key the highest index that it is much like. */
+/* Grid: (indices / KVC_TEAMS, heads). For each key, writes to last [H_kv, stride] the highest index whose cosine is
+ * above the threshold. */
 KVC_GROUP_KERNEL(redundancy_last)
 (KVC_GLOBAL const kvc_u32 *count, float threshold, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, length), KVC_SPAN(kvc_u32, last), kvc_u32 stride) {
@@ -284,7 +287,8 @@ KVC_GROUP_KERNEL(redundancy_last)
         last_buffer[last_offset + (kvc_u64)h * stride + i] = found;
 }
 
-/* The same grid. mean [H_kv, stride]: how much each key is like the others, but those of which it is the last. */
+/* Grid: (indices / KVC_TEAMS, heads). Writes to mean [H_kv, stride] the mean of each key's cosines with the other keys.
+ * It leaves out the keys whose `last` index it is. */
 KVC_GROUP_KERNEL(redundancy_means)
 (KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, length), KVC_SPAN(const kvc_u32, last), KVC_SPAN(float, mean), kvc_u32 stride) {
@@ -311,7 +315,7 @@ KVC_GROUP_KERNEL(redundancy_means)
     }
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(mix_redundancy)
 (KVC_GLOBAL const kvc_u32 *count, float share, float divisor, KVC_SPAN(const float, mean),
  KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {
@@ -328,7 +332,7 @@ KVC_KERNEL(mix_redundancy)
 
 /* ---- output_norms, weigh_scores ---- */
 
-/* Grid: indices, KVC_TEAMS a group; query heads. */
+/* Grid: (indices / KVC_TEAMS, query heads). */
 KVC_GROUP_KERNEL(output_norms)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, w), kvc_u32 heads, kvc_u32 group, kvc_u32 outputs, kvc_u32 fresh,
  KVC_SPAN(float, norms), kvc_u32 stride) {
@@ -344,7 +348,7 @@ KVC_GROUP_KERNEL(output_norms)
     if (here)
         value = kvc_head_value(&arena, &head, kvc_head_slot(&head, index));
     sum = here && !fresh ? norm[index] : 0.0f;
-    KVC_BARRIER(); /* a team's first work-item writes what all of it have read */
+    KVC_BARRIER(); /* the first work-item of a team overwrites a value that all of them have read */
     for (kvc_u32 n = 0; n < outputs; n++, row += (kvc_u64)heads * head_size) {
         float dot = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, row, value, head_size), shared_sum);
         sum = kvc_plus(sum, kvc_from_bits(kvc_bits(dot) & 0x7fffffffu), one);
@@ -353,7 +357,7 @@ KVC_GROUP_KERNEL(output_norms)
         norm[index] = sum;
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(weigh_scores)
 (KVC_GLOBAL const kvc_u32 *count, KVC_READS, float epsilon, KVC_SPAN(const float, factor), KVC_SPAN(float, scores),
  kvc_u32 stride) {

@@ -1,11 +1,11 @@
 /* expected.h - expected attention: query_moments, expected_scores. */
 
-/* Where rope finds channel c, of which the first 2 * pairs come in pairs (2i, 2i+1). */
+/* Returns the index at which rope reads channel c, if the first 2 * pairs channels are stored as pairs (2i, 2i+1). */
 KVC_DEVICE kvc_u32 kvc_paired(kvc_u32 c, kvc_u32 pairs) {
     return c < pairs ? 2 * c : c < 2 * pairs ? 2 * (c - pairs) + 1 : c;
 }
 
-/* Grid: values of sums [H, 1 + d, d]. */
+/* Grid: (values of sums [H, 1 + d, d]). */
 KVC_KERNEL(query_moments)
 (KVC_SPAN(const float, q), KVC_SPAN(float, sums), kvc_u32 rows, kvc_u32 heads, kvc_u32 d, kvc_u32 interleaved,
  kvc_u32 first) {
@@ -22,7 +22,7 @@ KVC_KERNEL(query_moments)
     sums_buffer[sums_offset + id] = sum;
 }
 
-/* Grid: values of moments [H, 1 + d, d]: means, then covariances. */
+/* Grid: (values of moments [H, 1 + d, d]). Computes means, then covariances. */
 KVC_KERNEL(expected_moments)
 (KVC_SPAN(const float, sums), kvc_u32 heads, kvc_u32 d, kvc_u32 queries, KVC_SPAN(float, moments)) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id / d, h = row / (d + 1), b = row % (d + 1);
@@ -37,9 +37,8 @@ KVC_KERNEL(expected_moments)
     moments_buffer[moments_offset + id] = value;
 }
 
-/* Grid: indices, KVC_TEAMS a group; query heads. s [H, stride] of indices from `first` on; keys as entry_keys makes
- * them.
- */
+/* Grid: (indices / KVC_TEAMS, query heads). Writes s [H, stride] of the indices from `first` on. The keys come from
+ * entry_keys. */
 KVC_GROUP_KERNEL(expected_logits)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, moments),
  KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d, float scale, kvc_u32 covariance, KVC_SPAN(float, logits),
@@ -60,7 +59,7 @@ KVC_GROUP_KERNEL(expected_logits)
             scale * (covariance ? kvc_fma(0.5f * scale, b, a) : a);
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(expected_sums)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 group, kvc_u32 first, kvc_u32 values, float epsilon, KVC_SPAN(const float, logits),
  KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {

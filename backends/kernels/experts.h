@@ -1,9 +1,9 @@
-/* experts.h - feed-forward networks of which each row passes a few: route, expert_linear, expert_sum. What experts a
- * row has is known on the device alone: kernels are launched for as many pairs as there are, and find their expert. */
+/* experts.h - mixtures of experts: route, expert_linear, expert_sum. Only the device knows the experts of a row.
+ * Kernels are therefore launched for the number of pairs, and each group finds the expert of its pair. */
 
 /* ---- route ---- */
 
-/* A group a row: its experts and their shares. */
+/* Grid: (rows). Chooses the experts of a row and computes their routing weights. */
 KVC_GROUP_KERNEL(route_choose)
 (KVC_SPAN(const float, logits), kvc_u32 experts, kvc_u32 used, kvc_u32 normalised, KVC_SPAN(kvc_u32, expert),
  KVC_SPAN(float, share)) {
@@ -21,7 +21,7 @@ KVC_GROUP_KERNEL(route_choose)
     }
     most[id] = top;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* the others saw x[0] alone */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* the other work-items saw only x[0] */
         top = kvc_max(most[i], top);
     for (kvc_u32 e = id; e < experts; e += KVC_GROUP)
         p[e] = kvc_exp(x[e] - top);
@@ -35,7 +35,8 @@ KVC_GROUP_KERNEL(route_choose)
     KVC_BARRIER();
     if (id == 0)
         KVC_TREE32(lane);
-    for (kvc_u32 e0 = 0, found = 0; e0 < experts; e0 += KVC_GROUP) { /* an expert is chosen that few stand above */
+    /* an expert is chosen if fewer than `used` experts rank above it */
+    for (kvc_u32 e0 = 0, found = 0; e0 < experts; e0 += KVC_GROUP) {
         const kvc_u32 e = e0 + id;
         kvc_u32 above = 0, all, at;
         for (kvc_u32 f = 0; f < experts && e < experts; f++)
@@ -56,7 +57,7 @@ KVC_GROUP_KERNEL(route_choose)
     }
 }
 
-/* A group an expert: numbers its pairs, by row. */
+/* Grid: (experts). Numbers the pairs of an expert by row. */
 KVC_GROUP_KERNEL(route_number)
 (KVC_SPAN(const kvc_u32, expert), kvc_u32 experts, kvc_u32 pairs, kvc_u32 used, KVC_SPAN(kvc_u32, pair),
  KVC_SPAN(kvc_u32, row), KVC_SPAN(kvc_u32, first)) {
@@ -68,7 +69,7 @@ KVC_GROUP_KERNEL(route_number)
         below += expert[i] < e;
     before[id] = below;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* the others counted nothing */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* the other work-items counted nothing */
         at += before[i];
     KVC_BARRIER();
     if (id == 0)
@@ -88,7 +89,7 @@ KVC_GROUP_KERNEL(route_number)
 
 /* ---- expert_linear ---- */
 
-/* The expert of a pair. */
+/* Returns the expert of a pair. */
 KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 experts, kvc_u32 pair) {
     kvc_u32 low = 0;
     for (kvc_u32 high = experts; high - low > 1;) {
@@ -101,9 +102,10 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
     return low;
 }
 
-/* Groups: a block of outputs (`across` of them) of one pair. Where the pair is the first of KVC_EXPERT_ROWS of its
- * expert the group makes all of these, in one pass over the weights; otherwise it has nothing to do. w: rows first_row
- * .. first_row + count - 1 of all experts' matrices, one below the other. */
+/* Grid: (pairs * across), where `across` is the number of blocks of outputs. A group computes one block of outputs. If
+ * its pair is the first of KVC_EXPERT_ROWS pairs of an expert, it computes all of these in one pass over the weights;
+ * otherwise it does nothing. w holds rows first_row .. first_row + count - 1 of all experts' matrices, one below the
+ * other. */
 #define KVC_EXPERT_ROWS KVC_EXPERT_ROWS_OF(KVC_WORKERS)
 #define KVC_EXPERT_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
@@ -139,7 +141,7 @@ KVC_ALL_WEIGHT_TYPES(KVC_EXPERT_LINEAR, )
 
 /* ---- expert_sum ---- */
 
-/* A work-item a value of out. */
+/* A work-item computes one value of out. */
 KVC_KERNEL(expert_sum)
 (KVC_SPAN(float, out), KVC_SPAN(const float, y), KVC_SPAN(const float, share), KVC_SPAN(const kvc_u32, pair),
  KVC_SPAN(const float, shared), KVC_SPAN(const float, shared_logit), kvc_u32 rows, kvc_u32 used, kvc_u32 width) {

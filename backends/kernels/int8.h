@@ -1,8 +1,8 @@
-/* int8.h - linear layers of activations in eight bits: quantize_rows, linear_int8, expert_linear_int8. Few rows: on
- * GPUs a team of eight an output, a lane of its sum each; on CPUs a work-item an output, one lane after another. Many
- * rows on GPUs: a tile of rows and outputs a group, through local memory. */
+/* int8.h - linear layers with 8-bit activations: quantize_rows, linear_int8, expert_linear_int8. For few rows, a GPU
+ * computes each output with a team of eight work-items, one lane each; on a CPU one work-item computes the lanes of an
+ * output one after another. For many rows on GPUs, a group computes a tile of rows and outputs through local memory. */
 
-/* A work-item a block of 32. */
+/* A work-item quantizes a block of 32. */
 KVC_KERNEL(quantize_rows)
 (KVC_SPAN(kvc_u32, quant), KVC_SPAN(float, scale), KVC_SPAN(kvc_i32, sum), KVC_SPAN(const float, x), kvc_u64 blocks) {
     const kvc_u64 b = KVC_GLOBAL_ID();
@@ -26,7 +26,8 @@ KVC_KERNEL(quantize_rows)
     }
 }
 
-/* Lane l of one output, of rows x .. x + here - 1: blocks l, l + 8, .. of each. Rows are blocks long. */
+/* Computes lane l of one output for rows x .. x + here - 1, from the blocks l, l + 8, .. of each row. A row has
+ * `blocks` blocks. */
 #define KVC_INT8_LANE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                   \
     KVC_DEVICE void kvc_int8_lane_##name(float *lane, kvc_u32 l, kvc_bytes w, KVC_GLOBAL const kvc_u32 *quant,         \
                                          KVC_GLOBAL const float *scale, KVC_GLOBAL const kvc_i32 *sum, kvc_u64 blocks, \
@@ -69,14 +70,14 @@ KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w,
     switch (type) { KVC_BLOCK_TYPES(KVC_INT8_LANE_CASE, ) }
 }
 
-/* w: rows first_row .. first_row + count - 1 of the matrix; of all experts' matrices, one below the other. */
+/* w holds rows first_row .. first_row + count - 1 of the matrix, or of all experts' matrices, one below the other. */
 #define KVC_INT8_ARGUMENTS                                                                                             \
     KVC_SPAN(float, y), KVC_SPAN(const kvc_u32, quant), KVC_SPAN(const float, scale), KVC_SPAN(const kvc_i32, sum),    \
         KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first_row,     \
         kvc_u64 count, KVC_SPAN(const float, bias)
-/* All lanes of output n of rows row .. row + here - 1, at most `most`, by weights at row `from` of w; `mine`: there is
- * such an output.
- * On GPUs work-item l of a team of eight has lane l, and adds up the lanes of row l. */
+/* Computes output n of rows row .. row + here - 1 (here <= most) with the weights at row `from` of w. `mine` is false
+ * if the output does not exist. On GPUs, work-item l of a team of eight computes lane l of all rows, and then adds up
+ * the lanes of row l. */
 #if KVC_WORKERS == 1
 #define KVC_INT8_TEAMS 1u
 #define KVC_INT8_OUTPUT(most, row, here, n, from, bias_at, mine)                                                       \
@@ -117,7 +118,7 @@ KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w,
     } while (0)
 #endif
 
-/* Grid: blocks of outputs, blocks of rows. */
+/* Grid: (blocks of outputs, blocks of rows). */
 KVC_GROUP_KERNEL(linear_int8)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_ROWS;
     const kvc_u64 n = (kvc_u64)KVC_GROUP_ID(0) * KVC_INT8_TEAMS + KVC_LOCAL_ID() / KVC_INT8_LANES;
@@ -128,8 +129,8 @@ KVC_GROUP_KERNEL(linear_int8)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_INT8_OUTPUT(KVC_INT8_ROWS, row, here, first_row + n, n, first_row + n, n < count);
 }
 
-/* Groups: a block of outputs (`across` of them) of one pair, as expert_linear has it; some of the pair's outputs may
- * lie in another piece of the weight. */
+/* Grid: (pairs * across). A group computes a block of outputs of one pair, like expert_linear. Some outputs of the pair
+ * may belong to another piece of the weight. */
 KVC_GROUP_KERNEL(expert_linear_int8)
 (KVC_INT8_ARGUMENTS, KVC_SPAN(const kvc_u32, first), kvc_u32 experts, kvc_u32 across) {
     const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;
@@ -150,19 +151,19 @@ KVC_GROUP_KERNEL(expert_linear_int8)
 /* ---- many rows ---- */
 
 #if KVC_WORKERS == 1
-/* A work-item an output, as where rows are few; more rows in one pass over the weights. */
+/* A work-item computes one output, as for few rows, but for more rows in one pass over the weights. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
     const kvc_u32 here = rows - row < KVC_INT8_MANY ? (kvc_u32)(rows - row) : KVC_INT8_MANY;
     KVC_INT8_OUTPUT(KVC_INT8_MANY, row, here, first_row + n, n, first_row + n, n < count);
 }
 #else
-/* Lanes come in bit-reversed order, so that the tree adds neighbours, as in product. */
+/* Lanes are computed in bit-reversed order, so that the tree adds neighbours, as in the kernel product. */
 #define KVC_REVERSED8(i) ((((i)&1) << 2) | ((i)&2) | (((i)&4) >> 2))
-#define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows */
+#define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows of a tile */
 
-/* A group KVC_INT8_TILE rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. A
- * block of 32 of both sides lies in local memory, word by word. */
+/* A group computes KVC_INT8_TILE rows x 64 outputs. A work-item computes 4 x 4 of them: rows 4a .. 4a + 3, outputs b, b
+ * + 16, b + 32, b + 48. A block of 32 values of each row and output is in local memory, word by word. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED kvc_u32 x_word[8][KVC_INT8_TILE], w_word[8][64];
     KVC_SHARED float x_scale[KVC_INT8_TILE], w_scale[2][64], w_minimum[2][64];
@@ -180,7 +181,7 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
         for (kvc_u64 b = KVC_REVERSED8(i); b < blocks; b += KVC_INT8_LANES) {
             kvc_i32 total[4][4];
             KVC_BARRIER();
-            for (kvc_u32 j = id; j < 128; j += KVC_GROUP) { /* outputs after the last repeat it */
+            for (kvc_u32 j = id; j < 128; j += KVC_GROUP) { /* outputs after the last one repeat it */
                 const kvc_u32 n = j / 2, h = j % 2;
                 const struct kvc_half_weights p =
                     kvc_half_weights_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b, h);

@@ -1,4 +1,5 @@
-/* keep.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, slots shared among heads. */
+/* keep.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, and the division of slots among
+ * heads. */
 
 #if KVC_WORKERS == 1
 KVC_DEVICE float16 kvc_div16(float16 a, float b) {
@@ -17,7 +18,7 @@ KVC_DEVICE float16 kvc_div16(float16 a, float b) {
 }
 #endif
 
-/* Grid: runs of the fullest head's entries, rows: `rows` for each head of the lists. */
+/* Grid: (runs of the longest head's entries, rows). Each head of the lists has `rows` rows. */
 KVC_KERNEL(pool)
 (KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, kvc_u64 tail,
  kvc_u32 kernel_size, kvc_u32 pooling) {
@@ -35,7 +36,7 @@ KVC_KERNEL(pool)
         y[r] = kvc_div(sum, (float)(last - first));
     }
 #if KVC_WORKERS == 1
-    for (; r >= side && r + 16 <= end && r + 16 + side <= n; r += 16) { /* whole windows, 16 at a time */
+    for (; r >= side && r + 16 <= end && r + 16 + side <= n; r += 16) { /* complete windows, 16 at a time */
         float16 value = by_max ? vload16(0, x + r - side) : (float16)(0.0f);
         for (kvc_u64 i = r - side; i <= r + side; i++)
             value = by_max ? kvc_max16(value, vload16(0, x + i)) : kvc_plus16(value, vload16(0, x + i), one);
@@ -51,7 +52,7 @@ KVC_KERNEL(pool)
     }
 }
 
-/* Grid: runs of the fullest head's entries, heads. */
+/* Grid: (runs of the longest head's entries, heads). */
 KVC_KERNEL(group_scores)
 (KVC_LISTS(l), kvc_u32 rows, KVC_SPAN(float, out), KVC_SPAN(const float, in), kvc_u32 stride, float divisor) {
     kvc_u32 h = KVC_GROUP_ID(1), count = l_count[h];
@@ -75,17 +76,17 @@ KVC_KERNEL(group_scores)
     }
 }
 
-/* Of one head: whether the rule keeps a index whatever its score. */
+/* Returns true if the rule keeps an index regardless of its score. */
 KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 index, kvc_u64 first, kvc_u64 tail,
                                  kvc_u64 limit, kvc_i64 recent) {
     return head->count <= limit || index < first || (kvc_u64)(head->count - index) <= tail ||
            kvc_head_position(head, kvc_head_slot(head, index)) >= recent;
 }
 
-#define KVC_DIGITS 258 /* counts of 256 digits, and the two words that one work-item finds for the group */
-/* Finds the eight bits of the threshold's key at `shift`, from the counts of candidates by these bits. The *need
- * highest candidates are those above the digit found and some of those at it; *need becomes how many of the latter. All
- * work-items of the group take part. */
+#define KVC_DIGITS 258 /* counts of 256 digits, and two words that one work-item computes for the group */
+/* Finds the eight bits of the threshold key at `shift` (a digit), from the numbers of candidates with each digit. The
+ * *need highest candidates are those above this digit and some of those with it. *need receives the number of the
+ * latter. All work-items of the group must call this together. */
 KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     if (KVC_LOCAL_ID() == 0) {
         kvc_u32 digit = 255, left = *need;
@@ -103,8 +104,8 @@ KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const 
     return (kvc_u64)(score ? kvc_score_key(score[index]) : 0u) << 32 | (tie ? kvc_score_key(tie[index]) : 0u);
 }
 
-/* A group a head, from first_head on. The best `top` candidates are those above a threshold key, found eight bits at a
- * time, and of those equal to it the lowest indices. */
+/* Grid: (heads), from first_head on. Finds a threshold key, eight bits at a time. The best `top` candidates are those
+ * above it, and of those equal to it the lowest indices. */
 KVC_GROUP_KERNEL(keep)
 (KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
  kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
@@ -158,7 +159,7 @@ KVC_GROUP_KERNEL(keep)
         kept_count[h] = kept;
 }
 
-/* One group. The same with one threshold over all heads; of keys equal to it those of lower heads come first. */
+/* Grid: (1). Finds one threshold for all heads in the same way. If keys are equal to it, lower heads come first. */
 KVC_GROUP_KERNEL(shares)
 (KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail, kvc_u64 slots,
  KVC_SPAN(kvc_u32, shares)) {

@@ -1,12 +1,12 @@
 /* leverage.h - compactor's scores: chunk_mass, leverage_scores, standard_mix. */
 
-/* The first index that is not scored any more, of those at the end; the first that is. */
+/* Return the index after the last scored one, and the first scored index. */
 KVC_DEVICE kvc_u32 kvc_scored_end(kvc_u32 count, kvc_u32 last) { return count > last ? count - last : 0; }
 KVC_DEVICE kvc_u32 kvc_scored_begin(kvc_u32 first, kvc_u32 end) { return first < end ? first : end; }
 
 /* ---- chunk_mass: one head after another ---- */
 
-/* The chunk that a index is in; from == end: none. */
+/* The chunk that contains an index; from == end if there is none. */
 struct kvc_chunk_view {
     kvc_u32 from, end;
 };
@@ -31,7 +31,8 @@ KVC_DEVICE struct kvc_chunk_view kvc_chunk_view_of(const struct kvc_head_view *h
     return view;
 }
 
-/* Grid: indices; the key, then the group's queries of that entry; channels. columns [1 + G, d, indices]. */
+/* Grid: (indices, 1 + G, channels). Copies the key, then the group's queries of that entry, to columns [1 + G, d,
+ * indices]. */
 KVC_KERNEL(chunk_columns)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 h, kvc_u32 group, kvc_u32 last, KVC_SPAN(const float, q),
  KVC_SPAN(const kvc_i32, positions), kvc_u32 queries, kvc_u32 heads, KVC_GLOBAL float *columns, kvc_u32 indices) {
@@ -60,7 +61,7 @@ KVC_KERNEL(chunk_columns)
     *to = q_buffer[q_offset + ((kvc_u64)low * heads + h * group + g - 1) * head_size + c];
 }
 
-/* dot32 of two columns. */
+/* Returns dot32 of two columns. */
 KVC_DEVICE float kvc_column_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u32 d, kvc_u64 indices) {
     float lane[32];
     for (int i = 0; i < 32; i++)
@@ -73,7 +74,7 @@ KVC_DEVICE float kvc_column_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     return lane[0];
 }
 
-/* Grid: indices; query heads of the group. totals [G, indices, 2]: M and L of the entry's query. */
+/* Grid: (indices, query heads of the group). Writes M and L of each entry's query to totals [G, indices, 2]. */
 KVC_KERNEL(chunk_totals)
 (KVC_LISTS(l), kvc_u32 h, kvc_u32 first, kvc_u32 last, KVC_SPAN(const kvc_i32, positions), kvc_u32 queries,
  kvc_u32 chunk, KVC_GLOBAL const float *columns, kvc_u32 d, KVC_SPAN(float, totals), kvc_u32 indices) {
@@ -101,7 +102,7 @@ KVC_KERNEL(chunk_totals)
     total[1] = lane[0];
 }
 
-/* Grid: indices. */
+/* Grid: (indices). */
 KVC_KERNEL(chunk_mass)
 (KVC_LISTS(l), kvc_u32 h, kvc_u32 group, kvc_u32 first, kvc_u32 last, KVC_SPAN(const kvc_i32, positions),
  kvc_u32 queries, kvc_u32 chunk, kvc_u32 column, KVC_GLOBAL const float *columns, kvc_u32 d, kvc_u32 indices) {
@@ -126,7 +127,7 @@ KVC_KERNEL(chunk_mass)
     kvc_head_column(&head, column)[kvc_head_slot(&head, (kvc_u32)index)] = kvc_div(mass, (float)group);
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(chunk_weights)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 last, kvc_u32 column, KVC_SPAN(float, scores), kvc_u32 stride) {
     kvc_u64 index = KVC_GLOBAL_ID();
@@ -156,7 +157,7 @@ KVC_KERNEL(chunk_weights)
 
 /* ---- leverage_scores ---- */
 
-/* Grid: channels of indices, heads. keys [H_kv, indices, d], each rotated back from its position. */
+/* Grid: (channels of indices, heads). Writes keys [H_kv, indices, d], each rotated back from its position. */
 KVC_KERNEL(leverage_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
  KVC_SPAN(float, keys), kvc_u32 indices) {
@@ -182,7 +183,7 @@ KVC_KERNEL(leverage_keys)
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
-/* Grid: channels, heads. means [H_kv, d]. */
+/* Grid: (channels, heads). Computes means [H_kv, d]. */
 KVC_KERNEL(leverage_means)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(float, means)) {
@@ -202,7 +203,7 @@ KVC_KERNEL(leverage_means)
     means_buffer[means_offset + (kvc_u64)h * d + c] = kvc_div(sum, (float)(end - begin));
 }
 
-/* Grid: pairs of channels b, c; heads. gram [H_kv, d, d], c <= b. */
+/* Grid: (pairs of channels b and c, heads). Computes gram [H_kv, d, d] for c <= b. */
 KVC_KERNEL(leverage_gram)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, means), float ridge, KVC_SPAN(float, gram)) {
@@ -225,15 +226,15 @@ KVC_KERNEL(leverage_gram)
     gram_buffer[gram_offset + (kvc_u64)h * d * d + id] = b == c ? sum + ridge : sum;
 }
 
-/* s less the products of n neighbours of two rows. */
+/* Returns s minus the products of n neighbours of two rows. */
 KVC_DEVICE float kvc_less_products(float s, KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u32 n) {
     for (kvc_u32 k = 0; k < n; k++)
         s = kvc_fma(-a[k], b[k], s);
     return s;
 }
 
-/* Grid: one group a head. gram becomes its factor but for the diagonal, which goes to diagonal [H_kv, d]: a column's
- * rows all look at what stands there. */
+/* Grid: (KV heads). Replaces gram by its factor. Only the diagonal is written elsewhere, to diagonal [H_kv, d], because
+ * all rows of a column read its old value. */
 KVC_GROUP_KERNEL(leverage_factor)
 (KVC_SPAN(float, gram), KVC_SPAN(float, diagonal), kvc_u32 d, float ridge) {
     kvc_u32 h = KVC_GROUP_ID(0);
@@ -254,7 +255,7 @@ KVC_GROUP_KERNEL(leverage_factor)
     }
 }
 
-/* Grid: indices, heads. y [H_kv, d, indices]. */
+/* Grid: (indices, heads). y [H_kv, d, indices] is scratch. */
 KVC_KERNEL(leverage_scores)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys),
  KVC_SPAN(const float, means), KVC_SPAN(const float, gram), KVC_SPAN(const float, diagonal), KVC_SPAN(float, y),
@@ -284,8 +285,8 @@ KVC_KERNEL(leverage_scores)
 
 /* ---- standard_mix ---- */
 
-/* Grid: tiles, heads, leverage and scores. sums [2, H_kv, tiles]: of x, or (squares) of how far it is from the mean in
- * totals [2, mean and spread], squared. */
+/* Grid: (tiles, heads, leverage and scores). Computes sums [2, H_kv, tiles] of x, or with `squares` of (x - mean)^2.
+ * totals [2, 2] holds mean and standard deviation of each side. */
 KVC_KERNEL(standard_tiles)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, leverage),
  KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u32 squares, KVC_GLOBAL const float *totals, KVC_SPAN(float, sums),
@@ -309,7 +310,7 @@ KVC_KERNEL(standard_tiles)
     sums_buffer[sums_offset + ((kvc_u64)side * heads + h) * tiles + tile] = lane[0];
 }
 
-/* Grid: leverage and scores. */
+/* Grid: (leverage and scores). */
 KVC_KERNEL(standard_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 first, kvc_u32 last, kvc_u32 squares,
  KVC_SPAN(const float, sums), kvc_u32 tiles, KVC_GLOBAL float *totals) {
@@ -335,7 +336,7 @@ KVC_KERNEL(standard_totals)
     }
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(standard_mix)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, float share, KVC_GLOBAL const float *totals,
  KVC_SPAN(const float, leverage), KVC_SPAN(float, scores), kvc_u32 stride) {

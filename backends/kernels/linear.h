@@ -1,15 +1,15 @@
-/* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. Few rows (gemv): a team an output. Many rows (gemm): both
- * sides packed by lane, then an ordinary matrix product for each lane; the 32 products are added in the order of the
- * tree. */
+/* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. For few rows (gemv), a team computes an output. For many rows
+ * (gemm), rows and weights are packed by lane, each lane is an ordinary matrix product, and the 32 products are added
+ * in the order of the tree. */
 
-/* Few rows: grid (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_SMALL_BATCH), so many rows for one pass over the
- * weights. */
+/* Grid for few rows: (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_SMALL_BATCH). KVC_SMALL_BATCH rows are computed in
+ * one pass over the weights. */
 #define KVC_EACH KVC_EACH_OF(KVC_WORKERS)
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
-/* sum[i] = lanes of x[i, :] times one row of weights, for the first `here` of at most `most` rows of x; the others
- * repeat the first. */
+/* sum[i] = lanes of x[i, :] times one row of weights, for the first `here` of at most `most` rows of x. The remaining
+ * rows repeat the first one. */
 #define KVC_SUM_ROWS(type, most, sum, x, here, weight, K)                                                              \
     do {                                                                                                               \
         const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)((K) % 32);                               \
@@ -36,7 +36,7 @@
                     kvc_lanes_floats_tail(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker, left), p, sum[i], left);  \
         }                                                                                                              \
     } while (0)
-/* w: rows first..first+count-1 of the matrix. */
+/* w holds rows first .. first + count - 1 of the matrix. */
 #define KVC_LINEAR_FEW(name, type)                                                                                     \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
@@ -48,7 +48,7 @@
             KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                     \
             struct kvc_lanes sum[KVC_SMALL_BATCH];                                                                     \
             KVC_SUM_ROWS(type, KVC_SMALL_BATCH, sum, x, here, weight, K);                                              \
-            for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* all of them, so that no barrier is conditional */           \
+            for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* for all rows, so that no barrier is conditional */          \
                 float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
                 if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)                               \
                     y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
@@ -62,14 +62,14 @@ KVC_ALL_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 
 /* ---- many rows ---- */
 
-/* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32); what lies beyond K or after the
- * last row is never used. */
+/* Packed layout: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). Values beyond K or after
+ * the last row are never used. */
 #define KVC_PACK_X KVC_PACK_X_OF(KVC_GROUP)
 #define KVC_PACK_W KVC_PACK_W_OF(KVC_WORKERS)
 #define KVC_PACKED(B, n, K, lane, step)                                                                                \
     ((((kvc_u64)(n) / (B)*32 + (lane)) * (((K) + 31) / 32) + (step)) * (B) + (n) % (B))
 
-/* A work-item 32 neighbouring values of one row. */
+/* A work-item packs 32 neighbouring values of one row. */
 KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K, kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
@@ -78,10 +78,10 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
         packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_X, row, K, lane, step)] = from[lane];
 }
 
-/* The same of weight rows first..first+rows-1, widened. */
+/* The same for weight rows first .. first + rows - 1, which are dequantized. */
 #if KVC_WORKERS == 1
-/* Transposes 16 vectors of 16. Four times: vector i becomes the even elements of vectors 2i and 2i + 1, vector i + 8
- * their odd ones. */
+/* Transposes 16 vectors of 16 in four steps. In each step, vector i becomes the even elements of vectors 2i and 2i + 1,
+ * and vector i + 8 their odd elements. */
 #define KVC_EVENS(to, from, i)                                                                                         \
     to[i] = KVC_EVEN16(from[2 * (i)], from[2 * (i) + 1]);                                                              \
     to[(i) + 8] = KVC_ODD16(from[2 * (i)], from[2 * (i) + 1]);
@@ -101,7 +101,8 @@ KVC_DEVICE void kvc_transpose(float16 *x) {
     KVC_TRANSPOSE_ONCE(y, x)
     KVC_TRANSPOSE_ONCE(x, y)
 }
-/* A work-item 32 neighbouring values of a block's rows, so that lines of packed memory are written whole. */
+/* A work-item packs 32 neighbouring values of a block's rows, so that cache lines of packed memory are written
+ * completely. */
 KVC_KERNEL(pack_w)
 (KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
  kvc_u64 rows) {
@@ -144,13 +145,13 @@ KVC_KERNEL(pack_w)
 }
 #endif
 
-/* Lanes come in bit-reversed order, so that the tree adds neighbours: after the i-th lane as many waiting sums are
- * added as i has trailing ones. */
+/* Lanes are computed in bit-reversed order, so that the tree adds neighbours. After lane i, as many waiting sums are
+ * added as the binary number i has ones at its end. */
 #define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
 
-/* Grid: blocks of rows, blocks of outputs: neighbours share their weights. */
+/* Grid: (blocks of rows, blocks of outputs), so that neighbouring groups share their weights. */
 #if KVC_WORKERS == 1
-/* A work-item 8 rows x 32 outputs. */
+/* A work-item computes 8 rows x 32 outputs. */
 KVC_GROUP_KERNEL(product)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
@@ -199,7 +200,8 @@ KVC_GROUP_KERNEL(product)
         }
 }
 #else
-/* A group KVC_PACK_X rows x 64 outputs, a work-item 4 x 4 of them: rows 4a.., outputs b, b + 16, b + 32, b + 48. */
+/* A group computes KVC_PACK_X rows x 64 outputs. A work-item computes 4 x 4 of them: rows 4a .. 4a + 3, outputs b, b +
+ * 16, b + 32, b + 48. */
 KVC_GROUP_KERNEL(product)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {

@@ -1,10 +1,10 @@
-/* lists.h - how kernels see an arena's blocks, a layer's lists, and what one query may see of a head (core/base/ops.h).
- */
+/* lists.h - access of kernels to an arena's blocks and a layer's lists, and the entries of a head that one query may
+ * see (core/base/ops.h). */
 #ifndef KVC_BACKENDS_KERNELS_LISTS_H
 #define KVC_BACKENDS_KERNELS_LISTS_H
 
-/* Chunks of blocks, so that no allocation need be large: chunk 0 has 2^shift blocks, each one after it as many as all
- * before it together, until there are 2^top blocks; from there on 2^top each. */
+/* Blocks lie in chunks, so that no allocation need be large. Chunk 0 has 2^shift blocks. Each following chunk has as
+ * many blocks as all before it together, until there are 2^top blocks; from there on a chunk has 2^top blocks. */
 #define KVC_ARENA                                                                                                      \
     KVC_GLOBAL kvc_u8 *chunk0, KVC_GLOBAL kvc_u8 *chunk1, KVC_GLOBAL kvc_u8 *chunk2, KVC_GLOBAL kvc_u8 *chunk3,        \
         KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \
@@ -26,7 +26,7 @@ struct kvc_arena_view {
     arena.shift = shift, arena.top = top, arena.type = entry_type, arena.head_size = head_size,                        \
     arena.row_bytes = row_bytes
 
-/* Where a block, or a spare slot, lies. */
+/* Returns the address of a block or an extra slot. */
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
     kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_TILE);
     kvc_u32 chunk, first, place = 0;
@@ -47,18 +47,19 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena
     return arena->chunk[chunk] + (block - first) * bytes + (kvc_u64)place * arena->row_bytes;
 }
 
-/* One layer's lists; order and position may be NULL together, and state. prefix tells two lists apart. */
+/* One layer's lists. order and position may both be NULL; state may be NULL too. `prefix` distinguishes the lists of a
+ * kernel. */
 #define KVC_LISTS(prefix)                                                                                              \
     KVC_GLOBAL kvc_u32 *prefix##_base, KVC_GLOBAL kvc_u32 *prefix##_count, KVC_GLOBAL kvc_u32 *prefix##_blocks,        \
         KVC_GLOBAL kvc_u32 *prefix##_order, KVC_GLOBAL kvc_i32 *prefix##_position, KVC_GLOBAL float *prefix##_state,   \
         kvc_u32 prefix##_columns
 
-/* Entries that fit into so many slots of a head. */
+/* Returns the number of entries that fit in the slots of a head. */
 KVC_DEVICE kvc_u32 kvc_slots_capacity(kvc_u32 slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
 
 struct kvc_head_view { /* one head of one layer */
     kvc_u32 base, slots, count, columns;
-    KVC_GLOBAL kvc_u32 *blocks, *order; /* from the head's first on */
+    KVC_GLOBAL kvc_u32 *blocks, *order; /* arrays begin at the head's first element */
     KVC_GLOBAL kvc_i32 *position;
     KVC_GLOBAL float *state;
 };
@@ -91,11 +92,12 @@ KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, k
     return head->state + (kvc_u64)column * head->slots;
 }
 
-/* What one query sees of one head: places 0..places-1 of its indices or of a read list. */
+/* The entries of one head that a query may see, numbered 0 .. places - 1: its indices, or those of a read list. Some of
+ * them may be masked. */
 struct kvc_query_view {
-    KVC_GLOBAL const kvc_u32 *indices; /* 0: all */
-    kvc_u32 places, visible;           /* indices below visible */
-    kvc_i64 oldest;                    /* entries at positions below this are skipped; INT64_MIN: none */
+    KVC_GLOBAL const kvc_u32 *indices; /* 0: all indices */
+    kvc_u32 places, visible;           /* indices from `visible` on are masked */
+    kvc_i64 oldest;                    /* entries at positions below this are masked; KVC_NO_WINDOW: none */
 };
 #define KVC_READS KVC_GLOBAL const kvc_u32 *read_count, KVC_GLOBAL const kvc_u32 *read_index, kvc_u32 read_stride
 #define KVC_NO_WINDOW (-(kvc_i64)0x7fffffffffffffff - 1)
@@ -113,7 +115,7 @@ KVC_DEVICE struct kvc_query_view kvc_query_view_of(const struct kvc_head_view *h
 }
 
 #define KVC_MASKED 0xffffffffu
-/* The slot at a place, or KVC_MASKED. */
+/* Returns the slot of an entry of the view, or KVC_MASKED. */
 KVC_DEVICE kvc_u32 kvc_query_slot(const struct kvc_query_view *view, const struct kvc_head_view *head, kvc_u32 place) {
     kvc_u32 index = view->indices ? view->indices[place] : place, slot;
     if (index >= view->visible)
@@ -126,7 +128,7 @@ KVC_DEVICE kvc_u32 kvc_query_slot(const struct kvc_query_view *view, const struc
 
 /* ---- entries ---- */
 
-/* Channel c of a key or value row. */
+/* Returns channel c of a key row or value row. */
 KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
     KVC_GLOBAL const kvc_u8 *group;
     if (type == KVC_K_F32)

@@ -1,11 +1,11 @@
-/* pages.h - what select methods keep beside the entries: views, pages of keys, sums of values. */
+/* pages.h - the data that select methods store beside the entries: views, pages of keys, and sums of values. */
 
-/* Places of head h, and the slot at one. */
+/* The number of entries of head h in the view (or list), and the slot of one of them. */
 #define KVC_PLACES(head, h) (read_count ? read_count[h] : (head).count)
 #define KVC_PLACE_SLOT(head, h, place)                                                                                 \
     kvc_head_slot(&(head), read_count ? read_index[(kvc_u64)(h)*read_stride + (place)] : (place))
 
-/* A group a head: the newest `rows` entries join the view. */
+/* Grid: (KV heads). Appends the newest `rows` entries to the view. */
 KVC_GROUP_KERNEL(view_append)
 (KVC_LISTS(l), KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_index, kvc_u32 view_stride, kvc_u32 rows) {
     kvc_u32 h = KVC_GROUP_ID(0), held = l_count[h], n = rows < held ? rows : held, had = view_count[h];
@@ -16,8 +16,8 @@ KVC_GROUP_KERNEL(view_append)
         view_count[h] = had + n;
 }
 
-/* A group a head. The view keeps, in place, those of its indices that are among the indices kept (KVC_READS); each
- * becomes its index there. */
+/* Grid: (KV heads). Removes from the view, in place, the indices that are not kept (KVC_READS). Each remaining index
+ * becomes its number among the kept ones. */
 KVC_GROUP_KERNEL(view_evict)
 (KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_index, kvc_u32 view_stride) {
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
@@ -30,7 +30,7 @@ KVC_GROUP_KERNEL(view_evict)
             low = kvc_indices_below(indices, kept, view[i], low);
             stays = low < kept && indices[low] == view[i];
         }
-        before = kvc_group_before(stays, &all, shared_sum); /* here all have read theirs */
+        before = kvc_group_before(stays, &all, shared_sum); /* this waits until all have read their index */
         if (stays)
             view[left + before] = low;
         left += all;
@@ -51,7 +51,7 @@ KVC_DEVICE void kvc_page_store(kvc_u32 type, KVC_GLOBAL kvc_u8 *side, kvc_u64 at
         ((KVC_GLOBAL float *)side)[at] = x;
 }
 
-/* The same in F16 on both sides: only bits move. */
+/* The same for F16 keys and F16 pages: only bits are copied. */
 KVC_DEVICE float kvc_page_half(KVC_GLOBAL const kvc_u16 *h) {
 #if KVC_WORKERS == 1
     return vload_half(0, (KVC_GLOBAL const half *)h);
@@ -65,15 +65,15 @@ KVC_DEVICE void kvc_page_bits(KVC_GLOBAL kvc_u16 *side, KVC_GLOBAL const kvc_u16
         *side = *key;
 }
 
-/* Grid: pages that may change, `changed` of each of `across` heads, times channels; heads / across. On CPUs a work-item
- * has a page's channels. low may be NULL. */
+/* Grid: (pages that may change, `changed` of each of `across` heads, times channels; heads / across). On CPUs a
+ * work-item updates all channels of a page. `low` may be NULL. */
 KVC_KERNEL(pages_update)
 (KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type, KVC_GLOBAL kvc_u8 *low,
  KVC_GLOBAL kvc_u8 *high, kvc_u32 rows, kvc_u32 changed, kvc_u32 across) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
     kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
     kvc_u64 id = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, nth, at, end;
-    if (id >= (kvc_u64)changed * across) /* most work-items of a group, where one entry is new */
+    if (id >= (kvc_u64)changed * across) /* true for most work-items of a group if only one entry is new */
         return;
     nth = id % changed;
     kvc_u32 h = KVC_GROUP_ID(1) * across + (kvc_u32)(id / changed), places = read_count ? read_count[h] : l_count[h];
@@ -110,7 +110,7 @@ KVC_KERNEL(pages_update)
     }
 }
 
-/* Grid: runs of channels of `across` heads, heads / across. */
+/* Grid: (runs of channels of `across` heads, heads / across). */
 KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums), kvc_u32 rows, kvc_u32 across) {
     kvc_u32 runs = (head_size + KVC_RUN - 1) / KVC_RUN, id = (kvc_u32)KVC_GLOBAL_ID(), places, place;
     kvc_u32 c = id % runs * KVC_RUN, h = KVC_GROUP_ID(1) * across + id / runs;
@@ -144,7 +144,8 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     }
 }
 
-/* Grid: values of out [heads, d]; on CPUs heads. reads: what was read; KVC_READS: the view. */
+/* Grid: (values of out [heads, d]); on CPUs (heads). kept_count holds the numbers of entries read, KVC_READS the view.
+ */
 KVC_KERNEL(mix_mean)
 (KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 d,
  KVC_SPAN(float, out), KVC_SPAN(const float, alpha), KVC_SPAN(const float, sums)) {

@@ -1,4 +1,4 @@
-/* parts.h - 32 neighbouring values as the lanes of a dot product: what weights.h makes them of, and cache entries. */
+/* parts.h - loads 32 neighbouring values as the lanes of a dot product: cache entries, and helpers for weights.h. */
 #ifndef KVC_BACKENDS_KERNELS_PARTS_H
 #define KVC_BACKENDS_KERNELS_PARTS_H
 
@@ -15,7 +15,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_halves(KVC_GLOBAL const kvc_u8 *row, kvc_u
     return kvc_lanes_of(vload_half16(0, h), vload_half16(1, h)); /* exact */
 }
 KVC_DEVICE float16 kvc_bf16x16(ushort16 h) { return as_float16(convert_uint16(h) << 16); }
-/* Nibbles: of 32 bytes the low or high halves; of 16 bytes the low halves, then the high ones. */
+/* Convert 32 quants to lanes: `low` holds the first 16 and `high` the others. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_scaled(int16 low, int16 high, float a, float b) {
     return kvc_lanes_of(a * convert_float16(low), b * convert_float16(high));
 }
@@ -26,7 +26,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_offset(int16 low, int16 high, float a, flo
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
 
-/* Channels c to c + 31 of a key or value. */
+/* Loads channels c to c + 31 of a key or value. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     KVC_GLOBAL const char *q;
@@ -52,9 +52,9 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const 
     return u.p;
 }
 
-#else /* 8 lanes each, from memory in vectors */
+#else /* each work-item has 8 lanes, loaded from memory as vectors */
 
-/* Exact; NaNs compare equal. */
+/* Converts F16 to float, exactly; all NaNs compare equal. */
 KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
 #if defined(__CUDA_ARCH__)
     float x;
@@ -68,7 +68,7 @@ KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
     return vload_half(0, (const half *)&h);
 #endif
 }
-/* 8 values of 2 bytes, 8 bytes: in words, the first value lowest. */
+/* Load 8 values of 2 bytes, or 8 bytes, as words. The first value is the lowest. */
 KVC_DEVICE uint4 kvc_load_pairs(KVC_GLOBAL const kvc_u16 *h) {
     uint4 v;
     if (KVC_ALIGNED(h, 16))
@@ -79,7 +79,8 @@ KVC_DEVICE uint4 kvc_load_pairs(KVC_GLOBAL const kvc_u16 *h) {
     v.w = (kvc_u32)h[6] | (kvc_u32)h[7] << 16;
     return v;
 }
-KVC_DEVICE uint2 kvc_load_bytes(KVC_GLOBAL const kvc_u8 *b) { /* blocks begin evenly; entries of odd sizes do not */
+/* blocks have even addresses; entries of odd sizes need not */
+KVC_DEVICE uint2 kvc_load_bytes(KVC_GLOBAL const kvc_u8 *b) {
     KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)b;
     uint2 v;
     if (KVC_ALIGNED(b, 8))
@@ -109,14 +110,14 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_pairs(KVC_GLOBAL const kvc_u16 *h, bool ha
     }
     return p;
 }
-KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d * the signed bytes */
+KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d times the signed bytes */
     uint2 v = kvc_load_bytes(q);
     struct kvc_lanes p;
     for (int i = 0; i < 8; i++)
         p.lane[i] = d * (float)(kvc_i8)KVC_BYTE(v, i);
     return p;
 }
-/* (byte >> shift & mask) + ((high byte >> high_shift & high_mask) << high_by) - offset, of 8 neighbours. */
+/* Eight neighbouring quants: ((byte >> shift & mask) | (high byte >> high_shift & high_mask) << high_by) - offset. */
 struct kvc_quants {
     int value[8];
 };
@@ -130,7 +131,7 @@ KVC_DEVICE struct kvc_quants kvc_quants_of(uint2 low, kvc_u32 shift, kvc_u32 mas
     return q;
 }
 
-/* c is a multiple of 32, as groups of Q8_0 are long. */
+/* c is a multiple of 32, the length of a Q8_0 group. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     if (type == KVC_K_F32)
@@ -140,7 +141,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u
     group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
     return kvc_lanes_bytes(group + 2 + worker * 8, KVC_HALF(group));
 }
-/* Channels c to c + 3 of an entry, c a multiple of 4. */
+/* Loads channels c to c + 3 of an entry. c is a multiple of 4. */
 KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
     KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + c;
     KVC_GLOBAL const kvc_u8 *group;
@@ -176,7 +177,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const 
 
 #endif
 
-/* The lanes of dot32(q, key), by a team; where the team has no key (0), nothing is read. */
+/* Returns the lanes of dot32(q, key), computed by a team. If the team has no key (0), nothing is read. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                 kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;

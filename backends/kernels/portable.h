@@ -1,10 +1,10 @@
-/* portable.h - what kernels are written in: the common part of OpenCL C 1.2 and CUDA C.
+/* portable.h - macros and functions for kernels, which are written in the common part of OpenCL C 1.2 and CUDA C.
  *
- * Kernels take pointers and scalars only. A span of a buffer comes in as a pointer and an offset in elements
- * (KVC_SPAN, opened by KVC_OPEN), so that 64-bit offsets work where buffers are opaque. Two shapes, chosen when the
- * kernels are compiled: KVC_WORKERS work-items hold the 32 lanes of a dot product between them. KVC_WORKERS 1 is for
- * CPUs (one work-item, two vectors of 16), 4 for GPUs (8 lanes each). Functions here give the bits of core/base/canon.h
- * in both shapes.
+ * Kernels take only pointers and scalars. A span of a buffer is passed as a pointer and an offset in elements
+ * (KVC_SPAN, opened by KVC_OPEN), so that 64-bit offsets work even though buffers are opaque. There are two shapes,
+ * chosen when the kernels are compiled: KVC_WORKERS work-items together hold the 32 lanes of a dot product. KVC_WORKERS
+ * 1 is for CPUs (one work-item with two vectors of 16), and 4 is for GPUs (8 lanes each). The functions in this file
+ * give the same bits as core/base/canon.h in both shapes.
  */
 #ifndef KVC_BACKENDS_KERNELS_PORTABLE_H
 #define KVC_BACKENDS_KERNELS_PORTABLE_H
@@ -13,11 +13,11 @@
 #include "core/base/canon.h"
 #include "backends/kernels/shared.h"
 #define KVC_WORKERS 4
-#define KVC_GLOBAL            /* of pointers */
-#define KVC_LOCAL             /* of pointers to what a group shares */
-#define KVC_SHARED __shared__ /* of variables a group shares; only at the start of a kernel */
+#define KVC_GLOBAL            /* pointers to device memory */
+#define KVC_LOCAL             /* pointers to memory that a group shares */
+#define KVC_SHARED __shared__ /* variables that a group shares; only at the start of a kernel */
 #define KVC_DEVICE static __device__ __forceinline__
-#define KVC_BARRIER() __syncthreads() /* local and global memory of the group */
+#define KVC_BARRIER() __syncthreads() /* for the group's local and global memory */
 #define KVC_LOCAL_ID() ((kvc_u32)threadIdx.x)
 #define KVC_GROUP_ID(i) ((kvc_u32)((i) == 0 ? blockIdx.x : (i) == 1 ? blockIdx.y : blockIdx.z))
 #define KVC_GLOBAL_ID() ((kvc_u64)blockIdx.x * blockDim.x + threadIdx.x)
@@ -29,12 +29,12 @@ typedef long long kvc_i64;
 #if !defined(KVC_WORKERS) || (KVC_WORKERS != 1 && KVC_WORKERS != 4)
 #error "KVC_WORKERS: 1 for CPUs, 4 for GPUs"
 #endif
-/* core/base/canon.h and shared.h come before this file: OpenCL sources are joined, not included. */
+/* core/base/canon.h and shared.h must precede this file; OpenCL sources are joined, not included. */
 #define KVC_GLOBAL __global
 #define KVC_LOCAL __local
 #define KVC_SHARED __local
 #define KVC_DEVICE static inline
-#ifndef KVC_BARRIER /* tests/oclgrind/run.sh removes it, to see that races are found */
+#ifndef KVC_BARRIER /* tests/oclgrind/run.sh removes it, to test that races are found */
 #define KVC_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 #define KVC_LOCAL_ID() ((kvc_u32)get_local_id(0))
@@ -55,16 +55,18 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 #define KVC_EXTRA_SLOT 0x80000000u
 #define KVC_LANES_EACH (32 / KVC_WORKERS)
 
-/* KVC_KERNEL: one work-item an element, KVC_ITEMS in a group. KVC_GROUP_KERNEL: a group of KVC_GROUP works together;
- * KVC_TEAMS teams of KVC_WORKERS work-items in it. Groups are one-dimensional, grids have up to three dimensions.
- * Barriers are reached by all of a group or none: no early return in a group kernel, unless the whole group does. */
+/* KVC_KERNEL has one work-item per element and KVC_ITEMS work-items in a group. In a KVC_GROUP_KERNEL, a group of
+ * KVC_GROUP work-items works together, as KVC_TEAMS teams of KVC_WORKERS work-items. A comment "Grid: (a, b, c)" gives
+ * the size of each dimension of the grid; the first dimension counts groups in group kernels and work-items in other
+ * kernels. A barrier must be reached by all work-items of a group or by none. A group kernel must therefore not return
+ * early unless the whole group does. */
 #if !defined(KVC_GROUP)
 #define KVC_GROUP KVC_GROUP_OF(KVC_WORKERS)
 #endif
 #define KVC_ITEMS KVC_ITEMS_OF(KVC_GROUP)
 #define KVC_TEAMS (KVC_GROUP / KVC_WORKERS)
 #define KVC_RUN KVC_RUN_OF(KVC_WORKERS)
-/* i over this work-item's run of n. */
+/* Loops i over this work-item's run of n values. */
 #define KVC_EACH_OF_RUN(i, n)                                                                                          \
     for (kvc_u64 i = KVC_GLOBAL_ID() * KVC_RUN, i##_end = (n) < i + KVC_RUN ? (n) : i + KVC_RUN; i < i##_end; i++)
 #if defined(__CUDACC__)
@@ -80,9 +82,9 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 /* ---- sums ---- */
 
-/* sum + x, for sums that a loop carries: a fused multiply-add by a 1 that compilers cannot know, made of an argument of
- * the kernel (below 2^31). Some compilers split a sum of + into partial sums, which the language forbids; they cannot
- * split this one. */
+/* Returns sum + x, for sums that a loop carries. It is a fused multiply-add by a 1 that compilers cannot know, computed
+ * from an argument of the kernel (below 2^31). Some compilers split a loop of additions into partial sums, which the
+ * language forbids. They cannot split this one. */
 #define KVC_ONE(number) kvc_from_bits(0x3f800000u | (kvc_u32)(number) >> 31)
 KVC_DEVICE float kvc_plus(float sum, float x, float one) { return kvc_fma(x, one, sum); }
 #if KVC_WORKERS == 1
@@ -93,8 +95,8 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 
 #if KVC_WORKERS == 1 /* OpenCL only */
 
-/* Parts of vectors. KVC_BY_ELEMENT: without shuffles, for Oclgrind, whose check for uninitialized reads is wrong about
- * shuffles that name element 11 of a vector or join two vectors (tests/oclgrind/run.sh). */
+/* Parts of vectors. With KVC_BY_ELEMENT they use no shuffles. This is for Oclgrind, whose check for uninitialized reads
+ * is wrong about shuffles that name element 11 of a vector or join two vectors (tests/oclgrind/run.sh). */
 #ifndef KVC_BY_ELEMENT
 #define KVC_LOW8(v) (v).lo
 #define KVC_HIGH8(v) (v).hi
@@ -128,7 +130,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma(struct kvc_lanes a, struct kvc_lanes b
     sum.high = fma(a.high, b.high, sum.high);
     return sum;
 }
-/* Only lanes below count. */
+/* Changes only the lanes below count. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum,
                                                kvc_u32 count) {
     const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -159,7 +161,7 @@ KVC_DEVICE float kvc_lanes_tree(struct kvc_lanes p) {
     float2 d = c.lo + c.hi;
     return d.lo + d.hi;
 }
-#define KVC_SUM_FLOATS 1 /* floats a group shares for kvc_lanes_sum */
+#define KVC_SUM_FLOATS 1 /* floats that a group shares for kvc_lanes_sum */
 KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) { return kvc_lanes_tree(p); }
 
 #else
@@ -184,7 +186,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma(struct kvc_lanes a, struct kvc_lanes b
         sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
     return sum;
 }
-/* Only lanes below count; of this worker: count is what is left for it, and may be negative. */
+/* Changes only the lanes below count. `left` is the number of lanes left for this worker; it may be negative. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum,
                                                kvc_u32 count) {
     kvc_i32 left = (kvc_i32)count - (kvc_i32)(KVC_LOCAL_ID() % KVC_WORKERS * KVC_LANES_EACH);
@@ -192,7 +194,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_la
         sum.lane[i] = i < left ? kvc_fma(a.lane[i], b.lane[i], sum.lane[i]) : sum.lane[i];
     return sum;
 }
-/* Memory is read in vectors of 16 bytes where it is aligned so. */
+/* Memory is read in vectors of 16 bytes if it is aligned. */
 #if defined(__CUDACC__)
 #define KVC_ALIGNED(at, bytes) (((unsigned long long)(at) & ((bytes)-1)) == 0)
 #else
@@ -227,12 +229,13 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_floats_tail(KVC_GLOBAL const float *x, kvc
         p.lane[i] = worker * KVC_LANES_EACH + i < count ? x[worker * KVC_LANES_EACH + i] : 0.0f;
     return p;
 }
-/* The sum of a team's 32 lanes, for each of its work-items. Every work-item of the group calls it at the same time. */
+/* Returns the sum of a team's 32 lanes to each of its work-items. Every work-item of the group must call it at the same
+ * time. */
 #if defined(__CUDACC__)
 #define KVC_SUM_FLOATS 1
 KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) {
     (void)shared_sum;
-    for (int w = 2; w > 0; w /= 2) /* lanes i + 16, then i + 8 */
+    for (int w = 2; w > 0; w /= 2) /* lanes i + 16, then lanes i + 8 */
         for (int i = 0; i < KVC_LANES_EACH; i++)
             p.lane[i] = p.lane[i] + __shfl_down_sync(0xffffffffu, p.lane[i], w, KVC_WORKERS);
     for (int w = 4; w > 0; w /= 2)
@@ -249,7 +252,7 @@ KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) 
     for (int i = 0; i < KVC_LANES_EACH; i++)
         team[worker * KVC_LANES_EACH + i] = p.lane[i];
     KVC_BARRIER();
-    if (worker < 2) /* lanes i + 16 onto i */
+    if (worker < 2) /* add lanes i + 16 to lanes i */
         for (int i = 0; i < KVC_LANES_EACH; i++)
             team[worker * KVC_LANES_EACH + i] =
                 team[worker * KVC_LANES_EACH + i] + team[(worker + 2) * KVC_LANES_EACH + i];
@@ -266,7 +269,7 @@ KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) 
 #endif
 #endif
 
-/* dot32(a, b) over K values, by a team; all work-items of the group take part. */
+/* Returns dot32(a, b) over K values, computed by a team. All work-items of the group must call it. */
 KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K,
                                 KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
@@ -280,7 +283,7 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     return kvc_lanes_sum(sum, shared_sum);
 }
 
-/* The same with ones, which the caller has of KVC_ONE, for b. */
+/* Does the same with ones instead of b. `one` comes from KVC_ONE in the caller. */
 KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     struct kvc_lanes sum = kvc_lanes_zero(), ones = kvc_lanes_all(one);
@@ -292,9 +295,10 @@ KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K,
     return kvc_lanes_sum(sum, shared_sum);
 }
 
-/* ---- a prefix sum: the group's work-items each have 0 or 1, in order ---- */
+/* ---- a prefix sum over the group's work-items, each of which has 0 or 1 ---- */
 
-/* How many work-items before this one have flag, and in *all how many of the group. shared_sum: KVC_GROUP words. */
+/* Returns how many work-items before this one have the flag set. *all receives the number in the whole group.
+ * shared_sum has KVC_GROUP words. */
 KVC_DEVICE kvc_u32 kvc_group_before(kvc_u32 flag, kvc_u32 *all, KVC_LOCAL kvc_u32 *shared_sum) {
 #if KVC_GROUP == 1
     *all = flag;

@@ -1,7 +1,7 @@
-/* quants.h - weights as integers, 16 at a time in words of four signed bytes, and their products with activations in
- * eight bits. */
+/* quants.h - weights as integers, 16 at a time in words of four signed bytes, and their products with 8-bit
+ * activations. */
 
-/* Four bytes, the first lowest; blocks begin evenly or not at all. */
+/* Loads four bytes as a word. The first byte is the lowest. Any alignment is allowed. */
 KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
 #if KVC_WORKERS == 1
     return as_uint(vload4(0, b));
@@ -15,13 +15,13 @@ KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
 #endif
 }
 
-/* Four bytes below 128, each less `by`. */
+/* Subtracts `by` from each of four bytes, which must be below 128. */
 KVC_DEVICE kvc_u32 kvc_word_less(kvc_u32 word, kvc_u32 by) {
     return ((word | 0x80808080u) - by * 0x01010101u) ^ 0x80808080u;
 }
-/* Four bits, the lowest bit of a byte each. */
+/* Moves four bits to the lowest bits of four bytes. */
 KVC_DEVICE kvc_u32 kvc_word_of_bits(kvc_u32 bits) { return bits * 0x00204081u & 0x01010101u; }
-/* Looked up by four bytes below 16. */
+/* Look up four bytes below 16 in a table. */
 KVC_DEVICE kvc_u32 kvc_word_iq4(kvc_u32 index) {
     kvc_u32 word = 0;
     for (kvc_u32 i = 0; i < 32; i += 8)
@@ -35,7 +35,7 @@ KVC_DEVICE kvc_u32 kvc_word_e2m1(kvc_u32 index) {
     return word;
 }
 
-/* Quants e .. e + 3 of block *b. */
+/* Quants e .. e + 3 of block *b, as a word. */
 #define KVC_NIBBLES(b, e) (kvc_load_word((b)->q + (e) % 16) >> (e) / 16 * 4 & 0x0f0f0f0fu)
 #define KVC_FIFTHS(b, e) (kvc_word_of_bits((kvc_u32)(b)->high[(e) / 8] >> (e) % 8 & 15u) << 4)
 #define KVC_WORD_Q8_0(b, e) kvc_load_word((kvc_bytes)(b)->q + (e))
@@ -58,7 +58,7 @@ KVC_DEVICE kvc_u32 kvc_word_e2m1(kvc_u32 index) {
                       (kvc_load_word((b)->high + (e) / 128 * 32 + (e) % 32) >> (e) % 128 / 32 * 2 & 0x03030303u) << 4, \
                   32)
 
-/* Half of a block of 32: its words. */
+/* The words of half a block of 32. */
 struct kvc_half {
     kvc_u32 word[4];
 };
@@ -79,8 +79,8 @@ KVC_DEVICE struct kvc_half kvc_half_load(KVC_GLOBAL const kvc_u32 *from) {
     return h;
 }
 
-/* sum + the products of four signed bytes. */
-#if defined(KVC_EMULATED_DOT) && !defined(cl_khr_integer_dot_product) /* for tests: as the extension has it */
+/* Returns sum plus the products of four signed bytes. */
+#if defined(KVC_EMULATED_DOT) && !defined(cl_khr_integer_dot_product) /* for tests: an emulation of the extension */
 #define cl_khr_integer_dot_product 1
 #define __opencl_c_integer_dot_product_input_4x8bit_packed 1
 static inline int dot_4x8packed_ss_int(uint a, uint b) {
@@ -100,9 +100,9 @@ KVC_DEVICE kvc_i32 kvc_dot4(kvc_u32 a, kvc_u32 b, kvc_i32 sum) {
 }
 #endif
 
-/* The products of two halves, added up. */
+/* Return the sum of the products of two halves, or of two pairs of halves. */
 #if KVC_WORKERS == 1 && !defined(KVC_BY_ELEMENT) && !defined(cl_khr_integer_dot_product)
-KVC_DEVICE short16 kvc_half_products(struct kvc_half a, struct kvc_half b) { /* at most 128 * 127 */
+KVC_DEVICE short16 kvc_half_products(struct kvc_half a, struct kvc_half b) { /* each product is at most 128 * 127 */
     return convert_short16(as_char16((uint4)(a.word[0], a.word[1], a.word[2], a.word[3]))) *
            convert_short16(as_char16((uint4)(b.word[0], b.word[1], b.word[2], b.word[3])));
 }
@@ -130,7 +130,8 @@ KVC_DEVICE kvc_i32 kvc_block_dot(struct kvc_half a0, struct kvc_half b0, struct 
 }
 #endif
 
-/* Half h of block b of a row of weights, with its scale and minimum; where 32 quants have a scale, that of both. */
+/* Half h of block b of a row of weights, with its scale and minimum. If 32 quants share a scale, both halves have the
+ * same. */
 struct kvc_half_weights {
     struct kvc_half half_block;
     float scale, minimum;
@@ -164,7 +165,7 @@ KVC_DEVICE struct kvc_half_weights kvc_half_weights_of(kvc_u32 type, kvc_bytes r
 #define KVC_NARROW_CASE(a, NAME, name, ...)                                                                            \
     case KVC_K_##NAME:                                                                                                 \
         return KVC_INT8_WIDTH_##NAME == 16;
-KVC_DEVICE bool kvc_int8_narrow(kvc_u32 type) { /* 16 quants have a scale */
+KVC_DEVICE bool kvc_int8_narrow(kvc_u32 type) { /* true if 16 quants share a scale */
     switch (type) { KVC_BLOCK_TYPES(KVC_NARROW_CASE, ) }
     return false;
 }

@@ -1,7 +1,7 @@
-/* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads,
- * gather, fma_loop. */
+/* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads, gather,
+ * fma_loop. */
 
-/* The run of a weight row that starts at its element k. */
+/* Dequantizes the run of a weight row that begins at element k. */
 KVC_DEVICE void kvc_dequantize_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k,
                                    kvc_u64 K) {
 #if KVC_WORKERS == 1
@@ -25,8 +25,8 @@ KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *fr
         to[i] = from[i];
 }
 
-/* table: rows first..first+count-1 of the matrix, row_bytes each; tokens outside are another piece's. A work-item a run
- * of a row. */
+/* table holds rows first .. first + count - 1 of the matrix, row_bytes each. Other tokens belong to another piece. A
+ * work-item writes one run of a row. */
 KVC_KERNEL(embed)
 (KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 first, kvc_u64 count, kvc_u64 row_bytes, kvc_u32 type,
  kvc_u64 K, KVC_SPAN(const kvc_i32, tokens), kvc_u32 rows) {
@@ -41,7 +41,7 @@ KVC_KERNEL(embed)
         kvc_dequantize_run(out + row * K + k, type, table + token * row_bytes, k, K);
 }
 
-/* out [rows, K] = matrix rows first..first+rows-1, widened; a work-item a run of a row. */
+/* out [rows, K] = the matrix rows first .. first + rows - 1, dequantized. A work-item writes one run of a row. */
 KVC_KERNEL(dequantize)
 (KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
  kvc_u64 rows) {
@@ -56,26 +56,26 @@ KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N,
         y_buffer[y_offset + i] = y_buffer[y_offset + i] + bias_buffer[bias_offset + i % N];
 }
 
-/* A group a row. */
+/* Grid: (rows). */
 KVC_GROUP_KERNEL(norm)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, kvc_u32 heads, float eps) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_GLOBAL const float *w = w_buffer + w_offset + (kvc_u64)(KVC_GROUP_ID(0) % heads) * K;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
-    float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it, so that none waits for another */
+    float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it, so that no team waits for another */
     float r = kvc_div(1.0f, kvc_sqrt(kvc_div(sum, (float)K) + eps));
     KVC_BARRIER(); /* y may be x */
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = (x[k] * r) * w[k];
 }
 
-/* The centred norm. */
+/* Normalizes rows around their mean. Grid: (rows). */
 KVC_GROUP_KERNEL(norm_centred)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), KVC_SPAN(const float, bias), kvc_u32 K,
  kvc_u32 heads, float eps) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    kvc_u64 own = (kvc_u64)(KVC_GROUP_ID(0) % heads) * K; /* the row of w and bias */
+    kvc_u64 own = (kvc_u64)(KVC_GROUP_ID(0) % heads) * K; /* offset of the row's w and bias */
     KVC_GLOBAL const float *w = w_buffer + w_offset + own;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
@@ -90,7 +90,8 @@ KVC_GROUP_KERNEL(norm_centred)
         y[k] = bias_buffer ? kvc_fma(y[k] * r, w[k], bias_buffer[bias_offset + own + k]) : (y[k] * r) * w[k];
 }
 
-/* A work-item a pair of channels, or two channels after the rotary ones; on CPUs all channels of a head. */
+/* A work-item rotates a pair of channels, or copies two channels after the rotary ones. On CPUs it computes all
+ * channels of a head. */
 KVC_KERNEL(rope)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rows,
  kvc_u32 heads, kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {
@@ -127,7 +128,7 @@ KVC_KERNEL(rope)
     }
 }
 
-/* activation: enum kvc_activation */
+/* `activation` is a value of enum kvc_activation. */
 KVC_KERNEL(gated_silu)
 (KVC_SPAN(float, y), KVC_SPAN(const float, gate), KVC_SPAN(const float, up), kvc_u32 activation, kvc_u64 n) {
     kvc_u64 i = KVC_GLOBAL_ID();
@@ -161,7 +162,7 @@ KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, fl
     }
 }
 
-/* A work-item a value of out [rows, heads, copies, d]; on CPUs all copies of a head. */
+/* A work-item copies one value of out [rows, heads, copies, d]; on CPUs all copies of a head. */
 KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64 n, kvc_u32 copies, kvc_u32 d) {
     KVC_OPEN(float, out);
     KVC_OPEN(const float, x);
@@ -176,7 +177,7 @@ KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64
 #endif
 }
 
-/* A work-item KVC_COPIED_OF values of a row. */
+/* A work-item copies KVC_COPIED_OF values of a row. */
 KVC_KERNEL(gather)
 (KVC_SPAN(float, out), KVC_SPAN(const float, x), KVC_SPAN(const kvc_u32, index), kvc_u32 rows, kvc_u32 width) {
     const kvc_u32 run = KVC_COPIED_OF(KVC_WORKERS), runs = (width + run - 1) / run;
@@ -188,8 +189,8 @@ KVC_KERNEL(gather)
                         width - k < run ? width - k : run);
 }
 
-/* x [n] = 0, with non-temporal stores where the compiler has them: x is aligned as vectors are. A work-item a run of
- * vectors. */
+/* Sets x [n] to 0, with non-temporal stores if the compiler has them; x is aligned like vectors. A work-item clears a
+ * run of vectors. */
 #if KVC_WORKERS == 1 && defined(__has_builtin)
 #if __has_builtin(__builtin_nontemporal_store)
 #define KVC_CLEAR16(x) __builtin_nontemporal_store((float16)(0.0f), (KVC_GLOBAL float16 *)(x))
@@ -210,7 +211,8 @@ KVC_KERNEL(clear)(KVC_SPAN(float, x), kvc_u64 n) {
         x[i] = 0.0f;
 }
 
-/* A work-item eight chains (on CPUs of vectors), so that no instruction waits for the one before it. */
+/* A work-item computes eight independent chains (on CPUs of vectors), so that no instruction waits for the previous
+ * one. */
 #if KVC_WORKERS == 1
 #define KVC_CHAIN_FMA fma
 #define KVC_CHAIN_LOAD(x, i) vload16(i, x)
@@ -231,7 +233,7 @@ KVC_KERNEL(fma_loop)(KVC_SPAN(float, x), kvc_u64 n, kvc_u32 rounds) {
         return;
     for (int j = 0; j < 8; j++)
         value[j] = KVC_CHAIN_LOAD(x, j);
-    for (kvc_u32 r = 0; r < rounds; r++) { /* written out: not every compiler unrolls a loop */
+    for (kvc_u32 r = 0; r < rounds; r++) { /* unrolled by hand, because not every compiler unrolls a loop */
         value[0] = KVC_CHAIN_FMA(value[0], a, b);
         value[1] = KVC_CHAIN_FMA(value[1], a, b);
         value[2] = KVC_CHAIN_FMA(value[2], a, b);

@@ -1,15 +1,15 @@
-/* scores.h - the attention probabilities that policies look at: sums over a window, moments, sums over all queries so
- * far, rings of rows, state columns as scores. */
+/* scores.h - attention probabilities for policies: their sums over a window, their moments, their sums over all queries
+ * so far, and ring buffers of recent queries. Also reads and writes state columns as scores. */
 
-/* maximum and sum: of row i at i * step. */
+/* The arguments of kernels over rows of probabilities. Maximum and sum of row i are at index i * step. */
 #define KVC_PROBABILITIES                                                                                              \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
         KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
         float scale, float cap, kvc_u64 seed, kvc_u32 layer, kvc_u32 first_head, float tau
 
-/* Whether a query sees the entry of a index at position `at`. Where causal_offset is 0 (NULL) it sees those up to its
- * own position. */
+/* Returns true if a query sees the entry at `index`, whose position is `at`. If causal_offset is 0 (NULL), the query
+ * sees entries up to its own position. */
 KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 index, kvc_i64 at, kvc_i32 position,
                             KVC_GLOBAL const kvc_u32 *causal_offset, kvc_u32 window) {
     kvc_u32 visible = causal_offset ? (head->count > *causal_offset ? head->count - *causal_offset : 0) : head->count;
@@ -17,7 +17,7 @@ KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 index, kvc
            (!window || at > (kvc_i64)position - (kvc_i64)window);
 }
 
-/* Whether a read list holds a index. */
+/* Returns true if a read list contains an index. */
 KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, kvc_u32 index) {
     kvc_u32 low = 0, high = count;
     while (low < high) {
@@ -30,19 +30,19 @@ KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, 
     return low < count && indices[low] == index;
 }
 
-/* keyformer's score, or the score itself where tau is 0. */
+/* Returns keyformer's score, or the score itself if tau is 0. */
 KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position, float tau) {
     return tau != 0.0f ? kvc_div(s + kvc_gumbel(seed, layer, head, position), tau) : s;
 }
 
-/* What the probabilities of one entry add up to. */
+/* Sums of the probabilities of one entry. */
 struct kvc_totals {
-    float mass;                       /* KVC_MASS, KVC_MAXIMA */
-    float older, newer;               /* KVC_ACCUMULATE: of past tiles of positions, and of this one */
-    float mean, variance, dispersion; /* KVC_MOMENTS: pass 1 has the variance from pass 0's mean */
+    float mass;                       /* for KVC_MASS and KVC_MAXIMA */
+    float older, newer;               /* for KVC_ACCUMULATE: of past tiles of positions, and of this tile */
+    float mean, variance, dispersion; /* for KVC_MOMENTS: pass 1 computes the variance with the mean from pass 0 */
 };
 
-/* Adds a query's probability. Moments are of one head: what is not seen counts 0. */
+/* Adds a query's probability. For moments, which are those of one head, an entry that is not seen counts as 0. */
 KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pass, float value, kvc_u32 seen,
                                kvc_i32 position, float one) {
     if (mode == KVC_MOMENTS) {
@@ -66,7 +66,8 @@ KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pas
         sum->mass = kvc_max(sum->mass, value);
 }
 
-/* A ring's column of this position; of counts also how many of the ring are low, and its change. */
+/* Writes a value to the ring buffer's column for this position. For KVC_RING_COUNTS, also writes the number of low
+ * probabilities and updates minus their sum. */
 KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc_u32 mode, kvc_u32 first_column,
                              kvc_u32 ring, kvc_i32 position, kvc_u32 seen, float value, float few, float one) {
     const kvc_u32 row = (kvc_u32)position % ring;
@@ -81,7 +82,7 @@ KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc
     }
 }
 
-/* Grid: tiles of the indices of the fullest head, heads (or query heads: by_head). */
+/* Grid: (tiles of the longest head's indices, heads), or with by_head (tiles, query heads). */
 KVC_GROUP_KERNEL(probabilities)
 (KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
  kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
@@ -157,7 +158,7 @@ KVC_GROUP_KERNEL(probabilities)
     }
 }
 
-/* One work-item a query head and total: the sum over lanes index % 32 and the tree, to where its first index's was. */
+/* A work-item computes one total of a query head: the 32-lane sum over indices. */
 KVC_KERNEL(moment_lanes)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL const float *values,
  kvc_u32 stride, KVC_SPAN(float, totals)) {
@@ -176,7 +177,7 @@ KVC_KERNEL(moment_lanes)
     totals_buffer[totals_offset + i] = lane[0];
 }
 
-/* Grid: KV heads, queries. low [queries, kv_heads] = 1 / the entries that the query sees. */
+/* Grid: (KV heads, queries). Writes low [queries, kv_heads] = 1 / the number of entries that the query sees. */
 KVC_GROUP_KERNEL(seen_shares)
 (KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 window,
  KVC_GLOBAL float *low, kvc_u32 kv_heads) {
@@ -200,8 +201,8 @@ KVC_GROUP_KERNEL(seen_shares)
         low[(kvc_u64)query * kv_heads + h] = kvc_div(1.0f, (float)seen);
 }
 
-/* Grid: tiles of places, query heads, queries. m and l of one tile of one query's noisy scores, l = -1 where it sees
- * none: [queries, H, tiles] pairs. */
+/* Grid: (tiles, query heads, queries). Computes m and l of one tile of one query's noisy scores: [queries, H, tiles]
+ * pairs. l is -1 if the query sees no entry of the tile. */
 KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_SHARED float score[KVC_TILE], lanes[32], most[32];
@@ -271,7 +272,7 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
 }
 
 #if KVC_WORKERS == 1
-/* Whether the 16 entries from a index on lie in neighbouring slots, from *slot on. */
+/* Returns true if the 16 entries from an index on have consecutive slots, beginning at *slot. */
 KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 index, kvc_u64 *slot) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     *slot = kvc_head_slot(head, (kvc_u32)index);
@@ -279,8 +280,8 @@ KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 index, 
 }
 #endif
 
-/* Grid: runs of the fullest head's indices, heads. scores = the sum of `columns` columns from the first on; below: a
- * column = scores. */
+/* Grid: (runs of the longest head's indices, heads). column_scores sums `columns` columns from `first` on;
+ * scores_column below writes scores to a column. */
 KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
     KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
@@ -316,15 +317,15 @@ KVC_KERNEL(scores_column)(KVC_LISTS(l), kvc_u32 column, KVC_SPAN(const float, sc
         to[kvc_head_slot(&head, (kvc_u32)r)] = score[r];
 }
 
-/* ---- rings ---- */
+/* ---- ring buffers of recent queries ---- */
 
-/* Which column is row i of the ring's newest `filled` rows before now. */
+/* Returns the column of row i of the newest `filled` rows before `now`. */
 KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u32 ring) {
     return (kvc_u32)((now - (kvc_i64)filled + (kvc_i64)i) % (kvc_i64)ring);
 }
 
-/* Grid: tiles, rows of the ring, heads. m and l of one tile of one row's logits over the entries older than recent;
- * l = -1: none of these was seen. tiles: [heads][filled][stride] pairs. */
+/* Grid: (tiles, rows of the ring buffer, heads). Computes m and l of one tile of one row's logits, over the entries at
+ * positions below `recent`. l is -1 if none of these was seen. tiles is [heads][filled][stride] pairs. */
 KVC_KERNEL(ring_tiles)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, KVC_GLOBAL float *tiles,
  kvc_u32 stride) {
@@ -357,7 +358,7 @@ KVC_KERNEL(ring_tiles)
     to[1] = any ? lane[0] : -1.0f;
 }
 
-/* A work-item a row of one head: M and L into the row's first tile. */
+/* A work-item merges one row of one head. M and L replace the values of the row's first tile. */
 KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     kvc_u64 row = KVC_GLOBAL_ID();
     KVC_GLOBAL float *tile = tiles + row * stride * 2;
@@ -374,7 +375,7 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     tile[1] = L;
 }
 
-/* Grid: runs of the fullest head's indices, heads. tiles 0: rows of probabilities. */
+/* Grid: (runs of the longest head's indices, heads). tiles is 0 for rows of probabilities. */
 KVC_KERNEL(ring_fuse)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
  KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {

@@ -1,4 +1,4 @@
-/* select.h - what a decode step's query reads: scores of places or pages, and from scores to read lists. */
+/* select.h - select methods: scores of entries or pages for a decode step's query, and read lists from scores. */
 
 #define KVC_SELECT                                                                                                     \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,                     \
@@ -7,8 +7,8 @@
 
 KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
-/* A group a KV head: its channels in ascending order, whether each is positive, and each query head's factor.
- * keys: scratch, d words for each KV head. */
+/* Grid: (KV heads). Computes a head's channels in ascending order, whether each is positive, and the factor of each
+ * query head. keys is scratch, d words for each KV head. */
 KVC_GROUP_KERNEL(select_channels)
 (KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, float span, kvc_u32 dims, KVC_SPAN(kvc_u32, keys),
  KVC_SPAN(kvc_u32, channels), KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
@@ -32,7 +32,7 @@ KVC_GROUP_KERNEL(select_channels)
         kvc_u32 better = 0;
         for (kvc_u32 other = 0; other < d; other++)
             better += key[other] > key[c] || (key[other] == key[c] && other < c);
-        is_positive[c] = better < dims; /* until below: whether it is chosen */
+        is_positive[c] = better < dims; /* until the next loop: true if the channel is chosen */
     }
     KVC_BARRIER();
     if (KVC_LOCAL_ID() == 0) {
@@ -59,7 +59,7 @@ KVC_GROUP_KERNEL(select_channels)
     }
 }
 
-/* Values of a page that its bound needs: of each channel low, high or both. q [G, d] */
+/* Counts the page values that the bound reads: low, high or both of each channel. q is [G, d]. */
 KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u32 d) {
     kvc_u32 sides = 0;
     for (kvc_u32 c = 0; c < d; c++) {
@@ -71,8 +71,8 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
     return sides;
 }
 
-/* Grid: tiles of units (places or pages) of the fullest head, KV heads. score [H, stride]: each query head's;
- * seen [kv_heads, stride]: how many of a unit's places are seen. */
+/* Grid: (tiles of units of the longest head, KV heads); a unit is an entry or a page. Writes the score of each query
+ * head to score [H, stride], and the number of a unit's entries that are seen to seen [kv_heads, stride]. */
 KVC_GROUP_KERNEL(select_units)
 (KVC_SELECT, float scale, float cap, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
  KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
@@ -89,7 +89,7 @@ KVC_GROUP_KERNEL(select_units)
     KVC_OPEN_HEAD(head, l, h);
     view =
         kvc_query_view_of(&head, read_count, read_index, read_stride, h, 0, positions_buffer[positions_offset], window);
-    if (view.places <= budget) /* the whole group */
+    if (view.places <= budget) /* the whole group returns */
         return;
     units = paged ? (kvc_u32)(((kvc_u64)view.places + page_size - 1) / page_size) : view.places;
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < units; from += KVC_TEAMS) {
@@ -145,12 +145,12 @@ KVC_GROUP_KERNEL(select_units)
         KVC_ADD_GLOBAL(status_words + read_word + h, read);
 }
 
-/* How many units a KV head has; 0: it is left out. */
+/* Returns the number of units of a KV head, or 0 if the head is not scored. */
 KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_size) {
     return places <= budget ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
 }
 
-/* A group a query head: score becomes exp(score - M), share [H] = 1 / L, and rest [H] where it is wanted. */
+/* Grid: (query heads). Replaces score by exp(score - M). Writes share [H] = 1 / L, and rest [H] if it is given. */
 #define KVC_TILES_AT_ONCE (KVC_GROUP < 32 ? 1 : KVC_GROUP / 32)
 KVC_GROUP_KERNEL(select_softmax)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
@@ -196,7 +196,7 @@ KVC_GROUP_KERNEL(select_softmax)
     KVC_BARRIER();
     if (id == 0) {
         float all = most[0];
-        L = all; /* read again: PoCL 3.1 loses what the loop left in L where more than a quotient follows */
+        L = all; /* reload L, because PoCL 3.1 loses the loop's value if more than a division follows */
         if (sinks_buffer && L != 0.0f)
             all = kvc_join_sink(L, M, sinks_buffer[sinks_offset + g]);
         share_buffer[share_offset + g] = kvc_div(1.0f, all);
@@ -205,7 +205,8 @@ KVC_GROUP_KERNEL(select_softmax)
     }
 }
 
-/* Grid: units of the fullest head, KV heads: the group's sums. share NULL: bounds, which need no softmax. */
+/* Grid: (units of the longest head, KV heads). Computes the group's sums. share is NULL for bounds, which need no
+ * softmax. */
 KVC_KERNEL(select_sums)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
  KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(const float, share), KVC_SPAN(float, scores)) {
@@ -224,8 +225,8 @@ KVC_KERNEL(select_sums)
     scores_buffer[scores_offset + (kvc_u64)h * stride + i] = n || share_buffer ? sum : -kvc_infinity();
 }
 
-/* A group a KV head. taken [kv_heads, stride]: how many of a unit's places are read; chosen: the places read, in the
- * shape of the list; lanes [H, 32]. */
+/* Grid: (KV heads). taken [kv_heads, stride] receives how many entries of a unit are read. chosen receives the entries
+ * read, in the layout of the list. lanes is [H, 32]. */
 KVC_GROUP_KERNEL(select_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
  KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(const float, rest),
@@ -241,13 +242,13 @@ KVC_GROUP_KERNEL(select_reads)
     kvc_u32 last = newest < places ? (kvc_u32)newest : places, candidates = all_read ? 0 : units - last, kept = 0;
     kvc_u32 threshold = 0, need, equal_taken = 0;
     kvc_u64 best = top > last ? top - last : 0;
-    kvc_u64 most = whole || candidates < units ? candidates : (kvc_u64)places; /* of what is counted below */
+    kvc_u64 most = whole || candidates < units ? candidates : (kvc_u64)places; /* limit for `need` */
     KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
     KVC_GLOBAL kvc_u32 *indices = kept_index + (kvc_u64)h * kept_stride,
                        *places_read = chosen + (kvc_u64)h * kept_stride;
     KVC_GLOBAL kvc_u32 *taken_of = taken + (kvc_u64)h * stride;
     need = all_read ? 0 : best < most ? (kvc_u32)best : (kvc_u32)most;
-/* What a unit counts: its places, or (whole) one. */
+/* The count of a unit: its entries, or 1 if pages are read whole. */
 #define KVC_UNIT_SIZE(u) (whole ? 1u : places - (u)*page_size < page_size ? places - (u)*page_size : page_size)
     for (kvc_i32 shift = 24; need && shift >= 0; shift -= 8) {
         for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
@@ -322,7 +323,7 @@ KVC_DEVICE kvc_u32 kvc_unit_weight(float score, float M, float factor) {
     return w > 0.0f ? (kvc_u32)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0u;
 }
 
-/* The sum of x over the group, for all of it. */
+/* Returns the sum of x over the group to all of its work-items. */
 KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
     kvc_u64 sum = 0;
     shared_total[KVC_LOCAL_ID()] = x;
@@ -333,7 +334,7 @@ KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
     return sum;
 }
 
-/* The place of a index: where there is a view, by search. */
+/* Returns the number of an index in the view, found by binary search, or the index itself without a view. */
 KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 places, kvc_u32 index) {
     kvc_u32 low = 0, high = places;
     if (!indices)
@@ -348,7 +349,7 @@ KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 place
     return low;
 }
 
-/* A group a head. KVC_READS: the view; kept: what was chosen, in and out. */
+/* Grid: (KV heads). KVC_READS is the view. kept is the read list, which is shortened. */
 KVC_GROUP_KERNEL(cut_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u64 budget, float factor, kvc_u32 share,
  KVC_SPAN(const float, scores), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_index,
@@ -373,7 +374,7 @@ KVC_GROUP_KERNEL(cut_reads)
     need = (total * share + 65535) / 65536;
     if (need == 0)
         return;
-    /* bit 32: from all keys on; then the highest key from which on there is enough */
+    /* Bit 32 tests all keys. The following bits find the highest key from which on the sum is large enough. */
     for (kvc_i32 bit = 32; bit >= 0; bit--) {
         kvc_u32 tried = bit == 32 ? 0u : least | 1u << bit;
         kvc_u64 sum = 0;
@@ -405,7 +406,7 @@ KVC_GROUP_KERNEL(cut_reads)
         }
         stays = here && (key > least || (ties && before < few));
         before = kvc_group_before(stays, &all, shared_sum);
-        KVC_BARRIER(); /* indices are written where others were read */
+        KVC_BARRIER(); /* indices are written where other work-items have read */
         if (stays)
             read[kept + before] = index;
         kept += all;

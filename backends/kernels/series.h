@@ -1,6 +1,6 @@
-/* series.h - TriAttention's scores, from what is known of all queries: series_scores. */
+/* series.h - TriAttention's scores, from statistics of all queries: series_scores. */
 
-/* Grid: pairs of indices, heads. lengths [H_kv, indices, pairs]. */
+/* Grid: (pairs of indices, heads). Computes lengths [H_kv, indices, pairs]. */
 KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(float, lengths), kvc_u32 indices) {
     kvc_u64 id = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), i = (kvc_u32)(id % pairs), index = (kvc_u32)(id / pairs);
@@ -16,7 +16,7 @@ KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(floa
     lengths_buffer[lengths_offset + (kvc_u64)h * indices * pairs + id] = kvc_sqrt(kvc_fma(b, b, a * a));
 }
 
-/* Grid: indices, KVC_TEAMS a group; query heads. s to logits [H, stride]. */
+/* Grid: (indices / KVC_TEAMS, query heads). Writes s to logits [H, stride]. */
 KVC_GROUP_KERNEL(series_logits)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 group, KVC_SPAN(const float, mean), KVC_SPAN(const float, spread),
  KVC_SPAN(const float, lengths), kvc_u32 indices, kvc_u32 pairs, KVC_SPAN(float, logits), kvc_u32 stride) {
@@ -38,7 +38,7 @@ KVC_GROUP_KERNEL(series_logits)
         logits_buffer[logits_offset + (kvc_u64)g * stride + index] = a + b;
 }
 
-/* The sum of n values less u, or of the squares of what is left then. */
+/* Returns the sum of n values, or with `squares` the sum of (value - u)^2. */
 KVC_DEVICE float kvc_series_sum(KVC_GLOBAL const float *value, kvc_u32 n, float u, kvc_u32 squares, float one) {
     float sum = 0.0f;
     for (kvc_u32 tile = 0; tile < n; tile += KVC_TILE) {
@@ -55,7 +55,7 @@ KVC_DEVICE float kvc_series_sum(KVC_GLOBAL const float *value, kvc_u32 n, float 
     return sum;
 }
 
-/* Grid: query heads. Totals [H, 2]: the mean of s, and the divisor of what differs from it. */
+/* Grid: (query heads). Writes to totals [H, 2] the mean of s and its standard deviation, which is at least 1e-6. */
 KVC_KERNEL(series_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 group, KVC_SPAN(const float, logits), kvc_u32 stride,
  KVC_SPAN(float, totals)) {
@@ -72,7 +72,7 @@ KVC_KERNEL(series_totals)
         kvc_max(kvc_sqrt(kvc_div(kvc_series_sum(value, n, u, 1, one), (float)n)), 1e-6f);
 }
 
-/* Grid: indices, heads. */
+/* Grid: (indices, heads). */
 KVC_KERNEL(series_scores)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 average, KVC_SPAN(const float, logits),
  KVC_SPAN(const float, totals), KVC_SPAN(float, scores), kvc_u32 stride) {

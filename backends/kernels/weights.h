@@ -1,7 +1,8 @@
-/* weights.h - 32 neighbouring weights of a row, widened, as the lanes of a dot product.
+/* weights.h - dequantizes 32 neighbouring weights of a row to the lanes of a dot product.
  *
- * kvc_lanes_<type>(b, e, worker): of a block type, from its block and the number of the first inside it (0 where blocks
- * are no larger than 32). */
+ * kvc_lanes_<type>(b, e, worker) takes a block and the index in it of the first weight (0 if blocks have no more than
+ * 32 weights).
+ */
 #ifndef KVC_BACKENDS_KERNELS_WEIGHTS_H
 #define KVC_BACKENDS_KERNELS_WEIGHTS_H
 
@@ -32,7 +33,7 @@ KVC_PART_OF(q4_1) {
     uchar16 q = vload16(0, b->q);
     return kvc_lanes_offset(KVC_BITS16(q, 0, 15), KVC_BITS16(q, 4, 15), KVC_HALF(b->d), KVC_HALF(b->m));
 }
-/* Bit e of four bytes, as the fifth bit of quants 0 to 15. */
+/* Moves 16 bits to the fifth bits of quants 0 to 15. */
 KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);
@@ -48,7 +49,7 @@ KVC_PART_OF(q5_1) {
     return kvc_lanes_offset(KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high),
                             KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2), KVC_HALF(b->d), KVC_HALF(b->m));
 }
-/* Bytes, looked up by four bits: as kvc_iq4_value and kvc_e2m1_twice. */
+/* Look up bytes by four bits, like kvc_iq4_value and kvc_e2m1_twice. */
 KVC_DEVICE int16 kvc_iq4_values(int16 q) {
     uint16 low = select((uint16)(KVC_IQ4_WORD_0), (uint16)(KVC_IQ4_WORD_1), (q & 4) != 0);
     uint16 high = select((uint16)(KVC_IQ4_WORD_2), (uint16)(KVC_IQ4_WORD_3), (q & 4) != 0);
@@ -116,7 +117,7 @@ KVC_PART_OF(q6_k) {
     int16 high = KVC_BITS16(vload16(1, q), shift, 15) | KVC_BITS16(vload16(1, h), high_shift, 3) << 4;
     return kvc_lanes_scaled(low - 32, high - 32, d * (float)b->scale[e / 16], d * (float)b->scale[e / 16 + 1]);
 }
-/* As kvc_e4m3_to_f32, and times the scale. */
+/* Computes kvc_e4m3_to_f32 times the scale. */
 KVC_DEVICE float16 kvc_e4m3_scaled(uchar16 q, float scale) {
     uint16 sign = (convert_uint16(q) & 128u) << 24u, a = convert_uint16(q) & 127u;
     uint16 small = as_uint16(convert_float16(a) * 0.001953125f);
@@ -128,7 +129,7 @@ KVC_PART_OF(fp8) {
     return kvc_lanes_of(kvc_e4m3_scaled(vload16(0, b->q + e), d), kvc_e4m3_scaled(vload16(1, b->q + e), d));
 }
 
-#else /* 8 lanes each, from memory in vectors */
+#else /* each work-item has 8 lanes, loaded from memory as vectors */
 
 KVC_DEVICE struct kvc_lanes kvc_lanes_f16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
     return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + k + worker * 8, true);
@@ -137,7 +138,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_bf16(KVC_GLOBAL const kvc_u8 *row, kvc_u64
     return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + k + worker * 8, false);
 }
 
-/* The lanes of a worker, from 8 quants. */
+/* Return the lanes of a worker from 8 quants. */
 KVC_DEVICE struct kvc_lanes kvc_quants_scaled(struct kvc_quants q, float d, int scale) {
     struct kvc_lanes p;
     for (int i = 0; i < 8; i++)
@@ -155,7 +156,7 @@ KVC_DEVICE uint2 kvc_no_bytes(void) {
     none.x = none.y = 0;
     return none;
 }
-/* 16 bytes of nibbles, low halves first, and of each value one bit above. */
+/* Unpacks 16 bytes of nibbles, low halves first, and adds one high bit to each value. */
 KVC_DEVICE struct kvc_quants kvc_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset) {
     kvc_u32 at = worker * 8;
     struct kvc_quants q =
@@ -240,7 +241,7 @@ KVC_PART_OF(fp8) {
 
 #endif
 
-/* k is a multiple of 32. */
+/* Returns 32 weights from k on, a multiple of 32. */
 #define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                                \
     case KVC_K_##NAME:                                                                                                 \
         return kvc_lanes_##name((KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements),                      \
@@ -257,7 +258,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_weight(kvc_u32 type, KVC_GLOBAL const kvc_
     }
     return kvc_lanes_zero();
 }
-/* Of a row's last values, fewer than 32 (types whose blocks are smaller). */
+/* Returns the last weights of a row, fewer than 32, for types with smaller blocks. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_weight_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker,
                                                   kvc_u32 count) {
 #if KVC_WORKERS == 1

@@ -1,5 +1,6 @@
-/* arena.c - cache blocks in chunks that double in size up to what one allocation may have (backends/kernels/lists.h);
- * handed out lowest first, counted while taken; trimming gives back chunks of which no block is taken. */
+/* arena.c - the allocator of cache blocks on a device. Chunks double in size up to the limit for one allocation
+ * (backends/kernels/lists.h). The lowest free block is handed out first, and a block counts as memory while it is
+ * taken. A trim frees the chunks that have no taken block. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 static bool taken(const struct kvc_arena *arena, uint32_t block) { return arena->taken[block / 64] >> block % 64 & 1; }
 
-/* The chunk of a block, its first block, and how many it has. */
+/* Returns the chunk of a block, and writes the chunk's first block and its number of blocks. */
 static uint32_t chunk_of(const struct kvc_arena *arena, uint32_t block, uint32_t *first, uint32_t *blocks) {
     uint32_t log2 = 31;
     if (block >> arena->top) {
@@ -41,7 +42,7 @@ enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct
         return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
                         device->name, (size_t)2 * KVC_TILE * format->row_bytes);
     }
-    /* chunks are a share of the device at most, so that the unused end of the last one is not much */
+    /* A chunk is at most a fraction of the device's memory, so that the unused end of the last chunk stays small. */
     while (made->top < 27 && made->block_bytes << (made->top + 1) <= kvc_offload_of(device)->most_bytes &&
            made->block_bytes << (made->top + 1) <= kvc_offload_of(device)->memory_bytes / 4)
         made->top++;
@@ -63,7 +64,7 @@ void kvc_offload_arena_free(struct kvc_device *device, struct kvc_arena *arena) 
     free(arena);
 }
 
-/* Makes sure that the chunk of a block is there, and that it has a bit. */
+/* Allocates the chunk of a block if needed, and extends the bitmap to include it. */
 static enum kvc_status provide(struct kvc_offload *offload, struct kvc_arena *arena, uint32_t block,
                                struct kvc_error *error) {
     uint32_t first, blocks, chunk = chunk_of(arena, block, &first, &blocks);
@@ -132,7 +133,7 @@ void kvc_offload_arena_return(struct kvc_device *device, struct kvc_arena *arena
     arena_return(kvc_offload_of(device), arena, count, blocks);
 }
 
-/* The chunk that a block or a spare slot lies in, and where in it. */
+/* Returns the chunk that holds a block or an extra slot, and writes the offset in it. */
 static void *block_at(const struct kvc_arena *arena, uint32_t name, size_t *offset) {
     const bool extra_slot = name & KVC_EXTRA_SLOT;
     const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_TILE : name;

@@ -1,10 +1,10 @@
-/* attention.c - attention: one launch over tiles and one to merge them for each segment, cut into rows so that what
- * tiles write stays small. */
+/* attention.c - attention: for each segment one launch over tiles and one launch that merges them. Segments are divided
+ * into groups of rows, so that the results of tiles stay small. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
-/* workspace: m, l and o of every tile. */
+/* Computes attention for `rows` rows. The workspace holds m, l and o of every tile. */
 static void some_rows(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
                       uint32_t row, uint32_t rows, uint32_t tiles, struct kvc_buffer *workspace, uint32_t read_word,
                       const struct kvc_attention_shape *shape) {
@@ -43,7 +43,7 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
     }
 }
 
-/* ---- the shared kernels' shape ---- */
+/* ---- the launch shape of the shared kernels ---- */
 
 static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,
                      enum kvc_type type, uint32_t rows, uint32_t tiles) {

@@ -1,5 +1,5 @@
-/* cache.c - changing lists: append, drop, identity, evict, keep_keys, rotate_keys, relayout; and reading them: entries.
- */
+/* cache.c - operations that change lists (append, drop, identity, evict, keep_keys, rotate_keys, relayout) and read
+ * them (entries). */
 #include "backends/offload/offload.h"
 
 void kvc_offload_append(struct kvc_device *device, const struct kvc_append *args) {

@@ -1,5 +1,6 @@
-/* check.c - the self-test of a device's arithmetic when it is opened: what the kernels' results depend on. It measures
- * instead of believing what a device claims: some claim what they do not do, others do what they do not claim. */
+/* check.c - the self-test of a device's arithmetic, run when the device is opened. It tests every property that the
+ * kernels' results depend on. It measures because device reports are unreliable: some devices claim features that they
+ * lack, and others have features that they do not claim. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
-/* Numbers of every kind: zeros, denormals, both ends, halves between floats, infinities. Every pair is a case. */
+/* Numbers of every kind: zeros, denormals, smallest and largest values, numbers halfway between floats, infinities.
+ * Every pair of them is a test case. */
 static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000003u, 0x007fffffu, 0x00800000u,
                                   0x00800001u, 0x33800000u, 0x3effffffu, 0x3f7fffffu, 0x3f800000u, 0x3f800001u,
                                   0x3f800800u, 0xbf801000u, 0x3fffffffu, 0x40000000u, 0x40400000u, 0xc0490fdbu,
@@ -17,41 +19,42 @@ static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000
 #define KVC_NUMBERS (sizeof numbers / sizeof numbers[0])
 #define KVC_PAIRS (KVC_NUMBERS * KVC_NUMBERS)
 
-/* Where one rounding differs from two, or from one in double precision followed by another. */
+/* Cases in which one rounding gives another result than two roundings, or than double precision followed by a rounding.
+ */
 static const kvc_u32 hard[][3] = {
-    {0x3f800800u, 0x3f800800u, 0x00000000u}, /* (1 + 2^-12)^2 lies halfway between two floats, */
-    {0x3f800800u, 0x3f800800u, 0x21800000u}, /* a little above: 2^-60, */
-    {0x3f800800u, 0x3f800800u, 0xa1800000u}, /* a little below */
-    {0x3f800800u, 0x3f800800u, 0xbf801000u}, /* what is left of it: 2^-24 */
-    {0x3f801800u, 0x3f800800u, 0x21800000u}, /* with an odd neighbour below */
+    {0x3f800800u, 0x3f800800u, 0x00000000u}, /* (1 + 2^-12)^2 lies halfway between two floats */
+    {0x3f800800u, 0x3f800800u, 0x21800000u}, /* plus 2^-60: slightly above the halfway point */
+    {0x3f800800u, 0x3f800800u, 0xa1800000u}, /* minus 2^-60: slightly below the halfway point */
+    {0x3f800800u, 0x3f800800u, 0xbf801000u}, /* minus the rounded square: the exact remainder is 2^-24 */
+    {0x3f801800u, 0x3f800800u, 0x21800000u}, /* a halfway case whose lower neighbour is odd */
     {0x3f801800u, 0x3f800800u, 0xa1800000u},
-    {0x7f7fffffu, 0x3f800000u, 0x73000000u}, /* the largest and half its unit: infinite, */
-    {0x7f7fffffu, 0x3f800000u, 0x72ffffffu}, /* a little less: not */
-    {0x7f000000u, 0x40000000u, 0xff7fffffu}, /* a product that is infinite by itself */
+    {0x7f7fffffu, 0x3f800000u, 0x73000000u}, /* the largest float plus half its unit: infinite */
+    {0x7f7fffffu, 0x3f800000u, 0x72ffffffu}, /* slightly less than half a unit: finite */
+    {0x7f000000u, 0x40000000u, 0xff7fffffu}, /* the product alone is infinite */
     {0x7f7fffffu, 0x40000000u, 0xff7fffffu},
-    {0x1a000000u, 0x1a000000u, 0x00000000u}, /* 2^-150, half the least denormal: 0, */
-    {0x1a000001u, 0x1a000000u, 0x00000000u}, /* a little more: 2^-149 */
-    {0x1a000000u, 0x1a000000u, 0x00000001u}, /* 1.5, 2.5 and 0.5 times the least */
+    {0x1a000000u, 0x1a000000u, 0x00000000u}, /* 2^-150, half of the smallest denormal: 0 */
+    {0x1a000001u, 0x1a000000u, 0x00000000u}, /* slightly more than 2^-150: 2^-149 */
+    {0x1a000000u, 0x1a000000u, 0x00000001u}, /* 1.5, 2.5 and 0.5 times the smallest denormal */
     {0x1a000000u, 0x1a000000u, 0x00000002u},
     {0x1a000000u, 0x9a000000u, 0x00000001u},
-    {0x00800000u, 0x3f7fffffu, 0x00000000u}, /* the largest denormal and a half: normal */
+    {0x00800000u, 0x3f7fffffu, 0x00000000u}, /* the largest denormal plus half a unit: the smallest normal */
     {0x00ffffffu, 0x3f000000u, 0x00000000u},
     {0x20000000u, 0x20000000u, 0x80800000u}, /* a difference that is denormal */
-    {0x00000003u, 0x40000000u, 0x80000001u}, /* quotients that lie halfway: 1.5 times the least, */
-    {0x00000005u, 0x40000000u, 0x80000002u}, /* 2.5 */
-    {0x00000001u, 0x40000000u, 0x00000000u}, /* 0.5: 0 */
+    {0x00000003u, 0x40000000u, 0x80000001u}, /* a halfway quotient: 1.5 times the smallest denormal */
+    {0x00000005u, 0x40000000u, 0x80000002u}, /* 2.5 times the smallest denormal */
+    {0x00000001u, 0x40000000u, 0x00000000u}, /* 0.5 times the smallest denormal: 0 */
     {0x00800001u, 0x40000000u, 0x00000000u},
-    {0x00ffffffu, 0x40000000u, 0x00000000u}, /* up to a normal one */
-    {0x7f7fffffu, 0x3f7fffffu, 0x00000000u}, /* overflows by a little, */
-    {0x7f7ffffeu, 0x3f7fffffu, 0x00000000u}, /* and does not */
-    {0x3f7fffffu, 0x3f7ffffeu, 0x00000000u}, /* almost halfway above 1 */
+    {0x00ffffffu, 0x40000000u, 0x00000000u}, /* rounds up to a normal number */
+    {0x7f7fffffu, 0x3f7fffffu, 0x00000000u}, /* just overflows */
+    {0x7f7ffffeu, 0x3f7fffffu, 0x00000000u}, /* just does not overflow */
+    {0x3f7fffffu, 0x3f7ffffeu, 0x00000000u}, /* slightly below a halfway point above 1 */
     {0x3f800002u, 0x3f800001u, 0x00000000u},
     {0x00000001u, 0x7f7fffffu, 0x00000001u},
     {0x7f7fffffu, 0x00000001u, 0x00000000u},
 };
 #define KVC_HARD (sizeof hard / sizeof hard[0])
 
-/* Cases are computed some at a time, so that the scratch memory stays small. */
+/* Cases are computed in batches, so that the scratch memory stays small. */
 #define KVC_CASES 1024u
 #define KVC_ROUNDS 4u
 #define KVC_OPERATIONS 6u
@@ -66,8 +69,8 @@ static const struct {
                                {"sqrt(%08x)", "square root is not rounded to nearest"}};
 #define KVC_OF_DIVISION(operation) ((operation) >= 4)
 
-/* Case i: pairs, hard ones, then random ones: of all numbers, or of those whose sums and products stay near 1. In half
- * of these c is nearly -a * b. */
+/* Builds case i. All pairs come first, then the hard cases, then random cases. Odd random cases use arbitrary bit
+ * patterns. Even ones use numbers whose sums and products stay near 1; in half of these c is nearly -a * b. */
 static void make_case(size_t i, float *in) {
     const struct kvc_philox chance = kvc_philox4x32((kvc_u32)i, 0u, 0u, 0u, 20u);
     if (i < KVC_PAIRS) {
@@ -87,9 +90,10 @@ static void make_case(size_t i, float *in) {
 
 static bool denormal(float x) { return x != 0.0f && (kvc_bits(x) & 0x7f800000u) == 0; }
 
-/* The first finding, in words; findings without denormal numbers come before those with. */
+/* The first wrong result, as text. Wrong results without denormal numbers take precedence over those with denormal
+ * numbers. */
 struct finding {
-    bool wrong, is_denormal, of_division; /* of_division: nothing else was wrong */
+    bool wrong, is_denormal, of_division; /* of_division: all wrong results so far are quotients or square roots */
     char text[200];
 };
 
@@ -120,7 +124,7 @@ static void check_compare(const float *in, const float *out, struct finding *fou
     }
 }
 
-/* out [n] = the operations of in [n, 3]; the workspace holds both. */
+/* Computes out [n, KVC_OPERATIONS] from in [n, 3] on the device. The workspace holds both. */
 static void compute(struct kvc_offload *offload, struct kvc_buffer *workspace, const float *in, float *out) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_check);
     const size_t bytes = KVC_CASES * 3 * sizeof *in;
@@ -152,7 +156,8 @@ static float dot_of(const float *a, const float *b, size_t n) {
     return lane[0];
 }
 
-/* Sums as pool and as select_scores have them, chains of fma and dot products, each from another value on. */
+/* Checks sums in the order of pool and of select_scores, chains of fma, and dot products. Each of them starts at
+ * another value. */
 static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace, float *x, float *out,
                        struct finding *found) {
     static const char *const what[] = {"a window of %u values", "a sum of %u values",
@@ -161,7 +166,7 @@ static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace
     struct kvc_launch windows = kvc_launch_of(KVC_KERNEL_check_windows), sums = kvc_launch_of(KVC_KERNEL_check_sums);
     const size_t bytes = KVC_VALUES * sizeof *x;
     const uint32_t count = offload->small_batch_checks ? 1 : KVC_WINDOWS;
-    for (size_t i = 0; i < KVC_VALUES; i++) /* up to 1, of either sign */
+    for (size_t i = 0; i < KVC_VALUES; i++) /* between -1 and 1 */
         x[i] = (float)(kvc_i32)kvc_philox4x32((kvc_u32)i, 1u, 0u, 0u, 20u).word[0] * 4.6566128730773925781e-10f;
     offload->driver->write(offload, workspace->handle, 0, x, bytes);
     KVC_PUSH(&windows, ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, bytes}), count, KVC_LENGTH);

@@ -1,4 +1,4 @@
-/* delta.c - gated delta nets: convolve, delta_rule. A launch for each segment. */
+/* delta.c - gated delta nets: convolve, delta_rule. There is one launch per segment. */
 #include "backends/offload/offload.h"
 
 static struct kvc_span from_row(struct kvc_span span, uint32_t row, uint64_t width) {
@@ -6,7 +6,8 @@ static struct kvc_span from_row(struct kvc_span span, uint32_t row, uint64_t wid
     return span;
 }
 
-/* The state that a launch changes: the segment's own, or a copy where that is to stay. buffer NULL: no memory. */
+/* Returns the state that a launch may change: the segment's own state, or a copy if the state must be kept unchanged.
+ * The buffer is NULL if memory runs out. */
 static struct kvc_span state_of(struct kvc_device *device, const struct kvc_recurrence *segment, uint64_t at,
                                 uint64_t floats) {
     const struct kvc_span state = {segment->state.buffer, segment->state.offset + (size_t)at};

@@ -1,4 +1,4 @@
-/* entries.c - scores that entries have of what they hold, without a query. */
+/* entries.c - scores of entries that need no query. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -15,7 +15,7 @@ static void score_entries(struct kvc_offload *offload, const struct kvc_entry_sc
                       1);
 }
 
-/* The workspace: u [H_kv, d], then the tiles' sums. Lengths lie where the scores will. */
+/* The workspace holds u [H_kv, d], then the sums of tiles. The keys' lengths are stored in the scores. */
 void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, tiles = kvc_slots_blocks(kvc_offload_most_slots(lists));
@@ -38,7 +38,7 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
     score_entries(kvc_offload_of(device), args, KVC_ENTRIES_APART, u);
 }
 
-/* The workspace: bounds [2, H_kv, parts, 2, d], then spread [2, H_kv, stride]. */
+/* The workspace holds bounds [2, H_kv, parts, 2, d], then spreads [2, H_kv, stride]. */
 void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scores *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
@@ -63,7 +63,7 @@ void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scor
     kvc_launch_items(kvc_offload_of(device), &order, most, heads, 1);
 }
 
-/* Of each index of `rows` rows, of which a head has `group`, its part in the row's softmax: M and L to totals. */
+/* Computes M and L of the softmax of each row of values, and writes them to totals. A KV head has `group` rows. */
 void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
                               uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_index_totals);
@@ -80,7 +80,7 @@ void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists 
     kvc_launch_items(offload, &launch, (uint64_t)most * lists->format.head_size, lists->kv_heads, 1);
 }
 
-/* The workspace: lengths, means and last ones [H_kv, stride], totals [H_kv, 2], keys [H_kv, most, d]. */
+/* The workspace holds lengths, means and last indices [H_kv, stride], totals [H_kv, 2] and keys [H_kv, most, d]. */
 void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_redundancy *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);

@@ -1,4 +1,4 @@
-/* expected.c - expected attention: moments of queries, and what queries of such moments give to entries. */
+/* expected.c - expected attention: the moments of queries, and the scores that they give to entries. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -10,7 +10,7 @@ void kvc_offload_query_moments(struct kvc_device *device, const struct kvc_query
     kvc_launch_items(kvc_offload_of(device), &launch, moments_of(args->heads, args->head_size), 1, 1);
 }
 
-/* The workspace: moments [H, 1 + d, d], logits [H, stride], totals [H, 2], keys [H_kv, most, d]. */
+/* The workspace holds moments [H, 1 + d, d], logits [H, stride], totals [H, 2] and keys [H_kv, most, d]. */
 void kvc_offload_expected_scores(struct kvc_device *device, const struct kvc_expected_scores *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = args->heads, group = heads / lists->kv_heads;

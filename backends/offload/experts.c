@@ -1,4 +1,4 @@
-/* experts.c - feed-forward networks of which each row passes a few: route, expert_linear, expert_sum. */
+/* experts.c - mixtures of experts: route, expert_linear, expert_sum. */
 #include "backends/offload/offload.h"
 
 void kvc_offload_route(struct kvc_device *device, const struct kvc_route *args) {

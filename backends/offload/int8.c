@@ -1,4 +1,4 @@
-/* int8.c - linear layers of activations in eight bits: quantize_rows, linear_int8, expert_linear_int8. */
+/* int8.c - linear layers with 8-bit activations: quantize_rows, linear_int8, expert_linear_int8. */
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
@@ -9,7 +9,7 @@ void kvc_offload_quantize_rows(struct kvc_device *device, const struct kvc_quant
     kvc_launch_items(kvc_offload_of(device), &launch, blocks, 1, 1);
 }
 
-/* What both kernels take first. */
+/* Builds a launch with the first arguments, which all int8 kernels share. */
 static struct kvc_launch launch_of(enum kvc_kernel kernel, struct kvc_span y, const struct kvc_int8_rows *x,
                                    const struct kvc_weight *w, uint32_t piece, uint64_t N, struct kvc_span bias) {
     struct kvc_launch launch = kvc_launch_of(kernel);

@@ -1,4 +1,5 @@
-/* keep.c - from scores to entries: pooling, group sums, the rules of struct kvc_keep, slots shared among heads. */
+/* keep.c - from scores to entries: pooling, group sums, the rules of struct kvc_keep, and the division of slots among
+ * heads. */
 #include "backends/offload/offload.h"
 
 _Static_assert(KVC_POOLS_MAX == KVC_POOL_MAX && KVC_POOLS_CHUNKS == KVC_POOL_CHUNKS,
@@ -20,7 +21,7 @@ void kvc_offload_group_scores(struct kvc_device *device, const struct kvc_group_
     kvc_launch_runs(kvc_offload_of(device), &launch, kvc_offload_most_slots(lists), lists->kv_heads);
 }
 
-/* `heads` of them by one rule, from `first` on. */
+/* Applies one rule to `heads` heads, from head `first` on. */
 static void keep_heads(struct kvc_offload *offload, const struct kvc_lists *lists, const struct kvc_keep *rule,
                        struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept,
                        uint32_t first, uint32_t heads) {

@@ -1,16 +1,16 @@
-/* leverage.c - compactor's scores: attention without a causal mask within chunks, leverage of keys, and both in units
- * of their spread. */
+/* leverage.c - compactor's scores: attention without a causal mask within chunks, the leverage of keys, and a mix of
+ * both in units of their standard deviation. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-/* The workspace, of one head at a time: columns [1 + G, d, most], totals [G, most, 2]. */
+/* The workspace serves one head at a time: columns [1 + G, d, most], totals [G, most, 2]. */
 void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
     const uint32_t group = args->heads / lists->kv_heads;
     const uint64_t columns = (uint64_t)(1 + group) * d * most;
     struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
-    if (most == 0) /* no slots: no device has empty buffers */
+    if (most == 0) /* no slots, and no device has empty buffers */
         return;
     struct kvc_buffer *workspace =
         kvc_offload_workspace(kvc_offload_of(device), (columns + 2ull * group * most) * sizeof(float));
@@ -37,7 +37,8 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
     kvc_launch_items(kvc_offload_of(device), &weigh, most, lists->kv_heads, 1);
 }
 
-/* The workspace: keys [H_kv, most, d], y [H_kv, d, most], gram [H_kv, d, d], its diagonal and means [H_kv, d]. */
+/* The workspace holds keys [H_kv, most, d], y [H_kv, d, most], the Gram matrices [H_kv, d, d], their diagonals and the
+ * means [H_kv, d]. */
 void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_leverage_scores *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
@@ -68,7 +69,7 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
     kvc_launch_items(kvc_offload_of(device), &solve, most, heads, 1);
 }
 
-/* The workspace: totals [2, 2], sums [2, H_kv, tiles]. */
+/* The workspace holds totals [2, 2], then sums [2, H_kv, tiles]. */
 void kvc_offload_standard_mix(struct kvc_device *device, const struct kvc_standard_mix *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t heads = lists->kv_heads, most = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(most);

@@ -1,4 +1,5 @@
-/* linear.c - linear layers: few rows in one pass over the weights, many as a product of packed sides. */
+/* linear.c - linear layers: few rows in one pass over the weights, many rows as a product of packed rows and packed
+ * weights. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -7,8 +8,8 @@ uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
     return kvc_min_u64(w->outputs - first, w->piece_rows);
 }
 
-#define KVC_GEMM_ROWS 32u                     /* from here on both sides are packed */
-#define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* of weights at once */
+#define KVC_GEMM_ROWS 32u                     /* from this number of rows on, rows and weights are packed */
+#define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* limit for the weights that are packed at a time */
 
 struct kvc_launch kvc_offload_small_batch(const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
@@ -28,12 +29,12 @@ static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args,
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* The workspace: packed x, then packed weights of some outputs. */
+/* The workspace holds packed x, then the packed weights of some outputs. */
 static void gemm_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;
     uint32_t block_x = KVC_PACK_X_OF(offload->group), block_w = KVC_PACK_W_OF(offload->workers);
-    uint64_t each = offload->workers == 1 ? block_w : 1; /* rows of a work-item of pack_w */
+    uint64_t each = offload->workers == 1 ? block_w : 1; /* rows per work-item of pack_w */
     uint64_t K = w->inputs, padded = round_up(K, 32), count = kvc_offload_piece_rows(w, piece);
     uint64_t at_once = KVC_PACKED_BYTES / (padded * 4) / block_w * block_w;
     at_once = at_once < block_w ? block_w : at_once > round_up(count, block_w) ? round_up(count, block_w) : at_once;

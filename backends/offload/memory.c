@@ -1,4 +1,4 @@
-/* memory.c - buffers, copies, sync and weights of a device, by way of its driver. */
+/* memory.c - buffers, copies, sync and weights of a device, in terms of its driver. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ void kvc_offload_buffer_free(struct kvc_device *device, struct kvc_buffer *buffe
     struct kvc_offload *offload = kvc_offload_of(device);
     if (!buffer)
         return;
-    if (offload->read_count) /* the session that counts its reads may be closing */
+    if (offload->read_count) /* the session that owns the counters may be closing */
         kvc_offload_take_status(offload);
     offload->driver->release(offload, buffer->handle);
     kvc_offload_count(offload, buffer->kind, -(int64_t)buffer->bytes);
@@ -143,14 +143,14 @@ void kvc_offload_weight_free(struct kvc_device *device, struct kvc_weight *weigh
     free(weight);
 }
 
-/* For kvc_offload_prepare: what packing a matrix takes. */
+/* Records the size of a packed matrix, for kvc_offload_prepare. */
 static void note_size(struct kvc_offload *offload, uint64_t outputs, uint64_t inputs) {
     const uint64_t row = (inputs + 31) / 32 * 128, all = (outputs + 127) / 128 * 128 * row;
     offload->widest = kvc_max_u64(row, offload->widest);
     offload->largest = kvc_max_u64(all, offload->largest);
 }
 
-/* A weight of `outputs` rows on the device; its pieces have no memory yet. */
+/* Creates a weight with `outputs` rows. Its pieces have no memory yet. */
 static enum kvc_status memory_describe(struct kvc_offload *offload, enum kvc_type type, uint64_t outputs,
                                        uint64_t inputs, struct kvc_weight **weight, struct kvc_error *error) {
     size_t row_bytes = kvc_type_row_bytes(type, inputs);
@@ -181,7 +181,7 @@ static enum kvc_status memory_describe(struct kvc_offload *offload, enum kvc_typ
     return KVC_OK;
 }
 
-/* Memory for each piece; host: what it shall hold, NULL: that comes later. */
+/* Allocates memory for each piece. `host` has the contents, or is NULL if they are written later. */
 static enum kvc_status allocate_pieces(struct kvc_offload *offload, struct kvc_weight *weight,
                                        const unsigned char *host, struct kvc_error *error) {
     for (uint32_t i = 0; i < weight->pieces; i++) {
@@ -215,7 +215,7 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     return status;
 }
 
-/* Rows of one expert's matrix to where they lie on the device, perhaps in several pieces. */
+/* Writes rows of one expert's matrix to the device. They may lie in several pieces. */
 static void write_expert(struct kvc_offload *offload, const struct kvc_weight *weight, uint64_t row, uint64_t rows,
                          const unsigned char *host) {
     for (uint64_t here; rows > 0; row += here, rows -= here) {
@@ -227,8 +227,8 @@ static void write_expert(struct kvc_offload *offload, const struct kvc_weight *w
     }
 }
 
-/* The experts' matrices lie one below the other, as one of that many rows. Where the host has them so already its
- * memory may be used. */
+/* The experts' matrices lie one below the other, like one matrix with all of their rows. If they already do so in host
+ * memory, the driver may use that memory in place. */
 enum kvc_status kvc_offload_experts_create(struct kvc_device *device, enum kvc_type type, uint32_t experts,
                                            uint64_t outputs, uint64_t inputs, const void *const *host,
                                            struct kvc_weight **weight, struct kvc_error *error) {

@@ -1,4 +1,4 @@
-/* offload.c - opening and closing, failures, status words, and the building of launches. */
+/* offload.c - opens and closes devices, reports failures, reads status words, and builds launches. */
 #include "backends/offload/offload.h"
 
 #include <stdarg.h>
@@ -90,10 +90,11 @@ struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t b
         kvc_offload_count(offload, KVC_MEMORY_SCRATCH, -(int64_t)workspace->bytes);
         workspace->handle = NULL;
     }
-    bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* some more, so that it need not grow at every step */
+    bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* with a reserve, so that it need not grow at every step */
     if (bytes > SIZE_MAX || kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, (size_t)bytes, NULL, &workspace->handle,
                                                  &borrowed, &error) != KVC_OK) {
-        const size_t name = strlen(offload->device.name); /* the next sync puts it in front */
+        /* drop the device's name from the message, because the next sync adds it */
+        const size_t name = strlen(offload->device.name);
         const bool named = !strncmp(error.text, offload->device.name, name) && !strncmp(error.text + name, ": ", 2);
         workspace->handle = NULL;
         kvc_offload_failed(offload, KVC_RESOURCE, "%s",

@@ -1,8 +1,10 @@
-/* offload.h - the host side that OpenCL and CUDA share: buffers, weights, arenas and operations in terms of a driver
- * that allocates, copies and launches the kernels of backends/kernels/. A backend is a driver and an `open`.
+/* offload.h - the host side that OpenCL and CUDA share: buffers, weights, arenas and operations in terms of a driver. A
+ * driver allocates, copies and launches the kernels of backends/kernels/. A backend consists of a driver and an `open`
+ * function.
  *
- * Everything is queued in order. What kernels report (failures, saturated stores, entries read) comes back in the
- * device's status words, which sync reads. */
+ * Everything is queued in order. Kernels report failures, saturated stores and numbers of entries read in the device's
+ * status words, which sync reads.
+ */
 #ifndef KVC_BACKENDS_OFFLOAD_OFFLOAD_H
 #define KVC_BACKENDS_OFFLOAD_OFFLOAD_H
 
@@ -18,7 +20,7 @@ enum kvc_kernel {
 
 #define KVC_ARGUMENTS 80u
 
-/* One launch. An argument is a device pointer (a handle), or a number of 4 or 8 bytes. */
+/* One launch. An argument is a device pointer (a handle) or a number of 4 or 8 bytes. */
 struct kvc_launch {
     enum kvc_kernel kernel;
     unsigned count;
@@ -32,17 +34,17 @@ struct kvc_launch {
         size_t bytes;
         bool is_handle;
     } argument[KVC_ARGUMENTS];
-    uint32_t items;     /* work-items in a group */
-    uint32_t groups[3]; /* none of them 0 */
+    uint32_t items;     /* work-items per group */
+    uint32_t groups[3]; /* all greater than 0 */
 };
 
 struct kvc_buffer {
-    void *handle; /* the driver's: a cl_mem, a device pointer */
+    void *handle; /* the driver's handle: a cl_mem or a device pointer */
     size_t bytes;
     enum kvc_memory_kind kind;
 };
 
-struct kvc_weight { /* rows of row_bytes as the file has them, piece_rows of them in each piece */
+struct kvc_weight { /* rows of row_bytes in the file's layout, piece_rows of them in each piece */
     enum kvc_type type;
     uint64_t outputs, inputs, piece_rows;
     size_t row_bytes;
@@ -51,12 +53,12 @@ struct kvc_weight { /* rows of row_bytes as the file has them, piece_rows of the
     void *piece[];
 };
 
-struct kvc_arena { /* chunks as backends/kernels/lists.h numbers them; NULL where not allocated */
+struct kvc_arena { /* chunks are numbered as in backends/kernels/lists.h; NULL if not allocated */
     struct kvc_entry_format format;
     size_t block_bytes;
-    uint32_t shift, top, lowest; /* no free block below lowest */
+    uint32_t shift, top, lowest; /* all blocks below `lowest` are taken */
     void *chunk[KVC_CHUNKS];
-    uint64_t *taken; /* one bit a block, of all that chunks can hold so far */
+    uint64_t *taken; /* one bit per block, for all blocks that the chunks can hold so far */
     uint32_t bits;
     uint64_t taken_count;
 };
@@ -66,115 +68,122 @@ struct kvc_offload_read {
 };
 
 struct kvc_offload {
-    struct kvc_device device; /* first */
+    struct kvc_device device; /* must be the first member */
     struct kvc_ops table;
     const struct kvc_offload_driver *driver;
-    uint32_t workers, group; /* KVC_WORKERS of the kernels: 1 or 4; KVC_GROUP */
-    uint64_t most_bytes;     /* of one allocation */
-    uint64_t memory_bytes;   /* of the device */
-    bool small_batch_checks; /* for tests: the self-test takes few cases */
-    enum kvc_status failure; /* first since the last sync */
+    uint32_t workers, group; /* KVC_WORKERS of the kernels, which is 1 or 4; KVC_GROUP */
+    uint64_t most_bytes;     /* limit for one allocation */
+    uint64_t memory_bytes;   /* memory of the device */
+    bool small_batch_checks; /* for tests: a shorter self-test */
+    enum kvc_status failure; /* first failure since the last sync */
     char failure_text[300];
-    bool lost; /* the device; nothing more is queued */
+    bool lost; /* true if the device is lost; nothing more is queued */
     struct kvc_buffer status_words;
     uint32_t *host_status;          /* [KVC_STATUS_WORDS] */
-    bool status_written;            /* something was launched that writes status words */
-    struct kvc_offload_read *reads; /* [KVC_STATUS_WORDS - KVC_STATUS_READ]: where each count of entries goes */
+    bool status_written;            /* true if a launch was queued that writes status words */
+    struct kvc_offload_read *reads; /* [KVC_STATUS_WORDS - KVC_STATUS_READ]: the destination of each count of entries */
     uint32_t read_count;
-    struct kvc_buffer workspace; /* of one operation, grown when it must */
-    uint64_t widest, largest;    /* of the weights: bytes of a row and of all rows of an allocation, as float32 */
+    struct kvc_buffer workspace; /* for one operation at a time, grown on demand */
+    uint64_t widest, largest;    /* the largest packed row of any weight, and the largest packed weight, in bytes */
 };
-/* The offload device that contains `device`. */
+/* Returns the offload device that contains `device`. */
 static inline struct kvc_offload *kvc_offload_of(struct kvc_device *device) { return (struct kvc_offload *)device; }
 
-/* All but allocate report failures with kvc_offload_failed. */
+/* Operations of a driver. All of them except allocate report failures with kvc_offload_failed. */
 struct kvc_offload_driver {
-    /* Contents undefined. host: NULL, or what the memory shall hold; *borrowed is set where it is used in place. */
+    /* Allocates memory with undefined contents. If `host` is not NULL, the memory has those contents. Sets *borrowed if
+     * `host` is used in place. */
     enum kvc_status (*allocate)(struct kvc_offload *, enum kvc_memory_kind, size_t bytes, const void *host,
                                 void **handle, bool *borrowed, struct kvc_error *);
-    void (*release)(struct kvc_offload *, void *handle); /* after what is queued */
-    void (*write)(struct kvc_offload *, void *to, size_t offset, const void *from, size_t bytes); /* waits */
-    void (*read)(struct kvc_offload *, void *to, void *from, size_t offset, size_t bytes);        /* waits */
+    void (*release)(struct kvc_offload *, void *handle); /* frees the memory when all queued work is done */
+    /* waits for completion */
+    void (*write)(struct kvc_offload *, void *to, size_t offset, const void *from, size_t bytes);
+    /* waits for completion */
+    void (*read)(struct kvc_offload *, void *to, void *from, size_t offset, size_t bytes);
     void (*copy)(struct kvc_offload *, void *to, size_t to_offset, void *from, size_t from_offset, size_t bytes);
     void (*zero)(struct kvc_offload *, void *handle, size_t offset, size_t bytes);
     void (*launch)(struct kvc_offload *, const struct kvc_launch *);
     void (*finish)(struct kvc_offload *); /* waits for everything */
-    void (*close)(struct kvc_offload *);  /* frees the backend's own, and the struct */
+    void (*close)(struct kvc_offload *);  /* frees the backend's own data and the struct */
 };
 
-/* Fills the table, makes the status words. The caller has set driver, workers, group, most_bytes, memory_bytes and
- * device.name.
- */
+/* Fills the operation table and creates the status words. The caller must have set driver, workers, group, most_bytes,
+ * memory_bytes and device.name. */
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);
-void kvc_offload_close(struct kvc_device *device); /* kvc_ops.close; calls the driver's */
-/* Compares the device's arithmetic with the host's on numbers of every kind; the caller's float environment is plain.
- * *only_division (may be NULL): all that is wrong are quotients or square roots. */
+void kvc_offload_close(struct kvc_device *device); /* implements kvc_ops.close; calls the driver's close */
+/* Compares the device's arithmetic with the host's on numbers of every kind. The caller must have set the default float
+ * environment. Sets *only_division, which may be NULL, if all wrong results are quotients or square roots. */
 enum kvc_status kvc_offload_check(struct kvc_offload *offload, bool *only_division, struct kvc_error *error);
 
-/* The driver's allocate; bytes that are refused are recorded in the device. */
+/* Calls the driver's allocate. If it fails, records the refused bytes in the device. */
 enum kvc_status kvc_offload_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
                                      const void *host, void **handle, bool *borrowed, struct kvc_error *error);
-const char *kvc_offload_kind(enum kvc_memory_kind kind); /* its name, for messages */
+const char *kvc_offload_kind(enum kvc_memory_kind kind); /* returns the name of a kind, for messages */
 void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* Adds what attention has read so far to where it is counted, and takes the kernels' other status words. */
+/* Adds the entries that attention has read to their counters, and evaluates the other status words. */
 void kvc_offload_take_status(struct kvc_offload *offload);
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
-/* At least so many bytes for the operation being queued; NULL: no memory, which the next sync reports. */
+/* Returns a workspace of at least `bytes` bytes for the operation being queued. Returns NULL if memory runs out, which
+ * the next sync reports. */
 struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t bytes);
-/* The first of `count` neighbouring status words where a launch may add up what it reads; each is added to *to as
- * described above. 0: nowhere (to is NULL). */
+/* Returns the first of `count` consecutive status words in which a launch may count the entries that it reads. Each
+ * word is later added to *to as defined at struct kvc_offload_read. Returns 0 if `to` is NULL: the launch must not
+ * count. */
 uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
                                  uint64_t divisor);
 
-/* Building a launch: arguments in the kernel's order. */
+/* Functions that build a launch. Arguments are added in the kernel's order. */
 struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);
 void kvc_launch_handle(struct kvc_launch *launch, void *handle);
-void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer); /* NULL is fine */
+void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer); /* NULL is allowed */
 void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span);              /* of 4-byte values */
 void kvc_launch_word(struct kvc_launch *launch, uint32_t word);
 void kvc_launch_wide(struct kvc_launch *launch, uint64_t wide);
 void kvc_launch_real(struct kvc_launch *launch, float real);
 void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists);
 void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena);
-void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* NULL: none */
+void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* NULL: no read list */
 #include "backends/offload/push.h"
-/* Groups of a group kernel, or work-items of another kind along the first dimension; nothing where one is 0. */
+/* Run groups of a group kernel, or work-items of another kernel along the first dimension. Do nothing if a size is 0.
+ */
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
-/* Groups of so many work-items. */
+/* Runs x * y * z groups of `items` work-items. */
 void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
                     uint64_t z);
-/* Work-items for runs of x neighbouring values, and how many runs they are. */
+/* kvc_offload_runs returns the number of runs for n neighbouring values. kvc_launch_runs launches a work-item for each
+ * run of x neighbouring values. */
 uint64_t kvc_offload_runs(const struct kvc_offload *offload, uint64_t n);
 void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y);
 
-/* Slots of the largest head: what the host knows of how many entries a head can have. */
+/* Returns the number of slots of the largest head, which is the host's upper bound for the entries of a head. */
 uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
-/* At most so many places of a head. */
+/* Returns an upper bound for the entries of a head in the view, or in the list if view is NULL. */
 uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
-/* Of rows of values by index, `group` a head: M and L of each, to totals [rows, 2]. Keys as floats [H_kv, most slots,
- * d], rotated back by cosine and sine where there are any. */
+/* index_totals computes M and L of each row of values by index and writes them to totals [rows, 2]; a KV head has
+ * `group` rows. entry_keys writes the keys as floats [H_kv, most slots, d], rotated back by cosine and sine if these
+ * are given. */
 void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
                               uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals);
 void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span cosine,
                             struct kvc_span sine, uint32_t rotary, struct kvc_span keys);
 
-/* The operations. */
+/* The operations of ops.def. */
 #define KVC_LIFETIME(result, name, arguments) result kvc_offload_##name arguments;
 #define KVC_BYTES(result, name, arguments) result kvc_offload_##name arguments;
 #define KVC_OPERATION(name, parameters, ...) void kvc_offload_##name(struct kvc_device *, const struct parameters *);
 #define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
 
-/* Attention of one segment by a backend's own kernels: both get the arguments of the shared ones; tile and merge set
- * the kernel, add what it takes besides, and run it. */
+/* The kernels that compute attention for one segment. A backend may have its own. `tile` and `merge` receive a launch
+ * with the arguments of the shared kernels; they set the kernel, add its other arguments, and run it. */
 struct kvc_attention_shape {
-    uint64_t bytes; /* of what tiles write; more only where one row has more */
+    uint64_t bytes; /* limit for the results of tiles, exceeded only if a single row needs more */
     void (*tile)(struct kvc_offload *, struct kvc_launch *, const struct kvc_attention *, enum kvc_type type,
                  uint32_t rows, uint32_t tiles);
     void (*merge)(struct kvc_offload *, struct kvc_launch *, uint32_t heads, uint32_t rows);
@@ -182,7 +191,7 @@ struct kvc_attention_shape {
 void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,
                         const struct kvc_attention_shape *shape);
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece);
-/* A launch of few rows by the shared kernel, or another that takes the same. */
+/* Builds a launch for few rows with the shared kernel. The caller may set another kernel with the same arguments. */
 struct kvc_launch kvc_offload_small_batch(const struct kvc_linear *args, uint32_t piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* pages.c - views, pages, sums of values. */
+/* pages.c - views, pages, and sums of values. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -19,7 +19,8 @@ void kvc_offload_view_evict(struct kvc_device *device, const struct kvc_view_evi
     kvc_launch_groups(kvc_offload_of(device), &launch, args->lists->kv_heads, 1, 1);
 }
 
-/* How many heads the grid has side by side: all of them where each has little to do, so that few groups do it all. */
+/* Returns the number of heads side by side in the grid: all of them if each has little work, so that few groups do all
+ * of it. */
 static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) { return rows <= 16 ? lists->kv_heads : 1; }
 
 void kvc_offload_pages_update(struct kvc_device *device, const struct kvc_pages_update *args) {

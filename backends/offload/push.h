@@ -1,6 +1,6 @@
-/* push.h - KVC_PUSH(launch, ...): up to 12 arguments of a launch in the kernel's order, each as its C type says. A span
- * is a pointer and an offset, lists, arenas and read lists are the parameters that backends/kernels/lists.h names;
- * integers of 4 and 8 bytes and floats are what they are. */
+/* push.h - KVC_PUSH(launch, ...) adds up to 12 arguments to a launch, in the kernel's order. The C type of an argument
+ * selects its form: a span becomes a pointer and an offset; lists, arenas and read lists become the parameters that
+ * backends/kernels/lists.h names; integers of 4 and 8 bytes and floats are passed as they are. */
 #ifndef KVC_BACKENDS_OFFLOAD_PUSH_H
 #define KVC_BACKENDS_OFFLOAD_PUSH_H
 

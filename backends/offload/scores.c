@@ -1,10 +1,12 @@
-/* scores.c - what policies look at: sums, moments and rings of attention probabilities, state columns as scores. */
+/* scores.c - attention probabilities for policies: sums, moments and ring buffers of recent queries. Also reads and
+ * writes state columns as scores. */
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
 
 static const struct kvc_span none = {NULL, 0};
 
-/* What a kernel over rows of probabilities gets; maximum and sum of row i at i * step. */
+/* Adds the arguments that all kernels over rows of probabilities share. Maximum and sum of row i are at index i * step.
+ */
 static void push_probabilities(struct kvc_launch *launch, const struct kvc_probabilities *w, struct kvc_span maximum,
                                struct kvc_span sum, uint64_t step, const struct kvc_noise *noise) {
     KVC_PUSH(launch, w->lists, w->lists->arena, w->reads, w->q, maximum, sum, step, w->positions, w->causal_offset,
@@ -14,7 +16,7 @@ static void push_probabilities(struct kvc_launch *launch, const struct kvc_proba
              noise ? noise->tau : 0.0f);
 }
 
-struct extras { /* the arguments after those, per mode */
+struct extras { /* the remaining arguments, which depend on the mode */
     uint32_t mode, first_column, ring, stride;
     bool by_head;
     struct kvc_span scores;
@@ -62,7 +64,7 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
     kvc_launch_items(kvc_offload_of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
 }
 
-/* M and L of every row's noisy scores go into the workspace first, at 2 * tiles floats from one row to the next. */
+/* First computes M and L of every row's noisy scores in the workspace, 2 * tiles floats per row. */
 void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumulate *args) {
     const struct kvc_probabilities *w = args->probabilities;
     const struct extras more = {.mode = KVC_ACCUMULATE, .first_column = args->column};

@@ -1,4 +1,4 @@
-/* select.c - what a decode step reads: scores of places or pages, read lists. */
+/* select.c - select methods: scores of entries or pages for a decode step, and read lists. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
@@ -10,7 +10,7 @@ _Static_assert((unsigned)KVC_SCORE_EXACT == KVC_UNITS_EXACT && (unsigned)KVC_SCO
 
 static const struct kvc_span none = {NULL, 0};
 
-/* The workspace of one call, in words from `at`. */
+/* The workspace of one call: offsets of its parts, in words. */
 struct parts {
     struct kvc_buffer *workspace;
     uint64_t keys, channels, positives, factors, share, seen, score;
@@ -35,14 +35,14 @@ static struct kvc_span select_part(const struct parts *parts, uint64_t at) {
     return (struct kvc_span){parts->workspace, (size_t)(at * 4)};
 }
 
-/* What one unit that is seen costs, times *divisor. */
+/* Returns the bytes read for one unit that is seen, times *divisor. */
 static uint64_t unit_bytes(const struct kvc_select_scores *s, uint64_t *divisor) {
     uint64_t element = s->pages && s->pages->type == KVC_F16 ? 2 : 4;
     *divisor = 1;
     switch (s->kind) {
     case KVC_SCORE_EXACT:
         return s->lists->format.row_bytes;
-    case KVC_SCORE_PAGE_BOUND: /* the kernel counts the sides */
+    case KVC_SCORE_PAGE_BOUND: /* the kernel counts the sides that are read */
         return element;
     case KVC_SCORE_CHANNELS:
     case KVC_SCORE_PAGE_CHANNELS:

@@ -1,8 +1,8 @@
-/* series.c - TriAttention's scores, from what is known of all queries. */
+/* series.c - TriAttention's scores, from statistics of all queries. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-/* The workspace: logits [H, stride], totals [H, 2], lengths [H_kv, most, pairs]. */
+/* The workspace holds logits [H, stride], totals [H, 2] and lengths [H_kv, most, pairs]. */
 void kvc_offload_series_scores(struct kvc_device *device, const struct kvc_series_scores *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t heads = args->heads, group = heads / lists->kv_heads, most = kvc_offload_most_slots(lists);
