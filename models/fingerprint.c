@@ -1,5 +1,5 @@
-/* fingerprint.c - what tells a model from another: its description wholly, its weights in samples, so that a file of
- * any size takes some milliseconds. libc only. */
+/* fingerprint.c - computes a model's fingerprint: a hash of its whole description and of samples of its weights, so
+ * that a file of any size takes milliseconds. libc only. */
 #include "models/fingerprint.h"
 
 #include <stdatomic.h>
@@ -41,7 +41,7 @@ static uint64_t add_rope(uint64_t hash, const struct kvc_rope *rope) {
     return add_real(add_real(hash, rope->attention_factor), rope->long_attention_factor);
 }
 
-/* The numbers that a forward pass takes beside the weights. */
+/* Adds the network's numbers that a forward pass uses besides the weights. */
 static uint64_t add_network(uint64_t hash, const struct kvc_network *network) {
     const uint64_t numbers[] = {network->layers,
                                 network->hidden,
@@ -84,7 +84,7 @@ static uint64_t add_network(uint64_t hash, const struct kvc_network *network) {
 }
 
 static uint64_t add_tensor(uint64_t hash, const struct kvc_file_tensor *tensor) {
-    const bool made = !tensor->data && tensor->scaled; /* of numbers of eight or four bits */
+    const bool made = !tensor->data && tensor->scaled; /* FP8 or MXFP4 */
     const unsigned char *data = made ? tensor->scaled->raw : tensor->data;
     const size_t bytes = (size_t)(made ? tensor->rows * tensor->cols / 2 : tensor->bytes);
     const size_t some = (size_t)kvc_min_u64(bytes, SAMPLE);
@@ -114,7 +114,7 @@ const struct kvc_file_tensor *kvc_model_tensor(const struct kvc_model *model, si
     return model->gguf ? kvc_gguf_tensor_at(model->gguf, i) : kvc_safetensors_at(model->safetensors, i);
 }
 
-/* keys: keys_of the model. */
+/* keys: the model's number of keys (keys_of). */
 static uint64_t add_item(uint64_t hash, const struct kvc_model *model, size_t keys, size_t i) {
     if (i == 0)
         return add_network(hash, &model->network);

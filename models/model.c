@@ -1,4 +1,4 @@
-/* model.c - opens GGUF files and Hugging Face folders as models. What models do with text lies in text.c. */
+/* model.c - opens GGUF files and Hugging Face folders as models. The functions on a model's text are in text.c. */
 #include "models/model.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static enum kvc_status open_folder(struct kvc_model *model, const char *path, st
     return status;
 }
 
-/* What the tokenizer says of the model. */
+/* Copies the tokenizer's properties to the model's info. */
 static enum kvc_status take_text(struct kvc_model *model, struct kvc_error *error) {
     if (!model->tokenizer) {
         return KVC_OK;
@@ -79,7 +79,7 @@ static enum kvc_status take_text(struct kvc_model *model, struct kvc_error *erro
     return kvc_chat_find_turn_end(model->tokenizer, error);
 }
 
-/* The other ranks open theirs, which must be the same. */
+/* Broadcasts the call. The other ranks open the model, too, and check that their files are the same. */
 static enum kvc_status broadcast_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
     model->told = ranks != NULL;
@@ -128,7 +128,7 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
     return broadcast_open(made, path, error);
 }
 
-/* ---- text alone ---- */
+/* ---- opening for text only ---- */
 
 static enum kvc_status open_gguf_text(struct kvc_model *model, const char *path, struct kvc_error *error) {
     const char *architecture = "?", *name = path;

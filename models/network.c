@@ -1,5 +1,5 @@
-/* network.c - makes tensors of a file a network on a device: names, shapes, types, biases, tied heads. libc only.
- */
+/* network.c - loads a network from a file's tensors onto a device and checks names, shapes, types, biases and tied
+ * heads. libc only. */
 #include "models/network.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@
 #include "models/network_load.h"
 
 enum {
-    VECTOR_ALIGNMENT = 16, /* floats: a vector begins on a cache line of its buffer */
-    LAYER_WEIGHTS = 15     /* at most, of one layer */
+    VECTOR_ALIGNMENT = 16, /* floats: aligns vectors to cache lines */
+    LAYER_WEIGHTS = 15     /* upper limit per layer */
 };
 
 enum kvc_status kvc_loader_no_memory(const struct kvc_loader *in) {
@@ -31,13 +31,14 @@ enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const s
     if (!*tensor) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is missing", in->where, name);
     }
-    if (in->loaded.used_count == 0 || in->loaded.used[in->loaded.used_count - 1] != *tensor) { /* parts of one */
+    if (in->loaded.used_count == 0 ||
+        in->loaded.used[in->loaded.used_count - 1] != *tensor) { /* several parts may come from one tensor */
         in->loaded.used[in->loaded.used_count++] = *tensor;
     }
     return in->elsewhere && (*tensor)->dimensions > 1 ? KVC_OK : kvc_tensor_make(*tensor, in->where, in->error);
 }
 
-/* ---- matrices: they stay where they lie ---- */
+/* ---- matrices: they remain in the file's mapping ---- */
 
 enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struct kvc_file_tensor *tensor,
                                         uint64_t outputs, uint64_t inputs) {
@@ -61,7 +62,7 @@ enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint6
     return status ? status : kvc_loader_weight(in, tensor->type, outputs, inputs, kvc_tensor_data(tensor), weight);
 }
 
-/* ---- vectors: widened to float32, collected, then put into one buffer ---- */
+/* ---- vectors: converted to float32, collected, then copied to one buffer ---- */
 
 enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values) {
     const size_t count = (size_t)(tensor->rows * tensor->cols);
@@ -69,7 +70,7 @@ enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_fi
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
     }
-    enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* a matrix that is elsewhere */
+    enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* also for matrices of other ranks */
     if (!status) {
         status = kvc_loader_note(in, kvc_tensor_data(tensor), tensor->bytes);
     }
@@ -128,7 +129,7 @@ enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values
     return KVC_OK;
 }
 
-/* Everything collected so far goes into one buffer. */
+/* Copies all collected vectors into one buffer. */
 enum kvc_status kvc_loader_flush(struct kvc_loader *in) {
     struct kvc_buffer *buffer;
     if (in->elsewhere) {
@@ -163,7 +164,8 @@ enum kvc_status kvc_loader_norm(struct kvc_loader *in, const char *name, uint64_
 
 /* ---- one layer ---- */
 
-/* Norms with weights for each head: a matrix [heads, d], or in folders that split them a vector for each. */
+/* Loads norms with separate weights for each head: a matrix [heads, d], or one vector per head in folders that split
+ * it. */
 static enum kvc_status load_head_norms(struct kvc_loader *in, uint32_t l, const struct kvc_norm_name *norm,
                                        struct kvc_span *span) {
     const uint64_t rows = kvc_norm_rows(in->config, norm), length = kvc_norm_length(in->config, norm);
@@ -230,7 +232,7 @@ static enum kvc_status load_named_matrix(struct kvc_loader *in, uint32_t l, cons
     return status;
 }
 
-/* A sink that is not finite would make every output of its head 0 or a NaN. */
+/* Loads the attention sinks. A sink that is not finite would make every output of its head 0 or NaN. */
 static enum kvc_status load_sinks(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer) {
     const size_t heads = (size_t)in->config->heads;
     char name[128];
@@ -251,7 +253,7 @@ static enum kvc_status load_sinks(struct kvc_loader *in, uint32_t l, struct kvc_
     return status;
 }
 
-/* Layer l of the model; delta: a gated delta net, without attention. */
+/* Loads layer l of the model. delta: it is a gated delta net, without attention. */
 static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer, bool delta) {
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {
@@ -292,7 +294,7 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
 
 /* ---- the whole network ---- */
 
-/* Each layer to its kind: those with attention know how many delta nets come before them. */
+/* Loads each layer into the list of its kind. A layer with attention also gets the delta nets in front of it. */
 static enum kvc_status load_layers(struct kvc_loader *in) {
     struct kvc_network *network = in->network;
     struct kvc_part_of *part = &network->part;
@@ -321,7 +323,7 @@ static int by_address(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A tensor nobody asked for belongs to a model this is not. */
+/* Refuses tensors that were not used, because they belong to a different kind of model. */
 static enum kvc_status refuse_unused(struct kvc_loader *in) {
     qsort(in->loaded.used, in->loaded.used_count, sizeof *in->loaded.used, by_address);
     for (size_t i = 0; i < in->tensors->count; i++) {
@@ -349,7 +351,7 @@ static enum kvc_status network_load(struct kvc_loader *in, struct kvc_model_info
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
     const size_t heads = in->config->qk_norm == KVC_QK_SPLIT ? (size_t)(in->config->heads + in->config->kv_heads) : 0;
-    const size_t most = LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts + heads; /* tensors of a layer */
+    const size_t most = LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts + heads; /* upper limit of tensors per layer */
     in->loaded.used = calloc(layers * most + 5, sizeof *in->loaded.used);
     in->experts = calloc(experts + 1, sizeof *in->experts);
     if (!network->layer || !network->delta_layer || !network->host || !network->weights || !network->buffers ||

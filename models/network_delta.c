@@ -1,5 +1,5 @@
-/* network_delta.c - the tensors of gated delta nets: rows of fused matrices, put in order where a file has them in
- * another one. libc only. */
+/* network_delta.c - loads the tensors of gated delta nets. They are rows of fused matrices, which are reordered if the
+ * file has another order. libc only. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,15 +12,16 @@
 #include "models/files/scaled.h"
 #include "models/network_load.h"
 
-/* Rows of a tensor: `pieces` times `rows` of them, the first at row `first`, each `stride` rows after the one before.
- * by_head: pieces are value heads, which a folder has grouped by key head and the network in tiles. */
+/* Rows of a tensor: `pieces` groups of `rows` rows. The first group begins at row `first`, and each further one
+ * `stride` rows later. by_head: groups are value heads, which a folder groups by key head and the network arranges in
+ * tiles. */
 struct slice {
     const char *stem;
     uint64_t first, rows, pieces, stride;
     bool by_head;
 };
 
-/* The value head of a file that is the network's head h. */
+/* Returns the index in the file of the network's value head h. */
 static uint64_t head_of(const struct kvc_loader *in, uint64_t h) {
     const uint64_t keys = in->config->delta.key_heads, each = in->config->delta.heads / keys;
     return in->gguf || !in->config->family->delta_tiled ? h : h % keys * each + h / keys;
@@ -38,7 +39,7 @@ static void delta_tensor(const struct kvc_loader *in, uint32_t l, const char *st
     kvc_layer_tensor(name, 128, in->gguf, l, text, suffix);
 }
 
-/* Memory that lives as long as the network. */
+/* Allocates memory that is freed with the network. */
 static void *take_host(struct kvc_loader *in, size_t bytes) {
     void *made = malloc(bytes ? bytes : 1);
     if (made) {
@@ -47,7 +48,7 @@ static void *take_host(struct kvc_loader *in, size_t bytes) {
     return made;
 }
 
-/* The slice of a matrix that has `all` rows, as a weight; it stays where it lies if its rows are neighbours. */
+/* Makes a weight of the slice of a matrix with `all` rows. Adjacent rows remain in the mapping; others are copied. */
 static enum kvc_status load_slice(struct kvc_loader *in, uint32_t l, const struct slice *slice, uint64_t all,
                                   struct kvc_weight **weight) {
     const uint64_t inputs = in->config->hidden, outputs = slice->rows * slice->pieces;
@@ -79,7 +80,7 @@ static enum kvc_status load_slice(struct kvc_loader *in, uint32_t l, const struc
     return kvc_loader_weight(in, tensor->type, outputs, inputs, made, weight);
 }
 
-/* The projection of what heads give, whose inputs are value heads. */
+/* Loads the output projection, whose inputs are value heads. */
 static enum kvc_status load_output(struct kvc_loader *in, uint32_t l, struct kvc_weight **weight) {
     const uint64_t outputs = in->config->hidden, size = in->config->delta.value_size;
     const uint64_t heads = in->config->delta.heads, inputs = heads * size;
@@ -125,7 +126,7 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
     const struct slice apart[] = {{qkv, 0, n, key_heads, n, false},   {qkv, keys, n, key_heads, n, false},
                                   {qkv, 2 * keys, d, heads, d, true}, {z, 0, d, heads, d, true},
                                   {a, 0, 1, heads, 1, true},          {b, 0, 1, heads, 1, true}};
-    /* beside each key head: a query, a key, values, gates; and betas, decays */
+    /* for each key head: query, key, values, gates; in the other matrix betas, decays */
     const uint64_t group = 2 * n + 2 * each * d;
     const struct slice grouped[] = {{"in_proj_qkvz", 0, n, key_heads, group, false},
                                     {"in_proj_qkvz", n, n, key_heads, group, false},
@@ -138,7 +139,7 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
                                 &layer->delta_gate, &layer->delta_decay, &layer->delta_beta};
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; !status && i < sizeof to / sizeof *to; i++) {
-        /* GGUF files of the grouped kind have q, k, v and gates in order, decays and betas not */
+        /* in such GGUF files q, k, v and gates are separate, but decays and betas are grouped */
         const bool by_group = in->config->family->delta_grouped && (!in->gguf || i > 3);
         const uint64_t all = i > 3 ? (by_group ? 2 * heads : heads) : by_group ? rows[1] : i == 3 ? heads * d : rows[0];
         status = load_slice(in, l, by_group ? &grouped[i] : &apart[i], all, to[i]);
@@ -146,7 +147,7 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
     return status;
 }
 
-/* Vectors of numbers of each head; rate: the file's, made what core/base/delta.h multiplies by. */
+/* Loads a vector with one number per head. rate: converts the file's number to the factor in core/base/delta.h. */
 static enum kvc_status load_heads(struct kvc_loader *in, const char *name, bool rate, struct kvc_span *span) {
     const size_t heads = (size_t)in->config->delta.heads;
     float *values = NULL, *made = malloc(heads * sizeof *made);
@@ -167,7 +168,7 @@ static enum kvc_status load_heads(struct kvc_loader *in, const char *name, bool 
     return status;
 }
 
-/* The convolutions' weights, [channels, taps] or [channels, 1, taps]: of queries, of keys, of values. */
+/* Loads the weights of the convolutions, [channels, taps] or [channels, 1, taps], for queries, keys and values. */
 static enum kvc_status load_taps(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer) {
     const size_t taps = (size_t)in->config->delta.taps, heads = (size_t)in->config->delta.heads;
     const size_t keys = (size_t)(in->config->delta.key_heads * in->config->delta.key_size);

@@ -1,5 +1,5 @@
-/* network_experts.c - a layer's experts: their router, their matrices, which are one tensor of all or one of each, and
- * their biases. libc only. */
+/* network_experts.c - loads a layer's experts: the router, the matrices (one tensor for all experts or one for each),
+ * and the biases. libc only. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static enum kvc_status check_stack(const struct kvc_loader *in, const struct kvc
     return KVC_OK;
 }
 
-/* Finds where each expert's matrix lies, and their type. */
+/* Finds the data of each expert's matrix and checks that all have the same type. */
 static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const struct kvc_expert_name *matrix,
                                     uint64_t outputs, uint64_t inputs, enum kvc_type *type) {
     const uint32_t experts = (uint32_t)in->config->experts;
@@ -60,7 +60,7 @@ static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const str
     return status;
 }
 
-/* One bias of each output of each expert, [experts, outputs]. */
+/* Loads the biases of the experts, [experts, outputs]. */
 static enum kvc_status load_biases(struct kvc_loader *in, uint32_t l, const struct kvc_expert_name *matrix,
                                    struct kvc_layer *layer) {
     const uint64_t experts = in->config->experts, outputs = kvc_extent(in->config, matrix->outputs);
@@ -79,7 +79,7 @@ static enum kvc_status load_biases(struct kvc_loader *in, uint32_t l, const stru
     if (!status) {
         status = kvc_loader_dequantize(in, tensor, &values);
     }
-    if (!status) { /* this rank's outputs of each expert, one after another */
+    if (!status) { /* keep this rank's outputs of each expert, contiguously */
         const struct kvc_range own = kvc_loader_range(in, outputs, false);
         for (uint64_t e = 0; e < experts; e++)
             memmove(values + e * own.count, values + e * outputs + own.first, (size_t)own.count * sizeof *values);

@@ -1,4 +1,4 @@
-/* network_folder.c - a network from a Hugging Face folder: config.json beside its safetensors files. */
+/* network_folder.c - loads a network from a Hugging Face folder: config.json and safetensors files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static const struct kvc_file_tensor *find_tensor(const void *file, const char *n
     return kvc_safetensors_text_tensor(file, name);
 }
 
-/* The folder's own name, without the slashes after it. */
+/* Returns the folder's name without its parents and without trailing slashes. */
 static char *folder_name(const char *folder) {
     size_t end = strlen(folder);
     while (end > 1 && folder[end - 1] == '/')

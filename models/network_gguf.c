@@ -1,4 +1,4 @@
-/* network_gguf.c - a network from an opened GGUF file. libc only. */
+/* network_gguf.c - loads a network from an open GGUF file. libc only. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* network_info.c - what a network says of itself once its tensors are loaded: sizes, types, bytes. */
+/* network_info.c - fills in a model's info from its loaded tensors: sizes, types, bytes. */
 #include "models/network_info.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void count_types(const struct kvc_loaded *loaded, struct kvc_model_info *
     }
 }
 
-/* "q4_k, q6_k, f32": the types by the bytes they take. */
+/* Lists the types in order of their total bytes: "q4_k, q6_k, f32". */
 static char *name_types(uint64_t *bytes) {
     char text[16 * KVC_ALL_TYPES] = "";
     for (;;) {

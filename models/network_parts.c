@@ -1,4 +1,5 @@
-/* network_parts.c - which part of a network this process has, and the ends of it: embedding, head, final norm. */
+/* network_parts.c - determines this process's part of a network and loads the network's ends: embedding, output head,
+ * final norm. */
 #include "models/network_load.h"
 
 #include <inttypes.h>
@@ -67,7 +68,8 @@ enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uin
     return kvc_loader_rows(in, type, kvc_loader_range(in, outputs, false), inputs, data, weight);
 }
 
-/* Which heads this rank has. Those whose queries go through one norm, or through a gate, are computed by every rank. */
+/* Determines this rank's heads. If one norm covers all queries, or outputs have gates, every rank computes all
+ * heads. */
 static void share_heads(struct kvc_network *network, struct kvc_ranks *ranks) {
     network->part.ranks = ranks;
     network->part.heads_sharded = !network->qk_norm_whole && !network->gated_attention;
@@ -112,7 +114,7 @@ enum kvc_status kvc_loader_ends(struct kvc_loader *in) {
     struct kvc_network *network = in->network;
     const char *embedding = kvc_embedding_name[in->gguf];
     const struct kvc_file_tensor *tensor = in->tensors->find(in->tensors->file, embedding);
-    /* GGUF files need not say how large the vocabulary is. */
+    /* GGUF files need not give the size of the vocabulary. */
     uint64_t vocab = config->vocab ? config->vocab : tensor ? tensor->rows : 0;
     if (tensor && (vocab < 1 || vocab > 16777216)) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s has %" PRIu64 " rows, it must have 1 to 16777216",
@@ -123,11 +125,11 @@ enum kvc_status kvc_loader_ends(struct kvc_loader *in) {
     if (!status) {
         status = kvc_loader_check_matrix(in, tensor, vocab, config->hidden);
     }
-    /* The head may be the embedding: the same matrix where this rank has all of its outputs, else a part of it. */
+    /* A tied output head uses the embedding's matrix if this rank has all its outputs, else a part of it. */
     const bool whole_head = config->tied && kvc_loader_range(in, vocab, false).count == vocab;
     const bool looks_up = kvc_network_begins(network), ends = kvc_network_ends(network);
     in->elsewhere = !looks_up && !(ends && whole_head);
-    if (!status) { /* tokens are looked up on every rank that has a part of the first layer */
+    if (!status) { /* every rank with a part of the first layer looks up tokens */
         status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
                                  kvc_tensor_data(tensor), &network->embedding);
     }

@@ -1,4 +1,4 @@
-/* same_files.c - compares what ranks take of their files with the file of rank 0. */
+/* same_files.c - compares the data that each rank reads from its files with rank 0's file. */
 #include "models/same_files.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "models/files/scaled.h"
 #include "models/fingerprint.h"
 
-/* Of a run of bytes within a tensor's data. */
+/* A run of bytes in a tensor's data, with its hash. */
 struct run {
     uint64_t tensor, first, bytes, hash;
 };
@@ -25,15 +25,15 @@ struct comparison {
     struct kvc_ranks *ranks;
     struct kvc_model *model;
     const char *path;
-    size_t *sizes; /* [ranks], of gather */
-    char *bytes;   /* what was gathered last */
+    size_t *sizes; /* [ranks], for gather */
+    char *bytes;   /* result of the last gather */
 };
 
 static void same_files_end(const struct comparison *of, const char *text) {
     of->ranks->link->class->end(of->ranks->link, text);
 }
 
-/* What each rank gives, one after another: as many bytes as sizes says. */
+/* Gathers bytes from all ranks, in the order of ranks. sizes receives how many each sent. */
 static void *same_files_gather(struct comparison *of, const void *mine, size_t bytes) {
     void *all;
     free(of->bytes);
@@ -41,7 +41,7 @@ static void *same_files_gather(struct comparison *of, const void *mine, size_t b
     return of->bytes = all;
 }
 
-/* Rank 0 says it and ends all; the others wait for that. */
+/* Reports a difference: rank 0 prints the error and ends all ranks, for which the others wait. */
 static void differ(struct comparison *of, const char *path, const char *what, uint32_t rank) {
     char text[600], none = 0;
     snprintf(text, sizeof text, "%.300s: %s is not the same on rank %u as here: all ranks need the same files", path,
@@ -80,7 +80,7 @@ static void compare_fingerprints(struct comparison *of) {
     size_t offset = 0, item = 0;
     for (uint32_t r = 0; r < rank; r++)
         offset += of->sizes[r];
-    if (of->sizes[rank] == of->sizes[0]) { /* else some keys or tensors are not in both */
+    if (of->sizes[rank] == of->sizes[0]) { /* otherwise some keys or tensors are only in one of the files */
         while (item + 1 < count &&
                memcmp(all + item * sizeof *hashes, all + offset + item * sizeof *hashes, sizeof *hashes) == 0)
             item++;
@@ -99,7 +99,7 @@ static const char *const small[] = {"config.json",           "generation_config.
                                     "chat_template.json",    "additional_chat_templates/tool_use.jinja"};
 enum { SMALL = sizeof small / sizeof *small };
 
-/* 0: there is none. */
+/* Hashes a file. Returns 0 if it does not exist. */
 static uint64_t hash_file(const char *path) {
     struct kvc_map map;
     struct kvc_error error;
@@ -127,7 +127,7 @@ static void compare_small(struct comparison *of) {
 
 /* ---- tensors ---- */
 
-/* Which files they are, for ranks of one machine; and the machine. */
+/* Identifies a rank's machine and files, to detect ranks with the same file on one machine. */
 struct identity {
     uint64_t machine, files;
 };
@@ -150,7 +150,7 @@ static struct identity identity_of(const struct comparison *of) {
     return identity;
 }
 
-/* A tensor's data, made if it must be. */
+/* Returns a tensor's data and makes it if needed. */
 static const unsigned char *data_of(const struct comparison *of, const struct kvc_file_tensor *tensor, bool *made) {
     struct kvc_error error;
     *made = tensor->scaled && !tensor->scaled->made;
@@ -179,7 +179,7 @@ static int by_data(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* [*count]: where the data of each tensor lies that this rank has, in the order of addresses. */
+/* Returns the addresses of all tensors whose data this rank has, [*count], sorted. */
 static struct place *find_places(const struct comparison *of, size_t *count) {
     const size_t tensors = kvc_model_tensors(of->model);
     struct place *places = same_files_room(of, tensors * sizeof *places);
@@ -193,7 +193,7 @@ static struct place *find_places(const struct comparison *of, size_t *count) {
     return places;
 }
 
-/* The place that an address lies in, or the last before it. */
+/* Returns the last tensor that begins at or before an address. */
 static size_t find_place(const struct place *places, size_t count, const unsigned char *data) {
     size_t low = 0, high = count;
     while (low + 1 < high) {
@@ -206,7 +206,7 @@ static size_t find_place(const struct place *places, size_t count, const unsigne
     return low;
 }
 
-/* Neighbours in memory were noted as one: a run for each tensor. */
+/* Cuts the recorded ranges into one run per tensor, because adjacent ones were recorded as one. */
 static struct run *cut_runs(const struct comparison *of, size_t *count) {
     const struct kvc_network *network = &of->model->network;
     size_t places_count, capacity = 0;
@@ -218,7 +218,7 @@ static struct run *cut_runs(const struct comparison *of, size_t *count) {
         for (size_t p = find_place(places, places_count, left.data); left.bytes > 0 && p < places_count; p++) {
             const uint64_t first = (uint64_t)(left.data - places[p].data);
             if (first >= places[p].bytes)
-                continue; /* matrices in another order are not the file's: what they are made of is noted, too */
+                continue; /* this is a reordered copy; its source in the file was recorded, too */
             const uint64_t some = kvc_min_u64(left.bytes, places[p].bytes - first);
             if (*count == capacity) {
                 capacity = 2 * capacity + 64;
@@ -244,11 +244,11 @@ static struct run *all_runs(const struct comparison *of, size_t *count) {
     return runs;
 }
 
-/* The ranks that have rank 0's file share out what the others have hashed. */
+/* Compares the runs that other ranks have hashed. The ranks with rank 0's file divide them among themselves. */
 static void compare_runs(struct comparison *of, const bool *same, size_t same_count, struct run *mine, size_t count) {
     const uint32_t ranks = of->ranks->link->count, own = of->ranks->link->rank;
     size_t turn = 0, place = 0, at = 0;
-    uint64_t wrong[3] = {0, 0, 0}; /* 1 where a run differs, its tensor, its rank */
+    uint64_t wrong[3] = {0, 0, 0}; /* 1 if a run differs, its tensor, its rank */
     for (uint32_t r = 0; r < own; r++)
         place += same[r];
     for (size_t i = 0; i < count && !same[own]; i++)
@@ -313,9 +313,9 @@ void kvc_ranks_same_model(struct kvc_ranks *ranks, struct kvc_model *model) {
     kvc_model_same(ranks, model, kvc_model_info(model)->path, true);
 }
 
-/* ---- files of policies ---- */
+/* ---- policies' files ---- */
 
-/* Text that an option was given may name a file; text that names none is the same on all ranks, as the policy is. */
+/* Compares a text option that may name a file. Other texts are equal on all ranks, because the policies are. */
 static void compare_option(struct comparison *of, const struct kvc_method *method, size_t i) {
     const struct kvc_option *option = kvc_policy_option(method->policy, i);
     const struct kvc_value *value = &method->values.value[i];

@@ -1,5 +1,4 @@
-/* session_beside.c - what a caller keeps beside a saved session: the tokens so far, a note of its own, logits, the
- * sampler's state. */
+/* session_beside.c - the caller's data in a saved session: the tokens so far, a note, logits, the sampler's state. */
 #include "models/session_file.h"
 
 #include <stdlib.h>
@@ -17,14 +16,14 @@ void kvc_saved_free(struct kvc_saved *saved) {
     saved->token_count = saved->note_bytes = saved->logit_count = 0;
 }
 
-/* An array of words of four bytes: bytes. */
+/* Writes an array of 4-byte words as bytes. */
 static void write_words(struct kvc_archive *archive, void *words, size_t count) {
     char *bytes = words;
     size_t all = 4 * count;
     kvc_archive_text(archive, &bytes, &all);
 }
 
-/* malloc'ed. */
+/* Reads an array of 4-byte words. The caller frees it. */
 static void *read_words(struct kvc_archive *archive, const char *what, size_t *count) {
     char *bytes = NULL;
     size_t all = 0;
@@ -35,7 +34,7 @@ static void *read_words(struct kvc_archive *archive, const char *what, size_t *c
     return bytes;
 }
 
-/* Tokens and logits are the model's. */
+/* Checks that tokens and logits fit the model's vocabulary. */
 static void session_beside_check(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved,
                                  enum kvc_status status) {
     for (size_t i = 0; i < saved->token_count && kvc_archive_fine(archive); i++)

@@ -1,6 +1,7 @@
-/* session_file.c - sections of a saved session in a file. It begins with a mark and the format's version; each section
- * has its kind, its index, its length, and XXH64 of these, of its bytes and of all that comes before it in the file;
- * the last one is empty, and nothing follows it. So a section of another file does not fit. libc only. */
+/* session_file.c - the file of a saved session, divided into sections. The file begins with a magic number and the
+ * format's version. Each section has its kind, index, length and a hash: XXH64 of these, of its bytes and of everything
+ * in front of it, so that a section of another file does not fit. The last section is empty and ends the file. libc
+ * only. */
 #include "models/session_file.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ struct section_start {
 };
 _Static_assert(sizeof(struct file_start) == 16 && sizeof(struct section_start) == 24, "as they lie in the file");
 
-/* before: the hash of the section before it, or of the file's start. */
+/* before: hash of the previous section, or of the file's start. */
 static uint64_t hash_of(uint64_t before, const struct section_start *start, const void *bytes) {
     const uint64_t seed = kvc_bytes_hash(before, start, offsetof(struct section_start, hash));
     return start->bytes ? kvc_bytes_hash(seed, bytes, (size_t)start->bytes) : seed;
@@ -49,12 +50,12 @@ static enum kvc_status session_file_store(struct kvc_archive *archive, enum kvc_
     return status;
 }
 
-/* A file that is there is replaced only where it is a saved session, or empty. */
+/* Checks that an existing file may be replaced: it must be a saved session or empty. */
 static enum kvc_status check_replaced(const char *path, struct kvc_error *error) {
     char there[sizeof mark];
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
-        return KVC_OK; /* of others kvc_output_open tells */
+        return KVC_OK; /* kvc_output_open reports errors for other kinds */
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const ssize_t bytes = descriptor < 0 ? -1 : read(descriptor, there, sizeof there);
     if (descriptor >= 0)
@@ -83,7 +84,7 @@ enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_fil
     if (status == KVC_OK)
         status = kvc_output_open(path, 0, &file->output, error);
     if (status == KVC_OK) {
-        kvc_output_private(file->output); /* what was said can be read from it */
+        kvc_output_private(file->output); /* the file reveals the conversation */
         status = kvc_output_write(file->output, 0, &start, sizeof start, error);
     }
     if (status != KVC_OK)
@@ -93,7 +94,7 @@ enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_fil
 
 /* ---- reading ---- */
 
-/* The next bytes of the file. */
+/* Reads the next bytes of the file. */
 static enum kvc_status session_file_take(struct kvc_session_file *file, void *to, uint64_t bytes) {
     unsigned char *at = to;
     if (bytes > file->bytes - file->offset)
@@ -151,7 +152,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
 static enum kvc_status open_file(struct kvc_session_file *file) {
     struct file_start start;
     struct stat about;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not wait */
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a named pipe must not block */
     if (file->descriptor < 0 || fstat(file->descriptor, &about) != 0)
         return kvc_fail(&file->cause, KVC_INPUT, "it cannot be read: %s", strerror(errno));
     if (!S_ISREG(about.st_mode))
@@ -183,7 +184,7 @@ enum kvc_status kvc_session_file_open(const char *path, struct kvc_session_file 
     return kvc_fail(error, status, "%s: %s", path, file->cause.text);
 }
 
-/* ---- the end of both ---- */
+/* ---- closing ---- */
 
 enum kvc_status kvc_session_file_close(struct kvc_session_file *file, struct kvc_error *error) {
     struct kvc_archive *archive = &file->archive;

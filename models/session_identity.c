@@ -1,5 +1,5 @@
-/* session_identity.c - what must be the same where a saved session goes on: names and values, compared one by one, so
- * that an error says which differs. */
+/* session_identity.c - the properties that must be equal to continue a saved session. They are stored as names and
+ * values, so that an error can name the one that differs. */
 #include "models/session_file.h"
 
 #include <inttypes.h>
@@ -18,10 +18,10 @@ void kvc_session_identity_free(struct kvc_session_identity *identity) {
     *identity = (struct kvc_session_identity){NULL, NULL};
 }
 
-/* values [ITEMS]; all but the policy's are short. */
+/* values [ITEMS]; all except the policy are short. */
 struct values {
     char text[ITEMS - 1][160];
-    char *policy; /* malloc'ed */
+    char *policy; /* allocated */
 };
 
 static const char *value_of(const struct values *values, size_t i) {
@@ -47,7 +47,7 @@ static bool find_values(struct kvc_archive *archive, struct kvc_model *model, co
 }
 
 static void write_text(struct kvc_archive *archive, const char *text) {
-    char *bytes = (char *)(uintptr_t)text; /* it is only read */
+    char *bytes = (char *)(uintptr_t)text; /* only read, although not const */
     size_t count = strlen(text);
     kvc_archive_text(archive, &bytes, &count);
 }

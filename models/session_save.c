@@ -1,11 +1,11 @@
-/* session_save.c - kvc_session_save and kvc_session_load. */
+/* session_save.c - saves sessions to files and loads them: kvc_session_save and kvc_session_load. */
 #include "models/session_file.h"
 
 #include <string.h>
 
 #include "core/engine/state.h"
 
-/* The model that a session was opened from holds the network that its runner computes. */
+/* Returns the model of a session. The runner's network is a member of the model. */
 static struct kvc_model *model_of(const struct kvc_session *session) {
     const struct kvc_network *network = session->runner->network;
     return network ? (struct kvc_model *)((uintptr_t)network - offsetof(struct kvc_model, network)) : NULL;
@@ -30,7 +30,7 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
     return kvc_session_file_close(&file, error);
 }
 
-/* Opens a session as the file says, where the caller leaves that to it. */
+/* Opens a session with the file's options where the caller leaves them open. */
 static void open_session(struct kvc_archive *archive, struct kvc_model *model, const struct kvc_session_options *wanted,
                          const struct kvc_session_identity *identity, struct kvc_session **session) {
     struct kvc_session_options options;
@@ -45,7 +45,7 @@ static void open_session(struct kvc_archive *archive, struct kvc_model *model, c
         status = kvc_fail(&cause, KVC_INPUT, "kv-type: %.20s is none", identity->type);
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, session, &cause);
-    if (status != KVC_OK) /* what the caller asks for is at fault only where it asks for something */
+    if (status != KVC_OK) /* a usage error is the caller's only if the caller gave the policy */
         kvc_archive_fail(archive, status == KVC_USAGE && !(wanted && wanted->policy) ? KVC_INPUT : status, "%s",
                          cause.text);
 }

@@ -1,4 +1,4 @@
-/* text.c - the public functions on a model's text: tokens, their bytes, chat templates. */
+/* text.c - the public functions for a model's text: tokens, their bytes, chat templates. */
 #include "models/chat/template.h"
 #include "models/model.h"
 

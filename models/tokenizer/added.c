@@ -1,4 +1,4 @@
-/* added.c - tokens that are found in the text before anything else looks at it ("<|eot_id|>"). */
+/* added.c - added tokens such as "<|eot_id|>", which are searched for in a text before it is split. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct k
         status = kvc_normalize(tokenizer->normalizer, tokenizer->normalizer_count, text, bytes, &normalized, error);
     else if (!kvc_text_add(&normalized, text, bytes))
         status = kvc_no_memory(error);
-    if (status != KVC_OK || normalized.bytes == 0) { /* an empty text is never found */
+    if (status != KVC_OK || normalized.bytes == 0) { /* an empty token is never found */
         kvc_text_free(&normalized);
         return status;
     }
@@ -42,7 +42,8 @@ static int added_compare(const struct kvc_tokenizer *tokenizer, const struct kvc
     return order ? order : a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Bottom-up merge sort: qsort has no argument for the store. Returns false where there is no memory. */
+/* Sorts by text with a bottom-up merge sort, because qsort cannot pass the store to its comparison. Returns false
+ * without memory. */
 static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_list *list) {
     if (list->count < 2)
         return true;
@@ -63,7 +64,7 @@ static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_li
         from = to;
         to = swap;
     }
-    list->tokens = from; /* either of the two: the capacity may have shrunk to the count */
+    list->tokens = from; /* either of the two arrays; its capacity may have shrunk to the count */
     list->capacity = list->count;
     free(to);
     return true;
@@ -75,8 +76,8 @@ enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error
     return KVC_OK;
 }
 
-/* The first index in [low, high) whose text has a byte above `byte` (or_equal: at least `byte`) at offset `depth`;
- * all of them agree before it. */
+/* Returns the first index in [low, high) whose text has a byte of at least `byte` at offset `depth`. All texts in the
+ * range agree in front of that offset. */
 static size_t added_bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low,
                           size_t high, size_t depth, int byte) {
     while (low < high) {
@@ -95,14 +96,14 @@ bool kvc_added_controls(const struct kvc_tokenizer *tokenizer, const struct kvc_
     return token->special || tokenizer->pieces[token->id].ends_turn;
 }
 
-/* The longest token that begins at text. */
+/* Returns the longest token at the beginning of text. */
 static const struct kvc_added *longest_at(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
                                           const char *text, const char *marks, size_t bytes, bool special) {
     size_t low = 0, high = list->count;
-    bool touched = false; /* a byte before `depth` is marked */
+    bool touched = false; /* a byte in front of `depth` is marked */
     const struct kvc_added *best = NULL;
     for (size_t depth = 0; low < high; depth++) {
-        for (size_t i = low; i < high && list->tokens[i].bytes == depth; i++) { /* equal texts stand together */
+        for (size_t i = low; i < high && list->tokens[i].bytes == depth; i++) { /* equal texts are adjacent */
             const struct kvc_added *token = &list->tokens[i];
             if (touched ? !kvc_added_controls(tokenizer, token) : special || !token->special) {
                 best = token;

@@ -1,17 +1,18 @@
-/* bpe.c - one word to ids: byte-pair merges by rank or by score, with a heap over a linked list. */
+/* bpe.c - converts one word to token ids by byte-pair merges, ordered by priority or score. Uses a heap over a linked
+ * list. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct symbol {
-    int32_t id;           /* -1: no piece is spelled so */
+    int32_t id;           /* -1: no piece has this spelling */
     int32_t before, next; /* -1: none */
-    uint32_t at, bytes;   /* in the word; 0 bytes: merged away */
+    uint32_t at, bytes;   /* position in the word; bytes 0: merged into another symbol */
 };
 
-struct candidate { /* a pair that may merge: `left` and what follows it */
-    double order;  /* lowest first: the rank, or the negated score */
+struct candidate { /* a pair that may merge: `left` and its successor */
+    double order;  /* lowest first: the merge priority, or the negated score */
     int32_t left, made;
     uint32_t bytes;
 };
@@ -71,7 +72,7 @@ static struct candidate pop(struct kvc_bpe *scratch) {
     return top;
 }
 
-/* What `left` and the symbol after it would become; false: nothing. */
+/* Finds the piece that `left` and its successor merge into. Returns false if there is none. */
 static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *scratch, const char *word, int32_t left,
                  struct candidate *candidate) {
     if (left < 0 || scratch->symbols[left].next < 0)
@@ -102,7 +103,7 @@ static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scr
     while (scratch->heap_count) {
         struct candidate top = pop(scratch);
         struct symbol *left = &scratch->symbols[top.left];
-        /* An entry is stale when one of its two symbols has merged with something else meanwhile. */
+        /* An entry is stale if one of its symbols has merged with another one since. */
         if (!left->bytes || !pair(tokenizer, scratch, word, top.left, &candidate) || candidate.made != top.made ||
             candidate.bytes != top.bytes)
             continue;
@@ -151,7 +152,8 @@ static enum kvc_status no_piece(const char *text, size_t bytes, struct kvc_error
                     hex, bytes > 16 ? "... " : "");
 }
 
-/* The word's characters as symbols: pieces, byte pieces, or the unknown token (runs of it fused where asked). */
+/* Splits the word into its first symbols: a piece for each character, else its byte pieces, else the unknown token.
+ * Consecutive unknown characters share a token if fuse_unknown is set. */
 static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scratch, const char *word,
                                      size_t bytes, struct kvc_error *error) {
     bool after_unknown = false;
@@ -161,8 +163,8 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
         length = kvc_utf8_next(word + at, bytes - at, &code);
         int32_t id = kvc_vocab_find(tokenizer, word + at, length);
         bool fits = true;
-        if (id >= 0 ||
-            tokenizer->model == KVC_VOCAB_SCORES) { /* by scores, pieces of unknown characters may still join */
+        if (id >= 0 || tokenizer->model ==
+                           KVC_VOCAB_SCORES) { /* with scores, characters without a piece may still merge into one */
             fits = add_symbol(scratch, id, at, length);
             after_unknown = false;
         } else if (tokenizer->byte_fallback && bytes_known(tokenizer, word + at, length)) {
@@ -175,14 +177,15 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
             else
                 fits = add_symbol(scratch, tokenizer->unknown, at, length);
             after_unknown = true;
-        } /* else it is left out, as the tokenizers library does where a model has nothing for what is unknown */
+        } /* A character without piece, byte pieces or unknown token is dropped, as in the tokenizers library. */
         if (!fits)
             return kvc_no_memory(error);
     }
     return KVC_OK;
 }
 
-/* A character that no piece has taken: its byte pieces, or the unknown token, one for several where asked. */
+/* Adds a character that no piece covers: its byte pieces, or the unknown token. Consecutive unknown characters share a
+ * token if fuse_unknown is set. */
 static enum kvc_status add_bytes(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes, bool *unknown,
                                  struct kvc_id_list *out, struct kvc_error *error) {
     const bool known = bytes_known(tokenizer, text, bytes), fused = *unknown && tokenizer->fuse_unknown;
@@ -203,7 +206,8 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
         return kvc_fail(error, KVC_INPUT, "tokenizer: a word of %zu bytes; at most %d are taken", bytes, INT32_MAX);
     if (tokenizer->model == KVC_VOCAB_WORDS || tokenizer->ignore_merges) {
         int32_t id = kvc_vocab_find(tokenizer, word, bytes);
-        if (id >= 0 && tokenizer->pieces[id].kind == KVC_TOKEN_CONTROL) /* those are found as added tokens, or not */
+        if (id >= 0 &&
+            tokenizer->pieces[id].kind == KVC_TOKEN_CONTROL) /* control tokens are found only as added tokens */
             id = -1;
         if (id < 0 && tokenizer->model == KVC_VOCAB_WORDS) {
             if (tokenizer->unknown < 0)
@@ -218,7 +222,7 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
         return status;
     if (!merge_all(tokenizer, scratch, word))
         return kvc_no_memory(error);
-    bool unknown = false; /* the symbol before was */
+    bool unknown = false; /* the previous symbol was unknown */
     for (int32_t i = scratch->count ? 0 : -1; i >= 0 && status == KVC_OK; i = scratch->symbols[i].next) {
         const struct symbol *symbol = &scratch->symbols[i];
         if (symbol->id < 0) {

@@ -1,5 +1,5 @@
-/* embedded.c - a tokenizer from the whole tokenizer.json that a GGUF file may hold, and the few keys beside
- * it (text.c writes them). */
+/* embedded.c - reads a tokenizer from the whole tokenizer.json that a GGUF file may contain, and from the few keys
+ * beside it. models/convert/text.c writes them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static enum kvc_status read_ids(const struct kvc_gguf *file, const char *path, s
     return KVC_OK;
 }
 
-/* add_bos_token says whether the beginning-of-sequence token stands in front of a text. */
+/* Adds or removes the beginning-of-sequence token in the prefix, according to add_bos_token. */
 static enum kvc_status set_prefix(const struct kvc_gguf *file, struct kvc_tokenizer *tokenizer,
                                   struct kvc_error *error) {
     struct kvc_id_list *prefix = &tokenizer->prefix;

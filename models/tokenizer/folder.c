@@ -1,5 +1,5 @@
-/* folder.c - a tokenizer from a Hugging Face folder: tokenizer.json or tokenizer.model and the small files beside it.
- */
+/* folder.c - reads a tokenizer from a Hugging Face folder: tokenizer.json or tokenizer.model, and the small files
+ * beside it. */
 #include "models/files/json.h"
 #include "models/files/map.h"
 #include "models/tokenizer/json.h"
@@ -30,7 +30,7 @@ enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **r
     return status;
 }
 
-/* A special token of tokenizer_config.json: its text, or an object with it as "content". */
+/* Reads a special token of tokenizer_config.json: its text, or an object with the text as "content". */
 static void find_token(const struct kvc_tokenizer *tokenizer, const json_t *config, const char *key, int32_t *id) {
     const json_t *value = json_object_get(config, key);
     if (json_is_object(value))
@@ -39,7 +39,7 @@ static void find_token(const struct kvc_tokenizer *tokenizer, const json_t *conf
         *id = kvc_vocab_search(tokenizer, json_string_value(value), json_string_length(value));
 }
 
-/* An id or a list of ids; the first goes to *id where that is -1. */
+/* Reads an id or a list of ids. The first one sets *id if that is -1. */
 static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *value, const char *name, int32_t *id,
                                 bool ends_turn, struct kvc_error *error) {
     size_t count = json_is_array(value) ? json_array_size(value) : json_is_integer(value) ? 1 : 0;
@@ -57,7 +57,7 @@ static enum kvc_status take_ids(struct kvc_tokenizer *tokenizer, const json_t *v
     return KVC_OK;
 }
 
-/* tokenizer_config.json may overrule what tokenizer.json puts in front. */
+/* Adds or removes the beginning-of-sequence token: tokenizer_config.json may override the prefix of tokenizer.json. */
 static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t *config, struct kvc_error *error) {
     const json_t *add = json_object_get(config, "add_bos_token");
     bool there = tokenizer->prefix.count > 0 && tokenizer->prefix.ids[0] == tokenizer->bos;
@@ -80,7 +80,7 @@ static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t 
 static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                         "config.json"};
-    const int32_t eos = tokenizer->eos; /* tokenizer.model's, which these files overrule */
+    const int32_t eos = tokenizer->eos; /* from tokenizer.model; these files override it */
     enum kvc_status status = KVC_OK;
     tokenizer->eos = -1;
     for (size_t i = 0; i < 4 && status == KVC_OK; i++) {
@@ -124,7 +124,7 @@ enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const c
     return status;
 }
 
-/* tokenizer.json, which says more, or tokenizer.model. */
+/* Reads tokenizer.json, which is more complete, or else tokenizer.model. */
 static enum kvc_status read_tokenizer(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
                                       struct kvc_error *error) {
     struct kvc_text path, pieces = {0};

@@ -1,5 +1,5 @@
-/* folder_pieces.c - a tokenizer from a folder that has tokenizer.model and no tokenizer.json: the pieces, and the
- * tokens that added_tokens.json and tokenizer_config.json add to them. */
+/* folder_pieces.c - reads a tokenizer from a folder with tokenizer.model but without tokenizer.json. Reads the pieces,
+ * and the tokens that added_tokens.json and tokenizer_config.json add. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct added_files {
 
 static bool flag(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
-/* An id written as a JSON key; -1: it is none. */
+/* Parses an id written as a JSON key. Returns -1 if it is not one. */
 static int64_t id_of(const char *key) {
     uint64_t id = 0;
     for (const char *c = key; *c; c++) {
@@ -25,7 +25,7 @@ static int64_t id_of(const char *key) {
     return *key ? (int64_t)id : -1;
 }
 
-/* One past the largest id of the two files. */
+/* Computes the largest id in the two files plus one. */
 static enum kvc_status count_added(const struct added_files *files, const char *folder, uint64_t *least,
                                    struct kvc_error *error) {
     const char *key;
@@ -57,14 +57,14 @@ static enum kvc_status add_token(struct kvc_tokenizer *tokenizer, const struct k
         return kvc_fail(error, KVC_INPUT, "%s: the added token \"%.40s\" has id %d, which is another piece's", folder,
                         text, (int)token->id);
     if (piece->kind != KVC_TOKEN_ABSENT && piece->kind != KVC_TOKEN_NORMAL)
-        return KVC_OK; /* the model has it already */
+        return KVC_OK; /* already in the model */
     if (piece->kind == KVC_TOKEN_ABSENT && !kvc_vocab_set(tokenizer, token->id, text, bytes, KVC_TOKEN_USER))
         return kvc_no_memory(error);
     piece->kind = token->special ? KVC_TOKEN_CONTROL : KVC_TOKEN_USER;
     return kvc_added_insert(tokenizer, token, text, bytes, error);
 }
 
-/* What tokenizer_config.json says of a token counts more. */
+/* Adds the tokens of both files. Properties in tokenizer_config.json take precedence. */
 static enum kvc_status add_tokens(struct kvc_tokenizer *tokenizer, const struct added_files *files, const char *folder,
                                   struct kvc_error *error) {
     const char *key;

@@ -1,4 +1,4 @@
-/* gguf.c - a tokenizer from the tokenizer.ggml.* keys of a GGUF file. */
+/* gguf.c - reads a tokenizer from the tokenizer.ggml.* keys of a GGUF file. */
 #include "models/tokenizer/sentencepiece.h"
 
 #include <math.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 
 #define KEY(name) "tokenizer.ggml." name
-#define KVC_SPLIT_LIST 300 /* bytes of the names in a message */
+#define KVC_SPLIT_LIST 300 /* bytes for the list of names in a message */
 
 struct source {
     const struct kvc_gguf *file;
     const char *path;
-    uint64_t count; /* of tokens in the file */
+    uint64_t count; /* number of tokens in the file */
     bool types, scores;
     struct kvc_error *error;
 };
@@ -98,14 +98,14 @@ static enum kvc_status read_merges(struct source *source, struct kvc_tokenizer *
     return KVC_OK;
 }
 
-/* An array for `count` steps, all zero. */
+/* Allocates zeroed arrays for the steps. */
 static bool make_steps(struct kvc_tokenizer *tokenizer, size_t normalize, size_t split) {
     tokenizer->normalizer = calloc(normalize + 1, sizeof *tokenizer->normalizer);
     tokenizer->splitter = calloc(split + 1, sizeof *tokenizer->splitter);
     return tokenizer->normalizer && tokenizer->splitter;
 }
 
-/* Files from before tokenizer.ggml.pre: what the rest of the file gives away. */
+/* Guesses the pre-tokenizer of files that predate tokenizer.ggml.pre from the rest of the file. */
 static const char *guess_split(const struct source *source, const struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t bytes;
@@ -115,7 +115,7 @@ static const char *guess_split(const struct source *source, const struct kvc_tok
     return kvc_vocab_search(tokenizer, "<|begin_of_text|>", 17) >= 0 ? "llama-bpe" : "gpt-2";
 }
 
-/* The line names one of each splitting. */
+/* Fails with a message that lists one name of each pre-tokenizer. */
 static enum kvc_status unknown_split(const struct source *source, const char *pre, size_t bytes) {
     char known[KVC_SPLIT_LIST] = "";
     size_t used = 0;
@@ -163,8 +163,8 @@ static enum kvc_status set_byte_level(struct source *source, struct kvc_tokenize
     return status;
 }
 
-/* Pieces of the user's own, as Gemma's runs of spaces, are made by merging, too: the text has spaces where they have
- * marks, so that they are not found in it as they are. */
+/* Makes user-defined pieces available to merging. Pieces such as Gemma's runs of spaces are spelled with space marks,
+ * so they are not found in the original text. */
 static void merge_user_pieces(struct kvc_tokenizer *tokenizer) {
     for (size_t i = 0; i < tokenizer->count; i++)
         if (tokenizer->pieces[i].kind == KVC_TOKEN_USER)
@@ -184,7 +184,7 @@ static enum kvc_status set_sentence_pieces(struct source *source, struct kvc_tok
     return kvc_sentencepiece_steps(tokenizer, prefix, remove_spaces, source->path, source->error);
 }
 
-/* Gemma 4: pieces as SentencePiece has them, and merges by rank. */
+/* Gemma 4: SentencePiece pieces with merges by priority. */
 static enum kvc_status set_merged_pieces(struct source *source, struct kvc_tokenizer *tokenizer, bool *bos) {
     merge_user_pieces(tokenizer);
     enum kvc_status status = read_merges(source, tokenizer);
@@ -214,7 +214,7 @@ static enum kvc_status read_special_ids(struct source *source, struct kvc_tokeni
     enum kvc_status status = read_id(source, KEY("bos_token_id"), &tokenizer->bos);
     if (status == KVC_OK)
         status = read_id(source, KEY("unknown_token_id"), &unknown);
-    if (!tokenizer->decoder.byte_level) /* byte-level models leave out a byte that they have no piece for */
+    if (!tokenizer->decoder.byte_level) /* byte-level models drop bytes for which they have no piece */
         tokenizer->unknown = unknown;
     for (int i = 0; i < 4 && status == KVC_OK; i++) {
         status = read_id(source, keys[i], &ends[i]);
@@ -225,9 +225,9 @@ static enum kvc_status read_special_ids(struct source *source, struct kvc_tokeni
     return status;
 }
 
-/* Control and user-defined tokens are found in the text as they are, pieces of the user's own where no space is put in
- * front in the text with its marks, as SentencePiece does: Gemma's runs of spaces. GGUF does not keep that Phi-3's
- * swallow the spaces and newlines after them. */
+/* Adds control and user-defined tokens, which are searched for in the original text. If the normalizer only replaces
+ * spaces by marks, user-defined pieces are searched for in the normalized text, as in SentencePiece; Gemma's runs of
+ * spaces need this. Phi-3's tokens strip the whitespace after them, which GGUF files do not record. */
 static enum kvc_status add_tokens(struct source *source, struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t architecture_bytes;

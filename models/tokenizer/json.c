@@ -1,5 +1,5 @@
-/* json.c - a tokenizer from tokenizer.json: vocabulary, merges, added tokens (jansson). The steps around
- * them are read by steps.c, the files beside it by folder.c. */
+/* json.c - reads tokenizer.json: vocabulary, merges, added tokens. steps.c reads the processing steps, folder.c the
+ * files beside it. Uses jansson. */
 #include "models/tokenizer/json.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 static bool flag(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
-/* An id of the file: a whole number below count. */
+/* Reads an id: an integer below count. */
 static bool take_id(const json_t *value, uint64_t count, int32_t *id) {
     if (!json_is_integer(value) || json_integer_value(value) < 0 || (uint64_t)json_integer_value(value) >= count)
         return false;
@@ -15,7 +15,7 @@ static bool take_id(const json_t *value, uint64_t count, int32_t *id) {
     return true;
 }
 
-/* One past the largest id, or `vocab` where that is known. */
+/* Computes the largest id plus one, or uses `limit` if that is known. */
 static enum kvc_status count_ids(const json_t *vocab, const json_t *added, uint64_t limit, const char *path,
                                  uint64_t *count, struct kvc_error *error) {
     uint64_t most = limit < KVC_MOST_TOKENS ? limit : KVC_MOST_TOKENS;
@@ -124,7 +124,7 @@ static enum kvc_status read_added(struct kvc_tokenizer *tokenizer, const json_t 
     return kvc_added_sort(tokenizer, error);
 }
 
-/* model: {"type": "BPE" | "WordLevel", ...}. */
+/* Reads the model: {"type": "BPE" | "WordLevel", ...}. */
 static enum kvc_status read_model(struct kvc_tokenizer *tokenizer, const json_t *model, const char *path,
                                   struct kvc_error *error) {
     const char *type = json_string_value(json_object_get(model, "type"));
@@ -168,7 +168,7 @@ enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, ui
     status = read_model(made, model, path, error);
     if (status == KVC_OK)
         status = kvc_json_steps(made, root, path, error);
-    if (status == KVC_OK) /* after the normalizer, which some added tokens go through */
+    if (status == KVC_OK) /* after the normalizer, which is applied to some added tokens */
         status = read_added(made, added, path, error);
     if (status == KVC_OK)
         status = kvc_vocab_finish(made, error);

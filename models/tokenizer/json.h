@@ -1,4 +1,4 @@
-/* json.h - the parts of reading a tokenizer from JSON. */
+/* json.h - the steps of reading a tokenizer from JSON. */
 #ifndef KVC_MODELS_TOKENIZER_JSON_H
 #define KVC_MODELS_TOKENIZER_JSON_H
 
@@ -6,25 +6,25 @@
 
 #include <jansson.h>
 
-/* tokenizer.json parsed; path names it in errors. */
+/* Reads a parsed tokenizer.json. path: its name in errors. */
 enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, uint64_t vocab,
                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error);
-/* tokenizer.json as bytes. */
+/* Parses and reads tokenizer.json. */
 enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const char *path, uint64_t vocab,
                                          struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 
-/* folder/name, with a NUL; false: no memory. */
+/* Makes the path folder/name, NUL-terminated. Returns false without memory. */
 bool kvc_folder_path(const char *folder, const char *name, struct kvc_text *path);
-/* A JSON file of a folder; *root NULL: there is no such file. */
+/* Loads a JSON file of a folder. *root is NULL if there is no such file. */
 enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **root, struct kvc_error *error);
-/* tokenizer.model (its path) and the tokens that files beside it add. */
+/* Reads tokenizer.model at `path`, and the tokens that files beside it add. */
 enum kvc_status kvc_tokenizer_from_pieces(const char *path, const char *folder, uint64_t vocab,
                                           struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 
-/* "normalizer", "pre_tokenizer" and "decoder" of the file (steps.c). */
+/* Reads "normalizer", "pre_tokenizer" and "decoder" (steps.c). */
 enum kvc_status kvc_json_steps(struct kvc_tokenizer *tokenizer, const json_t *root, const char *path,
                                struct kvc_error *error);
-/* What a TemplateProcessing puts in front of a single text (steps.c). */
+/* Reads the tokens that a TemplateProcessing puts in front of a single text (steps.c). */
 enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *processor, const char *path,
                                 struct kvc_error *error);
 

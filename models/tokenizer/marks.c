@@ -1,17 +1,18 @@
-/* marks.c - which bytes of a normalized text came from the caller, for control tokens that are looked for there.
+/* marks.c - tracks which bytes of a normalized text came from the caller, so that none of them becomes part of a
+ * control token.
  *
- * Normalizing a text gives no account of where its bytes went. So each step is done once more on the runs of bytes with
- * the same mark, one by one: where the pieces are what the step made of the whole, the marks follow from them. A
- * character that was composed across two runs makes them one, which is marked. */
+ * Normalization does not report where bytes end up. So each step is repeated on the runs of bytes with equal marks, one
+ * run at a time. If a run's result equals the next bytes of the whole result, these bytes get the run's mark. A
+ * character composed across several runs joins them; the joined bytes are marked. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_JOINED = 4 }; /* runs that are tried as one before the rest of the text counts as marked */
+enum { MOST_JOINED = 4 }; /* longest sequence of runs to join; beyond it the rest of the text counts as marked */
 
 struct marked {
-    struct kvc_text text, marks; /* of the same length */
+    struct kvc_text text, marks; /* both have the same length */
 };
 
 static void marked_free(struct marked *marked) {
@@ -33,7 +34,7 @@ static size_t run_end(const struct marked *from, size_t at) {
     return at;
 }
 
-/* Marks for to->text, which the step made of all of from. */
+/* Computes the marks of to->text, the result of applying the step to `from`. */
 static enum kvc_status follow(const struct kvc_normalize_step *step, const struct marked *from, struct marked *to,
                               struct kvc_error *error) {
     struct kvc_text piece = {0};
@@ -62,7 +63,7 @@ static enum kvc_status follow(const struct kvc_normalize_step *step, const struc
     return status == KVC_OK && !fits ? kvc_no_memory(error) : status;
 }
 
-/* What a step puts in front of a text is not the caller's, and what it takes off there has no marks any more. */
+/* Applies a step and computes its marks. Prepended text is not the caller's; the marks of stripped text are dropped. */
 static enum kvc_status follow_step(const struct kvc_normalize_step *step, const struct marked *from, struct marked *to,
                                    struct kvc_error *error) {
     struct kvc_text right = {0};

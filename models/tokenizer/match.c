@@ -1,12 +1,10 @@
-/* match.c - finds where patterns match (by pcre2), in a time that grows with the text's length whatever the
- * pattern is.
+/* match.c - finds matches of patterns with pcre2, in time linear in the length of the text for every pattern.
  *
- * pcre2's own limits are for one offset at which a match may begin, and do not count characters that a repeat runs
- * over. So a match is first looked for within a few characters and with a low limit, which is nearly always enough: a
- * partial match says when more of the text would have been looked at. Where it is not, the pattern's second form, which
- * calls back before each of its parts, is run over the whole text, and these steps are counted: each with the
- * characters passed since the last one and those that the part may pass without being seen here. They are
- * deterministic. */
+ * pcre2's own limits apply per starting offset and do not count the characters that a repeat passes. So a match is
+ * first searched for within a few bytes and with a low limit, which nearly always suffices; a partial match tells that
+ * pcre2 would have read further. If that fails, the pattern's second form runs over the whole text. It calls back
+ * before each of its parts, and the callbacks count steps: the characters passed since the last callback, plus those
+ * that a part may pass without one. The count is deterministic. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -14,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR 64u          /* bytes of the first try, */
-#define NEAR_LIMIT 256u   /* and pcre2's steps */
-#define HEAP_LIMIT 65536u /* KiB; pcre2's own limit is 20 GB */
-#define STEPS_EACH 250u   /* for each byte of a text: models' own patterns take up to 30 */
+#define NEAR 64u          /* bytes of text in the first attempt */
+#define NEAR_LIMIT 256u   /* pcre2's step limit in the first attempt */
+#define HEAP_LIMIT 65536u /* KiB; pcre2's default is 20 GB */
+#define STEPS_EACH 250u   /* per byte of text; patterns of real models take up to 30 */
 #define STEPS_MORE 20000u
 
-/* Before each part of a pattern: other than 0 ends the match. */
+/* Called before each part of a pattern. A nonzero result ends the match. */
 static int count_step(pcre2_callout_block *block, void *user) {
     struct kvc_subject *subject = user;
     const size_t at = block->current_position;
@@ -92,7 +90,8 @@ static bool find_literal(const struct kvc_pattern *pattern, const struct kvc_sub
     return false;
 }
 
-/* What matches at or after `from` as far as a few characters and a little work tell; anything else: they do not. */
+/* Searches for a match at or after `from` within a few bytes and with a low limit. Returns an error if these do not
+ * suffice. */
 static int match_near(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from) {
     size_t end = subject->bytes - from > NEAR ? from + NEAR : subject->bytes;
     while (end < subject->bytes && ((unsigned char)subject->text[end] & 0xc0) == 0x80)
@@ -103,17 +102,17 @@ static int match_near(const struct kvc_pattern *pattern, const struct kvc_subjec
                     PCRE2_NO_UTF_CHECK | (all ? 0 : PCRE2_PARTIAL_HARD), subject->match_data, subject->near);
     if (all || result < 0)
         return all || result != PCRE2_ERROR_NOMATCH ? result : PCRE2_ERROR_PARTIAL;
-    /* an empty match at the cut may be a longer one */
+    /* an empty match at the cut may be longer in the full text */
     return pcre2_get_ovector_pointer(subject->match_data)[0] < end ? result : PCRE2_ERROR_PARTIAL;
 }
 
-/* The same of the whole text, every step counted. */
+/* Searches the whole text and counts every step. */
 static int match_counted(const struct kvc_pattern *pattern, struct kvc_subject *subject, size_t from) {
     uint32_t references = 0;
     pcre2_pattern_info(pattern->counted, PCRE2_INFO_BACKREFMAX, &references);
     subject->at = from;
     subject->unseen = references ? subject->bytes : pattern->repeats;
-    subject->steps -= subject->steps < NEAR_LIMIT ? subject->steps : NEAR_LIMIT; /* what the first try took */
+    subject->steps -= subject->steps < NEAR_LIMIT ? subject->steps : NEAR_LIMIT; /* charges for the first attempt */
     return pcre2_match(pattern->counted, (PCRE2_SPTR)subject->text, subject->bytes, from, PCRE2_NO_UTF_CHECK,
                        subject->match_data, subject->counting);
 }
@@ -147,7 +146,7 @@ enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, struct kvc_s
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(subject->match_data);
     *start = ends[0];
     *end = ends[1];
-    if (*start < from || *end < *start || *end > subject->bytes) /* \K in a lookaround can do this */
+    if (*start < from || *end < *start || *end > subject->bytes) /* \K in a lookaround can cause this */
         return kvc_fail(error, KVC_INPUT, "tokenizer: a split pattern matches backwards at byte %zu of the text", from);
     return KVC_OK;
 }

@@ -1,5 +1,5 @@
-/* named_splits.c - the splittings that a GGUF file's tokenizer.ggml.pre names, each as the tokenizer.json of its models
- * has it: patterns that are applied one after another, and what goes with them. */
+/* named_splits.c - the pre-tokenizers that a GGUF file's tokenizer.ggml.pre may name. Each has the patterns of its
+ * models' tokenizer.json, applied in turn, and some flags. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CAMEL_OF(upper, lower, ending) NOT_WORD upper "*" lower "+" ending "|" NOT_WORD upper "+" lower "*" ending
 #define CAMEL(ending) CAMEL_OF(UPPER, LOWER, ending)
-/* Kimi's tokenizer has class intersections with what is not Han, which pcre2 does not know. */
+/* Kimi's tokenizer intersects classes with "not Han", which pcre2 does not support. */
 #define NOT_HAN(class) "(?:(?!\\p{Han})" class ")"
 
-/* Letters that have a case, of the Unicode version at hand. */
+/* Cased letters of the Unicode version in use. */
 #define CASED                                                                                                          \
     "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}"   \
     "\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}"     \
@@ -102,9 +102,10 @@ const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes) {
     return NULL;
 }
 
-/* ---- the name of a splitting ---- */
+/* ---- the name of a pre-tokenizer ---- */
 
-/* Patterns here write characters above U+007F as \x{...}, those of tokenizer.json as they are. */
+/* Compares a pattern of this file, which writes characters above U+007F as \x{...}, with one of tokenizer.json, which
+ * contains them unescaped. */
 static bool same_pattern(const char *ours, const char *theirs) {
     while (*ours) {
         char text[4] = {*ours};
@@ -112,7 +113,7 @@ static bool same_pattern(const char *ours, const char *theirs) {
         if (!strncmp(ours, "\\x{", 3)) {
             char *end;
             bytes = kvc_utf8_put((uint32_t)strtoul(ours + 3, &end, 16), text);
-            ours = end; /* the brace */
+            ours = end; /* at the closing brace */
         }
         if (strncmp(theirs, text, bytes) != 0)
             return false;

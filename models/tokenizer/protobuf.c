@@ -1,8 +1,8 @@
-/* protobuf.c - walks the fields of a message in protobuf's wire format. Groups, which nobody writes any more, end it.
- */
+/* protobuf.c - iterates over the fields of a message in protobuf's wire format. The obsolete field type "group" ends
+ * the iteration. */
 #include "models/tokenizer/protobuf.h"
 
-/* A number of 7 bits a byte, at most ten of them. */
+/* Reads a variable-length integer: 7 bits per byte, at most ten bytes. */
 static bool take_varint(struct kvc_wire_message *message, uint64_t *value) {
     *value = 0;
     for (unsigned shift = 0; shift < 70 && message->at < message->bytes; shift += 7) {

@@ -1,4 +1,4 @@
-/* protobuf.h - walks the fields of a message in protobuf's wire format, which is never trusted. */
+/* protobuf.h - iterates over the fields of an untrusted message in protobuf's wire format. */
 #ifndef KVC_MODELS_TOKENIZER_PROTOBUF_H
 #define KVC_MODELS_TOKENIZER_PROTOBUF_H
 
@@ -11,18 +11,18 @@ enum kvc_wire { KVC_WIRE_VARINT = 0, KVC_WIRE_64 = 1, KVC_WIRE_BYTES = 2, KVC_WI
 struct kvc_wire_message {
     const unsigned char *data;
     size_t bytes, at;
-    bool broken; /* set where the bytes are no message */
+    bool broken; /* set if the bytes are not a valid message */
 };
 
 struct kvc_wire_field {
     uint32_t number;
     enum kvc_wire wire;
-    uint64_t value;            /* of the wires that are numbers; their bits */
-    const unsigned char *data; /* of bytes, and of a message within */
+    uint64_t value;            /* bits of a numeric field */
+    const unsigned char *data; /* contents of a byte field or nested message */
     size_t bytes;
 };
 
-/* The next field; false at the end and where the message is broken. */
+/* Reads the next field. Returns false at the end or if the message is broken. */
 bool kvc_wire_next(struct kvc_wire_message *message, struct kvc_wire_field *field);
 
 #endif

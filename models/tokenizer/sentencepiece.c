@@ -1,5 +1,5 @@
-/* sentencepiece.c - a tokenizer from tokenizer.model, which SentencePiece writes: a protobuf message with the pieces,
- * how they were trained and how a text is normalized. BPE models are taken. */
+/* sentencepiece.c - reads a tokenizer from tokenizer.model, a protobuf message written by SentencePiece. It contains
+ * the pieces, the training settings and the normalization. Only BPE models are supported. */
 #include "models/tokenizer/sentencepiece.h"
 
 #include <inttypes.h>
@@ -9,9 +9,9 @@
 
 #include "models/tokenizer/protobuf.h"
 
-#define MARK "\xe2\x96\x81" /* stands for a space */
+#define MARK "\xe2\x96\x81" /* represents a space */
 
-/* Fields of the message and of those within. */
+/* Field numbers of the message and of its nested messages. */
 enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3, DENORMALIZER = 5 };
 enum { PIECE_TEXT = 1, PIECE_SCORE = 2, PIECE_TYPE = 3 };
 enum { MODEL_TYPE = 3, SUFFIX = 24, BYTE_FALLBACK = 35, UNKNOWN_PIECE = 45, BOS_PIECE = 46, EOS_PIECE = 47 };
@@ -27,12 +27,12 @@ struct source {
     const char *path;
     struct kvc_error *error;
     struct kvc_wire_message pieces; /* the whole message */
-    size_t count;                   /* of pieces */
+    size_t count;                   /* number of pieces */
     uint64_t model_type;
     bool suffix, byte_fallback;
-    struct text bos, eos; /* spelled */
+    struct text bos, eos; /* spellings */
     struct text normalizer;
-    size_t charsmap, denormalizer; /* bytes */
+    size_t charsmap, denormalizer; /* sizes in bytes */
     bool prefix, remove_spaces, escape;
 };
 
@@ -91,7 +91,7 @@ static bool read_normalizer(struct source *source, const struct kvc_wire_field *
     return !message.broken;
 }
 
-/* Everything but the pieces, which are counted. */
+/* Reads everything except the pieces, which are only counted. */
 static bool read_specs(struct source *source) {
     struct kvc_wire_message message = source->pieces;
     struct kvc_wire_field field;
@@ -182,8 +182,9 @@ static enum kvc_status add_piece(const struct source *source, struct kvc_tokeniz
             return bad_piece(source, i, "comes twice");
         kvc_vocab_insert(tokenizer, id);
     }
-    /* User-defined pieces are found in the text as normalized, which is how they are spelled; there is no normalizer
-     * yet. The library finds no control pieces in a text; here they are asked for. */
+    /* User-defined pieces are spelled as normalized text, so they are searched for there. They need no normalization
+     * here, because the normalizer does not exist yet. SentencePiece never finds control pieces in a text; kvcull does
+     * on request. */
     const struct kvc_added token = {.id = id, .special = type != KVC_TOKEN_USER, .normalized = type == KVC_TOKEN_USER};
     if (type != KVC_TOKEN_NORMAL && type != KVC_TOKEN_BYTE)
         return kvc_added_insert(tokenizer, &token, text.data, text.bytes, source->error);
@@ -204,7 +205,7 @@ static enum kvc_status add_pieces(const struct source *source, struct kvc_tokeni
     return status;
 }
 
-/* ---- the steps around them ---- */
+/* ---- normalizer and decoder ---- */
 
 static char *sentencepiece_copy(const char *text) {
     const size_t bytes = strlen(text);
@@ -214,7 +215,7 @@ static char *sentencepiece_copy(const char *text) {
     return made;
 }
 
-/* expression NULL: of a space. */
+/* expression NULL: a space. */
 static enum kvc_status add_step(const struct source *source, struct kvc_tokenizer *tokenizer,
                                 enum kvc_normalize_kind kind, const char *expression, const char *text) {
     struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
@@ -246,13 +247,13 @@ enum kvc_status kvc_sentencepiece_steps(struct kvc_tokenizer *tokenizer, bool pr
         status = add_step(&source, tokenizer, KVC_NORMALIZE_PREPEND, NULL, MARK);
     if (status == KVC_OK)
         status = add_step(&source, tokenizer, KVC_NORMALIZE_REPLACE, NULL, MARK);
-    if (remove_spaces && status == KVC_OK) /* marks of the text itself, and the one in front of nothing */
+    if (remove_spaces && status == KVC_OK) /* removes marks at the end, and the prefix of an empty text */
         status = add_step(&source, tokenizer, KVC_NORMALIZE_REPLACE, "(?:" MARK ")+\\z", "");
     tokenizer->decoder.strip = remove_spaces ? SIZE_MAX : prefix ? 1 : 0;
     return status;
 }
 
-/* A control piece by its spelling; -1: none. */
+/* Finds a control piece by its spelling. Returns -1 if there is none. */
 static int32_t find_control(const struct kvc_tokenizer *tokenizer, struct text text) {
     const int32_t id = kvc_vocab_search(tokenizer, text.data, text.bytes);
     return id >= 0 && tokenizer->pieces[id].kind == KVC_TOKEN_CONTROL ? id : -1;
@@ -280,7 +281,7 @@ enum kvc_status kvc_tokenizer_from_sentencepiece(const void *data, size_t bytes,
     struct source source = {.path = path,
                             .error = error,
                             .pieces = {data, bytes, 0, false},
-                            .model_type = UNIGRAM, /* these are the format's defaults */
+                            .model_type = UNIGRAM, /* the format's defaults */
                             .bos = {"<s>", 3},
                             .eos = {"</s>", 4},
                             .prefix = true,

@@ -1,16 +1,16 @@
-/* sentencepiece.h - a tokenizer from tokenizer.model, as SentencePiece writes it. */
+/* sentencepiece.h - reads a tokenizer from tokenizer.model, the format of SentencePiece. */
 #ifndef KVC_MODELS_TOKENIZER_SENTENCEPIECE_H
 #define KVC_MODELS_TOKENIZER_SENTENCEPIECE_H
 
 #include "models/tokenizer/parts.h"
 
-/* The bytes of tokenizer.model. vocab: as kvc_tokenizer_from_folder has it; least: room for so many tokens, of which
- * those that are not in the file come later. Then kvc_added_sort and kvc_vocab_finish. */
+/* Reads the bytes of tokenizer.model. vocab: see kvc_tokenizer_from_folder. least: minimum number of tokens to make
+ * room for; tokens missing from the file are added later. The caller then calls kvc_added_sort and kvc_vocab_finish. */
 enum kvc_status kvc_tokenizer_from_sentencepiece(const void *data, size_t bytes, const char *path, uint64_t vocab,
                                                  uint64_t least, struct kvc_tokenizer **tokenizer,
                                                  struct kvc_error *error);
-/* A new tokenizer's normalizer and decoder. prefix: a space is put in front of a text; remove_spaces: at its ends and
- * in runs they go. */
+/* Makes a new tokenizer's normalizer and decoder. prefix: prepend a space to a text. remove_spaces: remove spaces at
+ * its ends and shorten runs of spaces to one. */
 enum kvc_status kvc_sentencepiece_steps(struct kvc_tokenizer *tokenizer, bool prefix, bool remove_spaces,
                                         const char *path, struct kvc_error *error);
 

@@ -1,5 +1,5 @@
-/* special_names.c - the special tokens that a chat template knows by a name, such as pad_token: what
- * tokenizer_config.json and special_tokens_map.json say, or the ids of a GGUF file. */
+/* special_names.c - the special tokens that a chat template uses by name, such as pad_token. They come from
+ * tokenizer_config.json and special_tokens_map.json, or from the ids in a GGUF file. */
 #include "models/tokenizer/json.h"
 
 #include <string.h>
@@ -9,13 +9,13 @@ static bool ends_in(const char *text, const char *end) {
     return bytes > end_bytes && !strcmp(text + bytes - end_bytes, end);
 }
 
-/* The text of "<s>" or {"content": "<s>"}; NULL: something else. */
+/* Returns the text of "<s>" or {"content": "<s>"}. NULL: something else. */
 static const json_t *text_of(const json_t *value) {
     const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
     return json_is_string(text) ? text : NULL;
 }
 
-/* Adds a name unless it is known; null stays null, so that a file read later does not say otherwise. */
+/* Adds a name unless it is already known. null is stored, too, so that a file read later does not override it. */
 static bool special_names_add(struct kvc_tokenizer *tokenizer, const char *name, const json_t *value) {
     const json_t *text = text_of(value);
     if ((!text && !json_is_null(value)) || json_object_get(tokenizer->special_names, name))
@@ -25,7 +25,7 @@ static bool special_names_add(struct kvc_tokenizer *tokenizer, const char *name,
 }
 
 static bool add_all(struct kvc_tokenizer *tokenizer, const json_t *names, const char *end) {
-    void *object = json_is_object(names) ? (void *)(uintptr_t)names : NULL; /* the iterators change nothing */
+    void *object = json_is_object(names) ? (void *)(uintptr_t)names : NULL; /* iteration changes nothing */
     bool fits = true;
     for (void *at = json_object_iter(object); at && fits; at = json_object_iter_next(object, at))
         if (ends_in(json_object_iter_key(at), end))
@@ -47,7 +47,7 @@ enum kvc_status kvc_special_names_from_json(struct kvc_tokenizer *tokenizer, con
     return fits ? KVC_OK : kvc_no_memory(error);
 }
 
-struct special_key { /* a special token's name in templates, the key of its id in GGUF */
+struct special_key { /* a special token's name in templates, and the key of its id in GGUF */
     const char *name, *key;
 };
 static const struct special_key special_keys[] = {

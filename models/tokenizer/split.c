@@ -1,4 +1,4 @@
-/* split.c - pre-tokenizing: cutting text into words with the models' own patterns (by pcre2). */
+/* split.c - pre-tokenization: splits text into words with the models' own patterns, through pcre2. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -11,8 +11,8 @@
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-/* Scripts that tokenizers' patterns ask for: a character's own script, where pcre2 since 10.40 also takes those that it
- * is used with unless asked for "sc". */
+/* Scripts that tokenizers' patterns use. They mean a character's own script. Since pcre2 10.40 a name also matches
+ * characters that are used with the script, unless it has the prefix "sc". */
 #if PCRE2_MAJOR > 10 || (PCRE2_MAJOR == 10 && PCRE2_MINOR >= 40)
 #define OWN_SCRIPT "sc:"
 #else
@@ -23,7 +23,7 @@ static const char *const scripts[] = {"Han}",      "Hiragana}",   "Katakana}",  
                                       "Khmer}",    "Myanmar}",    "Tibetan}",   "Bengali}",  "Tamil}",    "Telugu}",
                                       "Gujarati}", "Devanagari}", "Malayalam}", "Georgian}", "Armenian}", "Ethiopic}"};
 
-/* Whether text, which follows a \p or \P, names a script. */
+/* Returns true if text, which follows \p or \P, names a script. */
 static bool names_script(const char *text, size_t bytes) {
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
         if (bytes > strlen(scripts[i]) && text[0] == '{' && !memcmp(text + 1, scripts[i], strlen(scripts[i])))
@@ -31,8 +31,9 @@ static bool names_script(const char *text, size_t bytes) {
     return false;
 }
 
-/* \s and \S become explicit: pcre2's own also hold U+180E, which has not been a space since Unicode 6.3. *nested: a
- * class within a class or an intersection, which pcre2 would take for their characters. */
+/* Translates an expression for pcre2. \s and \S become explicit, because pcre2's include U+180E, which has not been a
+ * space since Unicode 6.3. *nested: the expression has a class within a class or an intersection, which pcre2 would
+ * read as plain characters. */
 static bool translate(const char *expression, size_t bytes, struct kvc_text *out, bool *nested) {
     bool inside = false;
     bool fits = true;
@@ -48,7 +49,7 @@ static bool translate(const char *expression, size_t bytes, struct kvc_text *out
                 fits = kvc_text_add(out, "[^" SPACES "]", sizeof SPACES + 2);
             else if ((next == 'p' || next == 'P') && names_script(expression + i + 1, bytes - i - 1)) {
                 fits = kvc_text_add(out, expression + i - 1, 2) && kvc_text_add(out, "{" OWN_SCRIPT, sizeof OWN_SCRIPT);
-                i++; /* past the brace */
+                i++; /* skips the brace */
             } else
                 fits = kvc_text_add(out, expression + i - 1, 2);
             continue;
@@ -73,7 +74,7 @@ static bool translate(const char *expression, size_t bytes, struct kvc_text *out
     return fits;
 }
 
-/* The largest number after a '{' that is not the brace of "\p{...}" or "\x{...}". */
+/* Returns the largest number after a '{', ignoring "\p{...}" and "\x{...}". */
 static uint32_t most_repeats(const char *expression, size_t bytes) {
     uint32_t most = 0;
     for (size_t i = 0; i + 1 < bytes; i++) {
@@ -179,13 +180,13 @@ static bool add_span(struct kvc_words *words, size_t at, size_t bytes) {
     return true;
 }
 
-/* What a behavior needs to know of the parts before: where the open part began, whether the last part matched. */
+/* State between the parts of a word: where the pending part began, and whether the last part matched. */
 struct split_state {
     bool open, matched;
     size_t at, end;
 };
 
-/* Takes the next part of a word, which is a match or lies between two. */
+/* Processes the next part of a word: a match, or the text between two matches. */
 static bool take_part(const struct kvc_split_step *step, struct split_state *state, size_t at, size_t end, bool match,
                       struct kvc_words *out) {
     if (at == end)
@@ -200,7 +201,7 @@ static bool take_part(const struct kvc_split_step *step, struct split_state *sta
     case KVC_SPLIT_MERGED_PREVIOUS:
         joins = match && !state->matched;
         break;
-    case KVC_SPLIT_MERGED_NEXT: /* a match waits for what follows, and a second match pushes it out */
+    case KVC_SPLIT_MERGED_NEXT: /* joins a match to the text after it, unless another match follows */
         joins = !match && state->matched;
         break;
     case KVC_SPLIT_CONTIGUOUS:
@@ -255,7 +256,7 @@ static enum kvc_status split_word(const struct kvc_split_step *step, const struc
     return fits ? KVC_OK : kvc_no_memory(error);
 }
 
-/* The steps that write new text: out->text is filled anew. */
+/* Applies a step that changes the text. Rewrites out->text. */
 static bool rewrite_word(const struct kvc_split_step *step, const char *text, size_t bytes, bool first,
                          struct kvc_words *out) {
     size_t begin = out->text.bytes;
@@ -301,7 +302,7 @@ enum kvc_status kvc_split(const struct kvc_split_step *steps, size_t count, cons
         struct kvc_words swap = *words;
         *words = next;
         next = swap;
-        if (steps[i].kind == KVC_STEP_SPLIT) { /* the text itself is the same */
+        if (steps[i].kind == KVC_STEP_SPLIT) { /* splitting leaves the text unchanged, so reuse it */
             struct kvc_text same = next.text;
             next.text = words->text;
             words->text = same;

@@ -1,4 +1,4 @@
-/* steps.c - the normalizer, pre-tokenizer, decoder and post-processor of tokenizer.json. */
+/* steps.c - reads the normalizer, pre-tokenizer, decoder and post-processor of tokenizer.json. */
 #include "models/tokenizer/json.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #define WORD                                                                                                           \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
     "\\x{1f170}-\\x{1f189}"
-#define MOST_DEPTH 8 /* sequences inside sequences */
+#define MOST_DEPTH 8 /* of nested sequences */
 
 static const char *type_of(const json_t *object) {
     const char *type = json_string_value(json_object_get(object, "type"));
@@ -34,7 +34,7 @@ static enum kvc_status unsupported(const char *path, const char *part, const cha
     return kvc_fail(error, KVC_INPUT, "%s: %s \"%.60s\" is not supported", path, part, type);
 }
 
-/* {"String": "..."} or {"Regex": "..."} */
+/* Reads {"String": "..."} or {"Regex": "..."}. */
 static enum kvc_status read_pattern(const json_t *value, const char *path, struct kvc_pattern *pattern,
                                     struct kvc_error *error) {
     const json_t *text = json_object_get(value, "String"), *expression = json_object_get(value, "Regex");
@@ -72,7 +72,7 @@ static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const js
         k++;
     if (k == sizeof kinds / sizeof *kinds)
         return unsupported(path, "normalizer", type, error);
-    void *steps = tokenizer->normalizer; /* one more, so that nothing is lost below */
+    void *steps = tokenizer->normalizer; /* grow first, so that nothing leaks below */
     size_t capacity = tokenizer->normalizer_count;
     if (!kvc_grow(&steps, &capacity, tokenizer->normalizer_count, sizeof step))
         return kvc_no_memory(error);
@@ -92,7 +92,7 @@ static enum kvc_status read_normalizer(struct kvc_tokenizer *tokenizer, const js
     }
     if (step.kind == KVC_NORMALIZE_REPLACE)
         status = read_pattern(json_object_get(value, "pattern"), path, &step.pattern, error);
-    tokenizer->normalizer[tokenizer->normalizer_count++] = step; /* owned by the tokenizer from here */
+    tokenizer->normalizer[tokenizer->normalizer_count++] = step; /* now owned by the tokenizer */
     return status;
 }
 
@@ -140,7 +140,7 @@ static enum kvc_status read_split(struct kvc_tokenizer *tokenizer, const json_t 
     return status == KVC_OK ? add_split(tokenizer, &step, error) : status;
 }
 
-/* The mark that stands for a space: one character. */
+/* Reads the character that represents a space. */
 static bool mark_of(const json_t *value, const char **mark, size_t *bytes) {
     const json_t *text = json_object_get(value, "replacement");
     *mark = text ? json_string_value(text) : "\xe2\x96\x81";
@@ -306,7 +306,7 @@ enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *p
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *part = json_object_get(json_array_get(single, i), "SpecialToken");
         const char *name = json_string_value(json_object_get(part, "id"));
-        if (!name) /* the text itself: what follows it is for complete texts only */
+        if (!name) /* the text itself; tokens after it apply to complete texts only */
             break;
         const json_t *ids = json_object_get(json_object_get(specials, name), "ids");
         if (!json_array_size(ids))

@@ -1,4 +1,4 @@
-/* templates.c - the chat templates that a model's files hold, by name: "default", "tool_use" and others. */
+/* templates.c - the chat templates in a model's files, by name: "default", "tool_use" and others. */
 #include "models/files/json.h"
 #include "models/files/map.h"
 #include "models/tokenizer/json.h"
@@ -38,7 +38,7 @@ static char *templates_copy(const char *text, size_t bytes) {
     return made;
 }
 
-/* Puts the template at its place in the order of names; one of the same name is replaced. */
+/* Inserts a template in the order of names. Replaces one with the same name. */
 static bool insert(struct kvc_tokenizer *tokenizer, struct kvc_template made) {
     size_t at = 0;
     while (at < tokenizer->template_count && strcmp(tokenizer->templates[at].name, made.name) < 0)
@@ -85,7 +85,7 @@ const char *kvc_template_for(const struct kvc_tokenizer *tokenizer, bool tools) 
     return found ? found : tokenizer->template_count == 1 ? tokenizer->templates[0].text : NULL;
 }
 
-/* ---- where they are ---- */
+/* ---- sources ---- */
 
 enum kvc_status kvc_templates_from_json(struct kvc_tokenizer *tokenizer, const json_t *value, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -99,7 +99,7 @@ enum kvc_status kvc_templates_from_json(struct kvc_tokenizer *tokenizer, const j
             status = templates_add(tokenizer, json_string_value(name), json_string_length(name),
                                    json_string_value(text), json_string_length(text), error);
     }
-    void *object = json_is_object(value) ? (void *)(uintptr_t)value : NULL; /* the iterators change nothing */
+    void *object = json_is_object(value) ? (void *)(uintptr_t)value : NULL; /* iteration changes nothing */
     for (void *at = json_object_iter(object); at && status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *name = json_object_iter_key(at);
         const json_t *text = json_object_iter_value(at);
@@ -120,7 +120,7 @@ static enum kvc_status add_file(struct kvc_tokenizer *tokenizer, const char *pat
     return status;
 }
 
-/* Every NAME.jinja of the folder. */
+/* Adds every NAME.jinja of the folder. */
 static enum kvc_status add_folder(struct kvc_tokenizer *tokenizer, const char *folder, DIR *list,
                                   struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -147,7 +147,7 @@ enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const
             : kvc_no_memory(error);
     DIR *list = status == KVC_OK ? opendir(more.data) : NULL;
     const bool file = status == KVC_OK && (stat(path.data, &about) == 0 || errno != ENOENT);
-    if (file || list) /* these files count alone */
+    if (file || list) /* these files replace all other templates */
         kvc_templates_clear(tokenizer);
     if (file)
         status = add_file(tokenizer, path.data, DEFAULT, strlen(DEFAULT), error);
@@ -160,7 +160,7 @@ enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const
     return status;
 }
 
-/* Whether a key of a GGUF file holds a template, and its name. */
+/* Returns true if a GGUF key holds a template, and its name. */
 static bool name_of_key(const char *key, const char **name) {
     const size_t bytes = strlen(GGUF_KEY);
     if (strncmp(key, GGUF_KEY, bytes) != 0 || (key[bytes] && key[bytes] != '.'))

@@ -1,4 +1,5 @@
-/* tokenizer.c - encoding and decoding: added tokens, then normalizing, splitting and merging what lies between. */
+/* tokenizer.c - encodes and decodes. Encoding finds added tokens first, then normalizes, splits and merges the text
+ * between them. */
 #include "models/tokenizer/parts.h"
 
 #include <jansson.h>
@@ -36,7 +37,7 @@ int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer) { return tokeni
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer) { return tokenizer->eos; }
 uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer) { return (uint32_t)tokenizer->count; }
 
-/* NULL: the vocabulary has no such token, or no text stands for it. */
+/* Returns NULL if the vocabulary has no such token or the token has no text. */
 static const struct kvc_vocab_entry *piece_of(const struct kvc_tokenizer *tokenizer, int32_t token) {
     if (token < 0 || (size_t)token >= tokenizer->count)
         return NULL;
@@ -57,14 +58,14 @@ struct work {
     const struct kvc_tokenizer *tokenizer;
     struct kvc_error *error;
     bool special;
-    bool marks_matter; /* in normalized text: control tokens are looked for there */
+    bool marks_matter; /* marks are needed in normalized text, because control tokens are searched for there */
     struct kvc_text normalized, normalized_marks;
     struct kvc_words words;
     struct kvc_bpe *bpe;
     struct kvc_id_list out;
 };
 
-/* Normalized text without added tokens. */
+/* Encodes normalized text that contains no added tokens. */
 static enum kvc_status encode_plain(struct work *work, const char *text, size_t bytes, bool first) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     if (!bytes)
@@ -87,7 +88,7 @@ static enum kvc_status normalize(struct work *work, const char *text, const char
                                work->error);
 }
 
-/* Text without the added tokens that are found before normalizing. */
+/* Encodes text that contains none of the added tokens that are found before normalization. */
 static enum kvc_status encode_part(struct work *work, const char *text, const char *marks, size_t bytes, bool first) {
     const struct kvc_tokenizer *tokenizer = work->tokenizer;
     if (!bytes)
@@ -148,7 +149,7 @@ enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenize
     kvc_text_free(&work.normalized_marks);
     kvc_words_free(&work.words);
     kvc_bpe_close(work.bpe);
-    if (status == KVC_OK && !work.out.ids) { /* no tokens at all still give something to free */
+    if (status == KVC_OK && !work.out.ids) { /* return a pointer to free even if there are no tokens */
         work.out.ids = malloc(sizeof *work.out.ids);
         if (!work.out.ids)
             status = kvc_no_memory(error);
@@ -168,12 +169,12 @@ static bool is_control(const struct kvc_vocab_entry *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_UNKNOWN;
 }
 
-/* Where decoded bytes go: as many as fit in `capacity`, all of them counted. It needs no memory of its own, so that
- * what is decoded while memory is short is never short of text. */
+/* Receives decoded bytes: stores those that fit in `capacity` and counts all. It allocates nothing, so decoding works
+ * even when memory is short. */
 struct decoded {
     char *text;
     size_t capacity, bytes;
-    size_t strip; /* spaces still taken off the beginning of the whole text */
+    size_t strip; /* spaces still to be removed from the beginning */
 };
 
 static void tokenizer_put(struct decoded *out, const char *data, size_t bytes) {
@@ -186,7 +187,7 @@ static void tokenizer_put(struct decoded *out, const char *data, size_t bytes) {
     out->bytes += bytes;
 }
 
-/* What one token stands for. */
+/* Decodes one token. */
 static void decode_token(const struct kvc_tokenizer *tokenizer, const struct kvc_vocab_entry *piece, bool first,
                          struct decoded *out) {
     const struct kvc_decoder *decoder = &tokenizer->decoder;
@@ -214,7 +215,7 @@ static void tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_
     for (size_t i = 0; i < count; i++) {
         const struct kvc_vocab_entry *piece = piece_of(tokenizer, tokens[i]);
         if (!piece || (!special && is_control(piece)))
-            continue; /* rows of an embedding that no text stands for decode to nothing */
+            continue; /* embedding rows without text decode to nothing */
         decode_token(tokenizer, piece, first, out);
         first = false;
     }

@@ -1,4 +1,5 @@
-/* tokenizer.h - text to token ids and back: byte-level BPE, SentencePiece-style BPE with byte fallback, WordLevel. */
+/* tokenizer.h - converts text to token ids and back: byte-level BPE, SentencePiece BPE with byte fallback,
+ * WordLevel. */
 #ifndef KVC_MODELS_TOKENIZER_TOKENIZER_H
 #define KVC_MODELS_TOKENIZER_TOKENIZER_H
 
@@ -6,25 +7,25 @@
 
 struct kvc_tokenizer;
 
-/* From a GGUF file's tokenizer.ggml.* keys, or from a folder's tokenizer.json or tokenizer.model (+
- * tokenizer_config.json, generation_config.json, special_tokens_map.json, chat_template.jinja where there). vocab: rows
- * of the embedding; ids at or above it are an error. */
+/* Read a tokenizer from a GGUF file's tokenizer.ggml.* keys, or from a folder's tokenizer.json or tokenizer.model. A
+ * folder may also have tokenizer_config.json, generation_config.json, special_tokens_map.json and chat_template.jinja.
+ * vocab: rows of the embedding; larger ids are an error. */
 enum kvc_status kvc_tokenizer_from_gguf(const struct kvc_gguf *file, const char *path, uint64_t vocab,
                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 enum kvc_status kvc_tokenizer_from_folder(const char *folder, uint64_t vocab, struct kvc_tokenizer **tokenizer,
                                           struct kvc_error *error);
 void kvc_tokenizer_close(struct kvc_tokenizer *tokenizer);
 
-uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer); /* of ids */
+uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer); /* number of ids */
 int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer);    /* -1: none */
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer);
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token);
-bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer); /* a chat template, under whatever name */
+bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer); /* a chat template under any name */
 
-/* As kvc_tokenize, kvc_detokenize, kvc_token_bytes of kvcull.h. */
+/* Implement kvc_tokenize, kvc_detokenize and kvc_token_bytes of kvcull.h. */
 enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
                                      unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error);
-/* As kvc_tokenize_marked. */
+/* Implements kvc_tokenize_marked. */
 enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
                                             size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
                                             struct kvc_error *error);

@@ -1,4 +1,4 @@
-/* unicode.c - UTF-8, the few character properties tokenizers ask for, and normalizing (by utf8proc). */
+/* unicode.c - UTF-8, the few character properties that tokenizers need, and normalization through utf8proc. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
@@ -63,7 +63,7 @@ bool kvc_is_word(uint32_t code) {
     if (code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
         (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
         (code >= 0x1f170 && code <= 0x1f189))
-        return true; /* joiners; letters in circles and squares, symbols by category */
+        return true; /* joiners, circled and squared letters */
     switch (utf8proc_category((utf8proc_int32_t)code)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
@@ -82,7 +82,7 @@ bool kvc_is_word(uint32_t code) {
     }
 }
 
-/* Bytes 33..126, 161..172 and 174..255 stand for themselves, the others for U+0100 onward in ascending order. */
+/* Bytes 33..126, 161..172 and 174..255 map to themselves, the others to U+0100 and up in ascending order. */
 uint32_t kvc_byte_to_char(unsigned char byte) {
     if (byte <= 32)
         return 256u + byte;
@@ -106,7 +106,7 @@ static bool add_code(struct kvc_text *out, uint32_t code) {
     return kvc_text_add(out, text, kvc_utf8_put(code, text));
 }
 
-/* Well-formed runs are normalized, other bytes stay. Nothing below U+0300 changes under NFC. */
+/* Normalizes well-formed runs and copies other bytes. Under NFC nothing below U+0300 changes. */
 static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_t bytes, struct kvc_text *out) {
     int options = UTF8PROC_STABLE |
                   (kind == KVC_NORMALIZE_NFC || kind == KVC_NORMALIZE_NFKC ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
@@ -124,7 +124,7 @@ static bool normalize_form(enum kvc_normalize_kind kind, const char *text, size_
             changes |= code >= quiet;
             end += length;
         }
-        if (end == at) { /* a byte that is no character */
+        if (end == at) { /* not a well-formed character */
             if (!kvc_text_add(out, text + at, 1))
                 return false;
             at++;
@@ -153,7 +153,7 @@ static bool lowercase(const char *text, size_t bytes, struct kvc_text *out) {
         bool fits;
         if (code == KVC_NOT_UTF8)
             fits = kvc_text_add(out, text + at, 1);
-        else if (code == 0x130) /* the one letter whose small form is two characters */
+        else if (code == 0x130) /* the only letter whose lowercase form is two characters */
             fits = add_code(out, 'i') && add_code(out, 0x307);
         else
             fits = add_code(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code));
@@ -226,7 +226,8 @@ enum kvc_status kvc_normalize(const struct kvc_normalize_step *steps, size_t cou
     struct kvc_text now = {0}, next = {0};
     enum kvc_status status = KVC_OK;
     bool fits = kvc_text_add(&now, text, bytes);
-    /* No real normalizer comes near this; a hostile file's replacements could double the text again and again. */
+    /* Far above the needs of any real normalizer. Without this limit, a malicious file's replacements could double the
+     * text again and again. */
     size_t most = bytes < SIZE_MAX / 128 ? bytes * 64 + ((size_t)1 << 20) : SIZE_MAX;
     for (size_t i = 0; i < count && fits && status == KVC_OK; i++) {
         const struct kvc_normalize_step *step = &steps[i];

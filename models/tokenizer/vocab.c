@@ -1,4 +1,4 @@
-/* vocab.c - the pieces of a vocabulary, the lookup by spelling, the table of merges, growing buffers. */
+/* vocab.c - the pieces of a vocabulary, the hash tables of spellings and merges, growing buffers. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static uint64_t hash_text(const char *text, size_t bytes) {
     return mix(h);
 }
 
-/* The smallest power of two with at least half its cells free; 0: too many. */
+/* Returns the smallest power of two that leaves at least half the cells free. 0: too many. */
 static size_t table_size(size_t count) {
     size_t size = 16;
     while (size / 2 < count) {
@@ -119,7 +119,7 @@ bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count) {
     return true;
 }
 
-/* Where the spelling is, or the empty cell for it. */
+/* Returns the cell of the spelling, or the empty cell for it. */
 static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     size_t at = (size_t)hash_text(text, bytes) & (tokenizer->lookup_size - 1);
     for (;; at = (at + 1) & (tokenizer->lookup_size - 1)) {
@@ -224,7 +224,7 @@ int kvc_byte_piece(const char *text, size_t bytes) {
     return value;
 }
 
-/* A byte-level spelling back to bytes; false in *all where some character stands for no byte. */
+/* Converts a byte-level spelling back to bytes. *all: false if a character stands for no byte. */
 static bool spell_bytes(struct kvc_text *out, const char *spelling, size_t bytes, bool *all) {
     *all = true;
     for (size_t at = 0; at < bytes;) {
