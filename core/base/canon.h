@@ -52,8 +52,7 @@ typedef uint64_t kvc_u64;
 #if defined(__CUDA_ARCH__)
 KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return __uint_as_float(bits); }
 KVC_INLINE kvc_u32 kvc_bits(float x) { return __float_as_uint(x); }
-#if !defined(KVC_CUDA_FMA) /* tests/backends/test_cuda_ptx.sh substitutes another name, which the compiler cannot      \
-                              produce by contraction */
+#if !defined(KVC_CUDA_FMA) /* tests/backends/test_cuda_ptx.sh substitutes another name */
 #define KVC_CUDA_FMA __fmaf_rn
 #endif
 KVC_INLINE float kvc_fma(float a, float b, float c) { return KVC_CUDA_FMA(a, b, c); }
@@ -103,8 +102,8 @@ KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
-/* Rounds to the nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 the unit of a float is 1. -0 and (-0.5,
- * 0) give +0. */
+/* Rounds to the nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 a float's unit is 1. (-0.5, -0] gives
+ * +0. */
 #define KVC_ROUND_MAGIC 12582912.0f
 KVC_INLINE float kvc_rint(float x) { return (x + KVC_ROUND_MAGIC) - KVC_ROUND_MAGIC; }
 
@@ -140,8 +139,8 @@ KVC_INLINE float kvc_exp_core(float x, float tail) {
 }
 
 /* exp(x): +0 below -87, +inf above KVC_EXP_HIGH, NaN for NaN, exactly 1 at 0. The error is at most 1.5 ulp (tested).
- * For x <= 0 (softmax), the second test can be omitted. SIMD code needs no tail: r + 0 changes only the sign of a zero
- * r, which has no effect. */
+ * For x <= 0 (softmax), the second test can be omitted. SIMD code needs no tail: r + 0 changes at most a zero's
+ * sign. */
 KVC_INLINE float kvc_exp(float x) {
     if (x < KVC_EXP_LOW)
         return 0.0f;
@@ -190,8 +189,8 @@ KVC_INLINE float kvc_gelu(float x) {
     return kvc_div(x, 1.0f + kvc_exp(-u));
 }
 
-/* The gate of gpt-oss, with both inputs clamped: g = min(gate, 7), u = up clamped to -7 .. 7, then (u + 1) * (g / (1 +
- * exp(-1.702 g))). The result is a NaN if either input is a NaN, or if gate is -inf. */
+/* The gate of gpt-oss, with clamped inputs: g = min(gate, 7), u = up clamped to -7 .. 7, then (u + 1) * (g / (1 +
+ * exp(-1.702 g))). The result is a NaN if an input is a NaN, or if gate is -inf. */
 #define KVC_CLAMP_LIMIT 7.0f
 #define KVC_CLAMP_SLOPE 1.702f
 KVC_INLINE float kvc_clamped_silu(float gate, float up) {
@@ -225,8 +224,8 @@ KVC_INLINE struct kvc_pair kvc_pair_add(float a, float b) {
 }
 
 /* ln(x) for finite x > 0, with a relative error below 2^-32. x = 2^e m with sqrt(1/2) <= m < sqrt(2), s = (m-1)/(m+1)
- * as a pair, ln m = 2s + s^3 (2/3 + z (D1 + D2 z + D3 z^2 + D4 z^3)), z = s^2. ln 2 is stored in three parts; e times
- * each of the first two is exact. */
+ * as a pair, ln m = 2s + s^3 (2/3 + z (D1 + D2 z + D3 z^2 + D4 z^3)), z = s^2. ln 2 has three parts; e times each of
+ * the first two is exact. */
 KVC_INLINE struct kvc_pair kvc_log_pair(float x) {
     kvc_u32 bits = kvc_bits(x);
     float e = 0.0f, m, f, g, g_low, s, s_low, z, z_low, u, y, y_low, c, c_low, t, t_low, low;
@@ -312,8 +311,7 @@ KVC_INLINE float kvc_pow(float x, float y) {
 /* Default factor of attention scores. The host computes it and passes it to kernels. */
 #if !defined(__OPENCL_VERSION__)
 KVC_INLINE float kvc_attention_scale(kvc_u32 head_size) { return (float)(1.0 / __builtin_sqrt((double)head_size)); }
-/* The factor of attention scores if the model gives `scale` (0: default). kvc_score_span is 1 / scale^2, or the head
- * size by default. */
+/* The factor of attention scores: the model's `scale`, or the default if it is 0. kvc_score_span is 1 / factor^2. */
 KVC_INLINE float kvc_score_scale(float scale, kvc_u32 head_size) {
     return scale != 0.0f ? scale : kvc_attention_scale(head_size);
 }
@@ -347,8 +345,8 @@ KVC_INLINE kvc_u16 kvc_f32_to_f16(float x) {
     return (kvc_u16)(sign | h);
 }
 
-/* Cache entries: values that would become infinite, including infinities, are stored as +-65504 and counted. A NaN
- * remains a NaN. */
+/* Cache entries: values that would become infinite, and infinities, are stored as +-65504 and counted. A NaN is
+ * kept. */
 KVC_INLINE int kvc_f16_saturates(float x) {
     kvc_u32 a = kvc_bits(x) & 0x7fffffffu;
     return a >= 0x477ff000u && a <= KVC_INFINITY_BITS;
@@ -365,8 +363,8 @@ KVC_INLINE kvc_u16 kvc_f32_to_bf16(float x) {
     return (kvc_u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* FP8 with four bits of exponent and three of fraction. It has no infinities; the last value of each sign is a NaN. The
- * conversion is exact. */
+/* FP8 with four exponent and three fraction bits, to float32, exactly. No infinities; the last value per sign is a
+ * NaN. */
 KVC_INLINE float kvc_e4m3_to_f32(kvc_u8 b) {
     kvc_u32 sign = ((kvc_u32)b & 0x80u) << 24, a = (kvc_u32)b & 0x7fu;
     if (a == 0x7fu)
@@ -477,8 +475,7 @@ KVC_INLINE struct kvc_philox kvc_philox4x32(kvc_u32 c0, kvc_u32 c1, kvc_u32 c2, 
 }
 
 /* Keyformer's noise, one draw per key: g = -log(-log(u)), u = (x >> 8) / 2^24 + 2^-25, where x is the first word of
- * Philox with counter (layer, query head, position, 0). u needs 25 bits, so it is a pair, and log(u) uses both
- * parts. */
+ * Philox with counter (layer, query head, position, 0). u needs 25 bits, so u is a pair. */
 KVC_INLINE float kvc_gumbel_of(kvc_u32 x) {
     struct kvc_pair u = kvc_pair_add((float)(x >> 8) * 5.9604644775390625e-8f, 2.98023223876953125e-8f), l;
     l = kvc_log_pair(u.hi);
