@@ -1,11 +1,12 @@
-/* attention.c - speed of attention and of what policies ask for, beside what the machine can do in the same run.
+/* attention.c - measures the speed of attention and of policy operations, beside the machine's limits in the same run.
  *
  *     bench/attention [threads [decode|prefill|policies|all [avx2|avx512|...]]]
  *
- * With one thread times are the process's own, so that a busy machine disturbs less; otherwise they are the wall's.
- * Decode: cache bytes per second against the measured read bandwidth, over more cache than the processor's own.
- * Prefill: flops against a loop of fused multiply-adds. Policies: window_mass of snapkv, one step of morphkv.
- * The third word names the path, as KVCULL_CPU does; with avx2 the multiply-adds are those of 256 bits. */
+ * Decode: bytes of cache per second beside the measured read bandwidth, over a cache larger than the processor's
+ * caches. Prefill: flops beside a loop of fused multiply-adds. Policies: window_mass of snapkv, one step of morphkv.
+ * With one thread, times are processor time of this process, so that other load disturbs less; with more threads they
+ * are wall time. The third argument names the instruction set, like KVCULL_CPU; with avx2 the loop of multiply-adds
+ * uses 256-bit vectors. */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -55,7 +56,7 @@ struct shape {
     bool permuted;
 };
 
-/* One session's layer: lists with `entries` entries a head. */
+/* Makes one session's layer: lists with `entries` entries per head. */
 static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
     const struct kvc_ops *ops = b->device->ops;
     const uint32_t each = (shape->capacity + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d,
@@ -87,7 +88,7 @@ static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
             uint32_t *order = (uint32_t *)lists.order->data + lists.host_base[h];
             for (uint32_t i = 0; i < each; i++)
                 order[i] = i;
-            for (uint32_t i = shape->entries; i > 1; i--) { /* the slots in use, in any order */
+            for (uint32_t i = shape->entries; i > 1; i--) { /* the slots in use, in random order */
                 b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
                 const uint32_t j = (uint32_t)(b->seed >> 33) % i, held = order[i - 1];
                 order[i - 1] = order[j];
@@ -124,7 +125,7 @@ static void free_lists(struct bench *b, struct kvc_lists *lists) {
     free(lists->host_base);
 }
 
-/* A call over rows of one segment; everything but the segment. */
+/* The buffers of a call over rows of one segment. */
 struct call {
     struct kvc_span q, out, maximum, sum, positions, causal_offset;
 };
@@ -229,7 +230,7 @@ static struct kvc_probabilities rows_of(const struct shape *shape, const struct 
                                       .causal_offset = call->causal_offset};
 }
 
-/* window_mass of 32 queries beside the attention of the last 256 rows of the prompt. */
+/* Measures window_mass of 32 queries beside the attention of the last 256 rows of the prompt. */
 static void bench_window_mass(struct bench *b, const struct shape *shape) {
     struct kvc_lists lists = make_lists(b, shape);
     struct call all = make_call(b, shape, 256, true), call = make_call(b, shape, 32, true);
@@ -256,8 +257,8 @@ static void bench_window_mass(struct bench *b, const struct shape *shape) {
     free_call(b, &all);
 }
 
-/* One decode step of streaming and of morphkv over the layers of a model, weights read in between as linear layers do.
- */
+/* Measures one decode step of streaming and of morphkv over the layers of a model. Weights are read in between, as
+ * linear layers do. */
 static void bench_ring(struct bench *b, const struct shape *shape, unsigned layers, unsigned char *weights,
                        size_t weight_bytes) {
     const struct kvc_ops *ops = b->device->ops;

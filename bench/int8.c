@@ -1,9 +1,8 @@
-/* int8.c - linear layers of activations in eight bits beside those of floats, and beside a plain read of the weights.
- * Each number is the median of pairs that were measured one after the other, so that a shared machine takes part in
- * both; quantizing the rows is counted.
+/* int8.c - measures linear layers with 8-bit activations, beside float linear layers and a plain read of the weights.
+ * Each ratio is the median over pairs of consecutive measurements, so that other load affects both. The time includes
+ * quantizing the rows.
  *
- *   bench/int8 [THREADS [ROWS [ROUNDS [MIB]]]]    with one thread the clock is the process's time
- */
+ *   bench/int8 [THREADS [ROWS [ROUNDS [MIB]]]]    with one thread, times are processor time of this process */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -40,7 +39,7 @@ static struct kvc_span buffer(const struct layer *l, size_t bytes) {
     return span;
 }
 
-/* Weights of any bits but modest scales. */
+/* Makes weights of random bits but with moderate scales. */
 static void layer_open(struct layer *l, enum kvc_type type, size_t N, size_t rows) {
     const struct kvc_type_block of = kvc_type_block(type);
     struct kvc_error error;
@@ -103,7 +102,7 @@ static int int8_ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The quantile of n numbers, which are put in order. */
+/* Returns the quantile of n numbers, and sorts them. */
 static double quantile(double *number, size_t n, double share) {
     qsort(number, n, sizeof *number, int8_ascending);
     return number[(size_t)(share * (double)(n - 1) + 0.5)];

@@ -1,13 +1,13 @@
-/* linear.c - speed of the linear layers beside what the machine can do: many rows against OpenBLAS's sgemm under its
- * best core type, one row against the machine's read bandwidth. Everything in a table row is measured in rounds that
- * interleave it. The best of the rounds counts, but against sgemm the median, and the median and quartiles of the
- * rounds' ratios: each round is a pair of measurements that follow each other. Tables fit 100 columns.
+/* linear.c - measures the speed of linear layers beside the machine's limits: many rows beside OpenBLAS's sgemm with
+ * its fastest core type, one row beside the machine's read bandwidth. All measurements of a table row alternate in
+ * rounds. A figure is the best of its rounds. Beside sgemm, a figure is the median instead, and the table adds the
+ * median and quartiles of the rounds' ratios; each round is a pair of consecutive measurements. Tables fit 100 columns.
  *
  *   bench/linear [--threads N] [--rounds N] [--rows N] [--quick] [--cpu-time] [gemm] [types] [few] [decode]
  *
- * --cpu-time measures processor time of this process instead of time passed (one thread only): for machines with other
- * work on them. Without a table's name all are printed. OPENBLAS_CORETYPE in the environment: that core type, instead
- * of the fastest of all. */
+ * --cpu-time measures processor time of this process instead of wall time (one thread only), for machines with other
+ * load. Without the name of a table all tables are printed. OPENBLAS_CORETYPE in the environment selects a core type;
+ * the default is the fastest one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void linear_fail(const char *text) {
     exit(KVC_RESOURCE);
 }
 
-/* In large pages where the machine has them, as weights lie (models/files/map.c). */
+/* Allocates memory in huge pages if the machine has them, like mapped weights (models/files/map.c). */
 static void *memory(size_t bytes) {
     const size_t page = (size_t)2 << 20;
     void *p = aligned_alloc(page, (bytes + page - 1) / page * page);
@@ -71,7 +71,7 @@ static void linear_fill(float *x, size_t n) {
     }
 }
 
-/* [N, K] of a type; rows repeat after a few, which changes no timing. */
+/* Makes weights [N, K] of a type. Rows repeat after the first few, which changes no timing. */
 static unsigned char *make_weights(enum kvc_type type, size_t N, size_t K) {
     enum { DIFFERENT = 16 };
     size_t row = kvc_type_row_bytes(type, K);
@@ -91,7 +91,7 @@ static unsigned char *make_weights(enum kvc_type type, size_t N, size_t K) {
     return w;
 }
 
-/* One layer, ready to be run again and again. */
+/* One layer that can be run repeatedly. */
 struct layer {
     size_t N, K, rows;
     unsigned char *w;
@@ -143,7 +143,7 @@ static double sgemm_run(struct bench *b, const struct layer *l) {
     return now(b) - start;
 }
 
-/* What a child prints: the core type it got, and its speed. */
+/* Runs in a child process: prints OpenBLAS's core type and its speed. */
 static void probe(struct bench *b) {
     struct layer l = layer_open(b, KVC_F32, 2048, 2048, 512);
     double seconds = 1e9;
@@ -154,9 +154,10 @@ static void probe(struct bench *b) {
     layer_close(b, &l);
 }
 
-/* Starts this program again with the fastest core type in the environment, if none was given: OpenBLAS chooses when it
- * is loaded. It runs itself once per core type for that; one that this CPU cannot run ends that child only. OpenBLAS's
- * threads are told to sleep after 2^20 ticks without work: those that wait busily would slow us down. */
+/* Restarts this program with the fastest core type in the environment, unless one was given, because OpenBLAS chooses
+ * its core type when it is loaded. To find it, runs this program once for each core type. A core type that this CPU
+ * cannot run ends only that child process. OpenBLAS's threads are set to sleep after 2^20 ticks without work, because
+ * busy waiting would slow down the other measurements. */
 static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) {
     static const char *const types[] = {"",           "Haswell",    "Zen",  "SkylakeX", "Cooperlake", "Sapphirerapids",
                                         "NEOVERSEN1", "NEOVERSEV1", "ARMV8"};
@@ -217,22 +218,22 @@ static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) 
 
 /* ---- many rows ------------------------------------------------------------------------------------------------ */
 
-#define SHORTEST 0.012 /* seconds of a measurement */
+#define SHORTEST 0.012 /* minimum seconds of a measurement */
 #define PAIRS_MOST 1000
 
 static int linear_ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
-/* Of n sorted values; part 0.5: the median. */
+/* Returns a quantile of n sorted values; part 0.5 is the median. */
 static double quantile(const double *x, size_t n, double part) {
     double at = part * (double)(n - 1), low = (double)(size_t)at;
     size_t i = (size_t)at;
     return i + 1 < n ? x[i] + (at - low) * (x[i + 1] - x[i]) : x[n - 1];
 }
 
-/* Seconds of a run, from as many one after another as SHORTEST takes. A run of some rows before them wakes the threads,
- * and brings what this library reads and writes near. */
+/* Returns the seconds of one run, as the mean of as many runs as fill SHORTEST. A run with fewer rows goes first: it
+ * wakes the threads and loads this library's data into the caches. */
 static double measured(struct bench *b, const struct layer *l, double (*run)(struct bench *, const struct layer *)) {
     struct layer first = *l;
     double seconds = 0;
@@ -269,7 +270,7 @@ static void table_gemm(struct bench *b) {
                 ours[i] = measured(b, &l, layer_run);
                 theirs[i] = measured(b, &l, sgemm_run);
                 ratio[i] = theirs[i] / ours[i];
-                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* its threads go to sleep */
+                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* gives its threads time to fall asleep */
             }
             qsort(theirs, pairs, sizeof *theirs, linear_ascending);
             qsort(ratio, pairs, sizeof *ratio, linear_ascending);
@@ -339,14 +340,14 @@ struct reading {
     line seen[1024];
 };
 
-/* With the widest loads of the CPU at hand: narrow ones read more slowly than some kernels do. */
+/* Uses the widest loads of the CPU, because narrow loads read more slowly than some kernels do. */
 #if defined(KVC_X86_SIMD)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDEST
 #endif
 
-/* Each part as one stream of addresses, and as four. Which is faster depends on the machine. */
+/* Read each part as one stream of addresses, or as four. The machine determines which is faster. */
 WIDEST static void read_one_stream(void *argument, size_t task, unsigned thread) {
     struct reading *r = argument;
     size_t lines = r->bytes / r->parts / 4096 * 64;
@@ -382,8 +383,7 @@ static double read_run(struct bench *b, struct reading *r, kvc_task_fn *pattern)
     return now(b) - start;
 }
 
-/* Bytes per second of one row where the weights lie in the second-level cache: what the arithmetic allows, per
- * thread. */
+/* Returns the bytes per second of one row with weights in L2, which is the limit of the arithmetic per thread. */
 static double cached_rate(struct bench *b, enum kvc_type type, size_t K) {
     size_t row = kvc_type_row_bytes(type, K), N = ((size_t)256 << 10) / row;
     struct layer l = layer_open(b, type, N, K, 1);

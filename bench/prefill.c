@@ -1,11 +1,11 @@
-/* prefill.c - what the operations of a prefill take, and which part of it is attention.
+/* prefill.c - measures the operations of a prefill, and the share of attention.
  *
  *     bench/prefill [threads [shape [type [float|int8 [tokens]]]]]
  *
- * A model of random weights (`kvcull info shapes` lists the shapes) computes a prompt of random tokens, once; each call
- * of an operation is timed. With one thread times are the process's own, so that a busy machine disturbs less;
- * otherwise they are the wall's. Attention's rate stands beside a loop of fused multiply-adds. KVCULL_CPU names the
- * path. */
+ * A model with random weights (`kvcull info shapes` lists the shapes) computes a prompt of random tokens once, and each
+ * call of an operation is timed. Attention's rate is printed beside that of a loop of fused multiply-adds. With one
+ * thread, times are processor time of this process, so that other load disturbs less; with more threads they are wall
+ * time. KVCULL_CPU names the instruction set. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -26,12 +26,12 @@ static const char *const operation_names[] = {
 };
 
 struct timed_table {
-    struct kvc_ops ops; /* first: the device's ops points here */
+    struct kvc_ops ops; /* must be the first member, because the device's ops points here */
     const struct kvc_ops *real;
     double seconds[OPERATIONS];
 };
 
-/* Within an operation the device has its own table, so that what it calls is counted once. */
+/* During an operation the device uses its own table, so that nested operations are counted once. */
 #define KVC_OPERATION(name, parameters, ...)                                                                           \
     static void timed_##name(struct kvc_device *device, const struct parameters *args) {                               \
         struct timed_table *table = (struct timed_table *)(uintptr_t)device->ops;                                      \
@@ -72,7 +72,7 @@ static enum kvc_type type_of(const char *name) {
     return KVC_F32;
 }
 
-/* A model of the shape, from a file that goes away by itself. */
+/* Makes a model of the shape from a temporary file, which is deleted at once. */
 static struct kvc_model *make_shape(struct kvc_engine *engine, const char *shape, enum kvc_type type) {
     const char *folder = getenv("TMPDIR");
     char path[1024];
@@ -105,7 +105,7 @@ static int32_t *random_tokens(size_t count, uint32_t vocab) {
     return tokens;
 }
 
-/* Computes the prompt; returns the seconds. */
+/* Computes the prompt and returns the seconds. */
 static double prefill(struct kvc_model *model, const int32_t *tokens, size_t count) {
     struct kvc_session_options options;
     struct kvc_session *session;
@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
     struct kvc_model *model = make_shape(engine, shape, type);
     const struct kvc_model_info *info = kvc_model_info(model);
     int32_t *tokens = random_tokens((size_t)count, info->vocab);
-    prefill(model, tokens, 16); /* weights are read, scratch is there */
+    prefill(model, tokens, 16); /* warm-up: reads the weights and allocates scratch memory */
     struct kvc_device *device = engine->device;
     const double limit = measured_flops(((struct kvc_cpu *)device)->threads);
     time_operations(device, &table);

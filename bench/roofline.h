@@ -1,5 +1,5 @@
-/* roofline.h - what the machine can do at most, measured where a benchmark runs: reading memory, and fused
- * multiply-adds in registers; and a clock. */
+/* roofline.h - the machine's limits, measured in the process of a benchmark: memory bandwidth, and fused multiply-adds
+ * in registers. Also a clock. */
 #ifndef KVC_BENCH_ROOFLINE_H
 #define KVC_BENCH_ROOFLINE_H
 
@@ -21,7 +21,7 @@
 #define BENCH_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* Of the wall, or, with one thread, of this process: then others on the machine take no part of it. */
+/* Wall time, or with one thread the processor time of this process, which excludes other load on the machine. */
 static clockid_t bench_clock = CLOCK_MONOTONIC;
 
 static inline double seconds_now(void) {
@@ -32,9 +32,9 @@ static inline double seconds_now(void) {
 
 struct roofline_job {
     const unsigned char *data;
-    size_t bytes; /* of one task */
+    size_t bytes; /* bytes of one task */
     int rounds;
-    double result[64]; /* kept, so that nothing is optimised away */
+    double result[64]; /* stored, so that the compiler removes nothing */
 };
 
 #if defined(KVC_X86_SIMD)
@@ -57,7 +57,7 @@ __attribute__((target("avx512f"))) static inline double fma_512(int rounds) {
     __m512 sum[16], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(1e-9f);
     BENCH_UNROLL
     for (int i = 0; i < 16; i++)
-        sum[i] = _mm512_set1_ps((float)i); /* chains that differ */
+        sum[i] = _mm512_set1_ps((float)i); /* the chains must differ */
     for (int r = 0; r < rounds; r++) {
         BENCH_UNROLL
         for (int i = 0; i < 16; i++)
@@ -119,7 +119,7 @@ static inline double fma_128(int rounds) {
 #endif
 
 #if defined(KVC_X86_SIMD)
-/* Vectors of 512 bits: where the machine has them, unless KVCULL_CPU asks for a path without them. */
+/* Returns true if the machine has 512-bit vectors, unless KVCULL_CPU names an instruction set without them. */
 static inline bool fma_is_wide(void) {
     const char *path = getenv("KVCULL_CPU");
     return __builtin_cpu_supports("avx512f") && !(path && strncmp(path, "avx2", 4) == 0);
@@ -143,7 +143,7 @@ static void fma_task(void *argument, size_t task, unsigned thread) {
 #endif
 }
 
-/* Flops of one round of fma_task. */
+/* Returns the flops of one round of fma_task. */
 static inline double fma_round_flops(void) {
 #if defined(KVC_X86_SIMD)
     return fma_is_wide() ? 16 * 16 * 2 : 12 * 8 * 2;
@@ -154,7 +154,8 @@ static inline double fma_round_flops(void) {
 #endif
 }
 
-/* Bytes per second that the threads read from memory, best of a few tries; data [bytes] is larger than the caches. */
+/* Returns the bytes per second that the threads read from memory, best of several tries. data [bytes] must be larger
+ * than the caches. */
 static inline double measured_bandwidth(struct kvc_threads *threads, const unsigned char *data, size_t bytes) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(threads);
     struct roofline_job job = {.data = data, .bytes = bytes / tasks / 256 * 256};
@@ -168,7 +169,7 @@ static inline double measured_bandwidth(struct kvc_threads *threads, const unsig
     return job.result[0] == 0.125 ? 0.0 : best;
 }
 
-/* Flops per second of fused multiply-adds that need no memory. */
+/* Returns the flops per second of fused multiply-adds that need no memory. */
 static inline double measured_flops(struct kvc_threads *threads) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(threads);
     struct roofline_job job = {.rounds = 500000};

@@ -1,12 +1,12 @@
-/* select.c - decode attention of select methods beside that of full, over a long cache, in the same run.
+/* select.c - measures decode attention of select methods beside that of full, over a long cache, in the same run.
  *
  *     bench/select [threads [entries [shape]]]
  *
- * One layer: a step scores, chooses, attends to what was chosen. For each method and compression c (its budget is
- * entries / c): how many times fewer bytes it reads than full, how many times faster its attention is, the ratio of
- * these two, what the steps take, and what it takes only to read what was chosen. Other memory is read in between, as a
- * model's weights are, so that nothing is found in the processor's caches. Medians of rounds in which all are measured;
- * with one thread times are the process's own. */
+ * It measures one layer: a step scores, chooses, and attends to the chosen entries. For each method and compression c
+ * (its budget is entries / c) it prints how many times fewer bytes the method reads than full, how many times faster
+ * its attention is, the ratio of these two, the times of the steps, and the time of only reading the chosen entries.
+ * Other memory is read in between, like a model's weights, so that the caches hold nothing useful. Times are medians
+ * over rounds in which everything is measured. With one thread they are processor time of this process. */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -108,11 +108,11 @@ static void select_attend(struct bench *b, struct kvc_lists *lists, const struct
     b->device->ops->attention(b->device, &attention);
 }
 
-/* Every line of the chosen entries, or where reads is NULL of all, once and without arithmetic. */
+/* Reads every cache line of the chosen entries once, without arithmetic. reads NULL stands for all entries. */
 struct touch_job {
     const struct kvc_lists *lists;
     const struct kvc_read_list *reads;
-    uint64_t sum[64]; /* kept, so that nothing is optimised away */
+    uint64_t sum[64]; /* stored, so that the compiler removes nothing */
 };
 
 #define TOUCH_AHEAD 32u
@@ -147,7 +147,7 @@ static double touch(struct bench *b, const struct kvc_lists *lists, const struct
     return seconds_now() - start;
 }
 
-/* By the device's own threads: in a decode step they are awake when attention begins. */
+/* Reads other memory with the device's own threads, which are awake when attention begins, as in a decode step. */
 static void flush(const struct bench *b) {
     struct roofline_job job = {.data = b->flush, .bytes = FLUSH_BYTES / 8};
     kvc_threads_run(((const struct kvc_cpu *)b->device)->threads, 8, read_task, &job);
@@ -165,7 +165,7 @@ struct method {
     uint64_t bytes;
 };
 
-/* Scores, reads, attention; with sums of values the mean as well. */
+/* Runs scores, reads and attention; methods with sums of values also run the mean. */
 static void select_step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[2]) {
     const struct kvc_ops *ops = b->device->ops;
     const bool by_page = m->kind >= KVC_SCORE_PAGE_CHANNELS;
@@ -243,7 +243,7 @@ static void print_method(const struct bench *b, const struct method *m, double f
            median(parts[1]) * 1e6, median(parts[2]) * 1e6);
 }
 
-/* One query over n entries: what attention and the methods read and write, made for the shape. */
+/* Allocates the buffers for one query over n entries. */
 static void open_shape(struct bench *b, const struct kvc_lists *lists) {
     const uint32_t H = b->shape.heads, kv_heads = b->shape.kv_heads, d = b->shape.d, n = b->entries, stride = n + 64;
     b->q = select_make(b, H * d * 4);
@@ -274,8 +274,8 @@ static void close_shape(struct bench *b, struct kvc_lists *lists) {
     free(lists->host_base);
 }
 
-/* The methods at every compression; pages [2 + COMPRESSIONS]: sparq's and quest's, which do not depend on it, and
- * hsa's. */
+/* Makes the methods at every compression. pages [2 + COMPRESSIONS] holds those of sparq and of quest, which do not
+ * depend on the compression, and then those of hsa. */
 static size_t make_methods(struct bench *b, struct kvc_lists *lists, struct method *methods, struct kvc_pages *pages) {
     static const uint32_t compressions[COMPRESSIONS] = {2, 4, 8, 16, 32};
     const uint32_t d = b->shape.d;
@@ -321,7 +321,7 @@ static void bench_shape(struct bench *b, const struct shape *shape) {
     struct kvc_lists lists = make_lists(b);
     open_shape(b, &lists);
     const size_t count = make_methods(b, &lists, methods, pages);
-    for (int round = -1; round < ROUNDS; round++) { /* the first one is not counted */
+    for (int round = -1; round < ROUNDS; round++) { /* the first round is not counted */
         flush(b);
         b->bytes = 0;
         const double start = seconds_now();

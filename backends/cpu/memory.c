@@ -14,8 +14,8 @@
 #else
 #define KVC_MAPPED_FROM ((size_t)128 << 10)
 #endif
-#define KVC_AREAS_MOST                                                                                                 \
-    (2 * KVC_AREA_BYTES) /* larger allocations have huge pages of their own; smaller buffers share areas */
+/* larger allocations have huge pages of their own; smaller buffers share areas */
+#define KVC_AREAS_MOST (2 * KVC_AREA_BYTES)
 #define KVC_ALIGNMENT 64u
 
 void *kvc_host_alloc(size_t bytes) {

@@ -1,27 +1,28 @@
-/* arenas.c - device memory, an arena for each kind of it. An arena owns plain allocations: slabs that small buffers
- * share, and one for each large buffer. An allocation without a taken piece is given back at once. All use is in the
- * order of one stream, so a piece given back may be taken again at once. */
+/* arenas.c - device memory, with one arena for each kind of memory. An arena owns plain allocations: slabs that small
+ * buffers share, and one allocation for each large buffer. An allocation without a taken piece is freed at once. All
+ * use is in the order of one stream, so a freed piece may be taken again at once. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
 
 #define KVC_SLAB_BYTES ((size_t)4 << 20)
-#define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces are allocations of their own */
-#define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of it */
-#define KVC_PADDING ((size_t)512)          /* unused bytes after every piece: small_batch.h loads whole stages */
+#define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces have allocations of their own */
+#define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of this size */
+/* unused bytes after every piece, because small_batch.h loads whole stages */
+#define KVC_PADDING ((size_t)512)
 
 struct kvc_cuda_allocation {
-    struct kvc_cuda_allocation *next; /* of its kind */
+    struct kvc_cuda_allocation *next; /* next allocation of the same kind */
     unsigned char *data;
     size_t bytes, piece_count, piece_capacity;
-    struct piece { /* ascending, all of the allocation */
+    struct piece { /* all pieces of the allocation, ascending */
         size_t first, bytes;
         bool taken;
     } * piece;
 };
 
-/* An allocation that is one free piece, in the arena; NULL: no memory. */
+/* Adds an allocation with one free piece to the arena. Returns NULL if memory runs out. */
 static struct kvc_cuda_allocation *arenas_add(struct kvc_cuda_allocation **arena, size_t bytes) {
     struct kvc_cuda_allocation *made = calloc(1, sizeof *made);
     void *data = NULL;
@@ -30,7 +31,7 @@ static struct kvc_cuda_allocation *arenas_add(struct kvc_cuda_allocation **arena
     made->piece_count = made->piece_capacity = 1;
     made->piece = malloc(sizeof *made->piece);
     if (!made->piece || cudaMalloc(&data, bytes) != cudaSuccess) {
-        (void)cudaGetLastError(); /* the caller says how much is missing */
+        (void)cudaGetLastError(); /* the caller reports how much is missing */
         free(made->piece);
         free(made);
         return NULL;
@@ -61,7 +62,7 @@ static bool reserve_one_more(struct kvc_cuda_allocation *allocation) {
     return true;
 }
 
-/* The first free piece that is large enough, cut to size. */
+/* Takes the first free piece that is large enough, and cuts it to size. */
 static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
     for (size_t i = 0; i < allocation->piece_count; i++) {
         if (allocation->piece[i].taken || allocation->piece[i].bytes < bytes)
@@ -82,7 +83,7 @@ static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
     return NULL;
 }
 
-/* Joins piece i with the next one where both are free. */
+/* Joins piece i with the next one if both are free. */
 static void arenas_join(struct kvc_cuda_allocation *allocation, size_t i) {
     struct piece *piece = &allocation->piece[i];
     if (i + 1 >= allocation->piece_count || piece->taken || piece[1].taken)
@@ -118,7 +119,7 @@ void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t byt
     return allocation ? take_piece(allocation, bytes) : NULL;
 }
 
-/* The link to the allocation that an address lies in. */
+/* Returns the link to the allocation that contains an address. */
 static struct kvc_cuda_allocation **arenas_find(struct kvc_cuda *cuda, const unsigned char *at) {
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
         for (struct kvc_cuda_allocation **link = &cuda->arena[kind]; *link; link = &(*link)->next)
@@ -136,7 +137,7 @@ void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory) {
     if (allocation->piece_count > 1 || allocation->piece[0].taken)
         return;
     *link = allocation->next;
-    kvc_cuda_send(cuda); /* what is recorded may use it */
+    kvc_cuda_send(cuda); /* recorded calls may use it */
     (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device");
     arenas_release(allocation);
 }

@@ -1,8 +1,8 @@
-/* attention.c - attention in CUDA's own shape (kernels/read.h): a block reads a tile of one KV head once for several
- * queries; tiles are merged in order by a second launch. Shapes that it does not take go to the shared kernels. */
+/* attention.c - attention with CUDA's own kernels (kernels/read.h): a block reads a tile of one KV head once for
+ * several queries, and a second launch merges the tiles in order. The shared kernels compute all other shapes. */
 #include "backends/cuda/cuda.h"
 
-#define KVC_READ_ROWS 16u /* of one block, at most */
+#define KVC_READ_ROWS 16u /* maximum rows of a block */
 
 static enum kvc_cuda_kernel kernel_of(enum kvc_type type, bool wide) {
     return type == KVC_F32   ? wide ? KVC_CUDA_read_f32_16 : KVC_CUDA_read_f32_8

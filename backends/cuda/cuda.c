@@ -1,4 +1,4 @@
-/* cuda.c - NVIDIA devices: which there are, opening one, and the driver below the operations of backends/offload. */
+/* cuda.c - NVIDIA devices: lists them, opens one, and implements the driver that backends/offload needs. */
 #include "backends/cuda/cuda.h"
 
 #include <stdio.h>
@@ -10,9 +10,9 @@
 
 static struct kvc_cuda *cuda_of(struct kvc_offload *offload) { return (struct kvc_cuda *)offload; }
 
-/* ---- which there are ---- */
+/* ---- the list of devices ---- */
 
-/* How many, or 0 and why. */
+/* Returns the number of devices. If it is 0, *why says the reason. */
 static int count_devices(const char **why) {
     int count = 0;
     cudaError_t result = cudaGetDeviceCount(&count);
@@ -31,7 +31,7 @@ static int count_devices(const char **why) {
     return 0;
 }
 
-/* "NVIDIA H200, 139.8 GiB, compute 9.0". */
+/* Writes a description such as "NVIDIA H200, 139.8 GiB, compute 9.0". */
 static cudaError_t cuda_describe(int index, char *text, size_t capacity, uint64_t *bytes, unsigned char unique[16]) {
     struct cudaDeviceProp properties;
     cudaError_t result = cudaGetDeviceProperties(&properties, index);
@@ -75,11 +75,12 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what) 
         return true;
     (void)cudaGetLastError();
     kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%s: %s", what, cudaGetErrorString(result));
-    cuda->offload.lost = true; /* a context that has failed answers nothing else any more */
+    cuda->offload.lost = true; /* a context that has failed does not recover */
     return false;
 }
 
-/* The caller may change `from` afterwards, and the runtime does not promise a copy of pageable memory: it waits. */
+/* Waits for completion: the caller may change `from` afterwards, and the runtime does not promise to copy pageable
+ * memory first. */
 static void driver_write(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
     struct kvc_cuda *cuda = cuda_of(offload);
     kvc_cuda_send(cuda);
@@ -145,7 +146,8 @@ static const void *stub(unsigned kernel) {
 #undef KVC_KERNEL_ADDRESS
     };
     const void *address;
-    memcpy(&address, &stubs[kernel], sizeof address); /* ISO C has no cast from function to object pointers */
+    /* ISO C has no cast from a function pointer to an object pointer */
+    memcpy(&address, &stubs[kernel], sizeof address);
     return address;
 }
 
@@ -186,7 +188,7 @@ static const struct kvc_offload_driver driver = {.allocate = driver_allocate,
                                                  .finish = driver_finish,
                                                  .close = driver_close};
 
-/* ---- what other libraries reach ---- */
+/* ---- access for other libraries ---- */
 
 static bool cuda_inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
@@ -214,7 +216,7 @@ static void exposed_copy_rows(struct kvc_device *device, struct kvc_span to, siz
     if (!cuda_inside(cuda, to, (rows - 1) * to_stride + bytes) ||
         !cuda_inside(cuda, from, (rows - 1) * from_stride + bytes))
         return;
-    if (rows == 1) { /* with what comes next, as a part of a graph perhaps */
+    if (rows == 1) { /* recorded with the following calls, perhaps as a part of a graph */
         kvc_cuda_queue_copy(cuda, kvc_cuda_data(to), kvc_cuda_data(from), bytes);
         return;
     }
@@ -250,7 +252,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     offload->driver = &driver;
     offload->workers = 4;
     offload->group = KVC_GROUP_OF(offload->workers);
-    offload->most_bytes = offload->memory_bytes / 4; /* so that a cache does not grow by more at once */
+    offload->most_bytes = offload->memory_bytes / 4; /* limits the growth of a cache to this size at a time */
     offload->table.name = "cuda";
     status = kvc_offload_open(offload, error);
     if (status == KVC_OK)
@@ -279,7 +281,7 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     *device = NULL;
     if (count == 0)
         return kvc_fail(error, KVC_RESOURCE, "no CUDA device: %s; --backend cpu runs anywhere", why);
-    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* part of a device's name */
+    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* find a device by a part of its name */
         char text[160];
         uint64_t bytes;
         if (cuda_describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))

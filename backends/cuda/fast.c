@@ -1,5 +1,5 @@
-/* fast.c - --math=fast: linear layers of many rows go to cuBLAS, which is loaded only for --math=fast. Same model,
- * other rounding; few rows, where nothing is gained, stay exact. */
+/* fast.c - --math=fast: cuBLAS computes the linear layers of batches with many rows. The model is the same, but the
+ * rounding differs. Batches with few rows gain nothing and stay exact. cuBLAS is loaded only for --math=fast. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 
-#define FAST_ROWS 16u                            /* from so many rows on */
-#define FAST_WIDENED_BYTES ((uint64_t)256 << 20) /* of widened weights at a time */
+#define FAST_ROWS 16u                            /* the smallest batch that cuBLAS computes */
+#define FAST_WIDENED_BYTES ((uint64_t)256 << 20) /* limit for dequantized weights at a time */
 
 typedef int set_stream_fn(void *, cudaStream_t);
 typedef int sgemm_fn(void *, int, int, int, int, int, const float *, const float *, int, const float *, int,
@@ -22,10 +22,11 @@ struct kvc_cuda_fast {
 
 static void fast_find(void *library, const char *name, void *function) {
     void *address = dlsym(library, name);
-    memcpy(function, &address, sizeof address); /* ISO C has no cast from object to function pointers */
+    memcpy(function, &address, sizeof address); /* ISO C has no cast from an object pointer to a function pointer */
 }
 
-/* y [rows, N] = x [rows, K] times the transposed weights [N, K], widened some outputs at a time into the workspace. */
+/* y [rows, N] = x [rows, K] times the transposed weights [N, K]. The weights are dequantized into the workspace, some
+ * outputs at a time. */
 static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;
@@ -87,7 +88,7 @@ enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *erro
         return kvc_fail(error, KVC_RESOURCE, "math=fast needs cuBLAS (%s), which is not here; use exact, the default",
                         names[0]);
     if (create(&fast->handle) != 0 || set_stream(fast->handle, cuda->stream) != 0 ||
-        set_math(fast->handle, 3 /* TF32: tensor cores */) != 0)
+        set_math(fast->handle, 3 /* TF32, on tensor cores */) != 0)
         return kvc_fail(error, KVC_RESOURCE, "%s: cuBLAS does not start", cuda->offload.device.name);
     cuda->offload.table.linear = fast_linear;
     return KVC_OK;
@@ -98,6 +99,6 @@ void kvc_cuda_fast_close(struct kvc_cuda *cuda) {
         return;
     if (cuda->fast->handle && cuda->fast->destroy)
         (void)cuda->fast->destroy(cuda->fast->handle);
-    free(cuda->fast); /* the library stays loaded: its threads cannot be ended safely */
+    free(cuda->fast); /* the library stays loaded, because its threads cannot be ended safely */
     cuda->fast = NULL;
 }

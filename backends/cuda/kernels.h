@@ -1,10 +1,10 @@
-/* kernels.h - every kernel of kernels.cu, as the host side knows it: by the address of its host stub. */
+/* kernels.h - the kernels of kernels.cu for the host side, which knows them by the address of their host stub. */
 #ifndef KVC_BACKENDS_CUDA_KERNELS_H
 #define KVC_BACKENDS_CUDA_KERNELS_H
 
 #include "backends/offload/offload.h"
 
-/* CUDA's own shapes, numbered after the shared ones; small_batch_*: types in the order of enum kvc_type. */
+/* CUDA's own kernels, numbered after the shared ones. small_batch_* follow the order of enum kvc_type. */
 #define KVC_CUDA_FEW(apply, NAME, name, ...)                                                                           \
     apply(small_batch_##name##_1) apply(small_batch_##name##_4) apply(small_batch_##name##_8)
 /* clang-format off */

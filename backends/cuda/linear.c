@@ -1,12 +1,12 @@
-/* linear.c - linear layers in CUDA's own shapes: few rows (gemv) in one pass over the weights (kernels/small_batch.h),
- * many rows (gemm) as a product of packed sides (kernels/gemm.h). What these shapes do not take goes to the shared
- * kernels. In eight bits many rows are CUDA's own (kernels/int8.h). */
+/* linear.c - linear layers with CUDA's own kernels: few rows (gemv) in one pass over the weights
+ * (kernels/small_batch.h), many rows (gemm) as a product of packed rows and packed weights (kernels/gemm.h). With int8,
+ * CUDA has its own kernel for many rows (kernels/int8.h). The shared kernels compute all other shapes. */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/types.h"
 
-#define KVC_GEMM_ROWS 24u                      /* from here on packing pays */
-#define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* of weights at once */
+#define KVC_GEMM_ROWS 24u                      /* packing is faster from this number of rows on */
+#define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* limit for the weights that are packed at a time */
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -20,7 +20,7 @@ static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args,
                    round_up(rows, at_once) / at_once, 1);
 }
 
-/* The workspace: packed x, then packed weights of some outputs. */
+/* The workspace holds packed x, then the packed weights of some outputs. */
 static void gemm_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;

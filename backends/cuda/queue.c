@@ -1,14 +1,13 @@
-/* queue.c - launches are recorded and sent together at the next wait: one by one, or as a CUDA graph where the same
+/* queue.c - launches are recorded and sent together at the next wait: one by one, or as a CUDA graph if the same
  * sequence of kernels came before (a decode step). Arguments that differ, such as a position, are set in the graph;
- * everything else that changes between steps lies in device memory. Nothing is allocated for a sequence that is known.
- */
+ * everything else that changes between steps is in device memory. A known sequence needs no allocation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
 
-#define KVC_GRAPH_LEAST 8u /* calls: fewer are launched one by one */
+#define KVC_GRAPH_LEAST 8u /* calls; shorter sequences are launched one by one */
 #define KVC_ZERO 0u
 #define KVC_COPY 1u
 
@@ -86,11 +85,12 @@ void kvc_cuda_queue_zero(struct kvc_cuda *cuda, void *to, size_t bytes) {
 
 /* ---- sending ---- */
 
-/* The runtime takes pointers to arguments and knows how wide the kernel has them: the low bytes of each value. */
+/* Makes pointers to the arguments, as the runtime needs them. The runtime knows the width of each argument and reads
+ * the low bytes of each value. */
 static void point(uint64_t *values, uint32_t count, void **pointers) {
     for (uint32_t i = 0; i < count; i++)
         pointers[i] = &values[i];
-    pointers[count] = NULL; /* the emulation of tests/cuda counts them */
+    pointers[count] = NULL; /* the emulation in tests/cuda counts the pointers */
 }
 
 static void *address(uint64_t value) { return (void *)(uintptr_t)value; }
@@ -133,7 +133,8 @@ static struct cudaMemsetParams zero_node(const uint64_t *values) {
     return node;
 }
 
-/* A key of everything but the arguments of a sequence: kernels, kinds and numbers of arguments, in order. */
+/* Returns a key of the sequence: kernels, kinds and numbers of arguments, in order. The values of arguments are left
+ * out. */
 static uint64_t sequence_key(const struct kvc_cuda_queue *queue) {
     uint64_t key = queue->call_count;
     for (uint32_t i = 0; i < queue->call_count; i++) {
@@ -155,7 +156,7 @@ static bool same_sequence(const struct kvc_cuda_graph *graph, const struct kvc_c
     return true;
 }
 
-/* Adds one node after the last. */
+/* Adds one node after the last one. */
 static cudaError_t add_node(struct kvc_cuda_graph *graph, uint32_t i) {
     const struct kvc_cuda_call *call = &graph->calls[i];
     uint64_t *values = graph->values + call->first;
@@ -172,7 +173,7 @@ static cudaError_t add_node(struct kvc_cuda_graph *graph, uint32_t i) {
     return cudaGraphAddMemsetNode(&graph->nodes[i], graph->graph, before, i > 0, &node);
 }
 
-/* A graph of what is recorded, replacing the one used longest ago; NULL where that fails. */
+/* Makes a graph of the recorded calls. It replaces the least recently used graph. Returns NULL on failure. */
 static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     struct kvc_cuda_graph *graph = &queue->graph[0];
@@ -201,12 +202,12 @@ static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
         result = cudaGraphInstantiateWithFlags(&graph->ready, graph->graph, 0);
     if (result == cudaSuccess)
         return graph;
-    (void)cudaGetLastError(); /* without a graph it works as well */
+    (void)cudaGetLastError(); /* not an error, because calls can be launched without a graph */
     free_graph(graph);
     return NULL;
 }
 
-/* Sets what differs from the graph's last run; false where the runtime does not take it. */
+/* Sets the arguments that differ from the graph's last run. Returns false if the runtime rejects them. */
 static bool update_graph(struct kvc_cuda_graph *graph, const struct kvc_cuda_queue *queue) {
     for (uint32_t i = 0; i < queue->call_count; i++) {
         const struct kvc_cuda_call *call = &queue->calls[i];
@@ -238,7 +239,7 @@ static bool update_graph(struct kvc_cuda_graph *graph, const struct kvc_cuda_que
     return true;
 }
 
-/* The graph to run for what is recorded, its arguments set; NULL: launch one by one. */
+/* Returns the graph for the recorded calls with its arguments set, or NULL to launch them one by one. */
 static struct kvc_cuda_graph *find_graph(struct kvc_cuda *cuda) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     uint64_t key;
@@ -263,7 +264,7 @@ static struct kvc_cuda_graph *find_graph(struct kvc_cuda *cuda) {
 void kvc_cuda_send(struct kvc_cuda *cuda) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     struct kvc_cuda_graph *graph;
-    (void)cudaSetDevice(cuda->index); /* other threads, and other devices of this one, may have set another */
+    (void)cudaSetDevice(cuda->index); /* another thread or device may have changed the current device */
     if (queue->call_count == 0)
         return;
     graph = find_graph(cuda);

@@ -1,4 +1,4 @@
-/* devices.c - the OpenCL devices of this machine and what matters of them. */
+/* devices.c - finds the OpenCL devices of this machine and the properties that matter. */
 #include <stdio.h>
 #include <string.h>
 

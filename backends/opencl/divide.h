@@ -1,12 +1,13 @@
-/* divide.h - quotient and square root in integers, correctly rounded, for devices whose own are not: of the whole
- * range, zeros, denormals, infinities and NaNs included. Comes before core/base/canon.h. */
+/* divide.h - correctly rounded division and square root in integer arithmetic, for devices whose own are not correctly
+ * rounded. They cover all floats, including zeros, denormals, infinities and NaNs. Must precede core/base/canon.h. */
 #ifdef KVC_CORRECTED
 #define KVC_OPENCL_DIV(a, b) kvc_corrected_div(a, b)
 #define KVC_OPENCL_SQRT(a) kvc_corrected_sqrt(a)
 
-/* significand * 2^exponent, nearest even; significand below 2^31, its lowest bit standing for everything below it. */
+/* Returns significand * 2^exponent, rounded to nearest even. The significand is below 2^31. Its lowest bit stands for
+ * all bits below it. */
 static inline uint kvc_rounded(uint significand, int exponent) {
-    int top = 31 - clz(significand), drop = top - 23; /* bits to go */
+    int top = 31 - clz(significand), drop = top - 23; /* number of bits to drop */
     uint kept, half_bit, rest;
     if (exponent + drop < -149) /* denormal: the unit is 2^-149 */
         drop = -149 - exponent;
@@ -33,7 +34,8 @@ static inline uint kvc_rounded(uint significand, int exponent) {
     return (kept & 0x7fffffu) | (uint)(exponent + 150) << 23;
 }
 
-/* |x| = *significand * 2^exponent with the significand's bit 23 set, x finite and not 0. */
+/* Writes the significand of |x| with its bit 23 set, and returns the exponent: |x| = *significand * 2^exponent. x is
+ * finite and not 0. */
 static inline int kvc_exponent(uint bits, uint *significand) {
     uint fraction = bits & 0x7fffffu;
     int exponent = (int)(bits >> 23 & 255), shift;
@@ -60,7 +62,7 @@ static inline float kvc_corrected_div(float a, float b) {
         return as_float(sign);
     e = kvc_exponent(x, &m);
     e -= kvc_exponent(y, &n);
-    quotient = ((ulong)m << 27) / n; /* 2^26 < q < 2^28 */
+    quotient = ((ulong)m << 27) / n; /* 2^26 < quotient < 2^28 */
     quotient |= quotient * n != (ulong)m << 27;
     return as_float(sign | kvc_rounded((uint)quotient, e - 27));
 }
@@ -76,13 +78,13 @@ static inline float kvc_corrected_sqrt(float a) {
     if (x == 0x7f800000u)
         return a;
     e = kvc_exponent(x, &m);
-    square = (ulong)m << 28; /* 2^51 to 2^52, twice that where the exponent is odd */
+    square = (ulong)m << 28; /* 2^51 to 2^52, or twice that if the exponent is odd */
     e -= 28;
     if (e & 1) {
         square <<= 1;
         e--;
     }
-    root = (ulong)sqrt((float)square); /* near; 2^25.5 to 2^26.5 */
+    root = (ulong)sqrt((float)square); /* approximately; 2^25.5 to 2^26.5 */
     while (root * root > square)
         root--;
     while ((root + 1) * (root + 1) <= square)

@@ -1,4 +1,4 @@
-/* driver.c - memory, copies and launches on an OpenCL queue, in order. */
+/* driver.c - memory, copies and launches on an in-order OpenCL queue. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +23,13 @@ const char *kvc_opencl_error(cl_int code) {
     }
 }
 
-/* A failure on the queue: what followed it is lost, so nothing more is queued. */
+/* Reports a failure on the queue. The commands after it are lost, so nothing more is queued. */
 static void driver_check(struct kvc_offload *offload, cl_int code, const char *what) {
     if (code == CL_SUCCESS || offload->lost)
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
-    clFinish(opencl_of(offload)->queue); /* what still runs may read a mapped model, which is unmapped next */
+    clFinish(opencl_of(offload)->queue); /* running commands may still read a mapped model, which is unmapped next */
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,
@@ -40,7 +40,7 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
     cl_mem memory = NULL;
     *borrowed = host && opencl->in_place;
     *handle = NULL;
-    if (*borrowed) /* read only: kernels never write weights */
+    if (*borrowed) /* read only, because kernels never write weights */
         memory = clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes, (void *)(uintptr_t)host,
                                 &code);
     else if (bytes <= offload->memory_bytes && held <= offload->memory_bytes - bytes)
@@ -59,7 +59,8 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
 }
 
 static void driver_release(struct kvc_offload *offload, void *handle) {
-    memset(opencl_of(offload)->known, 0, sizeof opencl_of(offload)->known); /* another buffer may get this handle */
+    /* forget all arguments, because another buffer may get this handle */
+    memset(opencl_of(offload)->known, 0, sizeof opencl_of(offload)->known);
     clReleaseMemObject(handle);
 }
 
@@ -88,7 +89,7 @@ static void driver_copy(struct kvc_offload *offload, void *to, size_t to_offset,
             "copy");
 }
 
-struct clearing { /* of a native kernel */
+struct clearing { /* arguments of a native kernel */
     char *memory;
     size_t offset, bytes;
 };
@@ -97,7 +98,7 @@ static void CL_CALLBACK clear(void *arguments) {
     memset(c->memory + c->offset, 0, c->bytes);
 }
 
-/* Memory that is the host's own is cleared by its memset, queued as a command like the others. */
+/* Clears memory that belongs to the host with memset, in a native kernel that is queued like other commands. */
 static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     struct clearing c = {NULL, offset, bytes};
     const void *where = &c.memory;
@@ -106,7 +107,7 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
            clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL, NULL) == CL_SUCCESS;
 }
 
-/* More than caches hold, on such a device: by all its cores, with non-temporal stores. */
+/* On such a device, clears more memory than the caches hold with a kernel, on all cores with non-temporal stores. */
 static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     const uint64_t n = bytes / 4, each = KVC_CLEARED_OF(opencl->offload.workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);
@@ -118,7 +119,7 @@ static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offse
 }
 
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
-    const cl_uint16 word = {{0}}; /* a wide pattern: drivers fill with it as it is */
+    const cl_uint16 word = {{0}}; /* a wide pattern is faster, because drivers write the pattern as it is */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
     if (!offload->lost && (zero_by_kernel(opencl_of(offload), handle, offset, bytes) ||
@@ -135,7 +136,7 @@ static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_
                      "zero");
 }
 
-/* Only what differs from the kernel's last launch. */
+/* Sets an argument if it differs from the kernel's last launch. */
 static cl_int set_argument(struct kvc_opencl *opencl, const struct kvc_launch *l, unsigned i) {
     union kvc_opencl_argument *last = &opencl->last[l->kernel][i];
     const void *value = &l->argument[i].value;

@@ -1,5 +1,6 @@
-/* fast.c - --math=fast: linear layers of many rows go to CLBlast, with weights widened to floats some outputs at a
- * time. Same model, other rounding; few rows stay exact. CLBlast is loaded only for --math=fast. */
+/* fast.c - --math=fast: CLBlast computes the linear layers of batches with many rows. Weights are dequantized for some
+ * outputs at a time. The model is the same, but the rounding differs. Batches with few rows stay exact. CLBlast is
+ * loaded only for --math=fast. */
 #include "core/base/integers.h"
 #include "backends/opencl/opencl.h"
 
@@ -9,14 +10,14 @@
 #include <string.h>
 
 #define FAST_LIBRARY "libclblast.so.1"
-#define FAST_ROWS 16u                   /* from so many rows on */
-#define FAST_BYTES ((uint64_t)64 << 20) /* of widened weights at once */
+#define FAST_ROWS 16u                   /* the smallest batch that CLBlast computes */
+#define FAST_BYTES ((uint64_t)64 << 20) /* limit for dequantized weights at a time */
 
 typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTranspose, size_t, size_t, size_t, float,
                                    cl_mem, size_t, size_t, cl_mem, size_t, size_t, float, cl_mem, size_t, size_t,
                                    cl_command_queue *, cl_event *);
 
-/* Outputs from .. from + count - 1 of one piece. */
+/* Computes the outputs from .. from + count - 1 of one piece. */
 static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *args, uint32_t piece, uint64_t from,
                          uint64_t count, struct kvc_buffer *workspace) {
     const struct kvc_weight *w = args->w;
@@ -24,7 +25,7 @@ static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *arg
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
     CLBlastStatusCode code;
     sgemm_fn *sgemm;
-    memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from object to function pointers */
+    memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from an object pointer to a function pointer */
     KVC_PUSH(&dequantize, ((struct kvc_span){workspace, 0}), w->piece[piece], w->row_bytes, w->type, w->inputs, from,
              count);
     kvc_launch_items(&opencl->offload, &dequantize, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
@@ -64,7 +65,7 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
 }
 
 enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error) {
-    void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays loaded: it keeps kernels of its own */
+    void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays loaded, because it caches kernels */
     opencl->sgemm = library ? dlsym(library, "CLBlastSgemm") : NULL;
     if (!opencl->sgemm)
         return kvc_fail(error, KVC_RESOURCE, "math=fast needs CLBlast (%s), which is not here; use exact, the default",

@@ -1,4 +1,4 @@
-/* opencl.c - the backend "opencl": choosing a device, opening it. */
+/* opencl.c - the backend "opencl": chooses and opens a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static bool device(size_t i, char *detail, size_t capacity) {
     return i < count;
 }
 
-/* Whether text holds part, letters of either case. */
+/* Returns true if text contains part, case-insensitively (ASCII). */
 static bool holds(const char *text, const char *part) {
     size_t length = strlen(part);
     for (; *text; text++)
@@ -38,7 +38,7 @@ static bool holds(const char *text, const char *part) {
     return false;
 }
 
-/* The device of that number, or whose name holds `name`. */
+/* Finds the device with that index, or the first one whose name contains `name`. */
 static enum kvc_status opencl_choose(const char *name, unsigned index, struct kvc_opencl_device *chosen,
                                      struct kvc_error *error) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
@@ -62,10 +62,10 @@ static enum kvc_status opencl_choose(const char *name, unsigned index, struct kv
                     index, count - 1);
 }
 
-/* The device's shape and options. For tests: KVCULL_OPENCL_SHAPE=gpu, narrow (half as many work-items in a group) or
- * broken, KVCULL_OPENCL_DIVISION=corrected, KVCULL_OPENCL_DOT=emulated (as if the device had dot products; they are
- * written out) or none, and KVCULL_OPENCL_LACKS=fma, denormals, division or order
- * (backends/kernels/check.h). */
+/* Sets the device's shape and writes the compiler options. Environment variables change them for tests:
+ * KVCULL_OPENCL_SHAPE=gpu, narrow (half as many work-items in a group) or broken; KVCULL_OPENCL_DIVISION=corrected;
+ * KVCULL_OPENCL_DOT=emulated (dot products in plain code behind the extension's interface) or none;
+ * KVCULL_OPENCL_LACKS=fma, denormals, division or order (backends/kernels/check.h). */
 static void compile_options(struct kvc_opencl *opencl, const char *language, char *options, size_t capacity) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
     const char *lacks = getenv("KVCULL_OPENCL_LACKS"), *dot = getenv("KVCULL_OPENCL_DOT");
@@ -104,8 +104,8 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     return KVC_OK;
 }
 
-/* Compilers that know dot products of four bytes declare them in OpenCL C 3.0; where one takes the kernels in 1.2
- * alone, they are written out. */
+/* Builds the kernels. Compilers that know dot products of four bytes declare them in OpenCL C 3.0. If a compiler
+ * accepts the kernels only in OpenCL C 1.2, dot products are computed with plain code. */
 static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error) {
     const char *dot = getenv("KVCULL_OPENCL_DOT");
     char options[256];
@@ -118,8 +118,8 @@ static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error)
     return kvc_opencl_build(opencl, options, error);
 }
 
-/* Where a device claims exact quotients and roots and has none, they are computed in integers, as on those that claim
- * none. */
+/* Runs the self-test. If a device claims correctly rounded division and square roots but fails to compute them, they
+ * are computed in integers, as on devices that do not claim them. */
 static enum kvc_status opencl_check(struct kvc_opencl *opencl, struct kvc_error *error) {
     bool only_division = false;
     enum kvc_status status = kvc_offload_check(&opencl->offload, &only_division, error);
@@ -137,7 +137,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     const char *memory = getenv("KVCULL_OPENCL_MEMORY"), *checks = getenv("KVCULL_OPENCL_CHECKS");
     enum kvc_status status;
     uint64_t environment;
-    (void)threads; /* the driver's */
+    (void)threads; /* the driver has its own threads */
     *opened = NULL;
     if (!opencl)
         return kvc_fail(error, KVC_RESOURCE, "opencl: no memory for a device");

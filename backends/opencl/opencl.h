@@ -1,4 +1,4 @@
-/* opencl.h - what the files of the OpenCL backend share: devices as found, and an open one. */
+/* opencl.h - definitions that the files of the OpenCL backend share: devices as found, and an open device. */
 #ifndef KVC_BACKENDS_OPENCL_OPENCL_H
 #define KVC_BACKENDS_OPENCL_OPENCL_H
 
@@ -14,19 +14,20 @@ struct kvc_opencl_device {
     cl_device_id id;
     char name[128], platform_name[64], driver[128];
     cl_device_type type;
-    uint64_t memory, most; /* bytes: in all, of one allocation */
-    bool fma, denormals;   /* of single precision, as the device claims: a self-test decides */
-    bool division;         /* and square root: correctly rounded, as it claims; once open, as it computes */
-    bool half;             /* arithmetic in F16 (not needed) */
-    bool dot;              /* dot products of four bytes, as it claims */
+    uint64_t memory, most; /* bytes in total; limit for one allocation */
+    bool fma, denormals;   /* for single precision, as claimed by the device; a self-test decides */
+    bool division; /* division and square root are correctly rounded: as claimed, and after opening as measured */
+    bool half;     /* has F16 arithmetic (not needed) */
+    bool dot;      /* claims dot products of four bytes */
     bool compiler;
 };
 
-/* Devices of all platforms, GPUs and accelerators before CPUs; their number, at most KVC_OPENCL_DEVICES. */
+/* Finds the devices of all platforms, GPUs and accelerators before CPUs. Returns their number, at most
+ * KVC_OPENCL_DEVICES. */
 size_t kvc_opencl_devices(struct kvc_opencl_device *devices);
-/* Why there is no device at all, and what would help. */
+/* Returns a message that says why there is no device and what would help. */
 const char *kvc_opencl_none(void);
-/* What a device can and cannot do, in one line. */
+/* Describes in one line what a device can and cannot do. */
 void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t capacity);
 
 union kvc_opencl_argument {
@@ -35,30 +36,31 @@ union kvc_opencl_argument {
 };
 
 struct kvc_opencl {
-    struct kvc_offload offload; /* first */
+    struct kvc_offload offload; /* must be the first member */
     struct kvc_opencl_device found;
     cl_context context;
     cl_command_queue queue;
     cl_program program;
     cl_kernel kernel[KVC_KERNELS];
-    union kvc_opencl_argument last[KVC_KERNELS][KVC_ARGUMENTS]; /* as set by the last launch, of which */
-    unsigned known[KVC_KERNELS];                                /* so many hold still */
-    bool native;         /* functions of the host can be commands, and the memory is the host's */
-    bool in_place;       /* the host's memory is the device's: weights stay where they are mapped */
-    void *sgemm;         /* --math=fast: CLBlast's */
-    unsigned lose_after; /* KVCULL_OPENCL_LOSE, for tests: launches until the device is lost; 0: never */
+    union kvc_opencl_argument last[KVC_KERNELS][KVC_ARGUMENTS]; /* arguments of each kernel's last launch */
+    unsigned known[KVC_KERNELS];                                /* how many of these arguments are still valid */
+    bool native;         /* functions of the host can be queued as commands, and device memory is host memory */
+    bool in_place;       /* device memory is host memory, so weights are used where they are mapped */
+    void *sgemm;         /* --math=fast: CLBlast's function */
+    unsigned lose_after; /* for tests (KVCULL_OPENCL_LOSE): number of launches until the device is lost; 0: never */
 };
 
-/* The kernels' source, joined (generated from the files that opencl.mk lists). */
+/* The kernels' source, joined. It is generated from the files that opencl.mk lists. */
 extern const char *const kvc_opencl_source[];
 extern const size_t kvc_opencl_source_count;
 
-/* Compiles the kernels for the device, or takes them from the cache of binaries; they replace others: program.c. */
+/* Compiles the kernels for the device, or loads them from the cache of binaries. They replace earlier kernels. Defined
+ * in program.c. */
 enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options, struct kvc_error *error);
-extern const struct kvc_offload_driver kvc_opencl_driver;   /* driver.c */
-void kvc_opencl_release_kernels(struct kvc_opencl *opencl); /* driver.c */
+extern const struct kvc_offload_driver kvc_opencl_driver;   /* defined in driver.c */
+void kvc_opencl_release_kernels(struct kvc_opencl *opencl); /* defined in driver.c */
 const char *kvc_opencl_error(cl_int code);
-/* --math=fast: linear layers of many rows by CLBlast (fast.c). */
+/* Prepares --math=fast, in which CLBlast computes linear layers with many rows (fast.c). */
 enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error);
 
 #endif

@@ -1,8 +1,10 @@
-/* program.c - compiles the kernels, or takes them from the user's cache of binaries.
+/* program.c - compiles the kernels, or loads them from the user's cache of binaries.
  *
- * A cached file is named by a hash of the device, its driver, the options and the source, begins with that hash and a
- * hash of what follows, and appears whole or not at all: written under another name and renamed. One that cannot be
- * read, is not whole or does not load is built anew. Without a folder to write to there is no cache. */
+ * The name of a cached file is a hash of the device, its driver, the options and the source. The file begins with that
+ * hash and a hash of its contents. It is written under another name and then renamed, so that it is never incomplete
+ * under its own name. A file that cannot be read, is incomplete or does not load is replaced. Without a writable folder
+ * there is no cache.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,7 +39,7 @@ static uint64_t cache_key(const struct kvc_opencl *opencl, const char *options) 
     return XXH64_digest(&state);
 }
 
-/* The folder, made where it is missing; false: there is none. */
+/* Writes the path of the cache folder and creates the folder if it is missing. Returns false if there is none. */
 static bool cache_folder(char *path, size_t capacity) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length;
@@ -54,10 +56,11 @@ static bool cache_folder(char *path, size_t capacity) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* The binary of a cached file, malloc'd; NULL: none that is whole. */
+/* Returns the binary of a cached file (to be freed with free), or NULL if there is no complete one. */
 static unsigned char *read_cached(const char *path, uint64_t key, size_t *bytes) {
     struct stat about;
-    FILE *file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL; /* no pipe: it waits */
+    /* excludes pipes, which would block */
+    FILE *file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL;
     struct header header;
     unsigned char *binary = NULL;
     if (!file)
@@ -90,7 +93,7 @@ static void write_cached(const char *path, uint64_t key, const unsigned char *bi
         unlink(temporary);
 }
 
-/* Where a failed compilation's log goes, and the error that names it. */
+/* Writes the log of a failed compilation and returns an error that names the log. */
 static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char *folder, struct kvc_error *error) {
     char path[KVC_PATH_BYTES + 64], *log = NULL;
     const char *temporary = getenv("TMPDIR");
@@ -98,7 +101,7 @@ static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char
     FILE *file = NULL;
     if (folder[0])
         snprintf(path, sizeof path, "%s/opencl-build.log", folder);
-    else /* a folder of everybody's: only a file that is new */
+    else /* this folder is shared with other users, so only a new file is written */
         snprintf(path, sizeof path, "%s/kvcull-%ld-opencl-build.log", temporary ? temporary : "/tmp", (long)getpid());
     if (opencl->program &&
         clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS &&
@@ -147,9 +150,9 @@ static void program_store(struct kvc_opencl *opencl, const char *path, uint64_t 
     free(binary);
 }
 
-/* The clang inside PoCL counts its errors on stderr, beside the log, unless an option turns its carets off. PoCL
- * accepts no such option, but takes what follows a tab for a part of the option before it; where it does not, kernels
- * are built without the option. */
+/* Compiles the program. The clang in PoCL prints its number of errors on stderr, in addition to the log, unless an
+ * option turns off its carets. PoCL rejects that option, but accepts it as part of the option before if a tab separates
+ * them. If PoCL rejects even that, the kernels are built without the option. */
 static cl_int compile(struct kvc_opencl *opencl, const char *options) {
     char quiet[512];
     cl_int code = CL_INVALID_BUILD_OPTIONS;
@@ -169,7 +172,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
     char folder[KVC_PATH_BYTES] = "", path[KVC_PATH_BYTES + 64] = "";
     const uint64_t key = cache_key(opencl, options);
     cl_int code = CL_SUCCESS;
-    /* PoCL keeps compiled kernels itself, and takes long to hand out a binary. */
+    /* PoCL caches compiled kernels itself, and is slow to return a binary. */
     const char *forced = getenv("KVCULL_OPENCL_CACHE");
     const bool caches = !is_pocl(opencl) || forced;
     kvc_opencl_release_kernels(opencl);
@@ -178,7 +181,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
     if (folder[0] && caches)
         snprintf(path, sizeof path, "%s/opencl-%016llx.bin", folder, (unsigned long long)key);
     if (!path[0] || !program_load(opencl, path, key, options)) {
-        /* The casts: the C API takes what it does not write as not const. */
+        /* Casts are needed because the C API declares inputs without const. */
         opencl->program = clCreateProgramWithSource(opencl->context, (cl_uint)kvc_opencl_source_count,
                                                     (const char **)(uintptr_t)kvc_opencl_source, NULL, &code);
         if (code == CL_SUCCESS)

@@ -6,8 +6,8 @@
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/rows.h"
 
-#define ROTATE_ENTRIES                                                                                                 \
-    16u /* entries read together, so that a cache line of a column is used completely if the slots are neighbours */
+/* entries read together, so that a cache line of a column is used completely if the slots are neighbours */
+#define ROTATE_ENTRIES 16u
 
 struct turn_job {
     struct kvc_cpu *cpu;

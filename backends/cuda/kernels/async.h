@@ -1,7 +1,8 @@
-/* async.h - copies from global to shared memory that run beside the arithmetic (from compute capability 8.0 on;
- * ordinary copies below it), and sums over the lanes of a team with few shuffles. */
+/* async.h - asynchronous copies from global to shared memory (ordinary copies below compute capability 8.0), and sums
+ * over the lanes of a team with few shuffles. */
 
-KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) { /* 16, 8 or 4, both sides aligned to it */
+/* `bytes` is 16, 8 or 4; both addresses are aligned to it */
+KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) {
 #if defined(KVC_CUDA_EMULATED)
     kvc_emulated_copy(shared, global, bytes);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -17,7 +18,8 @@ KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) { /* 
         ((kvc_u32 *)shared)[i] = ((const kvc_u32 *)global)[i];
 #endif
 }
-/* Copies since the last commit become a group; wait until at most `left` groups are under way. */
+/* kvc_async_commit makes a group of the copies since the last commit. kvc_async_wait waits until at most `left` groups
+ * are in flight. */
 KVC_DEVICE void kvc_async_commit() {
 #if defined(KVC_CUDA_EMULATED)
     kvc_emulated_commit();
@@ -33,25 +35,28 @@ template <int left> KVC_DEVICE void kvc_async_wait() {
 #endif
 }
 
-/* The sum of a team's 32 lanes, for each of its four work-items: kvc_lanes_sum with 9 shuffles instead of 16. At each
- * level the two sides of a pair add up half of the lanes each: a + b and b + a have the same bits. */
+/* Returns the sum of a team's 32 lanes to each of its four work-items. It is kvc_lanes_sum with 9 shuffles instead of
+ * 16. At each level, both sides of a pair add half of the lanes each; a + b and b + a have the same bits. */
 KVC_DEVICE float kvc_team_sum(const struct kvc_lanes &p) {
     kvc_u32 worker = KVC_LOCAL_ID() % 4;
     bool high = worker & 2, odd = worker & 1;
     float four[4], two[2], one;
 #pragma unroll
-    for (int i = 0; i < 4; i++) { /* lanes i + 16: workers 2 and 3 to 0 and 1, which keep their first four lanes */
+    /* adds lanes i + 16, which workers 2 and 3 hold, to lanes i of workers 0 and 1; these keep their first four lanes
+     * */
+    for (int i = 0; i < 4; i++) {
         float mine = high ? p.lane[i + 4] : p.lane[i], theirs = high ? p.lane[i] : p.lane[i + 4];
         four[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 2, 4);
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++) { /* lanes i + 8: worker 1 to 0, 3 to 2 */
+    for (int i = 0; i < 2; i++) { /* adds lanes i + 8: worker 1 to 0, 3 to 2 */
         float mine = odd ? four[i + 2] : four[i], theirs = odd ? four[i] : four[i + 2];
         two[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 1, 4);
     }
-    /* Worker 0 has lanes 0, 1; worker 1 lanes 2, 3; worker 2 lanes 4, 5; worker 3 lanes 6, 7. */
+    /* Now worker 0 has lanes 0 and 1, worker 1 has lanes 2 and 3, worker 2 has lanes 4 and 5, and worker 3 has lanes 6
+     * and 7. */
     one = (high ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, high ? two[0] : two[1], 2, 4);
-    /* Worker 0 has lane 0, 1 lane 2, 2 lane 1, 3 lane 3. */
+    /* Now worker 0 has lane 0, worker 1 has lane 2, worker 2 has lane 1, and worker 3 has lane 3. */
     one = one + __shfl_xor_sync(0xffffffffu, one, 1, 4);
     return one + __shfl_xor_sync(0xffffffffu, one, 2, 4);
 }

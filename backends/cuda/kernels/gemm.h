@@ -1,9 +1,10 @@
-/* gemm.h - linear layers of many rows: both sides packed by lane, then a matrix product a lane, through shared memory.
- * The sums of lanes are added in the order of the tree: lanes come in bit-reversed order, unfinished sums wait on a
- * stack five deep. */
+/* gemm.h - linear layers for many rows: rows and weights are packed by lane, and each lane is a matrix product through
+ * shared memory. The sums of lanes are added in the order of the tree: lanes are computed in bit-reversed order, and
+ * unfinished sums wait on a stack with five levels. */
 
-/* Packed: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). A work-item 32 neighbouring values
- * of one row; rows are neighbours, so that what is written lies together. */
+/* Packed layout: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). A work-item packs 32
+ * neighbouring values of one row. Neighbouring work-items have neighbouring rows, so that their stores are contiguous.
+ */
 template <kvc_u32 B>
 KVC_DEVICE void kvc_gemm_pack(float *packed, const kvc_u8 *from, kvc_u32 type, kvc_u64 K, kvc_u64 row, kvc_u64 step) {
     kvc_u64 k = step * 32, steps = (K + 31) / 32;
@@ -23,7 +24,7 @@ KVC_KERNEL(gemm_pack_x)(float *packed, const float *x, kvc_u64 K, kvc_u32 rows, 
         kvc_gemm_pack<32>(packed, from, KVC_K_F32, K, row, step);
 }
 
-/* Rows first..first+rows-1 of w. */
+/* Packs rows first .. first + rows - 1 of w. */
 KVC_KERNEL(gemm_pack_w)
 (float *packed, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first, kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
@@ -31,10 +32,10 @@ KVC_KERNEL(gemm_pack_w)
         kvc_gemm_pack<128>(packed, w + (first + row) * row_bytes, type, K, row, step);
 }
 
-#define KVC_GEMM_DEPTH 8 /* steps that a stage holds */
+#define KVC_GEMM_DEPTH 8 /* steps in a stage */
 #define KVC_GEMM_STAGES 3
 
-/* Stage i of lane i / tiles: DEPTH steps of both sides. */
+/* Loads stage i, which belongs to lane i / tiles: DEPTH steps of rows and of weights. */
 template <kvc_u32 M>
 KVC_DEVICE void kvc_gemm_load(float *stage, const float *a, const float *b, kvc_u64 steps, kvc_u32 tiles, kvc_u32 i) {
     kvc_u32 lane = KVC_REVERSED(i / tiles), id = threadIdx.x;
@@ -49,8 +50,8 @@ KVC_DEVICE void kvc_gemm_load(float *stage, const float *a, const float *b, kvc_
     kvc_async_commit();
 }
 
-/* A block M rows x 128 outputs, 256 work-items with M / 16 rows x 8 outputs each: outputs 4c..4c+3 and those 64 further
- * on. Grid: outputs / 128, rows / M. */
+/* A block computes M rows x 128 outputs with 256 work-items. Each of them computes M / 16 rows x 8 outputs: 4c .. 4c +
+ * 3 and the same plus 64. Grid: (outputs / 128, rows / M). */
 template <kvc_u32 M>
 KVC_DEVICE void kvc_gemm_product(float *shared, float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N,
                                  kvc_u64 first, kvc_u64 count, const float *bias, kvc_u32 rows) {
@@ -70,7 +71,7 @@ KVC_DEVICE void kvc_gemm_product(float *shared, float *y, const float *a, const 
     }
     for (kvc_u32 l = 0, i = 0; l < 32; l++) {
         kvc_u32 lane = KVC_REVERSED(l);
-        kvc_u64 mine = K > lane ? (K - lane + 31) / 32 : 0; /* steps that this lane has */
+        kvc_u64 mine = K > lane ? (K - lane + 31) / 32 : 0; /* number of steps of this lane */
 #pragma unroll
         for (int r = 0; r < R; r++)
 #pragma unroll

@@ -1,29 +1,31 @@
-/* read.h - attention in CUDA's own shape: a block reads one tile of one KV head once, for several queries: rows times
- * the group's query heads, 8 or 16 of them at a time. Keys, then values, come to shared memory in pieces that are
- * copied while those before them are used. Row sizes are multiples of 4; what a tile writes is as in
- * backends/kernels/attention.h. Heads of at most 256 channels, a multiple of 8; q is aligned to 16 bytes. */
+/* read.h - attention with CUDA's own kernels: a block reads one tile of one KV head once, for several queries (rows
+ * times the group's query heads), 8 or 16 of them at a time. Keys, then values, are copied to shared memory in pieces,
+ * each while the previous pieces are used. Row sizes are multiples of 4. Heads have at most 256 channels, a multiple of
+ * 8. q is aligned to 16 bytes. The results of a tile are those of backends/kernels/attention.h. */
 
-#define KVC_READ_BYTES 8192u /* of a piece */
-#define KVC_READ_PIECES 3u   /* in shared memory */
+#define KVC_READ_BYTES 8192u /* bytes of a piece */
+#define KVC_READ_PIECES 3u   /* pieces in shared memory */
 
-/* What a block works on: a tile of a KV head, and rows of q that read it. */
+/* The work of a block: a tile of a KV head, and the rows of q that read it. */
 struct kvc_read {
-    kvc_u8 *shared; /* pieces */
+    kvc_u8 *shared; /* the pieces */
     kvc_bytes *keys;
-    float (*score)[KVC_TILE];         /* of a query, then its weights */
-    kvc_u32 (*seen)[KVC_TILE / 32];   /* by row, a bit an entry */
-    kvc_u32 *reads;                   /* entries that a row sees */
-    kvc_u32 bytes, stride, per, unit; /* of an entry; in shared memory; entries of a piece; of one copy */
-    kvc_u32 count, pieces, value_at;  /* entries of the tile, pieces of its keys, and again of its values */
-    kvc_u32 i0, here;                 /* the block's first row, and rows */
+    float (*score)[KVC_TILE];       /* scores of a query, then its weights */
+    kvc_u32 (*seen)[KVC_TILE / 32]; /* for each row, one bit per entry */
+    kvc_u32 *reads;                 /* for each row, the number of entries that it sees */
+    kvc_u32 bytes, stride, per,
+        unit; /* bytes of an entry; its stride in shared memory; entries per piece; bytes per copy */
+    kvc_u32 count, pieces, value_at; /* entries of the tile; pieces of its keys, and as many of its values; offset from
+                                        a key to its value */
+    kvc_u32 i0, here;                /* the block's first row; its number of rows */
     kvc_u32 heads, group, h, d, tile, tiles;
-    bool full; /* every row sees every entry */
+    bool full; /* true if every row sees every entry */
 };
 
-/* Some of its queries: query n is row n / group, head n % group; those after the last: as query 0. */
+/* Some of the block's queries. Query n is row n / group and head n % group. Missing queries repeat query 0. */
 template <int Q> struct kvc_read_some { kvc_u32 q0, queries, row_of[Q], head_of[Q]; };
 
-/* Copies piece i: of keys, then of values. Entries without a key are left out. */
+/* Copies piece i. The pieces of keys come first, then those of values. Entries without a key are skipped. */
 KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
     if (i < 2 * t.pieces) {
         kvc_u32 first = i % t.pieces * t.per, units = t.bytes / t.unit;
@@ -39,7 +41,7 @@ KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
     kvc_async_commit();
 }
 
-/* Channel c of an entry in shared memory; channels c to c + 7, c a multiple of 8. */
+/* Return channel c of an entry in shared memory, and channels c to c + 7 (c is a multiple of 8). */
 template <kvc_u32 type> KVC_DEVICE float kvc_read_value(const kvc_u8 *row, kvc_u32 c) {
     return type == KVC_K_F16 ? kvc_half_of(((const kvc_u16 *)row)[c]) : kvc_entry_value(type, row, c);
 }
@@ -61,7 +63,7 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_read_part(const kvc_u8 *
     return p;
 }
 
-/* How entries lie in pieces. */
+/* Computes the layout of entries in pieces. */
 KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
     t.bytes = bytes;
     t.stride = (t.bytes + 15) / 16 * 16;
@@ -73,7 +75,7 @@ KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
     t.full = true;
 }
 
-/* After the last entry that is seen nothing is read. */
+/* Computes the number of entries, of pieces, and `full`. Entries after the last one that is seen are not read. */
 KVC_DEVICE void kvc_read_measure(struct kvc_read &t) {
     for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
         for (kvc_u32 r = 0; r < t.here; r++)
@@ -84,7 +86,7 @@ KVC_DEVICE void kvc_read_measure(struct kvc_read &t) {
         t.full = t.full && t.reads[r] == t.count;
 }
 
-/* A row of q's scores, for some queries; q: of the first row. */
+/* Computes the scores of some queries. q is the whole array, and `row` is the launch's first row in it. */
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_some<Q> &some, const float *q,
                                 kvc_u32 row, float scale) {
@@ -125,7 +127,7 @@ KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_
     }
 }
 
-/* Weights: a warp a query. */
+/* Computes the weights. A warp computes one query. */
 template <int Q>
 KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float cap,
                                  float *tile_m, float *tile_l) {
@@ -144,7 +146,7 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
                 m = kvc_max(m, t.score[n][w * 32 + lane]);
         for (int w = 16; w > 0; w /= 2)
             m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
-        m = __shfl_sync(0xffffffffu, m, 0); /* with a NaN among them the order could be seen */
+        m = __shfl_sync(0xffffffffu, m, 0); /* if one is NaN, the lanes may differ; all use the result of lane 0 */
         for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
             if (mask[w] >> lane & 1) {
                 float p = kvc_exp(t.score[n][w * 32 + lane] - m);
@@ -160,7 +162,7 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
     }
 }
 
-/* Sums of values: a work-item a channel or two, all queries. */
+/* Computes sums of values. A work-item computes one or two channels for all queries. */
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float (&o)[2][Q]) {
     kvc_u32 id = KVC_LOCAL_ID();
@@ -170,14 +172,15 @@ KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_
         const kvc_u8 *piece = t.shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
         kvc_u32 j0 = (i - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
         kvc_async_wait<KVC_READ_PIECES - 2>();
-        KVC_BARRIER(); /* also: the weights are there */
+        KVC_BARRIER(); /* also waits for the weights */
         kvc_read_load(t, i + KVC_READ_PIECES - 1);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             kvc_u32 c = id + half * KVC_GROUP, j = 0;
             if (c >= t.d)
                 break;
-            for (; j + 4 <= end && t.full; j += 4) { /* every query sees every entry; pieces are of 4 or more */
+            /* every query sees every entry, and a piece has 4 or more entries */
+            for (; j + 4 <= end && t.full; j += 4) {
                 const kvc_u8 *at = piece + j * t.stride;
                 float v0 = kvc_read_value<type>(at, c), v1 = kvc_read_value<type>(at + t.stride, c);
                 float v2 = kvc_read_value<type>(at + 2 * t.stride, c);
@@ -202,7 +205,7 @@ KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_
     }
 }
 
-/* Q queries at a time. rows_each: rows of one block. Grid: tiles, KV heads, rows / rows_each. */
+/* Computes a tile, Q queries at a time. A block has rows_each rows. Grid: (tiles, KV heads, rows / rows_each). */
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
                               const kvc_u32 *read_count, const kvc_u32 *read_index, kvc_u32 read_stride, const float *q,
@@ -223,8 +226,8 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
     if (id < t.here)
         t.reads[id] = 0;
     KVC_BARRIER();
-    /* Which entries which row sees, and where the keys lie that any row does. */
-    for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps */
+    /* Find the entries that each row sees, and the address of each key that any row sees. */
+    for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps take part */
         kvc_u32 slot = KVC_MASKED;
         for (kvc_u32 r = 0; r < t.here; r++) {
             struct kvc_query_view view =
@@ -271,7 +274,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
         KVC_BARRIER();
         kvc_read_weights<Q>(t, some, cap, tile_m, tile_l);
         kvc_read_values<type, Q>(t, some, o);
-        KVC_BARRIER(); /* pieces and weights are used again */
+        KVC_BARRIER(); /* the pieces and weights are reused */
         kvc_async_wait<0>();
 #pragma unroll
         for (int half = 0; half < 2; half++)
@@ -284,7 +287,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
     }
 }
 
-#define KVC_READ_ROWS 16 /* of one block, at most */
+#define KVC_READ_ROWS 16 /* maximum rows of a block */
 #define KVC_READ_KERNEL(name, type, Q)                                                                                 \
     KVC_GROUP_KERNEL(read_##name##_##Q)(KVC_ATTENTION, kvc_u32 rows, kvc_u32 rows_each) {                              \
         KVC_SHARED __align__(16) kvc_u8 shared[KVC_READ_PIECES * KVC_READ_BYTES];                                      \
@@ -307,7 +310,7 @@ KVC_READ_KERNEL(f32, KVC_K_F32, 16)
 KVC_READ_KERNEL(f16, KVC_K_F16, 16)
 KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 16)
 
-/* Grid: query heads, rows. Tiles are merged ascending; entries of the tiles come many at a time. */
+/* Grid: (query heads, rows). Merges tiles in ascending order. The factors of many tiles are loaded at a time. */
 #define KVC_MERGED 1024 /* tiles at a time */
 KVC_GROUP_KERNEL(read_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,

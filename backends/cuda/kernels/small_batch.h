@@ -1,17 +1,19 @@
-/* small_batch.h - linear layers of few rows: one pass over the weights for up to 8 rows. 32 outputs a block, a team of
- * four work-items each. Weights come to shared memory as they lie in the file, in vectors of 16 bytes, four stages
- * deep. */
+/* small_batch.h - linear layers for few rows: one pass over the weights for up to 8 rows. A block computes 32 outputs
+ * with a team of four work-items each. Weights are copied to shared memory in the file's layout, in vectors of 16 bytes
+ * and in four stages. */
 
 template <kvc_u32 type>
-struct kvc_small_batch; /* values of one stage, their bytes; bytes from row to row in shared memory */
+struct kvc_small_batch; /* values and bytes of one stage; stride: bytes from row to row in shared memory */
 #define KVC_SMALL_BATCH_TYPE(type, values_, bytes_, stride_)                                                           \
     template <> struct kvc_small_batch<type> {                                                                         \
         static constexpr kvc_u32 values = values_, bytes = bytes_, stride = stride_;                                   \
     };
-KVC_SMALL_BATCH_TYPE(KVC_K_F32, 64, 256, 320) /* strides of 64 more than a multiple of 128: no two teams share banks */
+/* strides are 64 more than a multiple of 128, so that no two teams share banks */
+KVC_SMALL_BATCH_TYPE(KVC_K_F32, 64, 256, 320)
 KVC_SMALL_BATCH_TYPE(KVC_K_F16, 128, 256, 320)
 KVC_SMALL_BATCH_TYPE(KVC_K_BF16, 128, 256, 320)
-/* Blocks: 256 values, and an odd number of vectors, that no two teams share banks either. */
+/* Block types: a stage has 256 values. The stride is an odd number of vectors, so that here too no two teams share
+ * banks. */
 #define KVC_SMALL_BATCH_BLOCKS(a, NAME, name, gguf, elements, bytes, ...)                                              \
     KVC_SMALL_BATCH_TYPE(KVC_K_##NAME, 256, 256 / (elements) * (bytes),                                                \
                          ((256 / (elements) * (bytes) + 30) / 16 | 1) * 16)
@@ -19,7 +21,7 @@ KVC_ALL_BLOCK_TYPES(KVC_SMALL_BATCH_BLOCKS, )
 
 #define KVC_SMALL_BATCH_STAGES 4
 
-/* This work-item's 8 values of step s of a stage. F32, F16 and BF16 are aligned to 16 bytes. */
+/* Returns this work-item's 8 values of step s of a stage. F32, F16 and BF16 are aligned to 16 bytes. */
 template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_small_batch_part(const kvc_u8 *at, kvc_u32 s, kvc_u32 worker) {
     struct kvc_lanes p;
     if (type == KVC_K_F32) {
@@ -43,7 +45,7 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_small_batch_part(const k
     return p;
 }
 
-/* One stage of a block's 32 weight rows: whole vectors around the bytes wanted. */
+/* Loads one stage of a block's 32 weight rows: the whole vectors that contain the needed bytes. */
 template <kvc_u32 type>
 KVC_DEVICE void kvc_small_batch_load(kvc_u8 *stage, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count,
                                      kvc_u64 k) {
@@ -58,7 +60,8 @@ KVC_DEVICE void kvc_small_batch_load(kvc_u8 *stage, const kvc_u8 *w, kvc_u64 row
     kvc_async_commit();
 }
 
-/* Steps first..last-1 of a stage; x is at the stage's first value of this work-item's lanes. */
+/* Adds the products of the first `steps` steps of a stage. x begins at the stage's first value of this work-item's
+ * lanes. */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_batch_steps(struct kvc_lanes *sum, const kvc_u8 *at, const float *x, kvc_u64 K, kvc_u32 here,
                                       kvc_u32 steps, kvc_u32 worker) {
@@ -82,8 +85,8 @@ KVC_DEVICE void kvc_small_batch_steps(struct kvc_lanes *sum, const kvc_u8 *at, c
     }
 }
 
-/* Grid: outputs / 32, rows / R. K is a multiple of 8, x is aligned to 16 bytes, and so are rows of F32, F16 and BF16:
- * then the last values are those of whole work-items. */
+/* Grid: (outputs / 32, rows / R). K is a multiple of 8. x and rows of F32, F16 and BF16 are aligned to 16 bytes. The
+ * last values of a row therefore fill whole work-items. */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_batch_rows(kvc_u8 *shared, float *y, const float *x, const kvc_u8 *w, kvc_u64 row_bytes,
                                      kvc_u64 K, kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias,
@@ -116,7 +119,7 @@ KVC_DEVICE void kvc_small_batch_rows(kvc_u8 *shared, float *y, const float *x, c
             kvc_async_commit();
         if (k + values <= K)
             kvc_small_batch_steps<type, R>(sum, at, x + k, K, here, values / 32, worker);
-        else /* of the last 32 values, work-items whose lanes lie beyond K do nothing */
+        else /* for the last 32 values, work-items whose lanes lie beyond K do nothing */
             kvc_small_batch_steps<type, R>(sum, at, x + k, K, here,
                                            (kvc_u32)((K - k) / 32) + (worker * 8 < (K - k) % 32 ? 1 : 0), worker);
     }

@@ -16,8 +16,8 @@
 #include "backends/cpu/stealing.h"
 
 #define BLOCK_QUERIES 384u /* limit for the queries that share a packed tile */
-#define PARTIAL_BYTES                                                                                                  \
-    ((size_t)16 << 20) /* limit for the tile results of a unit, met by smaller blocks of rows if possible */
+/* limit for the tile results of a unit, met by smaller blocks of rows if possible */
+#define PARTIAL_BYTES ((size_t)16 << 20)
 
 struct segment_plan {
     size_t first_task, first_unit;

@@ -9,8 +9,8 @@ static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 1
 /* Unused floats after each lane of a panel. They make the lanes of one store fall into different cache sets. */
 #define LANE_GAP 16
 #ifndef ROUND_BYTES
-#define ROUND_BYTES                                                                                                    \
-    (192 * 1024) /* limit for the packed weights that are used together for all rows, so that they stay in L2 */
+/* limit for the packed weights that are used together for all rows, so that they stay in L2 */
+#define ROUND_BYTES (192 * 1024)
 #endif
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
