@@ -92,7 +92,7 @@ void kvc_archive_bool(struct kvc_archive *archive, bool *truth) {
     uint32_t number = *truth;
     kvc_archive_u32(archive, &number);
     if (number > 1)
-        kvc_archive_fail(archive, KVC_INPUT, "%u stands where 0 or 1 should", number);
+        kvc_archive_fail(archive, KVC_INPUT, "%u was read: must be 0 or 1", number);
     *truth = number == 1;
 }
 

@@ -33,8 +33,8 @@ enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t l, const uin
         all += slots[h];
         if (!may_own(slots[h], counts[h]) || all > UINT32_MAX - KVC_TILE) {
             free(base);
-            return kvc_fail(error, KVC_INPUT, "layer %u, head %u: %u entries in %u slots: there are no such lists", l,
-                            h, counts[h], slots[h]);
+            return kvc_fail(error, KVC_INPUT, "layer %u, head %u: %u entries in %u slots: no list has this size", l, h,
+                            counts[h], slots[h]);
         }
     }
     base[heads] = (uint32_t)all;

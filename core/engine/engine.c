@@ -27,7 +27,7 @@ static enum kvc_status unknown_backend(const char *name, struct kvc_error *error
         kvc_nearest_try(&nearest, kvc_backend_list[i]->name, strlen(kvc_backend_list[i]->name));
     for (size_t i = 0; i < CPU_PATHS; i++)
         kvc_nearest_try(&nearest, cpu_paths[i], strlen(cpu_paths[i]));
-    return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists what there is%s", name,
+    return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists all%s", name,
                     kvc_nearest_hint(&nearest, hint));
 }
 
@@ -75,8 +75,8 @@ static enum kvc_status open_device(const char *name, const struct kvc_engine_opt
         }
     }
     if ((length == 6 && !memcmp(name, "opencl", 6)) || (length == 4 && !memcmp(name, "cuda", 4)))
-        return kvc_fail(error, KVC_RESOURCE, "backend '%s' is not in this build; 'kvcull info backends' lists what is",
-                        name);
+        return kvc_fail(error, KVC_RESOURCE,
+                        "backend '%s' is not in this build; 'kvcull info backends' lists the others", name);
     if (!strncasecmp(name, "rocm", 4) || !strncasecmp(name, "hip", 3) || !strncasecmp(name, "metal", 5) ||
         !strncasecmp(name, "vulkan", 6) || !strncasecmp(name, "mps", 3) || !strncasecmp(name, "sycl", 4))
         return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);

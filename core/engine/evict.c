@@ -17,19 +17,19 @@ static enum kvc_status check_scores(const struct kvc_stage *stage, const struct 
     const enum kvc_status status = scores ? kvc_stage_check_scores(stage, scores, error) : KVC_OK;
     if (status != KVC_OK || !scores || scores->heads == stage->info.kv_heads)
         return status;
-    return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores per query head: must be per list");
+    return kvc_fail(error, KVC_USAGE, "policy: keep by scores per query head: scores must be per list");
 }
 
 /* Checks that the stage may evict, and that it may use these rules. */
 static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                                   struct kvc_error *error) {
     if (stage->observes)
-        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by a method that only observes the prompt");
+        return kvc_fail(error, KVC_USAGE, "policy: keep in a method that only observes the prompt");
     for (uint32_t h = 0; h < count; h++)
         if ((rules[h].top || rules[h].fill) && !rules[0].scores)
-            return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by score, but there are no scores");
+            return kvc_fail(error, KVC_USAGE, "policy: keep by score, but there are no scores");
     if (rules[0].scores && stage->evicted)
-        return kvc_fail(error, KVC_USAGE, "policy: entries are to be kept by scores from before an eviction");
+        return kvc_fail(error, KVC_USAGE, "policy: keep by scores from before an eviction");
     const enum kvc_status status = check_scores(stage, rules[0].scores, error);
     return status == KVC_OK ? check_scores(stage, rules[0].ties, error) : status;
 }
@@ -103,7 +103,7 @@ enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *
     if (status == KVC_OK)
         status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK && (scores->heads != factor->heads || scores->heads != stage->info.kv_heads))
-        status = kvc_fail(error, KVC_USAGE, "policy: scores are weighed per list of entries");
+        status = kvc_fail(error, KVC_USAGE, "policy: scores are weighed per list");
     if (status == KVC_OK)
         status = kvc_evict_reserve(stage, &kept, error);
     if (status != KVC_OK)
@@ -181,8 +181,8 @@ enum kvc_status kvc_stage_keep_indices(struct kvc_stage *stage, const uint32_t *
     kvc_cache_catch_up(&stage->session->cache, stage->layer);
     for (uint32_t h = 0; h < heads && status == KVC_OK; h++)
         if (count > 0 && indices[count - 1] >= kvc_stage_lists(stage)->count[h])
-            status = kvc_fail(error, KVC_USAGE, "policy: index %u is to be kept of a head with %u entries",
-                              indices[count - 1], kvc_stage_lists(stage)->count[h]);
+            status = kvc_fail(error, KVC_USAGE, "policy: keep index %u of a head with %u entries", indices[count - 1],
+                              kvc_stage_lists(stage)->count[h]);
     for (uint32_t i = 1; i < count && status == KVC_OK; i++)
         if (indices[i] <= indices[i - 1])
             status = kvc_fail(error, KVC_USAGE, "policy: indices to be kept must ascend");
@@ -304,7 +304,7 @@ enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error
     const struct kvc_keep nothing = {.recent = INT64_MAX};
     enum kvc_status status = check_keep(stage, &nothing, 1, error);
     if (status == KVC_OK && (!planned->index.buffer || stage->evicted))
-        status = kvc_fail(error, KVC_USAGE, "policy: a plan is to be kept by, but none was made for this");
+        status = kvc_fail(error, KVC_USAGE, "policy: keep by a plan, but none was made for this");
     if (status != KVC_OK)
         return status;
     const struct kvc_read_list kept = {planned->count.buffer, planned->index.buffer, planned->stride};

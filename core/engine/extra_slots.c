@@ -11,12 +11,12 @@ static enum kvc_status add_block(struct kvc_extra_slots *extra_slots, struct kvc
     uint32_t number;
     struct kvc_extra_block *grown = realloc(extra_slots->block, (extra_slots->blocks + 1) * sizeof *grown);
     if (!grown)
-        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for spare slots");
+        return kvc_fail(error, KVC_RESOURCE, "cache: no memory for extra slots");
     extra_slots->block = grown;
     enum kvc_status status = ops->arena_take(extra_slots->device, extra_slots->arena, 1, &number, error);
     if (status == KVC_OK && number >= MOST_BLOCKS) {
         ops->arena_return(extra_slots->device, extra_slots->arena, 1, &number);
-        status = kvc_fail(error, KVC_RESOURCE, "cache: no spare slots beyond %u blocks", MOST_BLOCKS);
+        status = kvc_fail(error, KVC_RESOURCE, "cache: at most %u blocks of extra slots", MOST_BLOCKS);
     }
     if (status == KVC_OK)
         extra_slots->block[extra_slots->blocks++] = (struct kvc_extra_block){.number = number};

@@ -20,7 +20,7 @@ enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session
     float *values = malloc(count * sizeof *values);
     *fill = (struct kvc_fill){.values = {.kind = KVC_MEMORY_SCRATCH}, .random = session->seed};
     if (!values)
-        return kvc_fail(error, KVC_RESOURCE, "session: no memory for %zu made-up values", count);
+        return kvc_fail(error, KVC_RESOURCE, "session: no memory for %zu synthetic values", count);
     for (size_t i = 0; i < count; i++)
         values[i] = (float)((int32_t)fill_draw(fill) >> 8) * 0x1p-22f;
     const enum kvc_status status = kvc_growable_reserve(device, &fill->values, count * sizeof *values, error);

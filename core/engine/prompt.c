@@ -165,7 +165,7 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
         const bool pipeline = runner->network->part.pipeline;
         if (session->prompt.kept_rows)
             status = kvc_fail(error, KVC_USAGE,
-                              "prompt: the logits of every row are asked for, but policy %s keeps %u of %llu rows",
+                              "prompt: the logits of every row were requested, but policy %s keeps %u of %llu rows",
                               session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
         else if (!pipeline) /* with a pipeline all ranks take part, after the pass */
             status = report_rows(session, part->row, part->rows, options, prompt->row_logits, error);

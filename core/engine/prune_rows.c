@@ -15,10 +15,10 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
         good = rows[i] > rows[i - 1];
     if (!kvc_policy_owner(session->policy,
                           KVC_STAGE_PROPAGATE)) /* without such a method, other sessions may share the prompt's rows */
-        return kvc_fail(error, KVC_USAGE, "policy: %u rows are to be kept: no method holds the propagate stage", count);
+        return kvc_fail(error, KVC_USAGE, "policy: prune to %u rows: no method holds the propagate stage", count);
     if (!good)
         return kvc_fail(error, KVC_USAGE,
-                        "policy: %u rows are to be kept: must be some of the turn's %llu, ascending, the "
+                        "policy: prune to %u rows: must be some of the turn's %llu, ascending, the "
                         "last among them",
                         count, (unsigned long long)had);
     if (count == had || stage->layer + 1 == session->cache.layers) /* no layer follows the last one */

@@ -12,7 +12,7 @@ enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *ou
                                   struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
     if (output && kvc_session_ranks(session))
-        return kvc_fail(error, KVC_USAGE, "session: one that several processes share cannot be watched");
+        return kvc_fail(error, KVC_USAGE, "session: a session that several processes share cannot be observed");
     if (output && !session->record.output_row) {
         session->record.output_row = malloc((size_t)g->heads * g->head_size * sizeof(float));
         if (!session->record.output_row)

@@ -243,14 +243,14 @@ static enum kvc_status select_check(const struct kvc_stage *stage, const struct 
     if (stage->queries != 1 || stage->session->in_prompt)
         return kvc_fail(error, KVC_USAGE, "policy: entries to read are chosen in a decode step only");
     if (select->top == 0 || (paged && select->page == 0))
-        return kvc_fail(error, KVC_USAGE, "policy: none of %s are to be read", paged ? "the pages" : "the entries");
+        return kvc_fail(error, KVC_USAGE, "policy: no %s to read", paged ? "pages" : "entries");
     if (select->share < 0 || select->share > 1 || (select->share > 0 && !paged) ||
         (select->share > 0 && select->share * 65536 < 0.5))
         return kvc_fail(error, KVC_USAGE,
                         "policy: a share of %g of the weights: must be 0, or from 1/65536 to 1 with pages",
                         select->share);
     if (channels && (select->dims == 0 || select->dims > stage->info.head_size))
-        return kvc_fail(error, KVC_USAGE, "policy: %u channels are to be looked at: must be 1 to %u", select->dims,
+        return kvc_fail(error, KVC_USAGE, "policy: %u channels to compare: must be 1 to %u", select->dims,
                         stage->info.head_size);
     return KVC_OK;
 }

@@ -87,8 +87,8 @@ enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, co
     for (uint32_t r = 1; r < link->count && link->rank == 0; r++) { /* the others then wait until rank 0 ends them */
         if (all[r].status == all[0].status)
             continue;
-        snprintf(text, sizeof text, "rank 0 has come to status %u and rank %u to %u%s%.251s", all[0].status, r,
-                 all[r].status, all[r].text[0] ? ": " : "", all[r].text);
+        snprintf(text, sizeof text, "rank 0 has status %u and rank %u has %u%s%.251s", all[0].status, r, all[r].status,
+                 all[r].text[0] ? ": " : "", all[r].text);
         link->class->end(link, text);
     }
     free(all);

@@ -129,7 +129,7 @@ static enum kvc_status unknown_method(const struct reader *reader, size_t length
     for (size_t i = 0; (policy = kvc_policy(reader->engine, i)) != NULL; i++)
         kvc_nearest_try(&nearest, policy->name, strlen(policy->name));
     return kvc_fail(reader->error, KVC_USAGE, "policy '%.*s' is unknown%s", (int)kvc_min_u64(length, 40), reader->at,
-                    nearest.name ? kvc_nearest_hint(&nearest, hint) : "; 'kvcull info methods' lists what there is");
+                    nearest.name ? kvc_nearest_hint(&nearest, hint) : "; 'kvcull info methods' lists all");
 }
 
 static enum kvc_status take_method(struct reader *reader, struct kvc_method *method) {

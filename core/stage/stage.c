@@ -17,7 +17,7 @@ void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
 /* Scores are stored by index, and an eviction changes the indices. */
 enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error) {
     if (stage->evicted)
-        return kvc_fail(error, KVC_USAGE, "policy: scores are asked for after an eviction");
+        return kvc_fail(error, KVC_USAGE, "policy: scores were requested after an eviction");
     return KVC_OK;
 }
 
@@ -171,7 +171,7 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
     if (status != KVC_OK)
         return status;
     if (probes == 0)
-        return kvc_fail(error, KVC_USAGE, "policy: a probe's mass is asked for, but there is no probe");
+        return kvc_fail(error, KVC_USAGE, "policy: a probe's mass was requested, but there is no probe");
     const struct kvc_span A = kvc_growable_at(&session->prompt.probe, stage->layer * bytes * probes);
     const struct kvc_span Q = probe_queries(stage, bytes);
     if (session->prompt.first_chunk)
@@ -225,7 +225,7 @@ enum kvc_status kvc_stage_moments(struct kvc_stage *stage, uint32_t window, uint
     const uint32_t heads = stage->info.heads, all = stage->info.model_heads;
     enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK && scores->heads != heads)
-        status = kvc_fail(error, KVC_USAGE, "policy: moments go into scores per query head");
+        status = kvc_fail(error, KVC_USAGE, "policy: moments need scores per query head");
     if (status == KVC_OK)
         status = kvc_growable_reserve(runner->device, &runner->stage.totals, 2 * heads * sizeof(float), error);
     if (status != KVC_OK)
@@ -295,7 +295,7 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
     if (status != KVC_OK)
         return status;
     if (scores->heads != stage->info.kv_heads)
-        return kvc_fail(error, KVC_USAGE, "policy: a group's sum goes into scores per list of entries");
+        return kvc_fail(error, KVC_USAGE, "policy: a group's sum needs scores per list");
     kvc_stage_device(stage)->ops->group_scores(kvc_stage_device(stage),
                                                &(struct kvc_group_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                           .rows = heads->heads / stage->info.kv_heads,
@@ -314,7 +314,7 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
     struct kvc_across across;
     enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK && scores->heads != stage->info.kv_heads)
-        status = kvc_fail(error, KVC_USAGE, "policy: shares go by scores per list of entries");
+        status = kvc_fail(error, KVC_USAGE, "policy: shares need scores per list");
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &runner->stage.totals, bytes, error);
     if (status == KVC_OK)

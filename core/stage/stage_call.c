@@ -192,7 +192,8 @@ bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer) {
 
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error) {
     if (layer > stage->info.layer)
-        return kvc_fail(error, KVC_USAGE, "policy: layer %u is asked for in layer %u", layer, stage->info.layer);
+        return kvc_fail(error, KVC_USAGE, "policy: layer %u was requested in layer %u: must not be higher", layer,
+                        stage->info.layer);
     kvc_cache_catch_up(&stage->session->cache, layer);
     stage->layer = layer;
     stage->info.kv_heads = kvc_stage_lists(stage)->lists.kv_heads;

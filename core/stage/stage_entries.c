@@ -6,7 +6,7 @@ static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_
     const enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status != KVC_OK || scores->heads == stage->info.kv_heads)
         return status;
-    return kvc_fail(error, KVC_USAGE, "policy: what entries hold is scored per list of entries");
+    return kvc_fail(error, KVC_USAGE, "policy: scores by keys and values are per list");
 }
 
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,

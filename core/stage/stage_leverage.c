@@ -12,7 +12,7 @@ static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_
         scores ? kvc_stage_check_scores(stage, scores, error) : kvc_stage_check(stage, error);
     if (status != KVC_OK || !scores || scores->heads == stage->info.kv_heads)
         return status;
-    return kvc_fail(error, KVC_USAGE, "policy: these scores are made per list of entries");
+    return kvc_fail(error, KVC_USAGE, "policy: these scores are per list");
 }
 
 static uint32_t some(uint64_t entries) { return (uint32_t)kvc_min_u64(entries, UINT32_MAX); }

@@ -100,9 +100,9 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
     struct kvc_span cosine = {NULL, 0}, sine = {NULL, 0};
     enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK && scores->heads != stage->info.kv_heads)
-        status = kvc_fail(error, KVC_USAGE, "policy: expected attention is scored per list of entries");
+        status = kvc_fail(error, KVC_USAGE, "policy: expected attention is scored per list");
     if (status == KVC_OK && expected->future == 0)
-        status = kvc_fail(error, KVC_USAGE, "policy: queries are expected at none of the positions to come");
+        status = kvc_fail(error, KVC_USAGE, "policy: expected queries need at least one future position");
     if (status == KVC_OK)
         status = stage_queries_reserve(stage, error);
     if (status == KVC_OK && rope && rope->rotary)
@@ -210,7 +210,7 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
     const uint32_t at_once = runner->network ? kvc_min_u32(outputs, OUTPUTS_AT_ONCE) : outputs;
     enum kvc_status status = kvc_stage_check_scores(stage, norms, error);
     if (status == KVC_OK && norms->heads != g->heads)
-        status = kvc_fail(error, KVC_USAGE, "policy: norms of projected values go into scores per query head");
+        status = kvc_fail(error, KVC_USAGE, "policy: norms of projected values need scores per query head");
     if (status == KVC_OK)
         status = kvc_growable_reserve(device, &runner->stage.rows,
                                       (size_t)at_once * stage->info.model_heads * g->head_size * sizeof(float), error);

@@ -140,7 +140,7 @@ enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct k
     const size_t floats = floats_of(stage), bytes = floats * sizeof(float);
     const uint32_t heads = stage->info.heads, d = stage->info.head_size;
     if (series->future == 0)
-        return kvc_fail(error, KVC_USAGE, "policy: queries are expected at none of the positions to come");
+        return kvc_fail(error, KVC_USAGE, "policy: expected queries need at least one future position");
     enum kvc_status status = check_rotary(stage, series->rotary, error);
     if (status != KVC_OK)
         return status;
@@ -171,7 +171,7 @@ enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kv
     if (status != KVC_OK)
         return status;
     if (scores->heads != stage->info.kv_heads)
-        return kvc_fail(error, KVC_USAGE, "policy: what is known of all queries scores per list of entries");
+        return kvc_fail(error, KVC_USAGE, "policy: scores by query statistics are per list");
     if (!stage->session->series.buffer)
         return kvc_fail(error, KVC_USAGE, "policy: series are scored, but none was prepared before the step");
     device->ops->series_scores(device, &(struct kvc_series_scores){.lists = &kvc_stage_lists(stage)->lists,

@@ -414,7 +414,7 @@ static void test_methods_that_fail(void **state) {
     (void)state;
     static const char *const says[] = {"session 0: policy wrong, layer 1: it would not look",
                                        "session 1: policy wrong, layer 1: it would not choose",
-                                       "session 2: policy wrong, layer 1: policy: 1 rows are to be kept: no method"};
+                                       "session 2: policy wrong, layer 1: policy: prune to 1 rows: no method"};
     const struct kvc_engine_options with = {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT};
     struct kvc_engine *e;
     struct kvc_model *m;
