@@ -1,4 +1,4 @@
-# bench.mk - bench/: programs that measure speed. `make bench/linear bench/attention`; no test runs them.
+# bench.mk - bench/: programs that measure speed, built with `make bench/linear bench/attention`. No test runs them.
 EXTRA_PROGRAMS += bench/linear
 CLEANFILES += bench/linear$(EXEEXT)
 bench_linear_SOURCES = bench/linear.c

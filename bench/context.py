@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures a decode step against the length of the context: docs/measured/context.json.
+"""Measures the time of a decode step for several context lengths, for docs/measured/context.json.
 
     python3 bench/context.py build/kvcull FOLDER > docs/measured/context.json
     python3 tools/chart_context.py svg docs/measured/context.json > docs/pictures/context.svg
     python3 tools/chart_context.py table docs/measured/context.json     # the table of docs/measured/context.md
 
-FOLDER keeps the output of each `kvcull bench`, one file a length; a length whose file exists is not measured again.
+FOLDER stores the output of each `kvcull bench`, one file per length. A length whose file exists is not measured again.
 Run it on an idle machine. The longest context needs 8 GiB of memory.
 """
 import argparse

@@ -68,7 +68,7 @@ static enum kvc_type type_of(const char *name) {
     for (int type = 0; type < KVC_TYPES; type++)
         if (strcmp(kvc_type_name((enum kvc_type)type), name) == 0)
             return (enum kvc_type)type;
-    prefill_refuse("is no type of weights; try f16, q8_0 or q4_0", name);
+    prefill_refuse("is not a weight type; try f16, q8_0 or q4_0", name);
     return KVC_F32;
 }
 
@@ -81,7 +81,7 @@ static struct kvc_model *make_shape(struct kvc_engine *engine, const char *shape
     const int length = snprintf(path, sizeof path, "%s/kvcull-prefill-XXXXXX", folder ? folder : "/tmp");
     const int file = length > 0 && (size_t)length < sizeof path ? mkstemp(path) : -1;
     if (file < 0)
-        prefill_refuse("no file can be made there", folder ? folder : "/tmp");
+        prefill_refuse("cannot create a file in this folder", folder ? folder : "/tmp");
     close(file);
     enum kvc_status status = kvc_make_model(shape, type, 1, path, &error);
     if (status == KVC_OK)

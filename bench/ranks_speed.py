@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""ranks_speed.py PROGRAM MODEL [--pairs N] [--prompt N] [--gen N] [--math MATH] - two ranks of one thread beside one
-process of two threads, on this machine.
+"""ranks_speed.py PROGRAM MODEL [--pairs N] [--prompt N] [--gen N] [--math MATH] - compares two ranks of one thread
+with one process of two threads, on this machine.
 
-In turns, each pair in another order: decode and prefill by `kvcull bench`, the same model, prompt and steps. Printed
-are the medians and quartiles of the pairs' ratios of speed, ranks to process (above 1: ranks are faster), and what
-ranks send a token. With --ranks pipeline it prints the same and how many ranks computed at once in a prefill, whose passes
-flow from one to the other: 1 is what no overlap gives. `kvcull mkmodel --shape llama-3.2-1b --type q8_0` makes a
-model."""
+The runs alternate, in a different order for each pair. Each run measures decode and prefill with `kvcull bench`, for
+the same model, prompt and steps. The table shows the medians and quartiles of the pairs' speed ratios, ranks to process
+(above 1: ranks are faster), and the bytes and messages that the ranks send per token. The column `computing` is the
+average number of ranks that compute at the same time; 1 means no overlap. `kvcull mkmodel --shape llama-3.2-1b --type
+q8_0` makes a model."""
 import argparse
 import json
 import os
@@ -39,7 +39,7 @@ def quartiles(values):
 
 
 def main():
-    parser = argparse.ArgumentParser(description='two ranks of one thread beside one process of two')
+    parser = argparse.ArgumentParser(description='compare two ranks of one thread with one process of two threads')
     parser.add_argument('program')
     parser.add_argument('model')
     parser.add_argument('--pairs', type=int, default=5)
@@ -49,7 +49,7 @@ def main():
     parser.add_argument('--math', default='int8')
     args = parser.parse_args()
     if args.pairs < 1:
-        parser.error('--pairs: must be a number from 1 up')
+        parser.error('--pairs: must be at least 1')
     runs = {way: [] for way in WAYS}
     load = os.getloadavg()[0]
     for pair in range(args.pairs):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures what a kept session saves: the time to the first token of a conversation's second turn, under a policy that
-evicts, with cache_prompt false and true, in turns against one server.
+"""Measures the time that a cached session saves: the time to the first token of a conversation's second turn, under a
+policy that evicts. Runs with cache_prompt false and true alternate on one server.
 
     python3 bench/second_turn.py build/kvcull MODEL [--kv SPEC] [--words N] [--rounds N]
 """
@@ -14,7 +14,7 @@ import urllib.request
 
 
 def first_token(url, messages, keep):
-    """Seconds to the first piece of text, and the answer's text and usage."""
+    """Returns the seconds to the first piece of text, the text of the answer, and its usage."""
     body = {'messages': messages, 'max_tokens': 24, 'temperature': 0, 'stream': True, 'cache_prompt': keep,
             'stream_options': {'include_usage': True}}
     request = urllib.request.Request(url + '/v1/chat/completions', json.dumps(body).encode(),
@@ -36,7 +36,7 @@ def main():
     parser.add_argument('program')
     parser.add_argument('model')
     parser.add_argument('--kv', default='snapkv:budget=512')
-    parser.add_argument('--words', type=int, default=1700, help='words of the first message, of about two tokens each')
+    parser.add_argument('--words', type=int, default=1700, help='number of words in the first message; a word has about two tokens')
     parser.add_argument('--rounds', type=int, default=3)
     args = parser.parse_args()
     server = subprocess.Popen([args.program, 'serve', '-m', args.model, '--kv', args.kv, '--port', '0', '-q'],

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """serve_load.py PROGRAM MODEL [CLIENTS,...] [--prompt N] [--gen N] [--rounds N] [--temp T] [--beside URL] [SERVER OPTIONS...]
-- a server under load, at this machine's loopback address, in turns with `kvcull bench` at the same batch sizes.
+- measures a server under load on the loopback address, alternating with `kvcull bench` at the same batch sizes.
 
-In a round so many clients ask at once, each for one streamed answer; then the bench computes the same steps without a
-server. Decoding is compared: tokens per second from when the last client has its first token to when the first one
-has its last, against the bench's batch divided by its mean step. The ratio is the median of the rounds'. Last, while
-all decode, the server says what share of the time its steps take: the rest is what it adds to them. --beside asks
-another server of OpenAI's interface in every round for the same texts; its answers may end earlier. That of
-llama-cpp-python wants --interrupt_requests False, without which a request ends the one before."""
+In each round all clients send a request at once, each for one streamed answer. Then the bench computes the same steps
+without a server. The decode speeds are compared: the server's tokens per second, from the first token of the last
+client to the last token of the first client, and the bench's batch size divided by its mean step time. The ratio is the
+median over the rounds. Finally, while all clients decode, the server's metrics give the share of time in its steps; the
+rest is the server's overhead. --beside sends the same texts in every round to another server with OpenAI's interface,
+whose answers may end earlier. The server of llama-cpp-python needs --interrupt_requests False; without it, a request
+ends the previous one."""
 import argparse
 import bisect
 import http.client
@@ -31,14 +32,14 @@ def arguments():
     parser.add_argument('--prompt', type=int, default=16)
     parser.add_argument('--gen', type=int, default=64)
     parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--temp', type=float, default=0, help='temperature; 0: always the likeliest token')
+    parser.add_argument('--temp', type=float, default=0, help='temperature; 0 always takes the most likely token')
     parser.add_argument('--beside', help='the URL of another server')
     return parser.parse_known_args()
 
 
 def token_times(parts):
-    """When each token came, from the bytes of an answer: parts of them and when each was read."""
-    data, text, came = b''.join(part for part, _ in parts), b'', []  # came: bytes of text, and when they were there
+    """Returns the arrival time of each token. `parts` are the pieces of the answer, each with the time when it was read."""
+    data, text, came = b''.join(part for part, _ in parts), b'', []  # came: number of bytes of text, and their arrival time
     ends = list(itertools.accumulate(len(part) for part, _ in parts))
     head, at = data.partition(b'\r\n\r\n')[0], data.index(b'\r\n\r\n') + 4
     assert head.split()[1] == b'200' and b'chunked' in head.lower(), data[:2000]
@@ -71,8 +72,8 @@ class Server:
         return answer
 
     def ask(self, prompt, count):
-        """When each token of a streamed answer came. It is read as it comes and looked at when all is there: clients
-        have the server's cores, and what they do beside reading would be measured too."""
+        """Returns the arrival time of each token of a streamed answer. The answer is parsed after it is complete, because
+        clients share the server's cores and their own work would be measured too."""
         body = json.dumps(dict(self.fields, prompt=prompt, max_tokens=count, stream=True)).encode()
         with socket.create_connection(self.at) as connection:
             begun = time.monotonic()
@@ -84,7 +85,8 @@ class Server:
         return [begun] + token_times(parts)
 
     def load(self, prompts, count):
-        """All at once: tokens per second while all decode, those of the whole, and the times to the first tokens."""
+        """Sends all prompts at once. Returns the tokens per second while all clients decode, the tokens per second of the whole
+        run, and the times to the first tokens."""
         answers = [None] * len(prompts)
 
         def client(i):
@@ -104,7 +106,7 @@ class Server:
 
 
 def share_of_steps(server, prompts, count):
-    """Of the time in which all decode, the share that the engine's steps take, by what the server counts."""
+    """Returns the share of time that the engine's steps take while all clients decode, from the server's metrics."""
     def counted():
         lines = [line.decode().split() for line in server.call('/metrics')]
         metrics = {line[0]: float(line[1]) for line in lines if line[0] != '#'}
@@ -126,14 +128,14 @@ def share_of_steps(server, prompts, count):
 
 
 def bench(a, size, options):
-    """Tokens per second of decode steps without a server."""
+    """Returns the tokens per second of decode steps without a server."""
     out = subprocess.run([a.program, 'bench', '-m', a.model, '--batch', str(size), '--prompt', str(a.prompt), '--gen',
                           str(a.gen), '--repeat', '1', '--json', '-q', *options], check=True, capture_output=True)
     return size / json.loads(out.stdout)['decode'][0]['mean_step_seconds']
 
 
 def measure(a, size, vocab, ours, other, options):
-    """A row of the table."""
+    """Measures one row of the table."""
     chance = random.Random(size)
     rates, wholes, ratios, firsts, others = [], [], [], [], []
     for _ in range(a.rounds):
@@ -164,7 +166,7 @@ def main():
         ours = Server(re.search(r'http://\S+', server.stdout.readline()).group(0), temperature=a.temp, ignore_eos=True, return_token_ids=True)
         other = Server(a.beside, temperature=a.temp) if a.beside else None
         vocab = json.load(ours.call('/v1/models'))['data'][0]['vocabulary']
-        ours.load([[0]], 8)  # what the first request pays for is not measured
+        ours.load([[0]], 8)  # warm-up: the cost of the first request is not measured
         head = ['clients', 'decode, tokens/s', 'of the bench (all rounds)', 'in steps', 'with prompts, tokens/s', 'first token, median', '99th percentile']
         print('| %s |\n|%s' % (' | '.join(head + ['beside it, tokens/s'] * bool(other)), '---|' * (len(head) + bool(other))))
         for size in sizes:

@@ -92,7 +92,7 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = blocks[i];
         if (block >= arena->chunk_count << arena->shift || !bit(arena->taken, block)) {
-            kvc_cpu_failed(cpu, KVC_RESOURCE, "cache block %u given back twice, or never taken", (unsigned)block);
+            kvc_cpu_failed(cpu, KVC_RESOURCE, "cache block %u was freed twice or never taken", (unsigned)block);
             continue;
         }
         clear_bit(arena->taken, block);
@@ -181,7 +181,7 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
 
 /* Returns whole pages to the system. They lie between blocks `from` and `to` of one chunk, and none of these blocks is
  * taken. */
-static void give_pages_back(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
+static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
     uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];
     size_t start = ((from - first) * arena->block_bytes + page - 1) / page * page;
@@ -203,7 +203,7 @@ void kvc_cpu_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
         while (to < all && to / in_chunk == from / in_chunk && !bit(arena->taken, to))
             touched = bit(arena->touched, to++) || touched;
         if (touched) {
-            give_pages_back(arena, from, to, (size_t)page);
+            return_pages(arena, from, to, (size_t)page);
             for (uint32_t i = from; i < to; i++)
                 clear_bit(arena->touched, i);
         }

@@ -70,7 +70,7 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
     unsigned count;
     kvc_float_close(environment);
     if (math == KVC_MATH_FAST && path == KVC_CPU_REF)
-        return kvc_fail(error, KVC_USAGE, "%s: the reference operations are exact; math=fast needs another path",
+        return kvc_fail(error, KVC_USAGE, "%s: the reference operations are exact; math=fast needs another backend",
                         backend);
     if (wrong)
         return kvc_fail(error, KVC_RESOURCE, "%s: the self-test of the arithmetic failed: %s", backend, wrong);
@@ -161,9 +161,9 @@ static enum kvc_status ref_open(const char *path, unsigned index, int threads, e
     (void)threads;
     *device = NULL;
     if (path && !plain && strcmp(path, "ref") != 0)
-        return kvc_fail(error, KVC_USAGE, "ref: it has no path '%s'; write cpu for that", path);
+        return kvc_fail(error, KVC_USAGE, "ref: unknown name '%s'; the cpu backend has the instruction sets", path);
     if (index != 0)
-        return kvc_fail(error, KVC_USAGE, "ref: there is one such device; write ref, not ref:%u", index);
+        return kvc_fail(error, KVC_USAGE, "ref: there is one device; write ref, not ref:%u", index);
     status = open_path("ref", KVC_CPU_REF, 1, math, device, error);
     if (status == KVC_OK && plain)
         kvc_ref_fill(&((struct kvc_cpu *)*device)->table);

@@ -24,7 +24,7 @@ struct kvc_weight { /* a matrix [outputs N, inputs K] in rows of row_bytes, in t
     const unsigned char *data;     /* owned by the caller; NULL if the weight is a set of experts */
     const unsigned char *expert[]; /* one matrix per expert, owned by the caller */
 };
-_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
+_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads the first member");
 
 enum kvc_cpu_path {
 #define KVC_CPU_PATH(NAME, name, build) KVC_CPU_##NAME,

@@ -1,7 +1,7 @@
-# cpu.mk - backends/cpu/: the shared device, the reference operations, and one convenience library per CPU path,
-# because each path is compiled with its own flags.
+# cpu.mk - backends/cpu/: the shared device, the reference operations, and one convenience library per instruction set,
+# because each instruction set is compiled with its own flags.
 
-# The definition of every operation; compiled twice, the second time for CPUs with fused multiply-add.
+# The reference operations. They are compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/dequantize.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/series.c backends/cpu/ref/leverage.c backends/cpu/ref/keep.c \

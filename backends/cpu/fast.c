@@ -62,8 +62,8 @@ enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) 
     if (!sgemm || !threads) {
         if (library)
             dlclose(library);
-        return kvc_fail(error, KVC_RESOURCE, "math=fast needs OpenBLAS (%s), which is not here; use exact, the default",
-                        FAST_LIBRARY);
+        return kvc_fail(error, KVC_RESOURCE,
+                        "math=fast needs OpenBLAS (%s), which is not installed; use exact, the default", FAST_LIBRARY);
     }
     memcpy(&cpu->sgemm, &sgemm, sizeof sgemm); /* ISO C has no cast from an object pointer to a function pointer */
     memcpy(&set_threads, &threads, sizeof threads);

@@ -125,8 +125,8 @@ void kvc_cpu_buffer_free(struct kvc_device *device, struct kvc_buffer *buffer) {
 static bool memory_inside(struct kvc_device *device, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return true;
-    kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "%zu bytes at offset %zu leave a buffer of %zu bytes", bytes,
-                   span.offset, span.buffer->bytes);
+    kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "%zu bytes at offset %zu do not fit a buffer of %zu bytes",
+                   bytes, span.offset, span.buffer->bytes);
     return false;
 }
 

@@ -124,14 +124,15 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
             continue;
         *path = (enum kvc_cpu_path)i;
         if (!paths[i].fill)
-            return kvc_fail(error, KVC_RESOURCE, "%s: the %s path is not part of this build; best here: %s", where,
-                            name, paths[best_path()].name);
-        if (!kvc_cpu_path_runs(*path))
-            return kvc_fail(error, KVC_RESOURCE, "%s: this CPU cannot run the %s path; best here: %s", where, name,
+            return kvc_fail(error, KVC_RESOURCE,
+                            "%s: this build does not contain the instruction set %s; best here: %s", where, name,
                             paths[best_path()].name);
+        if (!kvc_cpu_path_runs(*path))
+            return kvc_fail(error, KVC_RESOURCE, "%s: this CPU does not have the instruction set %s; best here: %s",
+                            where, name, paths[best_path()].name);
         return KVC_OK;
     }
-    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU path '%s'; known are %s", where, name, names + 2);
+    return kvc_fail(error, KVC_USAGE, "%s: unknown CPU instruction set '%s'; known are %s", where, name, names + 2);
 }
 
 enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error) {

@@ -193,7 +193,7 @@ static const struct kvc_offload_driver driver = {.allocate = driver_allocate,
 static bool cuda_inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return !cuda->offload.lost;
-    kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%zu bytes at offset %zu of a buffer of %zu", bytes, span.offset,
+    kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%zu bytes at offset %zu do not fit a buffer of %zu bytes", bytes, span.offset,
                        span.buffer->bytes);
     return false;
 }

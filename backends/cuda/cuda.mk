@@ -1,4 +1,4 @@
-# cuda.mk - backends/cuda/: plain C on the shared host side of backends/offload, and the kernels, which nvcc compiles.
+# cuda.mk - backends/cuda/: plain C code on top of backends/offload, and the kernels, which nvcc compiles.
 
 KVC_CUDA_SOURCES = backends/cuda/cuda.c backends/cuda/queue.c backends/cuda/arenas.c backends/cuda/linear.c \
 	backends/cuda/attention.c backends/cuda/fast.c
@@ -16,7 +16,7 @@ libkvc_cuda_la_LIBADD = backends/cuda/kernels.lo
 KVC_LIBS += $(CUDA_LIBS)
 NVCCFLAGS = -O3
 
-# Behind the user's flags: what keeps the arithmetic exact.
+# The flags that keep the arithmetic exact come after the user's flags.
 backends/cuda/kernels.lo: $(KVC_CUDA_KERNELS) $(srcdir)/backends/cuda/nvcc.sh
 	$(AM_V_GEN)$(MKDIR_P) backends/cuda && $(LIBTOOL) $(AM_V_lt) --tag=CC --mode=compile \
 	$(SHELL) $(srcdir)/backends/cuda/nvcc.sh $(NVCC) $(NVCCFLAGS) -std=c++14 $(CUDA_ARCH) -fmad=false -prec-div=true \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# nvcc.sh NVCC ARGUMENTS - nvcc for libtool: flags that only the host compiler knows are passed on to it.
+# nvcc.sh NVCC ARGUMENTS - runs nvcc for libtool. Passes flags that only the host compiler knows with -Xcompiler.
 nvcc=$1
 shift
 for argument; do

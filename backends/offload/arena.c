@@ -92,8 +92,7 @@ static void arena_return(struct kvc_offload *offload, struct kvc_arena *arena, u
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = blocks[i];
         if (block >= arena->bits || !taken(arena, block)) {
-            kvc_offload_failed(offload, KVC_RESOURCE, "cache block %u given back twice, or never taken",
-                               (unsigned)block);
+            kvc_offload_failed(offload, KVC_RESOURCE, "cache block %u was freed twice or never taken", (unsigned)block);
             continue;
         }
         arena->taken[block / 64] &= ~((uint64_t)1 << block % 64);

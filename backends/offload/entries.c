@@ -4,7 +4,7 @@
 
 _Static_assert(KVC_ENTRIES_DRAW == KVC_ENTRY_DRAW && KVC_ENTRIES_NORM == KVC_ENTRY_NORM &&
                    KVC_ENTRIES_APART == KVC_ENTRY_APART,
-               "kernels number the kinds of entry_scores as the host does");
+               "kernels and host must number the kinds of entry_scores alike");
 
 static void score_entries(struct kvc_offload *offload, const struct kvc_entry_scores *args, uint32_t kind,
                           const struct kvc_buffer *u) {

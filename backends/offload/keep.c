@@ -3,7 +3,7 @@
 #include "backends/offload/offload.h"
 
 _Static_assert(KVC_POOLS_MAX == KVC_POOL_MAX && KVC_POOLS_CHUNKS == KVC_POOL_CHUNKS,
-               "kernels number the kinds of pooling as the host does");
+               "kernels and host must number the kinds of pooling alike");
 
 void kvc_offload_pool(struct kvc_device *device, const struct kvc_pool *args) {
     const struct kvc_lists *lists = args->lists;

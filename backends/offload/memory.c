@@ -6,7 +6,7 @@
 #include "backends/offload/offload.h"
 #include "core/base/types.h"
 
-_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads it there");
+_Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads the first member");
 
 enum kvc_status kvc_offload_buffer_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                           struct kvc_buffer **buffer, struct kvc_error *error) {
@@ -90,8 +90,8 @@ void *kvc_offload_reach(struct kvc_device *device, struct kvc_span span, size_t 
 static bool memory_inside(struct kvc_offload *offload, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return !offload->lost;
-    kvc_offload_failed(offload, KVC_RESOURCE, "%zu bytes at offset %zu of a buffer of %zu", bytes, span.offset,
-                       span.buffer->bytes);
+    kvc_offload_failed(offload, KVC_RESOURCE, "%zu bytes at offset %zu do not fit a buffer of %zu bytes", bytes,
+                       span.offset, span.buffer->bytes);
     return false;
 }
 

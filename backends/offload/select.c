@@ -6,7 +6,7 @@
 _Static_assert((unsigned)KVC_SCORE_EXACT == KVC_UNITS_EXACT && (unsigned)KVC_SCORE_CHANNELS == KVC_UNITS_CHANNELS &&
                    (unsigned)KVC_SCORE_PAGE_CHANNELS == KVC_UNITS_PAGE_CHANNELS &&
                    (unsigned)KVC_SCORE_PAGE_BOUND == KVC_UNITS_PAGE_BOUND,
-               "kernels know the kinds by these numbers");
+               "kernels and host must number the kinds of scores alike");
 
 static const struct kvc_span none = {NULL, 0};
 

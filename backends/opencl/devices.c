@@ -74,7 +74,7 @@ const char *kvc_opencl_none(void) {
     for (cl_uint i = 0; i < count && i < 16; i++)
         if (clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, sizeof name, name, NULL) == CL_SUCCESS &&
             strcmp(name, "Portable Computing Language") == 0)
-            return "PoCL is there but gives none: let XDG_CACHE_HOME name a folder that it can write to";
+            return "PoCL is installed but finds no device: set XDG_CACHE_HOME to a writable folder";
     return "there is a driver, but it finds no device";
 }
 

@@ -35,7 +35,7 @@ static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *arg
                  args->x.buffer->handle, args->x.offset / 4, K, workspace->handle, 0, K, 0.0f, args->y.buffer->handle,
                  args->y.offset / 4 + (size_t)(piece * w->piece_rows + from), N, &opencl->queue, NULL);
     if (code != CLBlastSuccess)
-        kvc_offload_failed(&opencl->offload, KVC_RESOURCE, "CLBlast failed (error %d); --math exact does without it",
+        kvc_offload_failed(&opencl->offload, KVC_RESOURCE, "CLBlast failed (error %d); --math exact does not need it",
                            (int)code);
 }
 
@@ -68,8 +68,8 @@ enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error
     void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays loaded, because it caches kernels */
     opencl->sgemm = library ? dlsym(library, "CLBlastSgemm") : NULL;
     if (!opencl->sgemm)
-        return kvc_fail(error, KVC_RESOURCE, "math=fast needs CLBlast (%s), which is not here; use exact, the default",
-                        FAST_LIBRARY);
+        return kvc_fail(error, KVC_RESOURCE,
+                        "math=fast needs CLBlast (%s), which is not installed; use exact, the default", FAST_LIBRARY);
     opencl->offload.table.linear = fast_linear;
     return KVC_OK;
 }

@@ -56,8 +56,8 @@ static enum kvc_status opencl_choose(const char *name, unsigned index, struct kv
     if (count == 0)
         return kvc_fail(error, KVC_RESOURCE, "opencl: no device here; %s, or use the cpu backend", kvc_opencl_none());
     if (name)
-        return kvc_fail(error, KVC_RESOURCE, "opencl: no device's name holds '%s'; 'kvcull info backends' lists them",
-                        name);
+        return kvc_fail(error, KVC_RESOURCE,
+                        "opencl: no device's name contains '%s'; 'kvcull info backends' lists them", name);
     return kvc_fail(error, KVC_RESOURCE, "opencl: no device %u, the last is %zu; 'kvcull info backends' lists them",
                     index, count - 1);
 }

@@ -1,10 +1,10 @@
-# opencl.mk - backends/opencl/, and backends/offload/, the host side that it shares with backends/cuda/.
+# opencl.mk - backends/opencl/, and backends/offload/, which is the host side shared with backends/cuda/.
 
 KVC_OFFLOAD_SOURCES = backends/offload/offload.c backends/offload/memory.c backends/offload/arena.c \
 	backends/offload/rows.c backends/offload/linear.c backends/offload/experts.c backends/offload/delta.c backends/offload/int8.c backends/offload/cache.c backends/offload/attention.c backends/offload/scores.c \
 	backends/offload/entries.c backends/offload/expected.c backends/offload/series.c backends/offload/leverage.c backends/offload/keep.c backends/offload/pages.c backends/offload/select.c backends/offload/check.c backends/offload/prepare.c
 
-# Joined in this order, because OpenCL programs have no files to include.
+# The sources are joined in this order, because OpenCL programs cannot include files.
 KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/canon.h $(srcdir)/core/base/delta.h \
 	$(srcdir)/core/base/weight_blocks.h $(srcdir)/core/base/weight_types.h $(srcdir)/backends/kernels/shared.h \
 	$(srcdir)/backends/kernels/portable.h $(srcdir)/backends/kernels/dequantize.h $(srcdir)/backends/kernels/lists.h \

@@ -161,7 +161,7 @@ static void devices(void **state) {
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
     kvc_engine_close(engine);
     opens_not("opencl:1000", "no device 1000");
-    opens_not("opencl:nosuch", "no device's name holds 'nosuch'");
+    opens_not("opencl:nosuch", "no device's name contains 'nosuch'");
     opens_not("rocm", "use opencl or cpu");
 }
 

@@ -142,7 +142,7 @@ check_error 'lost' 'run on a device that is lost'
     >"$work/out" 2>"$work/err"
 that 'one lost among evictions too' [ $? = 4 ]
 check_error 'lost' 'morphkv on a device that is lost'
-fails 4 "no device's name holds 'nosuch'" run -m "$demo" --backend opencl:nosuch -p x
+fails 4 "no device's name contains 'nosuch'" run -m "$demo" --backend opencl:nosuch -p x
 fails 4 'no device 7' run -m "$demo" --backend opencl:7 -p x
 
 # Every operation beside what the device can do.
@@ -154,7 +154,7 @@ that 'one operation' [ "$(json operations.0.name)" = mix_mean ]
 OCL_ICD_VENDORS=$work/none fails 4 'no device here; a driver is needed' verify --backend opencl --only methods --kv full -q
 # PoCL has no device where it has no folder for its cache; that is another matter.
 kv info backends | grep -q '^opencl:0: .*Portable Computing Language' &&
-    XDG_CACHE_HOME=$work/err POCL_CACHE_DIR=$work/err/none fails 4 'no device here; PoCL is there.* XDG_CACHE_HOME' \
+    XDG_CACHE_HOME=$work/err POCL_CACHE_DIR=$work/err/none fails 4 'no device here; PoCL is installed.* XDG_CACHE_HOME' \
         run -m "$demo" --backend opencl -p x
 kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the four the five the six the seven the' \
     -n 3 >"$work/out" 2>"$work/err"

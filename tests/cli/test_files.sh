@@ -117,7 +117,7 @@ if kv logits -m "$demo" --tokens "$ids" --math fast >"$work/out" 2>"$work/err"; 
 else
     check_error 'math=fast needs OpenBLAS' 'logits --math fast'
 fi
-fails 2 'math=fast needs another path' logits -m "$demo" --tokens "$ids" --math fast --backend ref
+fails 2 'math=fast needs another backend' logits -m "$demo" --tokens "$ids" --math fast --backend ref
 
 # ---- --math int8, the default: the same bits in any chunks, from any backend; other ones than float's where weights are
 # quantized
