@@ -27,7 +27,7 @@ for method in $(sed -n 's|^.*](methods/\([a-z0-9-]*\)\.md).*|\1|p' "$folder/docs
 done
 
 # The manual's list of weight types, as GGUF writes their names.
-sed -n '/^The matrices of models are read/{n;p;}' "$folder/docs/man/kvcull.1" | tr a-z A-Z | fold -s -w 120 |
+sed -n '/^\.Ss Weight types/{n;n;p;}' "$folder/docs/man/kvcull.1" | tr a-z A-Z | fold -s -w 120 |
     sed 's/ *$//' >"$folder/types.part"
 # The fields of requests.
 "$program" serve --fields >"$folder/fields.part"

@@ -142,7 +142,7 @@ methods)
     run 'Budgets that are not reached' "$kvcull" bench --shape 100m --kv streaming:budget=4096 --kv morphkv:budget=4096 \
         --kv h2o:budget=4096 --kv keyformer:budget=4096 --kv scissorhands:budget=4096 --kv tova:budget=4096 --prompt 1024 \
         --gen 150 --repeat 1
-    run 'snapkv beside full, a prompt of 4096' "$kvcull" bench --shape 100m --kv full --kv snapkv:budget=1024 \
+    run 'snapkv compared with full, a prompt of 4096' "$kvcull" bench --shape 100m --kv full --kv snapkv:budget=1024 \
         --prompt 4096 --gen 0 --repeat 4
     for some in 'pyramidkv adakv cake fastkv' 'dapq tova streaming scissorhands' 'take rocketkv lacache morphkv' \
         'duo window rocketkv-mt'; do
@@ -155,7 +155,7 @@ methods)
             esac
             set -- "$@" --kv "$method"
         done
-        run "Prompt methods beside full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \
+        run "Prompt methods compared with full: $some" "$kvcull" bench --shape 100m --kv full "$@" --prompt 4096 --gen 0 \
             --repeat 2
     done
     for method in cake dapq take scissorhands; do
@@ -166,7 +166,7 @@ methods)
     for method in snapkv pyramidkv adakv cake fastkv rocketkv rocketkv-mt morphkv tova scissorhands streaming window; do
         set -- "$@" --kv $method:budget=1024
     done
-    run 'What prompt stages take alone' "$kvcull" bench --shape 100m --kv full "$@" --kv lacache:budget=1024,span=6 \
+    run 'Prompt stages alone' "$kvcull" bench --shape 100m --kv full "$@" --kv lacache:budget=1024,span=6 \
         --kv "$duo" --kv take:budget=1024 --prompt 4096 --gen 0 --fill --chunk 32 --repeat 9
     run 'Prompt methods that need the attention of all queries' "$kvcull" bench --shape 100m --kv full --kv h2o:budget=1024 \
         --kv keyformer:budget=1024 --prompt 4096 --gen 0 --repeat 2

@@ -3,7 +3,7 @@
 
 static int markdown(const struct cli_command *command) {
     struct kvc_model_family family, next;
-    printf("| family | GGUF | Hugging Face | what sets it apart |\n|---|---|---|---|\n");
+    printf("| family | GGUF | Hugging Face | differences |\n|---|---|---|---|\n");
     for (size_t i = 0; kvc_model_family(i, &family); i++) {
         printf("| %s | `%s` | `%s`", family.models, family.gguf, family.folder);
         while (kvc_model_family(i + 1, &next) && !next.models) {
