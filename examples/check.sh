@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh - runs the examples on the bundled model and looks at what they print.
+# check.sh - runs the examples on the bundled model and checks their output.
 model=$top_srcdir/data/demo
 text='the old sailor found the red kettle near the harbor . the magic number for lantern 48 21 .
 then the young baker lost the green carrot behind the church . the magic number for candle 13 07 .

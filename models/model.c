@@ -222,7 +222,7 @@ enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_sessi
                                  struct kvc_session **session, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
     if (model->network.layers == 0) {
-        return kvc_fail(error, KVC_USAGE, "%s: was opened for its text alone, without weights", model->info.path);
+        return kvc_fail(error, KVC_USAGE, "%s: was opened for its text only, without weights", model->info.path);
     }
     enum kvc_status status =
         kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);

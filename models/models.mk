@@ -1,6 +1,6 @@
 # models.mk - models/: sources, folder by folder.
 
-# Opening a model: its network on a device, its tokenizer.
+# Opening a model: loading its network onto a device, and its tokenizer.
 libkvc_la_SOURCES += \
 	models/fingerprint.c \
 	models/model.c \
@@ -19,7 +19,7 @@ libkvc_la_SOURCES += \
 	models/session_identity.c \
 	models/session_save.c
 
-# Files: GGUF in and out (libc only), safetensors and JSON.
+# Files: GGUF, read and written (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \
 	models/files/gguf.c \
 	models/files/gguf_parts.c \
@@ -107,7 +107,7 @@ libkvc_la_SOURCES += \
 	models/jinja/tojson.c \
 	models/jinja/value.c
 
-# Conversations as templates want them, and the named templates.
+# Chat templates' variables, and the named templates.
 libkvc_la_SOURCES += \
 	models/chat/named.c \
 	models/chat/template.c \

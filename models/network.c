@@ -428,10 +428,11 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
     }
     network->layers -= network->delta.count;
     if (!kvc_network_share(network, engine->ranks)) {
-        return kvc_fail(error, KVC_USAGE,
-                        "%s: %u layers with attention in a pipeline of %u: it needs one for each; '--ranks tensor' "
-                        "shares out heads",
-                        where, network->layers, engine->ranks->stages.split.ranks);
+        return kvc_fail(
+            error, KVC_USAGE,
+            "%s: %u layers with attention in a pipeline of %u: each stage needs at least one; '--ranks tensor' "
+            "divides heads",
+            where, network->layers, engine->ranks->stages.split.ranks);
     }
     struct kvc_device *device = engine->device;
     struct kvc_loader in = {.device = device,

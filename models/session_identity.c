@@ -73,7 +73,7 @@ void kvc_session_identity_read(struct kvc_archive *archive, struct kvc_session_i
     kvc_archive_text(archive, &identity->policy, &bytes[0]);
     kvc_archive_text(archive, &identity->type, &bytes[1]);
     if (kvc_archive_fine(archive) && (strlen(identity->policy) != bytes[0] || strlen(identity->type) != bytes[1]))
-        kvc_archive_fail(archive, KVC_INPUT, "its policy is no text");
+        kvc_archive_fail(archive, KVC_INPUT, "its policy is not text");
 }
 
 void kvc_session_identity_compare(struct kvc_archive *archive, struct kvc_model *model,

@@ -19,7 +19,7 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
     if (status == KVC_OK && kvc_session_ranks(session))
         status = kvc_fail(error, KVC_USAGE, "%s: a session that several processes share cannot be saved", path);
     if (status == KVC_OK && !model)
-        status = kvc_fail(error, KVC_USAGE, "%s: a replayed session has no model to go on with", path);
+        status = kvc_fail(error, KVC_USAGE, "%s: a replayed session has no model and cannot be continued", path);
     if (status == KVC_OK)
         status = kvc_session_file_create(path, &file, error);
     if (status != KVC_OK)
@@ -42,7 +42,7 @@ static void open_session(struct kvc_archive *archive, struct kvc_model *model, c
     if (!options.policy)
         options.policy = identity->policy;
     if ((!wanted || options.cache_type == KVC_ALL_TYPES) && !kvc_type_from_name(identity->type, &options.cache_type))
-        status = kvc_fail(&cause, KVC_INPUT, "kv-type: %.20s is none", identity->type);
+        status = kvc_fail(&cause, KVC_INPUT, "kv-type: there is no type %.20s", identity->type);
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, session, &cause);
     if (status != KVC_OK) /* a usage error is the caller's only if the caller gave the policy */
@@ -59,7 +59,7 @@ enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_sessi
     if (saved)
         *saved = (struct kvc_saved){.sampler = saved->sampler};
     if (model->engine->ranks)
-        return kvc_fail(error, KVC_USAGE, "%s: several processes cannot go on with a saved session", path);
+        return kvc_fail(error, KVC_USAGE, "%s: several processes cannot continue a saved session", path);
     enum kvc_status status = kvc_session_file_open(path, &file, error);
     if (status != KVC_OK)
         return status;

@@ -1,4 +1,4 @@
-# python.mk - the Python package, which pip installs (docs/how-to/python.md), and its tests.
+# python.mk - the Python package and its tests. pip installs the package (docs/how-to/python.md).
 python_files = \
 	python/README.md \
 	python/pyproject.toml \

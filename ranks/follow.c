@@ -25,7 +25,7 @@ static void follow_end(struct kvc_ranks *ranks, const char *text) { ranks->link-
 static void *copy_of(struct kvc_ranks *ranks, const void *data, size_t bytes) {
     void *copy = malloc(bytes + 1);
     if (!copy || (bytes && !data))
-        follow_end(ranks, "no memory for what rank 0 tells");
+        follow_end(ranks, "no memory for rank 0's call");
     else if (bytes)
         memcpy(copy, data, bytes);
     return copy;
@@ -39,11 +39,11 @@ static void follow_keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
         objects->capacity = 2 * objects->capacity + 8;
         struct object *grown = realloc(objects->list, objects->capacity * sizeof *grown);
         if (!grown)
-            follow_end(ranks, "no memory for what rank 0 tells");
+            follow_end(ranks, "no memory for rank 0's call");
         objects->list = grown;
     }
     if (!objects)
-        follow_end(ranks, "no memory for what rank 0 tells");
+        follow_end(ranks, "no memory for rank 0's call");
     else
         objects->list[objects->count++] = (struct object){name, here};
 }
@@ -280,7 +280,7 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         break;
     }
     if (in->broken)
-        follow_end(ranks, "a call that rank 0 tells is not what was expected");
+        follow_end(ranks, "rank 0 sent an unexpected call");
     return true;
 }
 
@@ -292,7 +292,7 @@ int kvc_follow(struct kvc_ranks *ranks) {
         uint64_t bytes = 0;
         link->class->await(link, &bytes, sizeof bytes);
         if (!kvc_packet_reserve(in, (size_t)bytes))
-            follow_end(ranks, "no memory for what rank 0 tells");
+            follow_end(ranks, "no memory for rank 0's call");
         link->class->broadcast(link, in->data, (size_t)bytes, 0);
         in->bytes = (size_t)bytes;
         in->at = 0;

@@ -469,7 +469,7 @@ enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *erro
     if (!made)
         return kvc_fail(error, KVC_RESOURCE,
                         level >= MPI_THREAD_SERIALIZED ? "ranks: no memory"
-                                                       : "ranks: this MPI does not go together with threads");
+                                                       : "ranks: this MPI does not support threads");
     *link = &made->link;
     return KVC_OK;
 }

@@ -46,7 +46,8 @@ static enum kvc_status open_ways(struct kvc_ranks *ranks, const char *how, const
     struct kvc_ways ways;
     enum kvc_status status = kvc_ways_read(how, ranks->link->count, &ways, error);
     if (status == KVC_OK && share && ways.data)
-        status = kvc_fail(error, KVC_USAGE, "share: '%s': ranks that share samples take them in turn", share);
+        status = kvc_fail(error, KVC_USAGE,
+                          "share: '%s': does not apply to --ranks data, where ranks take samples in turn", share);
     if (status == KVC_OK && share)
         status = kvc_ways_share(&ways, share, error);
     if (status != KVC_OK)

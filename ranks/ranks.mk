@@ -1,4 +1,4 @@
-# ranks.mk - ranks/: several processes as one engine, over MPI where it is there; between CUDA devices by NCCL.
+# ranks.mk - ranks/: several processes that work as one engine, over MPI and, between CUDA devices, NCCL if available.
 
 libkvc_la_SOURCES += \
 	ranks/common.c \

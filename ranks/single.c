@@ -26,7 +26,7 @@ static void single_end(struct kvc_link *link, const char *text) {
 /* A single process has no receiver, so a send is a fatal error. */
 static void single_send(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     (void)data, (void)bytes, (void)to, (void)channel;
-    single_end(link, "a message to another rank, where there is none");
+    single_end(link, "a message to another rank, but there is only one");
 }
 
 static void advance(struct kvc_link *link) { (void)link; }

@@ -62,7 +62,7 @@ enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways 
     ways->tensor = tensor ? tensor : has_tensor && count ? count : 1;
     ways->pipeline = pipeline ? pipeline : has_pipeline && count ? count : 1;
     if (!count && !tensor && !pipeline)
-        return kvc_fail(error, KVC_USAGE, "ranks: '%s': how many ranks? %s=4, say", text, text);
+        return kvc_fail(error, KVC_USAGE, "ranks: '%s': the number of ranks is missing, as in %s=4", text, text);
     const uint64_t all = (uint64_t)ways->tensor * ways->pipeline;
     if ((count && all != count) || all > KVC_RANKS_MOST)
         return kvc_fail(error, KVC_USAGE, "ranks: '%s' is %llu ranks; %s %u", text, (unsigned long long)all,

@@ -20,7 +20,7 @@ import compare_templates
 
 # What kvcull may say where jinja2 renders: it names what is missing, or a bound.
 NAMED = re.compile(r"not supported|64 bits|too (large|much|many|deep)|more than \d+|cannot be a key|has no character|has no slices|"
-                   r"cannot be written|is no character|must not change|is nothing that JSON can say|not a finite number")
+                   r"cannot be written|is no character|must not change|cannot be written as JSON|not a finite number")
 
 LETTERS = ["a", "B", "ß", "ﬁ", "ŉ", "ǆ", "ǅ", "Σ", "ς", "σ", "İ", "ı", "ΐ", "ᾳ", "ᾼ", "é", "e\u0301", "Ⅷ", "ⓐ", "ª", "ʰ", "²",
            "½", "一", "٣", "①", "漢", "🦙", "_", "'", ".", " ", "\u00a0", "\t", "\n", "\u2028", "\x1c", "-", "(", "<", "&",

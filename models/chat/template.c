@@ -88,7 +88,7 @@ static enum kvc_status parse_variables(const char *text, json_t **value, struct 
 static enum kvc_status check_earlier(const json_t *earlier, struct kvc_error *error) {
     for (size_t i = 0; i < json_array_size(earlier); i++)
         if (!json_is_string(json_object_get(json_array_get(earlier, i), "role")))
-            return kvc_fail(error, KVC_INPUT, "messages: message %zu is no object with a \"role\"", i);
+            return kvc_fail(error, KVC_INPUT, "messages: message %zu is not an object with a \"role\"", i);
     return KVC_OK;
 }
 
@@ -144,7 +144,7 @@ static enum kvc_status template_fill(const struct kvc_tokenizer *tokenizer, cons
     if (status == KVC_OK)
         status = parse_variables(options->variables, &more, error);
     if (status == KVC_OK && named && (tools || documents))
-        status = kvc_fail(error, KVC_USAGE, "chat template %s: it knows no tools and no documents", named->name);
+        status = kvc_fail(error, KVC_USAGE, "chat template %s: it does not support tools or documents", named->name);
     if (status == KVC_OK) {
         json_t *bos = token_text(tokenizer, "bos_token", tokenizer ? tokenizer->bos : -1, named ? named->bos : "");
         json_t *eos = token_text(tokenizer, "eos_token", tokenizer ? tokenizer->eos : -1, named ? named->eos : "");

@@ -26,7 +26,7 @@ static struct jinja_value argument(struct jinja *j, struct format *format, const
         format->numbered |= name->bytes > 0;
         const size_t i = name->bytes ? (size_t)jinja_field_number(j, name, &at) : format->next++;
         if (format->counted && format->numbered) {
-            return JINJA_FAIL(j, "format: fields with numbers beside fields without");
+            return JINJA_FAIL(j, "format: numbered and unnumbered fields are mixed");
         }
         return i < call->count ? call->values[i] : JINJA_FAIL(j, "format: there is no argument %zu", i);
     }
@@ -52,7 +52,7 @@ static struct jinja_value looked_up(struct jinja *j, struct jinja_value value, c
         const struct jinja_string name = jinja_cut(rest, begin, at - begin);
         size_t from = 0;
         if (!name.bytes || (key && at >= rest->bytes)) {
-            return JINJA_FAIL(j, "format: an empty attribute, or a bracket without its other one");
+            return JINJA_FAIL(j, "format: an empty attribute or an unmatched bracket");
         }
         at += key;
         if (!key) {
@@ -117,7 +117,7 @@ static struct jinja_field read_field(struct jinja *j, const struct jinja_string 
 static void put_string(struct jinja *j, struct jinja_text *text, const struct jinja_field *field,
                        struct jinja_string string) {
     if ((field->kind && field->kind != 's') || field->sign || field->alternate || field->group || field->align == '=') {
-        jinja_fail(j, "format: a field's form is not one of a string");
+        jinja_fail(j, "format: a field's format specification is not valid for a string");
         return;
     }
     if (field->places >= 0) {
@@ -130,10 +130,10 @@ static void put_number(struct jinja *j, struct jinja_text *text, struct jinja_fi
     const bool whole = jinja_is_whole(value), real = !whole || (field->kind && strchr("eEfFgG%", field->kind));
     const char *const kinds = whole ? "bcdoxXneEfFgG%" : "eEfFgGn%";
     if (field->kind == '\0' ? false : !strchr(kinds, field->kind)) {
-        jinja_fail(j, "format: a field's form is not one of a %s", jinja_type(value));
+        jinja_fail(j, "format: a field's format specification is not valid for a %s", jinja_type(value));
     } else if ((!real && field->places >= 0) || (field->group == ',' && field->kind && strchr("bcoxXn", field->kind)) ||
                (field->group == '_' && (field->kind == 'c' || field->kind == 'n'))) {
-        jinja_fail(j, "format: a precision or separator does not go with a field's letter");
+        jinja_fail(j, "format: a field's type does not allow a precision or separator");
     } else if (field->kind == 'c') {
         jinja_fail(j, "format: c in a field is not supported");
     } else {
@@ -156,7 +156,7 @@ static void put_by(struct jinja *j, struct jinja_text *text, const struct jinja_
     } else if (jinja_is_number(value)) {
         put_number(j, text, &field, value);
     } else {
-        jinja_fail(j, "format: a %s takes no form", jinja_type(value));
+        jinja_fail(j, "format: a %s does not accept a format specification", jinja_type(value));
     }
 }
 
@@ -171,7 +171,7 @@ static struct jinja_value converted(struct jinja *j, struct jinja_value value, c
     } else if (how == 'r' || how == 'a') {
         jinja_put_repr(j, &text, value);
     } else {
-        jinja_fail(j, "format: only r, s and a may stand behind !");
+        jinja_fail(j, "format: only r, s and a may follow !");
     }
     struct jinja_string string = jinja_seen(&text);
     if (how == 'a') {
@@ -206,7 +206,7 @@ static void put_field(struct jinja *j, struct jinja_text *text, struct format *f
         return;
     }
     if (markup && expanded.bytes) {
-        jinja_fail(j, "format: text that is marked safe takes no form");
+        jinja_fail(j, "format: text that is marked safe accepts no format specification");
     } else if (expanded.bytes) {
         put_by(j, &made, &expanded, value);
     } else {
@@ -239,7 +239,7 @@ static void take_field(struct jinja *j, struct jinja_text *text, const struct ji
         how = form->data[end + 1];
         end += 2;
         if (end < form->bytes && form->data[end] != ':' && form->data[end] != '}') {
-            jinja_fail(j, "format: more than one letter behind !");
+            jinja_fail(j, "format: more than one letter follows !");
             return;
         }
     }
@@ -252,7 +252,7 @@ static void take_field(struct jinja *j, struct jinja_text *text, const struct ji
         }
     }
     if (end >= form->bytes) {
-        jinja_fail(j, "format: a brace without its other one");
+        jinja_fail(j, "format: an unmatched brace");
         return;
     }
     const struct jinja_string spec = jinja_cut(form, from, end - from);
@@ -273,7 +273,7 @@ static void put_fields(struct jinja *j, struct jinja_text *text, const struct ji
         } else if (c == '{') {
             take_field(j, text, form, format, &at, depth);
         } else if (c == '}') {
-            jinja_fail(j, "format: a brace without its other one");
+            jinja_fail(j, "format: an unmatched brace");
         } else {
             jinja_put(j, text, form, at++, 1);
         }

@@ -18,7 +18,7 @@ FUNCTION(do_range) {
     }
     for (size_t i = 0; i < call->count; i++) {
         if (!jinja_is_whole(call->values[i])) {
-            return JINJA_FAIL(j, "range: a %s is no int", jinja_type(call->values[i]));
+            return JINJA_FAIL(j, "range: a %s is not an int", jinja_type(call->values[i]));
         }
         part[call->count == 1 ? 1 : i] = jinja_whole(call->values[i]);
     }
@@ -55,7 +55,7 @@ static struct jinja_value make_dict(struct jinja *j, const struct jinja_call *ca
         for (; i < from->count && j->status == KVC_OK; i++) {
             const struct jinja_list *pair = jinja_items(j, from->items[i], &k);
             if (pair->count - k != 2) {
-                return JINJA_FAIL(j, "dict: an item is no pair");
+                return JINJA_FAIL(j, "dict: an item is not a pair");
             }
             jinja_set(j, made.dict, pair->items[k], pair->items[k + 1]);
         }
@@ -205,7 +205,7 @@ FUNCTION(do_changed) {
         jinja_add(j, values, call->values[i]);
     }
     if (j->status != KVC_OK || call->named_count) {
-        return JINJA_FAIL(j, "loop.changed takes no arguments by name");
+        return JINJA_FAIL(j, "loop.changed takes no named arguments");
     }
     const bool changed = !jinja_equal(j, self.loop->changed, values);
     self.loop->changed = values;

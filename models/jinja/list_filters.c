@@ -99,7 +99,7 @@ FILTER(do_sort) {
 FILTER(do_dictsort) {
     UNUSED;
     if (self.kind != JINJA_DICT) {
-        return JINJA_FAIL(j, "dictsort: a %s is no dict", jinja_type(self));
+        return JINJA_FAIL(j, "dictsort: a %s is not a dict", jinja_type(self));
     }
     if (a[1].kind != JINJA_UNSET && !jinja_is_text(a[1], "key") && !jinja_is_text(a[1], "value")) {
         return JINJA_FAIL(j, "dictsort: by must be key or value");
@@ -192,7 +192,7 @@ FILTER(do_first) {
 FILTER(do_last) {
     UNUSED;
     if (self.kind == JINJA_LIST && self.list->flavor == JINJA_GENERATOR) {
-        return JINJA_FAIL(j, "last: a generator has no end to begin at");
+        return JINJA_FAIL(j, "last: a generator has no last item");
     }
     size_t i;
     const struct jinja_list *list = jinja_items(j, self, &i);
@@ -233,7 +233,7 @@ FILTER(do_items) {
     UNUSED;
     struct jinja_value list = jinja_list(j, JINJA_GENERATOR);
     if (self.kind != JINJA_DICT && self.kind != JINJA_UNDEFINED) {
-        return JINJA_FAIL(j, "items: a %s is no dict", jinja_type(self));
+        return JINJA_FAIL(j, "items: a %s is not a dict", jinja_type(self));
     }
     for (size_t i = 0; self.kind == JINJA_DICT && i < self.dict->count && j->status == KVC_OK; i++) {
         jinja_add(j, list, jinja_pair(j, self.dict->entries[i].key, self.dict->entries[i].value));

@@ -117,7 +117,7 @@ const struct jinja_list *jinja_items(struct jinja *j, struct jinja_value value, 
         return j->status == KVC_OK ? list.list : &empty;
     }
     default:
-        jinja_fail(j, "a %s has no items to go through", jinja_type(value));
+        jinja_fail(j, "a %s cannot be iterated", jinja_type(value));
         return &empty;
     }
 }

@@ -160,7 +160,7 @@ static void put_number(struct jinja *j, struct jinja_text *text, struct jinja_fi
 static void put_value(struct jinja *j, struct jinja_text *text, struct jinja_field *field, struct jinja_value value,
                       bool safe) {
     if (!field->kind || !strchr("sracdiuoxXeEfFgG", field->kind)) {
-        jinja_fail(j, "a %% without one of sracdiuoxXeEfFgG%% behind it");
+        jinja_fail(j, "a %% must be followed by one of sracdiuoxXeEfFgG%%");
     } else if (strchr("sra", field->kind)) {
         put_text(j, text, field, value, safe);
     } else if (safe && strchr("coxX", field->kind)) {

@@ -388,7 +388,7 @@ static struct jinja_value string_methods_fill(struct jinja *j, struct jinja_valu
     const int64_t left = side < 0 ? 0 : side > 0 ? blanks : blanks / 2 + (blanks & width & 1);
     struct jinja_text out = {0};
     if (jinja_characters(with) != 1) {
-        return JINJA_FAIL(j, "the text to fill with must be one character");
+        return JINJA_FAIL(j, "the fill text must be one character");
     }
     for (int64_t i = 0; i <= blanks && j->status == KVC_OK; i++) {
         if (i == left) {

@@ -183,7 +183,7 @@ FILTER(do_replace) {
 FILTER(do_format) {
     UNUSED;
     if (call->named_count) {
-        return JINJA_FAIL(j, "format: arguments by name are not supported");
+        return JINJA_FAIL(j, "format: named arguments are not supported");
     }
     struct jinja_value values = jinja_list(j, JINJA_TUPLE);
     for (size_t i = 0; i < call->count; i++) {

@@ -172,7 +172,7 @@ static void put_value(struct jinja *j, const struct writer *writer, struct jinja
         }
         __attribute__((fallthrough));
     default:
-        jinja_fail(j, "tojson: a %s is nothing that JSON can say", jinja_type(value));
+        jinja_fail(j, "tojson: a %s cannot be written as JSON", jinja_type(value));
     }
     jinja_leave(j);
 }

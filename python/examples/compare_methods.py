@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares methods on the bundled model: how often an answer survives, beside the bytes that the cache holds.
+"""Compares methods on the bundled model: the share of right answers against the bytes that the cache holds.
 
     python3 python/examples/compare_methods.py [--texts N] [--sentences N] [--budgets N,..] [--plot FILE.png] [MODEL]
 
-Cells between "# %%" run one by one in editors that know them, as in a notebook. With matplotlib a plot is written.
+Editors that support "# %%" cells can run them one by one, as in a notebook. With matplotlib it also writes a plot.
 """
-# %% What is asked for
+# %% Options
 import argparse
 import json
 import random
@@ -29,7 +29,7 @@ print(model)
 
 # %% Texts: facts among sentences, and a question about one of them
 def make_text(seed):
-    """A text and the answer to its question, the same for the same seed."""
+    """Returns a text and the answer to its question. Equal seeds give equal texts."""
     draw = random.Random(seed)
     key, *others = draw.sample(words["keys"], 4)
     numbers = {name: " ".join(draw.sample(words["numbers"], 2)) for name in (key, *others)}
@@ -44,7 +44,7 @@ def make_text(seed):
 texts = [make_text(seed) for seed in range(options.texts)]
 print(len(model.tokenize(texts[0][0])), "tokens in the first text")
 
-# %% Methods. Each is a function of kvcull.policy, and help(policy.snapkv) says what its options mean
+# %% Methods. Each is a function of kvcull.policy; help(policy.snapkv) explains its options
 rows = [("full", None, policy.full())]
 for budget in map(int, options.budgets.split(",")):
     rows += [(name, budget, getattr(policy, name)(budget=budget)) for name in ("streaming", "tova", "morphkv", "snapkv")]
@@ -64,7 +64,7 @@ for name, budget, spec in rows:
     table.append((name, right / count, held / count))
     print(f"{name:<12}{budget or '-':>8}{right / count:>8.2f}{entries / count:>10.0f}{held / count / 1024:>10.1f}")
 
-# %% A picture: a line for each method, a point for each budget
+# %% A plot: a line for each method, a point for each budget
 try:
     import matplotlib.pyplot as plt
 except ImportError:
@@ -77,6 +77,6 @@ else:
     axes.set_xscale("log", base=2)
     axes.set(xlabel="held: entries and the method's state (KiB)", ylabel="right answers", ylim=(-0.05, 1.05))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))  # outside, because a point may lie anywhere within
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))  # outside the axes, because points may lie anywhere inside
     figure.savefig(options.plot)
     print("written:", options.plot)

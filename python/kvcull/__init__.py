@@ -1,4 +1,4 @@
-"""kvcull: language models with a bounded key-value cache, the same bits on every backend.
+"""kvcull: language models with a bounded key-value cache and bit-identical results on every backend.
 
     from kvcull import Model, policy
 
@@ -8,8 +8,8 @@
         print(piece.text, end="")
     print(session.stats().cache_bytes, "of", session.stats().full_bytes, "bytes")
 
-`policy` has a function for every method; `compress` says what a method keeps of another library's tensors; `HostMethod`
-is a method written in Python. docs/how-to/python.md shows all of it.
+`policy` has a function for every method. `compress` applies a policy to tensors of another library. `HostMethod` is the
+base class of methods written in Python. docs/how-to/python.md shows all of this.
 """
 from . import policy
 from ._library import ARITHMETIC_VERSION, VERSION

@@ -1,7 +1,8 @@
-"""Where the library and its headers are: for setup.py, and for a package that is used from the source tree.
+"""Finds the library and its headers, for setup.py and for a package used from the source tree.
 
-In this order: the environment (KVCULL_LIBRARY, the library's file, with KVCULL_INCLUDE, the folder of kvcull.h), then
-pkg-config, then a build in the source tree. The headers are always those that the library was built with.
+It looks, in this order, at the environment, at pkg-config, and for a build in the source tree. The environment variable
+KVCULL_LIBRARY is the library's file, and KVCULL_INCLUDE the folder of kvcull.h. The headers are always those with which
+the library was built.
 """
 import os
 import subprocess
@@ -9,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-#: The library's file as it is installed, and the name that programs load it by.
+#: The library's installed file name, and the name by which programs load it.
 FILES = ("libkvcull.dylib", "libkvcull.0.dylib") if sys.platform == "darwin" else ("libkvcull.so", "libkvcull.so.0")
 
 
 class Found(NamedTuple):
-    """A library and the folder of its headers; in_tree: it was built in the source tree and is not installed."""
+    """A library and the folder of its headers. in_tree: it was built in the source tree and is not installed."""
 
     library: Path
     include: Path
@@ -22,7 +23,7 @@ class Found(NamedTuple):
 
 
 def source_tree() -> Optional[Path]:
-    """The folder of the source tree that this file lies in; None: it is installed."""
+    """Returns the source tree that contains this file. None: the package is installed."""
     tree = Path(__file__).resolve().parents[2]
     return tree if (tree / "include" / "kvcull.h").is_file() else None
 
@@ -38,7 +39,7 @@ def _environment(tree):
     path = Path(library).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"KVCULL_LIBRARY={library}: no such file; it must be the file of libkvcull")
-    # PREFIX/lib/libkvcull.so or PREFIX/lib/MACHINE/libkvcull.so, and the tree's own headers for a build of it
+    # for PREFIX/lib/libkvcull.so and PREFIX/lib/MACHINE/libkvcull.so; a build in the tree uses the tree's headers
     folders = [os.environ["KVCULL_INCLUDE"]] if os.environ.get("KVCULL_INCLUDE") else []
     folders += [path.parents[1] / "include", path.parents[min(2, len(path.parents) - 1)] / "include"]
     folders += [tree / "include"] if tree else []
@@ -66,13 +67,13 @@ def _tree_build(tree):
 
 
 def find() -> Optional[Found]:
-    """The library to use; None: there is none. FileNotFoundError: the environment names one that is not there."""
+    """Returns the library to use, or None. Raises FileNotFoundError if the environment names a missing file."""
     tree = source_tree()
     return _environment(tree) or _pkg_config() or _tree_build(tree)
 
 
 def build() -> Optional[Found]:
-    """Builds the library in the source tree, where there is one; what cannot be built says so itself."""
+    """Builds the library in the source tree, if there is one. A failing build prints its own errors."""
     tree = source_tree()
     if tree is None:
         return None

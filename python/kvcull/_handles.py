@@ -1,14 +1,15 @@
-"""Objects of the library as Python objects: who may use them when, and in which order they are closed.
+"""Wraps objects of the library as Python objects: controls which thread may use them, and the order of closing.
 
-An engine and everything opened from it belong to one thread at a time. cffi releases Python's lock while the library
-computes, so that lock does not help: every engine has a gate, and each call passes it.
+An engine and everything opened from it may be used by one thread at a time. Python's global lock does not ensure this,
+because cffi releases it while the library computes. So every engine has a gate, and each call passes it.
 
-Python raises KeyboardInterrupt between two bytecodes, and no `with` or `finally` is safe from that. So no bytecode runs
-between the lock's acquisition and its release, but for functions that the library calls: `Gate.call` and `Gate.close`
-give all steps to one function of C (`list.extend`, `all`), which takes them one after another.
+Python may raise KeyboardInterrupt between any two bytecodes, and neither `with` nor `finally` is safe from that. So no
+bytecode runs between acquiring the gate's lock and releasing it, except in callbacks from the library. `Gate.call` and
+`Gate.close` pass all steps to one C function (`list.extend`, `all`), which runs them one after another.
 
-Nor do finalizers count what is open. `_entries` has all of it, and an object is closed once nothing refers to it, which
-a weak reference tells; where an interrupt keeps one call of `Gate.drain` from closing it, the next does.
+Finalizers are not relied on either. `_entries` lists all open objects. A weak reference tells when nothing refers to an
+object any more, and the object is then closed. If an interrupt prevents one call of `Gate.drain` from closing it, the
+next call does.
 """
 import atexit
 import functools
@@ -23,8 +24,8 @@ from ._library import ffi, lib, ready
 from .errors import UsageError
 
 _run, _first = operator.methodcaller("__call__"), operator.itemgetter(0)
-_entries: Dict["Entry", None] = {}  # what is open, in the order in which it was opened
-_process = [object()]  # another object in each process, because a fork copies no threads
+_entries: Dict["Entry", None] = {}  # open objects, in the order of opening
+_process = [object()]  # a different object in each process, because a fork copies no threads
 
 
 def _forked():
@@ -36,38 +37,39 @@ if hasattr(os, "register_at_fork"):
 
 
 class Gate:
-    """Lets one call at a time into an engine; closes between calls what nobody uses any more."""
+    """Lets one call at a time into an engine, and closes unused objects between calls."""
 
     def __init__(self):
-        self.caught: List[BaseException] = []  # by functions that the call under way has called
-        self.stage = None  # the kvcull.Stage of the method's function that is under way
-        self._lock = threading.RLock()  # it knows its owner
+        self.caught: List[BaseException] = []  # exceptions raised by callbacks of the current call
+        self.stage = None  # the kvcull.Stage of the method function that is running
+        self._lock = threading.RLock()  # an RLock knows which thread holds it
         self._process = _process[0]
         self._due = False
 
     @property
     def here(self) -> bool:
-        """Whether this process made it, and not one that was forked into this one."""
+        """Whether this process created the gate, and not a parent that was forked."""
         return self._process is _process[0]
 
     @property
     def inside(self) -> bool:
-        """Whether this thread is in a call."""
+        """Whether this thread is inside a call."""
         return self._lock._is_owned()
 
     def check(self) -> None:
-        """UsageError where this thread must not call."""
+        """Raises UsageError if this thread must not make a call."""
         if not self.here:
-            raise UsageError("it was opened before this process was forked; open another engine here")
+            raise UsageError("it was opened before this process was forked; open another engine in this process")
         if self.inside:
             raise UsageError("a function that the engine calls must not use the engine, its models and its sessions")
 
     def call(self, function, *arguments, record=None) -> Any:
-        """What a function of the library returns, alone in the engine. Handles among the arguments stand for their
-        pointers, a list of handles for an array of these, an entry for the place of a pointer that is to be opened.
+        """Calls a function of the library with exclusive use of the engine, and returns its result. Among the
+        arguments, a handle stands for its pointer, a list of handles for an array of pointers, and an entry for the
+        location to which a newly opened pointer is written.
 
-        What a Python function raised that the library called meanwhile is raised here. record: an empty list, whose
-        item 2 becomes [what the function returned] in any case, also where an interrupt follows the call.
+        If a Python callback raises an exception during the call, the exception is raised here. record: an empty list.
+        Its item 2 becomes [the function's result] in every case, even if an interrupt follows the call.
         """
         self.check()
         needed: List[List[bool]] = []
@@ -85,7 +87,7 @@ class Gate:
             given.append(argument)
         record = [] if record is None else record
         call = functools.partial(function, *ready(function, given))
-        usable = map(all, [map(_first, needed)])  # looked at under the lock
+        usable = map(all, [map(_first, needed)])  # evaluated while the lock is held
         try:
             record.extend(map(_run, (
                 self._lock.acquire,
@@ -95,7 +97,7 @@ class Gate:
                 self.caught.copy,
                 self._lock.release)))
         except BaseException:
-            if self.inside:  # a step failed, which none does but for want of memory
+            if self.inside:  # a step failed, which happens only without memory
                 self._lock.release()
             raise
         if self._due:
@@ -107,15 +109,15 @@ class Gate:
         return record[2][0]
 
     def catch(self, _kind, exception, _traceback) -> None:
-        """For cffi: keeps what a function raised that the library calls, for `call`."""
+        """Stores an exception raised by a callback, for `call`. Used by cffi."""
         self.caught.append(exception)
 
     def function(self, kind: str, function, failed=None):
-        """A function for the library to call, of this type of C; failed: what it returns where it raises."""
+        """Makes a callback for the library with the given C type. failed: its result if it raises an exception."""
         return ffi.callback(kind, function, error=failed, onerror=self.catch)
 
     def drain(self, _reference=None) -> None:
-        """Closes what nobody uses any more, of any engine that no call is in: such a call drains when it leaves."""
+        """Closes unused objects of all engines that are not in a call. A call drains its own engine when it ends."""
         busy: List[Gate] = []
         while not busy:
             self._due = False
@@ -126,11 +128,11 @@ class Gate:
                 break
 
     def close(self, entry: "Entry") -> bool:
-        """Closes it, unless a call is in the engine. Returns whether it is closed."""
+        """Closes the object unless a call is in the engine. Returns whether it is closed."""
         done: List[bool] = []
-        self._due = True  # before the lock is asked for, which a call may just be giving back
+        self._due = True  # before trying the lock, because a call may just be releasing it
         if not self.inside:
-            all(map(_run, (  # up to the first that gives nothing
+            all(map(_run, (  # stops at the first false result
                 functools.partial(self._lock.acquire, False),
                 functools.partial(list, map(entry.close, map(_first, [entry.cell]))),
                 functools.partial(list, map(operator.setitem, [entry.cell, entry.usable], [0, 0], [ffi.NULL, False])),
@@ -142,7 +144,7 @@ class Gate:
 
 
 class Entry:
-    """An object of the library that is open: `cell` points to its pointer, which is NULL before and after, and
+    """An open object of the library. `cell` points to its pointer, which is NULL before opening and after closing.
     usable[0] is False once it is closed."""
 
     def __init__(self, handle, gate, kind, parent, keep):
@@ -155,39 +157,41 @@ class Entry:
 
     @property
     def over(self) -> bool:
-        """Whether it is to be closed: by its handle, with its parent, or because nothing refers to it."""
+        """Whether the object must be closed: its handle or its parent was closed, or nothing refers to it."""
         return self.given_up or self._handle() is None or (self.parent is not None and self.parent.over)
 
 
 class Handle:
-    """A pointer of the library, closed once, after everything that was opened from it.
+    """A pointer of the library that is closed once, after everything opened from it.
 
-    It is made before there is a pointer: whoever opens gives `entry` for the library to write it to. keep: what the
-    library has addresses of until it is closed. A handle holds its parent, so that a model cannot go before its sessions.
+    A handle is created before the pointer exists; the opening function receives `entry` and writes the pointer there.
+    keep: objects that must live as long as the library has their addresses. A handle refers to its parent, so that a
+    model is never freed before its sessions.
     """
 
     def __init__(self, gate, kind, parent=None, keep=None):
         self.gate = gate
         self.array = f"struct {kind} *[]"
         self.entry = Entry(self, gate, kind, parent.entry if parent is not None else None, keep)
-        self.watching = None  # a function that the library calls
+        self.watching = None  # a callback of the library
         self._parent = parent
 
     @property
     def pointer(self):
-        """The pointer. UsageError: the object is closed."""
+        """The pointer. Raises UsageError if the object is closed."""
         if self.entry.over or not self.entry.cell[0]:
             raise UsageError("it is closed already")
         return self.entry.cell[0]
 
     def close(self):
-        """Closes what was opened from it, then it. A second time nothing happens."""
+        """Closes everything opened from the object, then the object itself. Has no effect the second time."""
         self.entry.given_up = True
         self.gate.drain()
 
 
 class Within:
-    """A pointer that the library gives for a handle, good for as long as that is open; `function` says which."""
+    """A pointer that the library returns for a handle and that is valid while the handle is open. `function` returns
+    it."""
 
     def __init__(self, handle: Handle, function):
         self.entry, self._handle = handle.entry, handle
@@ -195,7 +199,7 @@ class Within:
 
     @property
     def pointer(self):
-        """The pointer. UsageError: the object is closed."""
+        """The pointer. Raises UsageError if the object is closed."""
         return self._handle.pointer and self._pointer
 
 
@@ -208,12 +212,13 @@ def _close_all():
 
 
 class Closing:
-    """What engines, models, sessions, samplers and replays share: `close`, and use in a with statement."""
+    """Base class of engines, models, sessions, samplers and replays: `close`, and use in a with statement."""
 
     _handle: Handle
 
     def close(self) -> None:
-        """Gives its memory back now. What was opened from it is closed, too; neither can be used any more."""
+        """Frees the object's memory now. Objects opened from it are closed, too. None of them can be used afterwards.
+        """
         self._handle.close()
 
     def __enter__(self):

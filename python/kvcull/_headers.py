@@ -1,12 +1,12 @@
-"""The public headers as declarations that cffi reads, and the numbers and texts of their macros.
+"""Converts the public headers to declarations for cffi, and extracts the values of their macros.
 
-Nothing is listed here: whatever the headers declare is there, and a test compares it with what a compiler makes of
-the same headers.
+This file lists no names: it converts everything that the headers declare. A test compares the result with a compiler's
+view of the same headers.
 """
 import re
 from pathlib import Path
 
-#: The public headers, below the folder that the compiler is told of, in the order in which they include each other.
+#: The public headers, relative to the include folder, in the order in which they include each other.
 NAMES = ("kvcull.h", "kvcull/chat.h", "kvcull/policy.h", "kvcull/saved.h", "kvcull/check.h")
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
@@ -18,13 +18,13 @@ _MACRO = re.compile(r"^#define (KVC_\w+)\s+(\S+)[ \t]*$", re.M)
 
 
 def read(folder):
-    """The text of all public headers in a folder, one after another."""
+    """Returns the text of all public headers in a folder, joined."""
     return "\n".join((Path(folder) / name).read_text(encoding="utf-8") for name in NAMES)
 
 
 def declarations(text):
-    """What the headers declare: types, functions and enumerators, without comments, directives and inline functions, and
-    with the numbers of macros that stand for lengths of arrays."""
+    """Returns the declarations of types, functions and enumerators, without comments, directives and inline functions.
+    Macros that are array lengths are replaced by their numbers."""
     numbers = macros(text)
     for pattern in (_COMMENT, _CPLUSPLUS, _DIRECTIVE, _ATTRIBUTE, _INLINE):
         text = pattern.sub("\n" if pattern is _DIRECTIVE else " ", text)
@@ -33,7 +33,7 @@ def declarations(text):
 
 
 def macros(text):
-    """The macros that stand for a whole number or a text: {"KVC_VERSION": "0.1.0", ...}."""
+    """Returns the macros that are integers or texts: {"KVC_VERSION": "0.1.0", ...}."""
     found = {}
     for name, value in _MACRO.findall(_COMMENT.sub(" ", text)):
         if value.startswith('"') and value.endswith('"') and len(value) >= 2:

@@ -1,7 +1,7 @@
-"""The library, loaded: `ffi` and `lib` (cffi, in ABI mode), the headers' macros, and small helpers for texts and errors.
+"""The loaded library: `ffi` and `lib` (cffi in ABI mode), the headers' macros, and helpers for texts and errors.
 
-A package that was installed brings `_interface.py`, which setup.py made of the headers of the library that it found. In
-the source tree there is none: the headers are read when the package is imported.
+An installed package contains `_interface.py`, which setup.py generates from the headers of the library that it found.
+The source tree has no such file; there the headers are read when the package is imported.
 """
 import os
 from typing import Any, List
@@ -16,7 +16,7 @@ ffi = cffi.FFI()
 
 
 def _interface():
-    """(the declarations, the macros, files to try as the library)"""
+    """Returns (the declarations, the macros, files to try as the library)."""
     try:
         from . import _interface as made
     except ImportError:
@@ -27,7 +27,7 @@ def _interface():
             raise ImportError("libkvcull is not found; set KVCULL_LIBRARY to its file, or build it with ./dev build")
         text = _headers.read(found.include)
         return _headers.declarations(text), _headers.macros(text), [str(found.library)]
-    beside = os.path.join(os.path.dirname(__file__), made.LIBRARY)  # an absolute LIBRARY stays what it is
+    beside = os.path.join(os.path.dirname(__file__), made.LIBRARY)  # an absolute LIBRARY is left unchanged
     if os.environ.get("KVCULL_LIBRARY"):
         return made.DECLARATIONS, made.MACROS, [os.environ["KVCULL_LIBRARY"]]
     return made.DECLARATIONS, made.MACROS, [beside, *_find.FILES[::-1]]
@@ -47,7 +47,7 @@ _declared, macros, _files = _interface()
 ffi.cdef(_declared + "void free(void *);")  # the library allocates some texts with malloc
 lib = _load(_files)
 
-#: The version of the library, and that of its arithmetic: within one number of the latter results are the same bits.
+#: The version of the library, and that of its arithmetic: equal arithmetic versions give bit-identical results.
 VERSION = macros["KVC_VERSION"]
 ARITHMETIC_VERSION = macros["KVC_ARITHMETIC_VERSION"]
 
@@ -57,12 +57,12 @@ if ffi.string(lib.kvc_version()).decode() != VERSION:
 
 
 def text_of(pointer) -> str:
-    """A C string; "" where it is NULL."""
+    """Returns a C string as str; "" for NULL."""
     return ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
 
 
 def c_text(text, what: str) -> bytes:
-    """A text as the library takes it. UsageError: it has a NUL character, at which C would end it."""
+    """Encodes a text for the library. Raises UsageError for a NUL character, where C would end the text."""
     raw = text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
     if b"\0" in raw:
         raise of_status(lib.KVC_USAGE, f"{what} {raw[:60].decode('utf-8', 'replace')!r}: must have no NUL character")
@@ -70,28 +70,31 @@ def c_text(text, what: str) -> bytes:
 
 
 def c_string(text, what: str):
-    """The same as an array of char that ends in a NUL; NULL for None."""
+    """Returns the encoded text as a NUL-terminated char array; NULL for None."""
     return ffi.NULL if text is None else ffi.new("char[]", c_text(text, what))
 
 
 def path_bytes(path) -> bytes:
-    """A path as the library takes it."""
+    """Encodes a path for the library."""
     return c_text(os.fsencode(path), "path")
 
 
 def ready(function, arguments) -> List[Any]:
-    """The arguments of a call as numbers in the range of its types and as pointers, so that the call raises nothing."""
+    """Converts the arguments of a call to pointers and to numbers in the range of their types, so that the call itself
+    raises nothing."""
     return [argument if isinstance(argument, (ffi.CData, bytes)) else ffi.new(ffi.getctype(kind, "*"), argument)[0]
             for kind, argument in zip(ffi.typeof(function).args, arguments)]
 
 
 def allocated(kind: str):
-    """A place for the library to write a pointer to that it allocates and leaves to its caller; freed with the place."""
+    """Returns a location for a pointer to memory that the library allocates for its caller. That memory is freed
+    together with the location."""
     return ffi.gc(ffi.new(f"{kind} **"), lambda place: lib.free(place[0]))
 
 
 def whole_numbers(values, kind, what: str) -> np.ndarray:
-    """Whole numbers as an array [count] of an integer type. UsageError: they are something else, or beyond its range."""
+    """Returns integers as an array [count] of an integer type. Raises UsageError for other values and numbers out of
+    range."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise of_status(lib.KVC_USAGE, f"{what}: must be a list of whole numbers")
@@ -102,29 +105,29 @@ def whole_numbers(values, kind, what: str) -> np.ndarray:
 
 
 def raise_for(status: int, error) -> None:
-    """Raises what a status other than KVC_OK and a struct kvc_error * say."""
+    """Raises the exception for a status other than KVC_OK, with the text of a struct kvc_error *."""
     if status != lib.KVC_OK:
         raise of_status(status, text_of(error.text) or f"status {status}")
 
 
 def choice(prefix: str, name: str, what: str) -> int:
-    """The enumerator PREFIX_NAME of a name in lower case."""
+    """Returns the enumerator PREFIX_NAME for a name in lower case."""
     try:
         return getattr(lib, prefix + str(name).upper())
     except AttributeError:
-        raise of_status(lib.KVC_USAGE, f"{what}: {name!r}: there is none") from None
+        raise of_status(lib.KVC_USAGE, f"{what}: {name!r} does not exist") from None
 
 
 def cache_type(name: str) -> int:
-    """The enumerator of a type of cache entries or weights: "f32", "f16", "q8_0", ..."""
+    """Returns the enumerator of a type of cache entries or weights: "f32", "f16", "q8_0", ..."""
     type_ = ffi.new("enum kvc_type *")
     if not lib.kvc_type_from_name(c_text(name, "type"), type_):
-        raise of_status(lib.KVC_USAGE, f"type {name!r}: there is none; cache entries are f32, f16 or q8_0")
+        raise of_status(lib.KVC_USAGE, f"type {name!r} does not exist; cache entries are f32, f16 or q8_0")
     return type_[0]
 
 
 def record(kind, struct, **given):
-    """A dataclass of the fields that a struct has under the same names; texts become str, what is given goes first."""
+    """Fills a dataclass from a struct's fields of the same names. Texts become str; `given` overrides fields."""
     values = dict(given)
     for name in kind.__dataclass_fields__:
         if name not in values:

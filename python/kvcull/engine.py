@@ -1,4 +1,4 @@
-"""Engines: a backend, its threads, its memory, and the methods it knows."""
+"""Engines: a backend with its threads, its memory and its methods."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ._library import c_string, c_text, ffi, lib, raise_for, text_of
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes by kind, counted at every allocation; `peak_total` is the peak of the sum."""
+    """Bytes by kind, counted at every allocation. `peak_total` is the peak of the sum."""
 
     now: Dict[str, int]
     peak: Dict[str, int]
@@ -21,7 +21,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend of this build: whether it can be used here, the path or device chosen, what it leaves to ref."""
+    """A backend of this build.
+
+    usable: whether it can be used on this machine. detail: the chosen instruction set or device. missing: the
+    operations that it leaves to the backend "ref".
+    """
 
     name: str
     usable: bool
@@ -34,18 +38,20 @@ MEMORY_KINDS = ("weights", "cache", "state", "hidden", "scratch")
 
 
 def _look(_user) -> int:
-    """What the library calls between parts of a prompt: Python looks for signals whenever it runs a function."""
+    """Called by the library between parts of a prompt. Python checks for signals whenever it runs a function."""
     return 0
 
 
 class Engine(Closing):
-    """A backend with its threads. Models are opened from it; most programs let `Model` open one of its own.
+    """A backend with its threads. Models are opened from an engine; most programs let `Model` open its own.
 
-    backend: "cpu", "ref", "opencl[:N]" or "cuda[:N]". threads: 0 is one for each core; their number changes no bit.
-    math: the arithmetic of linear layers. "int8" (as the program's default): activations of eight bits where weights
-    are quantized, "float" elsewhere; "float": without; both are the same bits on every backend. "fast": a BLAS library.
+    backend: "cpu", "ref", "opencl[:N]" or "cuda[:N]". threads: 0 means one per core; the number does not change
+    results. math: the arithmetic of linear layers. "int8", the program's default, uses 8-bit activations for quantized
+    weights and float elsewhere; "float" uses float everywhere. Both give bit-identical results on every backend. "fast"
+    uses a BLAS library.
 
-    Several Python threads may use one engine: their calls wait for each other. Python's own lock is released meanwhile.
+    Several Python threads may use one engine; their calls wait for each other. Python's global lock is released during
+    a call.
     """
 
     def __init__(self, backend: Optional[str] = None, threads: int = 0, math: str = "int8"):
@@ -60,45 +66,46 @@ class Engine(Closing):
         self._call(lib.kvc_engine_on_interrupt, self._handle, look, ffi.NULL)
 
     def _call(self, function, *arguments, record=None) -> None:
-        """A function of the library whose last argument is a struct kvc_error *, as `Gate.call` has it."""
+        """Calls a library function whose last argument is a struct kvc_error *, through `Gate.call`."""
         error = ffi.new("struct kvc_error *")
         raise_for(self._handle.gate.call(function, *arguments, error, record=record), error)
 
     @property
     def backend(self) -> str:
-        """The backend as it is: "cpu (avx512, 2 threads)"."""
+        """The backend in use, such as "cpu (avx512, 2 threads)"."""
         return text_of(self._handle.gate.call(lib.kvc_engine_backend, self._handle))
 
     def memory(self) -> Memory:
-        """Bytes held now and at the peak, by kind."""
+        """Returns the bytes in use now and at the peak, by kind."""
         memory = ffi.new("struct kvc_memory *")
         self._handle.gate.call(lib.kvc_engine_memory, self._handle, memory)
         return Memory(dict(zip(MEMORY_KINDS, memory.now)), dict(zip(MEMORY_KINDS, memory.peak)),
                       memory.now_total, memory.peak_total)
 
     def reset_peaks(self) -> None:
-        """Lets peaks begin anew at what is held now."""
+        """Sets all peaks to the current values."""
         self._handle.gate.call(lib.kvc_engine_reset_peaks, self._handle)
 
     def check(self, policy) -> None:
-        """UsageError where a policy, as text or made by `kvcull.policy`, is not well-formed."""
+        """Raises UsageError if a policy (a text, or from `kvcull.policy`) is not well-formed."""
         self._call(lib.kvc_policy_check, self._handle, c_text(policy, "policy"))
 
     def stages(self, policy) -> List[str]:
-        """The stages at which a policy's methods act, of "chunk", "prompt", "propagate", "select", "decode"."""
+        """Returns the stages at which a policy's methods act: some of "chunk", "prompt", "propagate", "select",
+        "decode"."""
         from .policy import stage_names
         bits = ffi.new("unsigned *")
         self._call(lib.kvc_policy_stages, self._handle, c_text(policy, "policy"), bits)
         return stage_names(bits[0])
 
     def register(self, method) -> None:
-        """Makes a method known that is written in Python: a class or an object of `kvcull.HostMethod`."""
+        """Registers a method written in Python: a subclass of `kvcull.HostMethod` or an object of one."""
         from .host import made_known
         made_known(self, method)
 
 
 def backends() -> List[Backend]:
-    """The backends of this build, whether they can be used here or not."""
+    """Returns the backends of this build, including those that cannot be used on this machine."""
     found, info, text = [], ffi.new("struct kvc_backend_info *"), ffi.new("char[256]")
     i = 0
     while lib.kvc_backend(i, info):

@@ -1,14 +1,15 @@
-"""What goes wrong, as exceptions: one class for each status of the library, whose text is the library's line."""
+"""The library's errors as exceptions, one class for each status. Their text is the library's message."""
 
 
 class KvcullError(Exception):
-    """An error of the library. Its text is one line: what, where, what would be right. `status` is the number."""
+    """An error of the library. Its text is one line: what is wrong, where, and what would be right. `status` is the
+    number."""
 
     status = -1
 
 
 class DiffersError(KvcullError):
-    """A check did not hold (status 1)."""
+    """A check failed (status 1)."""
 
     status = 1
 
@@ -20,7 +21,7 @@ class UsageError(KvcullError, ValueError):
 
 
 class InputError(KvcullError):
-    """A bad input file, or a model that gives logits which are not finite (status 3)."""
+    """A bad input file, or a model whose logits are not finite (status 3)."""
 
     status = 3
 
@@ -35,5 +36,5 @@ _CLASSES = {error.status: error for error in (DiffersError, UsageError, InputErr
 
 
 def of_status(status: int, text: str) -> KvcullError:
-    """The exception of a status that is not 0."""
+    """Returns the exception for a nonzero status."""
     return _CLASSES.get(status, KvcullError)(text)

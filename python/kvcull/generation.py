@@ -1,4 +1,4 @@
-"""An answer as it comes: token after token, with its text and the logits it was drawn from."""
+"""An answer, generated token by token, with its text and the logits from which each token was drawn."""
 from __future__ import annotations
 
 import codecs
@@ -12,10 +12,10 @@ from .sampling import Sampler
 
 
 class Piece(NamedTuple):
-    """A token of an answer: its id, the text that is certain by now, the logits [vocab] that it was drawn from.
+    """A token of an answer: its id, the text that is now certain, and the logits [vocab] from which it was drawn.
 
-    Pieces' texts joined are the answer's; one may be "" while a character or what may be a stop text is not whole. Where
-    text still waits when the end token comes, a last piece has it, with that token.
+    The joined texts of all pieces are the answer's text. A text is "" while a character or a possible stop text is
+    incomplete. If text is still pending when the end token arrives, a last piece contains it together with that token.
     """
 
     token: int
@@ -24,11 +24,12 @@ class Piece(NamedTuple):
 
 
 class Generation:
-    """An iterator of pieces. `tokens` and `text` are what has come so far, `reason` why it ended, None before.
+    """An iterator over the pieces of an answer. `tokens` and `text` are what has been generated so far. `reason` tells
+    why the answer ended, and is None before.
 
-    reason: "end of turn", "length" or "stop text", as in the program; "interrupted": KeyboardInterrupt or another
-    exception that is not the library's broke it off. The session then goes on from what it holds. The last token of an
-    answer that did not end by itself is given to the session in front of its next prompt.
+    reason: "end of turn", "length" or "stop text", as in the program. "interrupted" means that KeyboardInterrupt or
+    another exception from outside the library ended it; the session then continues from the tokens that it holds. If an
+    answer did not end by itself, the session reads its last token before the next prompt.
     """
 
     def __init__(self, session, sampler: Sampler, limit: int, stop: Sequence[str], ignore_end: bool, first: bool):
@@ -52,7 +53,7 @@ class Generation:
         return "".join(self._texts)
 
     def begin(self) -> None:
-        """The answer is to the session's last prompt."""
+        """Binds the answer to the session's last prompt."""
         self._session._settle()
         self._turn = self._session._turn
 
@@ -79,7 +80,8 @@ class Generation:
         return piece
 
     def _piece(self) -> Tuple[Optional[Piece], Optional[str]]:
-        """The next piece, and why the answer ends with it or, where there is none, before it."""
+        """Returns the next piece, and the reason if the answer ends with it. Without a piece, the answer has already
+        ended."""
         session, model = self._session, self._session.model
         session._give_pending()
         logits = session.logits
@@ -93,12 +95,12 @@ class Generation:
         self._waiting += self._decoder.decode(raw)
         over = len(self.tokens) + 1 == self._limit
         text, stopped = self._release(over)
-        # at once, so that no interrupt comes between what the answer has and what the session will see
+        # in one step, so that an interrupt cannot leave the answer and the session with different tokens
         list(map(list.append, (self.tokens, self._texts, session._pending), (token, text, token)))
         return Piece(token, text, logits), "stop text" if stopped else "length" if over else None
 
     def _release(self, over: bool) -> Tuple[str, bool]:
-        """The text that no stop text can take back any more, and whether it ends before one."""
+        """Returns the text that cannot become part of a stop text any more, and whether a stop text follows it."""
         if over:
             self._waiting += self._decoder.decode(b"", True)
         at = min((place for place in map(self._waiting.find, self._stop) if place >= 0), default=-1)
@@ -111,12 +113,12 @@ class Generation:
         return text, at >= 0
 
     def _begun(self, stop: str) -> int:
-        """How many characters at the end may be the beginning of this stop text."""
+        """Returns how many characters at the end may be the beginning of this stop text."""
         return next((n for n in range(min(len(stop) - 1, len(self._waiting)), 0, -1)
                      if self._waiting.endswith(stop[:n])), 0)
 
     def finish(self) -> str:
-        """The whole answer's text, when it has come."""
+        """Generates the rest of the answer and returns its whole text."""
         for _piece in self:
             pass
         return self.text

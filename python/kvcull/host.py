@@ -1,6 +1,6 @@
-"""Methods written in Python, for trying ideas: they see scores and positions as arrays, and say what stays.
+"""Methods written in Python, for trying ideas. They see scores and positions as arrays and choose what to keep.
 
-Scores go to the host and back, which is slow on devices; docs/how-to/add-a-method.md shows the same in C.
+Scores are copied to the host and back, which is slow on devices. docs/how-to/add-a-method.md shows the same in C.
 """
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FOREVER = (1 << 63) - 1  # INT64_MAX
 
 
 class Scores:
-    """A float32 for each entry of each list (or, of `head_mass`, each query head). scores[head] copies one head's to
-    the host, float32 [entries]; scores[head] = array takes it back."""
+    """A float32 for each entry of each KV list; with `head_mass`, for each entry of each query head. scores[head]
+    copies one head's scores to the host, float32 [entries]. scores[head] = array writes them back."""
 
     def __init__(self, stage: "Stage", pointer):
         self._stage, self.pointer = stage, pointer
@@ -40,44 +40,44 @@ class Scores:
         array, count = np.ascontiguousarray(values, np.float32), ffi.new("size_t *")
         self._stage.call(lib.kvc_stage_read_scores, self.pointer, head, ffi.NULL, 0, count)
         if array.shape != (count[0],):
-            raise _library.of_status(lib.KVC_USAGE, f"scores {list(array.shape)}: must be [{count[0]}], one of each entry")
+            raise _library.of_status(lib.KVC_USAGE, f"scores {list(array.shape)}: must be [{count[0]}], one for each entry")
         self._stage.call(lib.kvc_stage_write_scores, self.pointer, head, ffi.from_buffer("float[]", array), len(array))
 
 
 class Values:
-    """A method's options as a policy gives them, during the call of the method's function alone."""
+    """A method's options as a policy sets them. Valid only during the call of the method's function."""
 
     def __init__(self, gate, values, kinds):
         self._gate, self._values, self._kinds = gate, values, kinds
 
     def _check(self) -> None:
         if self._gate.stage is not self:
-            raise _library.of_status(lib.KVC_USAGE, "a stage lives during the call of its function alone")
+            raise _library.of_status(lib.KVC_USAGE, "a stage is valid only during the call of its function")
 
     def _option(self, name: str, *kinds: str) -> bytes:
         self._check()
         if name not in self._kinds:
-            raise _library.of_status(lib.KVC_USAGE, f"option {name!r}: there is none; there are {', '.join(self._kinds)}")
+            raise _library.of_status(lib.KVC_USAGE, f"option {name!r} does not exist; there are {', '.join(self._kinds)}")
         if self._kinds[name] not in kinds:
-            raise _library.of_status(lib.KVC_USAGE, f"option {name!r}: it is of kind {self._kinds[name]}, and not "
+            raise _library.of_status(lib.KVC_USAGE, f"option {name!r}: it is of kind {self._kinds[name]}, not "
                                                     f"{' or '.join(kinds)}")
         return name.encode()
 
     def integer(self, option: str) -> int:
-        """An option of kind "integer"."""
+        """Returns an option of kind "integer"."""
         return lib.kvc_value_int(self._values, self._option(option, "integer"))
 
     def number(self, option: str) -> float:
-        """An option of kind "number"."""
+        """Returns an option of kind "number"."""
         return lib.kvc_value_real(self._values, self._option(option, "number"))
 
     def text(self, option: str) -> str:
-        """An option of kind "text" or "choice"."""
+        """Returns an option of kind "text" or "choice"."""
         return text_of(lib.kvc_value_text(self._values, self._option(option, "text", "choice")))
 
 
 class Stage(Values):
-    """What a stage function sees: one session and one layer, during the call alone.
+    """The argument of a stage function: one session and one layer. Valid only during the call.
 
     Members of struct kvc_stage_info are attributes: layer, layers, heads, kv_heads, head_size, turn, held, after, now,
     step, entries, expected, seed and others.
@@ -92,7 +92,7 @@ class Stage(Values):
         return self._stage
 
     def call(self, function, *arguments) -> None:
-        """A function kvc_stage_... of the library with this stage in front and the error behind."""
+        """Calls a library function kvc_stage_... with this stage as first and the error as last argument."""
         raise_for(function(self._pointer(), *arguments, self._error), self._error)
 
     def __getattr__(self, name: str) -> int:
@@ -101,7 +101,8 @@ class Stage(Values):
         return getattr(lib.kvc_stage_info(self._pointer()), name)
 
     def budget(self, option: str = "budget", least: int = 1) -> int:
-        """A budget in tokens: a share is one of what the fullest head held with the prompt in. At least `least`."""
+        """Returns a budget in tokens, at least `least`. A share counts relative to the longest head after the prompt.
+        """
         return lib.kvc_value_budget(self._values, self._option(option, "budget"), self.held, least)
 
     # ---- scores ----
@@ -112,26 +113,27 @@ class Stage(Values):
         return Scores(self, made[0])
 
     def scores(self) -> Scores:
-        """Scores of every list, to be written by the caller."""
+        """Returns scores of every list, to be written by the caller."""
         return self._scores()
 
     def window_mass(self, window: int) -> Scores:
-        """What the last `window` prompt queries attended to (in a decode step: the step's own), summed over groups.
+        """Returns the attention from the last `window` prompt queries (in a decode step: from that step's query),
+        summed over groups.
 
-        There are at most as many as the class's `queries`.
+        There are at most as many queries as the class attribute `queries`.
         """
         scores = self._scores()
         self.call(lib.kvc_stage_window_mass, window, scores.pointer)
         return scores
 
     def head_mass(self, window: int) -> Scores:
-        """The same for each query head."""
+        """Returns the same for each query head."""
         scores = self._scores(lib.kvc_stage_head_scores)
         self.call(lib.kvc_stage_window_mass, window, scores.pointer)
         return scores
 
     def entry_scores(self, kind: str, seed: int = 0) -> Scores:
-        """What entries are worth without a query: "draw" (by lot), "norm" (minus the key's length), "apart" (minus its
+        """Returns scores that need no query: "draw" (random), "norm" (minus the key's length), "apart" (minus its
         cosine to the mean of all keys)."""
         if kind not in ENTRY_KINDS:
             raise _library.of_status(lib.KVC_USAGE, f"entry_scores: {kind!r}: must be {', '.join(ENTRY_KINDS)}")
@@ -140,19 +142,20 @@ class Stage(Values):
         return scores
 
     def _own(self, scores: Scores):
-        """The pointer of scores. UsageError: they were made in another stage, and are no more."""
+        """Returns the pointer of scores. Raises UsageError if they belong to another stage, which is no longer valid.
+        """
         if not isinstance(scores, Scores) or scores._stage is not self:
-            raise _library.of_status(lib.KVC_USAGE, "scores of another stage: must be made in this one")
+            raise _library.of_status(lib.KVC_USAGE, "scores of another stage: must be created in this stage")
         return scores.pointer
 
     def pool(self, scores: Scores, kernel: int, pooling: str = "max", tail: int = 0) -> None:
-        """1-D pooling over each head's indices below (its entries - tail)."""
+        """Applies 1-D pooling over each head's indices below (its number of entries - tail)."""
         if pooling not in POOLINGS:
             raise _library.of_status(lib.KVC_USAGE, f"pool: {pooling!r}: must be {', '.join(POOLINGS)}")
         self.call(lib.kvc_stage_pool, self._own(scores), tail, kernel, POOLINGS.index(pooling))
 
     def positions(self, head: int) -> np.ndarray:
-        """The positions of one list's entries, int32 [entries], ascending."""
+        """Returns the positions of one list's entries, int32 [entries], ascending."""
         capacity, count = max(1, self.entries), ffi.new("size_t *")
         while True:
             positions = np.empty(capacity, np.int32)
@@ -161,19 +164,20 @@ class Stage(Values):
                 return positions[: count[0]]
             capacity = count[0]
 
-    # ---- what stays ----
+    # ---- what to keep ----
 
     def keep(self, scores: Optional[Scores] = None, *, top: int = 0, first: int = 0, tail: int = 0, limit: int = 0,
              recent: int = FOREVER) -> None:
-        """Of each head: indices below `first`, the last `tail`, positions from `recent` on, and of the others the `top`
-        with the highest scores. A head with no more than `limit` entries keeps all."""
+        """Keeps, in each head: indices below `first`, the last `tail`, positions from `recent` on, and of the others
+        the `top` with the highest scores. A head with at most `limit` entries keeps all."""
         rule = ffi.new("struct kvc_keep *")
         rule.first, rule.tail, rule.top, rule.limit, rule.recent = first, tail, top, limit, recent
         rule.scores = self._own(scores) if scores is not None else ffi.NULL
         self.call(lib.kvc_stage_keep, rule)
 
     def keep_positions(self, positions: Sequence[Sequence[int]]) -> None:
-        """Of each head the entries at these positions, ascending; one that a head does not hold is passed over."""
+        """Keeps, in each head, the entries at these ascending positions. Positions that a head does not hold are
+        ignored."""
         if len(positions) != self.kv_heads:
             raise _library.of_status(lib.KVC_USAGE, f"keep_positions: {len(positions)} lists: must be {self.kv_heads}")
         arrays = [whole_numbers(one, np.int32, "keep_positions") for one in positions]
@@ -182,17 +186,17 @@ class Stage(Values):
         self.call(lib.kvc_stage_keep_positions, ffi.cast("int32_t **", lists), counts)
 
     def keep_indices(self, indices: Sequence[int]) -> None:
-        """Keeps these indices, ascending, in every head."""
+        """Keeps these ascending indices in every head."""
         array = whole_numbers(indices, np.uint32, "keep_indices")
         self.call(lib.kvc_stage_keep_indices, ffi.from_buffer("uint32_t[]", array), len(array))
 
 
 class HostMethod:
-    """A method to derive from. `name` and at least one of `prompt` and `decode` are needed; an engine learns of it with
-    `engine.register(TheClass)`, and then its policy strings work as those of any other method.
+    """Base class of methods written in Python. A subclass needs `name` and at least one of `prompt` and `decode`.
+    `engine.register(TheClass)` registers it; its policy strings then work like those of any other method.
 
-    options: `kvcull.Option`s. queries: how many of the prompt's last queries it looks at. `TheClass.policy(budget=64)`
-    makes the policy.
+    options: `kvcull.Option`s. queries: how many of the prompt's last queries the method uses.
+    `TheClass.policy(budget=64)` makes a policy.
     """
 
     name = ""
@@ -204,22 +208,22 @@ class HostMethod:
     queries = 0
 
     def check(self, values: Values) -> None:
-        """For every policy with this method: raises what the options' own ranges cannot say."""
+        """Called for every policy with this method. Raises errors that the ranges of options cannot express."""
 
     def prompt(self, stage: Stage) -> None:
-        """Once per layer when a prompt is in."""
+        """Called once per layer when a prompt has been processed."""
 
     def decode(self, stage: Stage) -> None:
-        """Once per layer after each decode step's attention."""
+        """Called once per layer after the attention of each decode step."""
 
     @classmethod
     def policy(cls, **options):
-        """The policy with these options."""
+        """Returns the policy with these options."""
         return function_of(_method_of(cls))(**options)
 
 
 def _common() -> Tuple[Option, ...]:
-    """The options that every method takes."""
+    """Returns the options that every method accepts."""
     return option_rows(lib.kvc_common_options())
 
 
@@ -234,7 +238,7 @@ def _stages(cls) -> Tuple[str, ...]:
 
 
 def _wrong(option: Option) -> str:
-    """What is wrong with an option's row, or ""."""
+    """Returns what is wrong with an option's definition, or ""."""
     if option.kind not in KINDS:
         return f"kind {option.kind!r}: must be {', '.join(KINDS)}"
     if isinstance(option.choices, str):
@@ -261,14 +265,14 @@ def _option_table(options: Sequence[Option], keep: List[Any]):
 
 
 def made_known(engine, method) -> None:
-    """Registers a class or an object of HostMethod; the engine keeps all that the library has addresses of."""
+    """Registers a HostMethod class or object. The engine keeps everything whose address the library has."""
     own = method() if inspect.isclass(method) else method
     stages = _stages(type(own))
     if not isinstance(own, HostMethod) or not stages:
         raise _library.of_status(lib.KVC_USAGE, "register: must be a HostMethod with prompt, decode or both")
     if not isinstance(own.queries, numbers.Integral) or not 0 <= own.queries < 1 << 32:
         raise _library.of_status(lib.KVC_USAGE, f"register: queries={own.queries!r}: must be from 0 to {(1 << 32) - 1}")
-    gate, queries = engine._handle.gate, int(own.queries)  # and not the engine, which could then never go
+    gate, queries = engine._handle.gate, int(own.queries)  # not the engine itself, which could then never be freed
     keep: List[Any] = [own]
     row = ffi.new("struct kvc_policy_class *")
     for text in ("name", "summary", "paper", "idea", "formula"):
@@ -310,7 +314,8 @@ def _check_function(gate, function, kinds):
 
 
 def _within(gate, function, seen):
-    """Calls a method's function. What it raises `Gate.call` raises again; that ends the life of `seen`, too."""
+    """Calls a method's function. `Gate.call` raises its exception again; an exception also ends the validity of `seen`.
+    """
     gate.stage = seen
     function(seen)
     gate.stage = None

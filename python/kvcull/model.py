@@ -1,4 +1,4 @@
-"""Models: a GGUF file or a Hugging Face folder, its tokenizer, its chat template, sessions over it."""
+"""Models: a GGUF file or a Hugging Face folder with its tokenizer, its chat template and its sessions."""
 from __future__ import annotations
 
 import json
@@ -19,7 +19,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model is. Sizes are in bytes; layers are those with attention, which have a cache."""
+    """The properties of a model. Sizes are in bytes. `layers` counts layers with attention, which have a cache."""
 
     path: str
     format: str
@@ -57,10 +57,12 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes that a session would need, without scratch. `exact`: they are what will be counted; otherwise the most.
+    """Bytes that a session would need, without scratch memory. `exact`: the session will count exactly these bytes;
+    otherwise they are upper limits.
 
-    entries: of a head after prompt and generated tokens. cache_bytes, state_bytes: then. peak_bytes: of both, the
-    prompt included; prompt_peak_bytes: of the prompt alone. hidden_bytes: the prompt's hidden states, beside it.
+    entries: entries of a head after the prompt and the generated tokens. cache_bytes, state_bytes: bytes at that time.
+    peak_bytes: peak of cache and state, including the prompt. prompt_peak_bytes: peak during the prompt. hidden_bytes:
+    the prompt's hidden states, which are counted separately.
     """
 
     entries: int
@@ -73,31 +75,31 @@ class Estimate:
 
 
 def _json(value, what) -> Any:
-    """A C text of JSON: of an object, or as it is; NULL for None."""
+    """Returns JSON as a C string. Texts are passed unchanged, other objects are encoded. NULL for None."""
     if value is None:
         return ffi.NULL
     return c_string(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), what)
 
 
 def tokens_array(tokens) -> np.ndarray:
-    """Token ids as int32 [count], C-contiguous."""
+    """Returns token ids as int32 [count], C-contiguous."""
     return whole_numbers(tokens, np.int32, "tokens")
 
 
 def _ids(tokens, count: int) -> np.ndarray:
-    """A copy of the library's array."""
+    """Returns a copy of the library's array."""
     return np.frombuffer(ffi.buffer(tokens, 4 * count), np.int32).copy() if count else np.empty(0, np.int32)
 
 
 class Model(Closing):
-    """A model, read from a GGUF file or a Hugging Face folder, which stays mapped until it is closed.
+    """A model from a GGUF file or a Hugging Face folder. Its files stay mapped until it is closed.
 
-    engine: one to share; None: one of its own, opened with `options` as `Engine` takes them.
+    engine: an engine to share; None: the model opens its own with `options`, which are those of `Engine`.
     """
 
     def __init__(self, path: Path, engine: Optional[Engine] = None, **options):
         if engine is not None and options:
-            raise _library.of_status(lib.KVC_USAGE, f"Model: {', '.join(options)}: belong to the engine that is given")
+            raise _library.of_status(lib.KVC_USAGE, f"Model: {', '.join(options)}: must be given to the engine")
         self.engine = engine if engine is not None else Engine(**options)
         self._handle = Handle(self.engine._handle.gate, "kvc_model", self.engine._handle)
         self.engine._call(lib.kvc_model_open, self.engine._handle, path_bytes(path), self._handle.entry)
@@ -112,7 +114,8 @@ class Model(Closing):
     # ---- text ----
 
     def tokenize(self, text: Union[str, bytes], bos: bool = True, special: bool = True) -> np.ndarray:
-        """The tokens of a text, int32 [count]. bos: with what the model puts in front. special: "<|eot_id|>" is one."""
+        """Returns the tokens of a text, int32 [count]. bos: adds the tokens that the model expects in front of a text.
+        special: a control token such as "<|eot_id|>" in the text becomes one token."""
         if not isinstance(text, (str, bytes, bytearray)):
             raise _library.of_status(lib.KVC_USAGE, f"text: {type(text).__name__}: must be str or bytes")
         raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
@@ -122,14 +125,15 @@ class Model(Closing):
         return _ids(tokens[0], count[0])
 
     def detokenize(self, tokens: Sequence[int], special: bool = False) -> str:
-        """The text of tokens. special: control tokens are written, too. What is not UTF-8 becomes U+FFFD."""
+        """Returns the text of tokens. special: includes control tokens. Invalid UTF-8 becomes U+FFFD."""
         ids, text, size = tokens_array(tokens), allocated("char"), ffi.new("size_t *")
         self.engine._call(lib.kvc_detokenize, self._handle, ffi.from_buffer("int32_t[]", ids), len(ids), special, text,
                           size)
         return ffi.buffer(text[0], size[0])[:].decode("utf-8", "replace")
 
     def token_bytes(self, token: int, first: bool = False) -> bytes:
-        """The bytes that one token adds to a text, which may be part of a character. first: at the text's beginning."""
+        """Returns the bytes that a token adds to a text, which may be part of a character. first: it begins the text.
+        """
         size = ffi.new("size_t *")
         capacity = 64
         while True:
@@ -140,19 +144,19 @@ class Model(Closing):
             capacity = size[0]
 
     def ends_turn(self, token: int) -> bool:
-        """Whether the model's files name this token as an end of a turn."""
+        """Returns whether the model's files list this token as the end of a turn."""
         return bool(self._handle.gate.call(lib.kvc_token_ends_turn, self._handle, token))
 
     def chat_text(self, messages: Sequence[Mapping[str, Any]], *, template: Optional[str] = None, tools=None,
                   documents=None, variables: Optional[Mapping[str, Any]] = None, date: Optional[str] = None,
                   answer: bool = True, special_content: bool = False) -> str:
-        """The text that a chat template makes of a conversation.
+        """Renders a conversation with a chat template.
 
-        messages: {"role": ..., "content": ...} and whatever else the template reads, as "tool_calls". template: the
-        name of a built-in one (`chat_templates`), or of one of the model's; None: the model's own, of several
-        "tool_use" where there are tools, else "default". tools, documents: lists; variables: more for
-        the template, as {"enable_thinking": False}. date: what it is told, "2025-06-30". answer: ends with the opening
-        of the assistant's turn. special_content is for `chat_tokens`.
+        messages: {"role": ..., "content": ...} and whatever else the template reads, such as "tool_calls". template:
+        the name of a built-in template (`chat_templates`) or of one of the model's. None: the model's own; of several,
+        "tool_use" if there are tools, else "default". tools, documents: lists. variables: further variables of the
+        template, such as {"enable_thinking": False}. date: the date given to the template, such as "2025-06-30".
+        answer: appends the opening of the assistant's turn. special_content is used by `chat_tokens`.
         """
         options, _keep = self._chat_options(messages, template, tools, documents, variables, date, answer,
                                             special_content)
@@ -163,7 +167,7 @@ class Model(Closing):
 
     def _chat_options(self, messages, template=None, tools=None, documents=None, variables=None, date=None, answer=True,
                       special_content=False):
-        """struct kvc_chat_options, and what must live as long."""
+        """Returns struct kvc_chat_options, and the objects that must live as long."""
         options = ffi.new("struct kvc_chat_options *")
         lib.kvc_chat_defaults(options)
         keep = [_json(list(messages), "messages"), _json(tools, "tools"), _json(documents, "documents"),
@@ -175,7 +179,7 @@ class Model(Closing):
         return options, keep
 
     def _warn_unread(self, options):
-        """Warns of tools and documents that the template does not read."""
+        """Warns about tools and documents that the template does not read."""
         for name in ("tools", "documents"):
             given = getattr(options, name)
             if not given or ffi.string(given) == b"[]":
@@ -184,11 +188,12 @@ class Model(Closing):
                 warnings.warn(f"the chat template reads no {name}, so the model does not see them", stacklevel=3)
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]], **options) -> np.ndarray:
-        """The tokens of a conversation, int32 [count]: of what `chat_text` makes with these options.
+        """Returns the tokens of a conversation, int32 [count]: those of the text that `chat_text` renders with these
+        options.
 
-        Control tokens are the template's alone: "<|im_end|>" in a message is plain text, so that nobody who writes
-        messages can end a turn. `tokenize(chat_text(...))` cannot know who wrote what. special_content: what messages,
-        tools, documents and variables write as control tokens are control tokens, too.
+        Only the template produces control tokens. "<|im_end|>" in a message is plain text, so that no author of a
+        message can end a turn. `tokenize(chat_text(...))` cannot distinguish the two. special_content: control tokens
+        in messages, tools, documents and variables are control tokens, too.
         """
         made, _keep = self._chat_options(messages, **options)
         tokens, count = allocated("int32_t"), ffi.new("size_t *")
@@ -199,12 +204,12 @@ class Model(Closing):
     # ---- sessions ----
 
     def session(self, policy=None, **options):
-        """A session over this model: a `kvcull.Session` with these options. policy: as text, or of `kvcull.policy`."""
+        """Returns a `kvcull.Session` of this model with these options. policy: a text, or from `kvcull.policy`."""
         from .session import Session
         return Session(self, policy, **options)
 
     def estimate(self, policy=None, prompt: int = 0, generated: int = 0, cache_type: str = "f16") -> Estimate:
-        """Bytes that a session with this policy would need for a prompt and so many generated tokens."""
+        """Estimates the bytes that a session with this policy would need for a prompt and for `generated` tokens."""
         info = self.info
         geometry = ffi.new("struct kvc_geometry *", [info.layers, info.heads, info.kv_heads, info.head_size])
         windows = ffi.new("uint32_t[]", info.windows) if info.windows else ffi.NULL
@@ -226,17 +231,17 @@ def _names(next_name) -> List[Tuple[str, str]]:
 
 
 def chat_templates() -> List[Tuple[str, str]]:
-    """The built-in chat templates: (name, the models that use it)."""
+    """Returns the built-in chat templates: (name, the models that use it)."""
     return _names(lib.kvc_chat_template)
 
 
 def shapes() -> List[Tuple[str, str]]:
-    """The geometries that `make_model` knows: (name, summary)."""
+    """Returns the geometries for `make_model`: (name, summary)."""
     return _names(lib.kvc_shape)
 
 
 def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
-    """Writes a GGUF file of random weights. Returns a note where some matrices got another type, or ""."""
+    """Writes a GGUF file with random weights. Returns a note if some matrices got another type, or ""."""
     error = ffi.new("struct kvc_error *")
     _library.raise_for(lib.kvc_make_model(c_text(shape, "shape"), _library.cache_type(type), seed, path_bytes(path), error),
                        error)
@@ -244,7 +249,7 @@ def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
 
 
 def convert(source: Path, path: Path, type: str) -> str:
-    """Writes a model as GGUF, or as a folder where path ends in "/", in another type. Returns a note, or ""."""
+    """Writes a model in another type: as a GGUF file, or as a folder if path ends in "/". Returns a note, or ""."""
     error = ffi.new("struct kvc_error *")
     _library.raise_for(lib.kvc_convert(path_bytes(source), path_bytes(path), _library.cache_type(type), error), error)
     return _library.text_of(error.text)

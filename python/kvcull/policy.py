@@ -1,12 +1,12 @@
-"""Policies: what the cache keeps. Every method of the library is a function here, made of the library's own tables.
+"""Policies decide what the cache keeps. Each method of the library is a function here, made from the library's tables.
 
     from kvcull import policy
     policy.snapkv(budget=512) + policy.morphkv(budget=600, window=64)
-    help(policy.snapkv)           # what it does, its options with defaults and ranges
-    policy.methods()              # all of them, as data
+    help(policy.snapkv)           # what the method does; its options with defaults and ranges
+    policy.methods()              # all methods, as data
 
-A method whose name has a hyphen has an underscore here; an option that is a word of Python ends in one (lambda_). A
-budget is a number of tokens, or a share of the prompt: 0.1 or "10%". A value that is a list is joined with "/".
+Hyphens in the names of methods become underscores. An option whose name is a Python keyword gets a trailing underscore
+(lambda_). A budget is a number of tokens, or a share of the prompt: 0.1 or "10%". A list as a value is joined with "/".
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STAGES = ("chunk", "prompt", "propagate", "select", "decode")
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a method. default None: it must be given; "": there is none. choices: of kind "choice",
-    and of "text" a word that may stand for a file."""
+    """An option of a method. default: None if the option is required, "" if it has no default. choices: the values of
+    kind "choice"; for kind "text", a word that may replace a file name."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ class Option:
 
     @property
     def takes(self) -> str:
-        """What it takes, in words."""
+        """The accepted values, in words."""
         if self.kind in ("integer", "number"):
             bounds = f"{self.minimum:.10g}"
             return f"{bounds} or more" if self.maximum >= 2147483647 else f"{bounds} to {self.maximum:.10g}"
@@ -50,7 +50,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Method:
-    """A method with its texts and its options; `common` are those that every method takes."""
+    """A method with its texts and its options. `common`: the options that every method accepts."""
 
     name: str
     summary: str
@@ -67,7 +67,7 @@ class Method:
 
 
 class Policy:
-    """One method with its options, or several joined with +. Its text is what the program's --kv takes."""
+    """One method with its options, or several joined with +. Its text is the value of the program's --kv."""
 
     def __init__(self, spec: str):
         self.spec = spec
@@ -91,12 +91,12 @@ class Policy:
 
 
 def stage_names(bits: int) -> List[str]:
-    """The names of stages given as bits."""
+    """Returns the names of stages given as bits."""
     return [name for i, name in enumerate(STAGES) if bits & (1 << i)]
 
 
 def option_rows(table) -> Tuple[Option, ...]:
-    """A table of the library as options."""
+    """Converts a table of the library to options."""
     found: List[Option] = []
     while table and table[len(found)].name:
         row = table[len(found)]
@@ -112,11 +112,11 @@ _functions: Dict[str, Callable[..., Policy]] = {}
 
 
 def methods() -> Dict[str, Method]:
-    """Every built-in method by its name, in the program's order."""
+    """Returns every built-in method by its name, in the program's order."""
     if not _known:
         from .engine import Engine
         found, common = {}, option_rows(lib.kvc_common_options())
-        engine = Engine("ref", threads=1)  # nobody else has it
+        engine = Engine("ref", threads=1)  # used only here, so no gate is needed
         row = lib.kvc_policy(engine._handle.pointer, 0)
         while row:
             texts = {text: text_of(getattr(row, text)) for text in _TEXTS}
@@ -129,7 +129,7 @@ def methods() -> Dict[str, Method]:
 
 
 def _value(option: Option, value: Any) -> str:
-    """A value as a policy string has it."""
+    """Returns a value as written in a policy string."""
     if isinstance(value, (list, tuple)):
         return "/".join(_value(option, one) for one in value)
     if isinstance(value, bool):
@@ -152,12 +152,12 @@ def _value(option: Option, value: Any) -> str:
 
 
 def keyword_of(option: Option) -> str:
-    """The name of an option's keyword argument."""
+    """Returns the name of an option's keyword argument."""
     return option.name + "_" if keyword.iskeyword(option.name) else option.name
 
 
 def spec_of(method: Method, given: Dict[str, Any]) -> str:
-    """The policy string of a method with options; those that are None are left out."""
+    """Returns the policy string of a method with options. Options that are None are left out."""
     known = {keyword_of(option): option for option in method.options + method.common}
     for name in given:
         if name not in known:
@@ -186,7 +186,7 @@ def _document(method: Method) -> str:
 
 
 def function_of(method: Method) -> Callable[..., Policy]:
-    """A function whose keyword arguments are the method's options."""
+    """Returns a function whose keyword arguments are the method's options."""
 
     def make(**options) -> Policy:
         return Policy(spec_of(method, options))

@@ -1,4 +1,5 @@
-"""Replays: a policy on queries, keys and values from anywhere, without a model; and `compress` for one layer's tensors."""
+"""Replays: run a policy on given queries, keys and values, without a model. `compress` does so for a layer's tensors.
+"""
 from __future__ import annotations
 
 import functools
@@ -16,7 +17,7 @@ from .session import Stats, position_list, session_options, stats_of
 
 @functools.lru_cache(maxsize=None)
 def _engine() -> Engine:
-    """The engine of replays that are given none: one for the process, on the CPU."""
+    """Returns the process-wide engine on the CPU, used by replays without an engine of their own."""
     return Engine(math="float")
 
 
@@ -25,7 +26,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _rows(array, heads: int, head_size: int, what: str) -> np.ndarray:
-    """Rows as float32 [rows, heads, d], C-contiguous; a copy only where they are not so yet."""
+    """Returns rows as float32 [rows, heads, d], C-contiguous. Copies only if needed."""
     made = np.ascontiguousarray(array, np.float32)
     if made.ndim != 3 or made.shape[1:] != (heads, head_size):
         raise _library.of_status(lib.KVC_USAGE, f"{what} {list(made.shape)}: must be [rows, {heads}, {head_size}]")
@@ -37,11 +38,11 @@ def _floats(array):
 
 
 class Replay(Closing):
-    """A session whose rows the caller brings: a prompt's, layer by layer, then decode steps, layer by layer.
+    """A session whose rows the caller supplies: first a prompt, layer by layer, then decode steps, layer by layer.
 
     layers, heads, kv_heads, head_size: L, H, H_kv, d. policy, cache_type, chunk, seed, memory_limit, expected and
-    record_reads: as `kvcull.Session` takes them, entries f32 by default. windows [L]: sliding windows, 0: none. All rows
-    are float32, keys and queries after RoPE.
+    record_reads: as in `kvcull.Session`, except that entries are f32 by default. windows [L]: sliding windows, 0: none.
+    All rows are float32; keys and queries are after RoPE.
     """
 
     def __init__(self, layers: int, heads: int, kv_heads: int, head_size: int, policy=None, *,
@@ -49,7 +50,7 @@ class Replay(Closing):
                  chunk: int = 0, seed: int = 0, memory_limit: int = 0, expected: int = 0, record_reads: bool = False):
         self.layers, self.heads, self.kv_heads, self.head_size = layers, heads, kv_heads, head_size
         self.engine = engine if engine is not None else _engine()
-        self._kept: List[Any] = []  # arrays that the library may look at until the prompt's last layer
+        self._kept: List[Any] = []  # arrays that the library may read until the prompt's last layer
         geometry = ffi.new("struct kvc_geometry *", [layers, heads, kv_heads, head_size])
         options, _text = session_options(policy, cache_type, chunk, 0, seed, memory_limit, expected, record_reads)
         self._handle = Handle(self.engine._handle.gate, "kvc_replay", self.engine._handle, self._kept)
@@ -66,21 +67,22 @@ class Replay(Closing):
         return layer
 
     def on_chunk(self, function: Optional[Callable[[int], object]]) -> None:
-        """Calls function(chunk) when a chunk of a chunk method has passed all layers; None: no longer."""
+        """Calls function(chunk) when a chunk of a chunk method has passed all layers. None: stops calling."""
         made = ffi.NULL
         if function is not None:
             def call(_user, chunk):
                 function(chunk)
                 return 0
             made = self._handle.gate.function("kvc_chunk_fn *", call, 1)
-        self._handle.watching = self._handle.watching, made  # until the library knows the new one
+        self._handle.watching = self._handle.watching, made  # keeps both until the library has switched
         self._handle.gate.call(lib.kvc_replay_on_chunk, self._handle, made, ffi.NULL)
         self._handle.watching = made
 
     def prompt(self, layer: int, q, k, v) -> np.ndarray:
-        """One layer's rows of the prompt: q [rows, H, d], k and v [rows, H_kv, d]. Returns the attention [rows, H, d].
+        """Processes one layer of the prompt: q [rows, H, d], k and v [rows, H_kv, d]. Returns the attention [rows, H,
+        d].
 
-        To be called once for each layer, ascending. With a chunk method the result is filled by the last layer's call.
+        Call it once for each layer, ascending. With a chunk method, the call for the last layer fills all results.
         """
         arrays = [_rows(q, self.heads, self.head_size, "q"), _rows(k, self.kv_heads, self.head_size, "k"),
                   _rows(v, self.kv_heads, self.head_size, "v")]
@@ -97,7 +99,7 @@ class Replay(Closing):
         return arrays[3]
 
     def pseudo(self, layer: int, q, k) -> None:
-        """The rows that dapq and kvzip add, before the layer's prompt: q [rows, H, d], k [rows, H_kv, d]."""
+        """Adds the pseudo rows of dapq and kvzip, before the layer's prompt: q [rows, H, d], k [rows, H_kv, d]."""
         arrays = [_rows(q, self.heads, self.head_size, "pseudo q"), _rows(k, self.kv_heads, self.head_size, "pseudo k")]
         if len(arrays[0]) != len(arrays[1]):
             raise _library.of_status(lib.KVC_USAGE, f"pseudo: {len(arrays[0])} and {len(arrays[1])} rows; must be "
@@ -107,13 +109,15 @@ class Replay(Closing):
                           len(arrays[0]))
 
     def probe(self, layer: int, chunk: int, q) -> None:
-        """take's probe for one chunk (each but the last), before the layer's prompt: q [rows, H, d]."""
+        """Adds the probe of the method `take` for one chunk (not for the last), before the layer's prompt: q [rows, H,
+        d]."""
         array = _rows(q, self.heads, self.head_size, "probe q")
         self._kept.append(array)
         self.engine._call(lib.kvc_replay_probe, self._handle, self._layer(layer), chunk, _floats(array), len(array))
 
     def step(self, layer: int, q, k, v) -> np.ndarray:
-        """One decode row of one layer (all layers, ascending, before the next row): q [H, d], k and v [H_kv, d].
+        """Processes one layer of a decode step: q [H, d], k and v [H_kv, d]. All layers, ascending, come before the
+        next step.
 
         Returns the attention [H, d].
         """
@@ -124,30 +128,31 @@ class Replay(Closing):
         return out
 
     def lists(self, layer: int) -> int:
-        """Lists of entries that a layer has: the KV heads, or the query heads where a method has per=head."""
+        """Returns the number of KV lists of a layer: one per KV head, or one per query head if a method has per=head.
+        """
         return self._handle.gate.call(lib.kvc_session_heads, self._session, self._layer(layer))
 
     def positions(self, layer: int, head: int) -> np.ndarray:
-        """The positions that one list holds, int32 [count], ascending."""
+        """Returns the positions that one list holds, int32 [count], ascending."""
         return position_list(self.engine, lib.kvc_session_positions, self._session, self._layer(layer), head)
 
     def reads(self, layer: int, head: int) -> np.ndarray:
-        """The positions that the last step read of one list, where the replay was opened with record_reads."""
+        """Returns the positions of one list that the last step read. Requires record_reads."""
         return position_list(self.engine, lib.kvc_session_reads, self._session, self._layer(layer), head)
 
     def kept(self) -> List[List[np.ndarray]]:
-        """What is held now: [layer][list] of int32 [count]."""
+        """Returns the positions held now: [layer][list] of int32 [count]."""
         return [[self.positions(layer, head) for head in range(self.lists(layer))] for layer in range(self.layers)]
 
     def stats(self) -> Stats:
-        """The counters now."""
+        """Returns the current counters."""
         return stats_of(self._handle.gate, self._session)
 
 
 class Step(NamedTuple):
-    """What a replay holds after its prompt ("prompt"), a chunk ("chunk") or the decode step of a row (its number).
+    """The contents of a replay after its prompt ("prompt"), a chunk ("chunk") or the decode step of a row (its number).
 
-    kept, read: [layer][list] of int32 [count]; read: of a decode step of a method that chooses what is read.
+    kept, read: [layer][list] of int32 [count]. read: only for decode steps of methods that select what to read.
     """
 
     at: Union[str, int]
@@ -157,9 +162,9 @@ class Step(NamedTuple):
 
 def replay(q, k, v, policy, prompt: int = 0, *, engine: Optional[Engine] = None, seed: int = 0,
            **options) -> List[Step]:
-    """A policy on arrays of all layers: q [L, T, H, d], k and v [L, T, H_kv, d]; what `kvcull replay` writes.
+    """Runs a policy on arrays of all layers, q [L, T, H, d], k and v [L, T, H_kv, d]. Equivalent to `kvcull replay`.
 
-    Rows below `prompt` are the prompt, each later row is a decode step; 0: all are the prompt.
+    Rows below `prompt` are the prompt, and each later row is a decode step. 0: all rows are the prompt.
     """
     q, k, v = (np.ascontiguousarray(array, np.float32) for array in (q, k, v))
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
@@ -186,11 +191,11 @@ def replay(q, k, v, policy, prompt: int = 0, *, engine: Optional[Engine] = None,
     return steps
 
 
-# ---- one layer of a model of another library ------------------------------------------------------------------------
+# ---- layers of models of other libraries ----
 
 
 def _numpy(tensor, what: str) -> np.ndarray:
-    """A tensor [batch, heads, n, d] of numpy or torch as float32 on the host."""
+    """Returns a tensor [batch, heads, n, d] of numpy or torch as float32 on the host."""
     if hasattr(tensor, "detach"):
         tensor = tensor.detach().float().cpu().numpy()
     array = np.asarray(tensor, np.float32)
@@ -200,15 +205,15 @@ def _numpy(tensor, what: str) -> np.ndarray:
 
 
 def _by_rows(array: np.ndarray) -> np.ndarray:
-    """[heads, n, d] as the library takes it, [n, heads, d]."""
+    """Converts [heads, n, d] to the library's [n, heads, d]."""
     return np.ascontiguousarray(array.transpose(1, 0, 2))
 
 
 class Kept(List[List[np.ndarray]]):
-    """The positions kept of one layer: [batch][KV head] of int32 [count], ascending (with per=head: [query head])."""
+    """The positions kept in one layer: [batch][KV head] of int32 [count], ascending (with per=head: [query head])."""
 
     def mask(self, n: int) -> np.ndarray:
-        """Whether an entry stays: bool [batch, heads, n]."""
+        """Returns whether each entry is kept: bool [batch, heads, n]."""
         made = np.zeros((len(self), len(self[0]) if self else 0, n), bool)
         for b, heads in enumerate(self):
             for h, positions in enumerate(heads):
@@ -216,15 +221,15 @@ class Kept(List[List[np.ndarray]]):
         return made
 
     def take(self, tensor):
-        """Of a tensor [batch, heads, n, d] of numpy or torch what is kept, [batch, heads, count, d], where every head
-        keeps equally many."""
+        """Returns the kept part [batch, heads, count, d] of a numpy or torch tensor [batch, heads, n, d]. All heads
+        must keep equally many entries."""
         counts = {len(positions) for heads in self for positions in heads}
         if len(counts) != 1:
             raise _library.of_status(lib.KVC_USAGE, f"take: heads keep from {min(counts)} to {max(counts)} entries; "
-                                                    "there is no one tensor of them")
+                                                    "they must keep equally many")
         index = np.array(self, np.int64)[..., None]
         if hasattr(tensor, "detach"):
-            import torch  # it is there: the tensor is its
+            import torch  # installed, because the tensor is from torch
             places = torch.from_numpy(index).to(tensor.device)
             return tensor.gather(2, places.expand(*places.shape[:3], tensor.shape[3]))
         return np.take_along_axis(np.asarray(tensor), index, 2)
@@ -232,13 +237,13 @@ class Kept(List[List[np.ndarray]]):
 
 def compress(keys, values, queries, policy, *, pseudo: Optional[Sequence[Any]] = None,
              probes: Optional[Sequence[Any]] = None, engine: Optional[Engine] = None, **options):
-    """What a policy keeps of one layer of a transformers model: a `Kept`, the positions [batch][KV head].
+    """Returns what a policy keeps of a layer of a transformers model: a `Kept`, the positions [batch][KV head].
 
-    keys, values [batch, H_kv, n, d] and queries [batch, H, n, d] of a prompt, after RoPE, of numpy or torch, any type.
-    Lists of such tensors are several layers, for methods that look at more than one; the result is then a list, too.
-    policy: as text or of `kvcull.policy`. pseudo: (queries, keys) that dapq and kvzip add [batch, H or H_kv, m, d];
-    probes: take's, for each chunk but the last, [batch, H, p, d]; of several layers lists of these. options: as `Replay`
-    takes them. Each sample of the batch is compressed by itself.
+    keys, values [batch, H_kv, n, d] and queries [batch, H, n, d]: tensors of a prompt after RoPE, of numpy or torch, of
+    any type. For methods that use several layers, pass lists of such tensors; the result is then a list, too. policy: a
+    text, or from `kvcull.policy`. pseudo: (queries, keys) added by dapq and kvzip, [batch, H or H_kv, m, d]. probes:
+    for the method take, one tensor [batch, H, p, d] for each chunk except the last. For several layers, pseudo and
+    probes are lists. options: see `Replay`. Each sample of the batch is compressed separately.
     """
     several = isinstance(keys, (list, tuple))
     layers = [[_numpy(tensor, what) for tensor in (tensors if several else [tensors])]

@@ -1,4 +1,4 @@
-"""Samplers: which token comes next."""
+"""Samplers choose the next token."""
 from __future__ import annotations
 
 import numpy as np
@@ -9,11 +9,11 @@ from ._library import ffi, lib, raise_for
 
 
 class Sampler(Closing):
-    """Draws tokens from logits; the program's options and defaults, and the same draws for the same seed.
+    """Draws tokens from logits. Options and defaults are the program's, and equal seeds give equal draws.
 
-    temperature: 0 is the highest logit, the lowest id where equal. top_k: 0 is off. top_p, min_p: 1 and 0 are off.
-    repeat_penalty: 1 is off; repeat_last: tokens it looks back on. frequency_penalty, presence_penalty: -2 to 2, 0 is
-    off; they look at all tokens that this sampler has drawn, and not at those it was given.
+    temperature: 0 takes the highest logit, and the lowest id among equal ones. top_k: 0 is off. top_p: 1 is off. min_p:
+    0 is off. repeat_penalty: 1 is off; repeat_last: how many tokens it looks back. frequency_penalty, presence_penalty:
+    -2 to 2, 0 is off. These two count all tokens that this sampler has drawn, but not the tokens of the prompt.
     """
 
     PENALTIES = ("frequency_penalty", "presence_penalty")
@@ -35,13 +35,13 @@ class Sampler(Closing):
         raise_for(self._handle.gate.call(lib.kvc_sampler_penalties, self._handle, *penalties, error), error)
 
     def accept(self, token: int) -> None:
-        """Lets the repeat penalty see a token of the prompt."""
+        """Adds a token of the prompt to the repeat penalty's history."""
         if not 0 <= token < self.vocab:
             raise _library.of_status(lib.KVC_USAGE, f"token {token}: must be from 0 to {self.vocab - 1}")
         self._handle.gate.call(lib.kvc_sampler_accept, self._handle, token)
 
     def sample(self, logits: np.ndarray) -> int:
-        """The next token of logits [vocab], float32; the penalty sees it."""
+        """Draws the next token from logits [vocab], float32, and adds it to the penalties' history."""
         array = np.ascontiguousarray(logits, np.float32)
         if array.shape != (self.vocab,):
             raise _library.of_status(lib.KVC_USAGE, f"logits {list(array.shape)}: must be [{self.vocab}]")

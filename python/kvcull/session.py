@@ -1,4 +1,4 @@
-"""Sessions: a conversation over a model with a bounded cache, its counters, and what the cache holds."""
+"""Sessions: a conversation with a model over a bounded cache, its counters and the cache's contents."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ Tokens = Union[str, Sequence[int], np.ndarray]
 class Stats:
     """A session's counters. Sizes are in bytes, counts in tokens or entries; see struct kvc_session_stats.
 
-    entries: held now, by all layers and heads; entries_most: by the fullest head; entry_bytes: a key and a value.
-    cache_bytes, state_bytes: held now; peak_bytes: of both since the session was opened; prompt_peak_bytes: of the
-    last prompt; full_bytes: what the method full would hold. read_bytes: cache bytes read by decode steps so far;
-    select_bytes: of these, read to choose what to read.
+    entries: entries in all layers and heads; entries_most: in the longest head; entry_bytes: a key and a value.
+    cache_bytes, state_bytes: current bytes; peak_bytes: peak of both since the session was opened; prompt_peak_bytes:
+    peak during the last prompt; full_bytes: bytes that the method full would hold. read_bytes: cache bytes that decode
+    steps have read; select_bytes: the part of them that was read to select entries.
     """
 
     tokens: int
@@ -45,7 +45,7 @@ class Stats:
 
 
 def session_options(policy, cache_type, chunk, context, seed, memory_limit, expected, record_reads):
-    """struct kvc_session_options *, and what it points to."""
+    """Returns struct kvc_session_options *, and the text to which it points."""
     options = ffi.new("struct kvc_session_options *")
     lib.kvc_session_defaults(options)
     text = _library.c_string(policy if policy is not None else "full", "policy")
@@ -56,7 +56,7 @@ def session_options(policy, cache_type, chunk, context, seed, memory_limit, expe
 
 
 def position_list(engine, function, session, layer, head) -> np.ndarray:
-    """What kvc_session_positions or kvc_session_reads says of a list of a session, int32 [count]."""
+    """Returns a list's positions from kvc_session_positions or kvc_session_reads, int32 [count]."""
     count, capacity = ffi.new("size_t *"), 1024
     while True:
         positions = np.empty(capacity, np.int32)
@@ -67,14 +67,15 @@ def position_list(engine, function, session, layer, head) -> np.ndarray:
 
 
 def stats_of(gate, session) -> Stats:
-    """The counters of a session."""
+    """Returns the counters of a session."""
     stats = ffi.new("struct kvc_session_stats *")
     gate.call(lib.kvc_session_stats, session, stats)
     return record(Stats, stats)
 
 
 class Computed(NamedTuple):
-    """A prompt or a step that is or was under way: its logits count once done(), and `turn` is None in a step."""
+    """A prompt or step that is running or has run. Its logits are valid once done() is true. `turn` is None for a step.
+    """
 
     done: Callable[[], bool]
     logits: np.ndarray
@@ -82,13 +83,13 @@ class Computed(NamedTuple):
 
 
 class Session(Closing):
-    """A conversation over a model.
+    """A conversation with a model.
 
-    policy: as text ("snapkv:budget=512") or of `kvcull.policy`; None: full. cache_type: of entries, "f32", "f16" or
-    "q8_0". chunk: rows of a prompt computed at once; changes no bit. context: tokens the caller means to use, by which
-    longrope models choose their factors. seed: of methods that draw. memory_limit: bytes of cache and state at most, 0:
-    no limit. expected: tokens that will be asked for after each prompt, which some methods use. record_reads: remember
-    what steps read, for `reads`.
+    policy: a text ("snapkv:budget=512"), or from `kvcull.policy`; None: full. cache_type: type of entries, "f32", "f16"
+    or "q8_0". chunk: rows of a prompt computed together; does not change results. context: tokens that the caller will
+    use; longrope models choose their factors by it. seed: for methods that draw at random. memory_limit: most bytes of
+    cache and state, 0: no limit. expected: tokens to be generated after each prompt, which some methods use.
+    record_reads: records which entries steps read, for `reads`.
     """
 
     def __init__(self, model: Model, policy=None, *, cache_type: str = "f16", chunk: int = 0, context: int = 0,
@@ -97,8 +98,8 @@ class Session(Closing):
         self.model = model
         self.policy = str(policy if policy is not None else "full")
         self._logits: Optional[np.ndarray] = None
-        self._pending: List[int] = []  # the last token of an answer, which the session has not seen
-        self._turn = object()  # another one for each prompt
+        self._pending: List[int] = []  # the last token of an answer, which the session has not read yet
+        self._turn = object()  # a new object for each prompt
         self._computed: Optional[Computed] = None
         self._handle = Handle(model._handle.gate, "kvc_session", model._handle)
         model.engine._call(lib.kvc_session_open, model._handle, options, self._handle.entry)
@@ -106,8 +107,8 @@ class Session(Closing):
     # ---- computing ----
 
     def _settle(self) -> None:
-        """Takes over what the last prompt or step gave. An interrupt may have come right behind the library's call, and
-        at any moment of this function, which then does the same once more."""
+        """Adopts the result of the last prompt or step. An interrupt may occur directly after the library's call and at
+        any point of this function; calling it again then completes the work."""
         computed = self._computed
         if computed is not None:
             if computed.done():
@@ -116,7 +117,8 @@ class Session(Closing):
             self._computed = None
 
     def _tokens(self, tokens: Tokens) -> np.ndarray:
-        """Tokens of a prompt; a text gets what the model puts in front where it is the session's first."""
+        """Returns the tokens of a prompt. If a text is the session's first prompt, the model's prefix tokens are added.
+        """
         self._settle()
         if isinstance(tokens, (str, bytes, bytearray)):
             tokens = self.model.tokenize(tokens, bos=not self._pending and self.stats().tokens == 0)
@@ -124,12 +126,12 @@ class Session(Closing):
 
     def prompt(self, tokens: Tokens, *, rows: Optional[Callable[[int, np.ndarray], object]] = None,
                progress: Optional[Callable[[int, int], object]] = None) -> np.ndarray:
-        """One turn's prompt: token ids, or a text. Returns the logits of its last token, float32 [vocab].
+        """Processes the prompt of one turn: token ids or a text. Returns the logits of its last token, float32 [vocab].
 
-        rows(row, logits [vocab]): called for each row in order, with an array of its own. progress(done, total): called
-        now and then, in rows times layers. What either raises is raised here, as is KeyboardInterrupt between two parts
-        of a layer; the session must then be closed, as after any other error. The last token of an answer comes first,
-        where the session has not seen it yet.
+        rows(row, logits [vocab]) is called for each row in order, with its own array. progress(done, total) is called
+        from time to time; it counts rows times layers. Exceptions of both are raised here. So is KeyboardInterrupt,
+        between two parts of a layer. After any error the session must be closed. If the session has not yet read the
+        last token of an answer, that token is processed first.
         """
         ids = self._tokens(tokens)
         ids = np.concatenate([np.array(self._pending, np.int32), ids])
@@ -156,12 +158,12 @@ class Session(Closing):
         return logits
 
     def decode(self, token: int) -> np.ndarray:
-        """One decode step. Returns the logits that follow the token, float32 [vocab], an array of their own."""
+        """Runs one decode step. Returns the logits after the token, float32 [vocab], in a new array."""
         return decode([self], [token])[0]
 
     @property
     def logits(self) -> np.ndarray:
-        """The logits of the last prompt or step, float32 [vocab]: the array that the library wrote them to."""
+        """The logits of the last prompt or step, float32 [vocab]: the array to which the library wrote them."""
         self._settle()
         if self._logits is None:
             raise _library.of_status(lib.KVC_USAGE, "logits: the session has had no prompt yet")
@@ -175,16 +177,17 @@ class Session(Closing):
     def generate(self, prompt: Optional[Tokens] = None, *, tokens: int = 256, stop: Sequence[str] = (),
                  ignore_end: bool = False, first: bool = False, sampler: Optional[Sampler] = None,
                  **sampling) -> Generation:
-        """An iterator over an answer's pieces (`kvcull.Piece`), computed as they are asked for.
+        """Returns an iterator over an answer's pieces (`kvcull.Piece`), which are computed on demand.
 
-        prompt: token ids or a text, read first; None: the answer goes on from what the session holds. tokens: at most.
-        stop: texts before which an answer ends. ignore_end: the model's end token does not end it. first: nothing
-        precedes the answer's text, so that a leading blank goes. sampling: the options of `kvcull.Sampler`, or a
-        sampler of one's own, which may serve several turns; temperature=0 takes the likeliest token.
+        prompt: token ids or a text to process first; None: the answer continues from the session's contents. tokens:
+        most tokens to generate. stop: texts that end the answer; they are not part of it. ignore_end: the model's end
+        token does not end the answer. first: the answer begins a text, so a leading space is removed. sampling: the
+        options of `kvcull.Sampler`, or sampler= with an object that may serve several turns. temperature=0 takes the
+        most likely token.
         """
         own = sampler if sampler is not None else Sampler(self.model.info.vocab, **sampling)
         if sampler is not None and sampling:
-            raise _library.of_status(lib.KVC_USAGE, f"generate: {', '.join(sampling)}: belong to the sampler")
+            raise _library.of_status(lib.KVC_USAGE, f"generate: {', '.join(sampling)}: must be given to the sampler")
         answer = Generation(self, own, tokens, [stop] if isinstance(stop, str) else stop, ignore_end, first)
         if prompt is not None:
             ids = self._tokens(prompt)
@@ -195,26 +198,27 @@ class Session(Closing):
         return answer
 
     def answer(self, prompt: Optional[Tokens] = None, **options) -> str:
-        """The text of an answer, with the options of `generate`."""
+        """Returns the text of an answer, with the options of `generate`."""
         return self.generate(prompt, **options).finish()
 
-    # ---- what it holds ----
+    # ---- contents ----
 
     def stats(self) -> Stats:
-        """The counters now."""
+        """Returns the current counters."""
         return stats_of(self._handle.gate, self._handle)
 
     def heads(self, layer: int) -> int:
-        """Lists of entries that a layer has: the KV heads, or the query heads where a method has per=head."""
+        """Returns the number of KV lists of a layer: one per KV head, or one per query head if a method has per=head.
+        """
         return self._handle.gate.call(lib.kvc_session_heads, self._handle, self._layer(layer))
 
     def positions(self, layer: int, head: int) -> np.ndarray:
-        """The positions that one list holds, int32 [count], ascending."""
+        """Returns the positions that one list holds, int32 [count], ascending."""
         return position_list(self.model.engine, lib.kvc_session_positions, self._handle, self._layer(layer),
                              head)
 
     def reads(self, layer: int, head: int) -> np.ndarray:
-        """The positions that the last decode step read of one list. For sessions opened with record_reads."""
+        """Returns the positions of one list that the last decode step read. Requires record_reads."""
         return position_list(self.model.engine, lib.kvc_session_reads, self._handle, self._layer(layer), head)
 
     def _layer(self, layer):
@@ -223,22 +227,22 @@ class Session(Closing):
         return layer
 
     def watch(self, function: Optional[Callable[[int, np.ndarray], object]]) -> None:
-        """Calls function(layer, output [H, d]) in every decode step, layer by layer; None: no longer.
+        """Calls function(layer, output [H, d]) in every decode step, layer by layer. None: stops calling.
 
-        The output is the attention's, float32, an array of its own.
+        output: the attention's output, float32, in a new array.
         """
         info, made = self.model.info, ffi.NULL
         if function is not None:
             def call(_user, layer, output):
                 function(layer, _copy(output, info.heads * info.head_size).reshape(info.heads, info.head_size))
             made = self._handle.gate.function("kvc_output_fn *", call)
-        self._handle.watching = self._handle.watching, made  # until the library knows the new one
+        self._handle.watching = self._handle.watching, made  # keeps both until the library has switched
         self.model.engine._call(lib.kvc_session_watch, self._handle, made, ffi.NULL)
         self._handle.watching = made
 
 
 def _copy(values, count: int) -> np.ndarray:
-    """Floats of the library, float32 [count], which are its own after the call."""
+    """Copies floats of the library, which are valid only during the call. Returns float32 [count]."""
     return np.frombuffer(ffi.buffer(values, 4 * count), np.float32).copy()
 
 
@@ -246,26 +250,26 @@ def _sessions(sessions):
     if not sessions:
         raise _library.of_status(lib.KVC_USAGE, "no sessions; there must be at least one")
     if any(session.model is not sessions[0].model for session in sessions):
-        raise _library.of_status(lib.KVC_USAGE, "sessions of several models; they must be of one")
+        raise _library.of_status(lib.KVC_USAGE, "sessions of different models; all must be of one model")
     return sessions[0].model
 
 
 def decode(sessions: Sequence[Session], tokens: Sequence[int]) -> np.ndarray:
-    """One decode step of several sessions of one model together: logits, float32 [sessions, vocab].
+    """Runs one decode step of several sessions of one model together. Returns logits, float32 [sessions, vocab].
 
-    A batch changes no bit: each session gets the logits that it would get alone.
+    Batching does not change results: each session gets the logits that it would get alone.
     """
     model, ids = _sessions(sessions), tokens_array(tokens)
     if len(ids) != len(sessions):
         raise _library.of_status(lib.KVC_USAGE, f"{len(ids)} tokens for {len(sessions)} sessions")
     for session in sessions:
-        session._give_pending()  # the last token of an answer that was broken off
+        session._give_pending()  # the last token of an interrupted answer
     return _step(sessions, ids)
 
 
 def _together(sessions, logits, turns) -> Any:
-    """Notes what several sessions compute now, each with a row of the logits. Returns where the library says for each
-    whether it succeeded, enum kvc_status [sessions]."""
+    """Records that several sessions compute now, each with one row of the logits. Returns the array in which the
+    library stores each session's status, enum kvc_status [sessions]."""
     statuses = ffi.new("enum kvc_status[]", [lib.KVC_RESOURCE] * len(sessions))
     for i, (session, row, turn) in enumerate(zip(sessions, logits, turns)):
         session._settle()
@@ -287,15 +291,16 @@ def _step(sessions, tokens):
 
 
 def prompt_many(sessions: Sequence[Session], tokens: Tokens) -> np.ndarray:
-    """The same prompt for several sessions of one model, computed once where their methods allow it.
+    """Processes the same prompt in several sessions of one model. It is computed once where their methods allow it.
 
-    Returns the logits of its last token for each, float32 [sessions, vocab]; each is what `prompt` would give alone.
+    Returns the logits of its last token for each session, float32 [sessions, vocab]. Each is what `prompt` alone would
+    return.
     """
     model = _sessions(sessions)
     for session in sessions:
         session._settle()
     if any(session._pending for session in sessions):
-        raise _library.of_status(lib.KVC_USAGE, "prompt_many: a session has an answer's last token to see first")
+        raise _library.of_status(lib.KVC_USAGE, "prompt_many: a session must first read the last token of an answer")
     ids = sessions[0]._tokens(tokens)
     logits = np.empty((len(sessions), model.info.vocab), np.float32)
     statuses = _together(sessions, logits, [object() for _session in sessions])

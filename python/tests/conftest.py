@@ -1,4 +1,4 @@
-"""What the tests share: where the tree and the program are, the bundled model, and a text that it can answer."""
+"""Shared by the tests: the paths of the source tree and the program, the bundled model, and a text with a question."""
 import os
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ TEXT = (
 
 @pytest.fixture(scope="session")
 def program():
-    """Runs the program and returns what it prints; its errors are exceptions with its line."""
+    """Runs the program and returns its output. An error becomes an exception with the program's message."""
     path = BUILD / "kvcull"
     if not path.exists():
         pytest.skip(f"no {path}")

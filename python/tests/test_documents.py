@@ -1,4 +1,4 @@
-"""The README's Python and that of docs/how-to/python.md runs as it stands there, and the example makes its table."""
+"""Runs the Python code in README.md and docs/how-to/python.md, and the example that prints a table."""
 import contextlib
 import io
 import os

@@ -1,4 +1,4 @@
-"""A forked child has the engines of its parent but none of their threads: it is told so, and hangs nowhere."""
+"""A forked child has its parent's engines but not their threads. Using them raises an error and never hangs."""
 import multiprocessing
 import os
 import subprocess
@@ -58,7 +58,8 @@ sys.exit(status)
 
 @pytest.mark.parametrize("when", ["free", "busy"])
 def test_a_child_is_refused_and_ends(demo, when):
-    """busy: another thread of the parent is in a call at that moment, and holds the gate in the child for ever."""
+    """busy: another thread of the parent is in a call during the fork, so the gate stays locked in the child forever.
+    """
     done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, demo, when], check=False,
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -71,7 +72,7 @@ def _kept(seed):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compress_in_worker_processes():
-    """The engine of replays that are given none is opened anew in each process."""
+    """Each process opens its own engine for replays that are given none."""
     expected = [_kept(seed) for seed in range(4)]
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(_kept, range(4)).get(300) == expected

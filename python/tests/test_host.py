@@ -1,4 +1,4 @@
-"""A method written in Python keeps what the same method in C keeps (examples/policy.c)."""
+"""A method written in Python keeps the same entries as the same method in C (examples/policy.c)."""
 import gc
 import re
 import subprocess
@@ -156,7 +156,7 @@ def test_options_of_another_kind_are_refused(demo, reader, right):
                 getattr(stage, reader)(name)
                 told.append(name)
             except kvcull.UsageError as refused:
-                assert ("there is none" if name == "nosuch" else "it is of kind") in str(refused)
+                assert ("does not exist" if name == "nosuch" else "it is of kind") in str(refused)
         raise kvcull.UsageError("seen")
 
     assert raised(demo, act, ALL_KINDS) == "seen" and set(told) == right
@@ -199,7 +199,7 @@ def test_scores_of_another_shape_are_refused(demo):
     for values in (np.zeros(3), np.zeros(99), np.zeros((1, 12)), 0.0):
         def act(stage, values=values):
             stage.scores()[0] = values
-        assert "one of each entry" in raised(demo, act)
+        assert "one for each entry" in raised(demo, act)
 
 
 @pytest.mark.parametrize("wrong, said", [

@@ -1,4 +1,4 @@
-"""What cffi was told of the library is what its headers say, and the dataclasses have the structs' fields."""
+"""The declarations given to cffi match the headers, and the dataclasses have the fields of the structs."""
 import os
 import re
 import shutil

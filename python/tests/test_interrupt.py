@@ -1,6 +1,6 @@
 """KeyboardInterrupt before any bytecode of the package leaves no engine locked, no session open and no answer wrong.
 
-A trace function raises it, before one bytecode after another. Signals cannot be aimed so well.
+A trace function raises it before one bytecode after another, because signals cannot be timed so precisely.
 """
 import contextlib
 import signal
@@ -15,13 +15,14 @@ import kvcull
 from kvcull import HostMethod, Option, _handles
 
 PACKAGE = str(Path(kvcull.__file__).parent)
-#: Functions that only read: an interrupt in them is one at their call.
+#: Functions without side effects: an interrupt inside them is equivalent to one at their call.
 READING = {"over", "pointer", "check", "here", "inside", "<listcomp>", "ready", "record", "whole_numbers", "c_text"}
 PROMPT = [5, 9]
 
 
 def traced(work, seen):
-    """Does the work; seen(frame) is called before every bytecode of the package, and what it raises is raised there."""
+    """Runs the work and calls seen(frame) before every bytecode of the package. Exceptions of `seen` are raised there.
+    """
 
     def bytecode(frame, event, _argument):
         if event == "opcode":
@@ -43,7 +44,7 @@ def traced(work, seen):
 
 
 def place(frame):
-    """A bytecode and the path of calls that leads to it."""
+    """Returns a bytecode and the call path that leads to it."""
     names = [frame.f_lasti]
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         names.append(frame.f_code.co_name)
@@ -52,8 +53,8 @@ def place(frame):
 
 
 def everywhere(begin, work, check):
-    """check(what begin made) must hold after every work(it) that is interrupted: before each bytecode on each path of
-    calls that leads to it, the first and the last time that it comes. Returns how many interrupts there were."""
+    """Asserts check(begin()'s result) after every work(it) that is interrupted. Interrupts before each bytecode on each
+    call path, at its first and its last occurrence. Returns the number of interrupts."""
     places, made = [], begin()
     traced(lambda: work(made), lambda frame: places.append(place(frame)))
     check(made)

@@ -33,7 +33,7 @@ static void vocabularies(void **state) {
         assert_true(info->name[0] && info->architecture[0]);
         assert_true(count_tokens(model, "the old sailor") > 0);
         check_refusal(kvc_session_open(model, NULL, &session, &error), KVC_USAGE, &error,
-                      "was opened for its text alone, without weights");
+                      "was opened for its text only, without weights");
         kvc_model_close(model);
         if (strstr(path, ".gguf"))
             check_refusal(kvc_model_open(engine, path, &model, &error), KVC_INPUT, &error,
