@@ -39,7 +39,7 @@ struct kvc_cpu {
     enum kvc_math math;
     struct kvc_threads *threads; /* NULL: the caller's thread only (ref) */
     struct kvc_ops table;        /* operations of this instruction set; ref's operation if it has none */
-    /* linear as it was before --math=fast replaced it; computes batches with few rows */
+    /* the linear operation before --math=fast replaced it; it computes batches with few rows */
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
@@ -63,8 +63,8 @@ struct kvc_arena {
     size_t block_bytes;
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
-    uint64_t *taken, *touched; /* one bit per block. taken: the block is in use. touched: it was in use since its pages
-                                  were last returned to the system */
+    uint64_t *taken, *touched; /* one bit per block. taken: the block is in use. touched: it has been in use since its
+                                  pages were last returned to the system */
     uint64_t taken_count;
 };
 

@@ -13,7 +13,7 @@
 
 #define FAST_LIBRARY "libopenblas.so.0"
 #define FAST_ROWS 16u     /* the smallest batch that OpenBLAS computes */
-#define FAST_OUTPUTS 512u /* dequantized at a time */
+#define FAST_OUTPUTS 512u /* outputs dequantized at a time */
 
 struct widening {
     const struct kvc_weight *w;

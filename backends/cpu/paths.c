@@ -56,7 +56,7 @@ static bool has_avx_vnni(void) {
 #endif
 
 #if defined(KVC_NEON_DOTPROD)
-/* Asks the system if it is Linux. Elsewhere the answer is the compiler's target. */
+/* On Linux, asks the system. Elsewhere, the compiler's target decides. */
 static bool has_dotprod(void) {
 #if defined(__linux__)
     return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;

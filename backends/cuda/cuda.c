@@ -12,7 +12,7 @@ static struct kvc_cuda *cuda_of(struct kvc_offload *offload) { return (struct kv
 
 /* ---- the list of devices ---- */
 
-/* Returns the number of devices. If it is 0, *why says the reason. */
+/* Returns the number of devices. If it is 0, *why is the reason. */
 static int count_devices(const char **why) {
     int count = 0;
     cudaError_t result = cudaGetDeviceCount(&count);
@@ -193,8 +193,8 @@ static const struct kvc_offload_driver driver = {.allocate = driver_allocate,
 static bool cuda_inside(struct kvc_cuda *cuda, struct kvc_span span, size_t bytes) {
     if (span.offset <= span.buffer->bytes && bytes <= span.buffer->bytes - span.offset)
         return !cuda->offload.lost;
-    kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%zu bytes at offset %zu do not fit a buffer of %zu bytes", bytes, span.offset,
-                       span.buffer->bytes);
+    kvc_offload_failed(&cuda->offload, KVC_RESOURCE, "%zu bytes at offset %zu do not fit a buffer of %zu bytes", bytes,
+                       span.offset, span.buffer->bytes);
     return false;
 }
 

@@ -23,7 +23,7 @@ struct kvc_cuda_call {
     uint32_t first, count; /* first argument and number of arguments in `values` */
 };
 
-struct kvc_cuda_graph { /* a sequence of calls that came twice */
+struct kvc_cuda_graph { /* a sequence of calls that was recorded twice */
     uint64_t key, used;
     uint32_t call_count, value_count;
     struct kvc_cuda_call *calls;

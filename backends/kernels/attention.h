@@ -93,7 +93,8 @@ KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const fl
     KVC_BARRIER();
 }
 
-/* Replaces the scores by exp(s - m). Work-item 32 g receives m and l of head g; those of the others are not set. */
+/* Replaces the scores by exp(s - m). Work-item 32 g receives m and l of head g. In the other work-items *m and *l are
+ * not set. */
 KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float cap, float one, float *m, float *l) {
     kvc_u32 lane = KVC_LOCAL_ID() % 32, g = KVC_LOCAL_ID() / 32;
     if (g < here) {

@@ -288,7 +288,7 @@ KVC_GROUP_KERNEL(redundancy_last)
 }
 
 /* Grid: (indices / KVC_TEAMS, heads). Writes to mean [H_kv, stride] the mean of each key's cosines with the other keys.
- * It leaves out the keys whose `last` index it is. */
+ * The mean of key j leaves out each key i whose last[i] is j. */
 KVC_GROUP_KERNEL(redundancy_means)
 (KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, length), KVC_SPAN(const kvc_u32, last), KVC_SPAN(float, mean), kvc_u32 stride) {

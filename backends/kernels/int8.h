@@ -158,7 +158,7 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_INT8_OUTPUT(KVC_INT8_MANY, row, here, first_row + n, n, first_row + n, n < count);
 }
 #else
-/* Lanes are computed in bit-reversed order, so that the tree adds neighbours, as in the kernel product. */
+/* Lanes are computed in bit-reversed order, so that the tree adds neighbours, as in the kernel `product`. */
 #define KVC_REVERSED8(i) ((((i)&1) << 2) | ((i)&2) | (((i)&4) >> 2))
 #define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows of a tile */
 

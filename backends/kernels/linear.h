@@ -78,7 +78,7 @@ KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K,
         packed_buffer[packed_offset + KVC_PACKED(KVC_PACK_X, row, K, lane, step)] = from[lane];
 }
 
-/* The same for weight rows first .. first + rows - 1, which are dequantized. */
+/* Packs the weight rows first .. first + rows - 1, dequantized. */
 #if KVC_WORKERS == 1
 /* Transposes 16 vectors of 16 in four steps. In each step, vector i becomes the even elements of vectors 2i and 2i + 1,
  * and vector i + 8 their odd elements. */

@@ -16,8 +16,8 @@ KVC_GROUP_KERNEL(view_append)
         view_count[h] = had + n;
 }
 
-/* Grid: (KV heads). Removes from the view, in place, the indices that are not kept (KVC_READS). Each remaining index
- * becomes its number among the kept ones. */
+/* Grid: (KV heads). Removes from the view, in place, the indices that are not kept (KVC_READS). Each remaining index is
+ * replaced by its index after the eviction. */
 KVC_GROUP_KERNEL(view_evict)
 (KVC_READS, KVC_GLOBAL kvc_u32 *view_count, KVC_GLOBAL kvc_u32 *view_index, kvc_u32 view_stride) {
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];

@@ -194,7 +194,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_la
         sum.lane[i] = i < left ? kvc_fma(a.lane[i], b.lane[i], sum.lane[i]) : sum.lane[i];
     return sum;
 }
-/* Memory is read in vectors of 16 bytes if it is aligned. */
+/* Memory is read in vectors of 16 bytes if its address is aligned. */
 #if defined(__CUDACC__)
 #define KVC_ALIGNED(at, bytes) (((unsigned long long)(at) & ((bytes)-1)) == 0)
 #else

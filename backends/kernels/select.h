@@ -334,7 +334,8 @@ KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
     return sum;
 }
 
-/* Returns the number of an index in the view, found by binary search, or the index itself without a view. */
+/* Returns the offset of an index in the view's list of indices, found by binary search. Without a view, returns the
+ * index itself. */
 KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 places, kvc_u32 index) {
     kvc_u32 low = 0, high = places;
     if (!indices)

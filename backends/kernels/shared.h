@@ -8,9 +8,9 @@
 #define KVC_STATUS_READ 8u /* from here on: entries read, one word for each list or launch that counts them */
 #define KVC_STATUS_WORDS 65536u
 
-#define KVC_FAILED_APPEND 1u   /* no free slot: head, slots */
-#define KVC_FAILED_EVICT 2u    /* no order: head, 0 */
-#define KVC_FAILED_RELAYOUT 3u /* too few slots: entries, slots */
+#define KVC_FAILED_APPEND 1u   /* no free slot; the numbers are head and slots */
+#define KVC_FAILED_EVICT 2u    /* no order; the numbers are head and 0 */
+#define KVC_FAILED_RELAYOUT 3u /* too few slots; the numbers are entries and slots */
 
 #define KVC_CHUNKS 16u /* maximum chunks of an arena */
 
@@ -38,14 +38,14 @@
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 
-/* Modes of the kernel probabilities: */
-#define KVC_MASS 0u        /* adds column sums to scores */
+/* Modes of the kernel `probabilities`: */
+#define KVC_MASS 0u        /* writes column sums to scores */
 #define KVC_RING 1u        /* writes a row of probabilities to state column first + position % ring */
 #define KVC_RING_LOGITS 2u /* writes a row of scores there */
 #define KVC_RING_LOW 3u    /* writes how many probabilities are below 1 / n, which is `low` [queries, kv_heads] */
 #define KVC_RING_COUNTS 6u /* writes probabilities, such counts, and minus the sum of the counts */
 #define KVC_ACCUMULATE 4u  /* adds to the state columns first and first + 1 */
-#define KVC_MAXIMA 7u      /* column maxima to scores */
+#define KVC_MAXIMA 7u      /* writes column maxima to scores */
 #define KVC_MOMENTS 5u     /* scores [H, stride] = fma(gamma, variance, mean); low [H, 2, stride]: the totals */
 
 /* enum kvc_pooling (kvcull/policy.h). The host checks that the values agree. */

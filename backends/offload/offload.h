@@ -131,7 +131,7 @@ void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, i
  * the next sync reports. */
 struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t bytes);
 /* Returns the first of `count` consecutive status words in which a launch may count the entries that it reads. Each
- * word is later added to *to as defined at struct kvc_offload_read. Returns 0 if `to` is NULL: the launch must not
+ * word is later added to *to as defined at struct kvc_offload_read. If `to` is NULL, returns 0, and the launch must not
  * count. */
 uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, uint64_t *to, uint64_t bytes,
                                  uint64_t divisor);

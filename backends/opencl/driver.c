@@ -107,7 +107,8 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
            clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL, NULL) == CL_SUCCESS;
 }
 
-/* On such a device, clears more memory than the caches hold with a kernel, on all cores with non-temporal stores. */
+/* If device memory is host memory, clears areas larger than the caches with a kernel, which uses all cores and
+ * non-temporal stores. */
 static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     const uint64_t n = bytes / 4, each = KVC_CLEARED_OF(opencl->offload.workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);
@@ -119,7 +120,7 @@ static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offse
 }
 
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
-    const cl_uint16 word = {{0}}; /* a wide pattern is faster, because drivers write the pattern as it is */
+    const cl_uint16 word = {{0}}; /* drivers repeat the pattern as it is, so a wide pattern is faster */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
     if (!offload->lost && (zero_by_kernel(opencl_of(offload), handle, offset, bytes) ||

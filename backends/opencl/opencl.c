@@ -105,7 +105,7 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
 }
 
 /* Builds the kernels. Compilers that know dot products of four bytes declare them in OpenCL C 3.0. If a compiler
- * accepts the kernels only in OpenCL C 1.2, dot products are computed with plain code. */
+ * accepts the kernels only in OpenCL C 1.2, dot products are computed in plain code. */
 static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error) {
     const char *dot = getenv("KVCULL_OPENCL_DOT");
     char options[256];

@@ -1,9 +1,9 @@
 /* program.c - compiles the kernels, or loads them from the user's cache of binaries.
  *
- * The name of a cached file is a hash of the device, its driver, the options and the source. The file begins with that
- * hash and a hash of its contents. It is written under another name and then renamed, so that it is never incomplete
- * under its own name. A file that cannot be read, is incomplete or does not load is replaced. Without a writable folder
- * there is no cache.
+ * The name of a cached file contains a hash of the device, its driver, the options and the source. The file begins with
+ * that hash and a hash of its contents. It is written under another name and then renamed, so that it is never
+ * incomplete under its own name. A file that cannot be read, is incomplete or does not load is replaced. Without a
+ * writable folder there is no cache.
  */
 #include <errno.h>
 #include <fcntl.h>

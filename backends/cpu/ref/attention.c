@@ -5,7 +5,7 @@
 /* Results of each tile for one row and the query heads of one KV head. The arrays are one thread's scratch memory. */
 struct work {
     uint32_t group, head_size;
-    float *key;     /* [d], used for the value as well */
+    float *key;     /* [d]: a key, later a value */
     float *score;   /* [G, KVC_TILE] */
     float *maximum; /* [tiles, G] */
     float *sum;     /* [tiles, G] */

@@ -27,7 +27,7 @@ void KVC_REF(convolve)(struct kvc_device *device, const struct kvc_convolve *arg
                     sum = kvc_fma(input_at(x, kept, channels, taps, i, taps - 1 - t, c), w[(size_t)c * taps + t], sum);
                 y[(size_t)i * channels + c] = kvc_silu(sum);
             }
-        /* ascending order: each row is read from a later one, before that one is overwritten */
+        /* ascending, because row j is copied from a later row, which must not be overwritten yet */
         for (uint32_t j = 0; segment->kept && segment->rows && j + 1 < taps; j++)
             for (uint32_t c = 0; c < channels; c++)
                 kept[(size_t)j * channels + c] = input_at(x, kept, channels, taps, segment->rows - 1, taps - 2 - j, c);

@@ -81,7 +81,7 @@ static void load_side(const struct lag *w, uint32_t index, bool values, float *x
     (&w->lists->format, values ? kvc_list_value(w->lists, w->h, slot) : kvc_list_key(w->lists, w->h, slot), x);
 }
 
-/* Returns s of the entry in w->x, compared with low and high. */
+/* Returns the spread s of w->x relative to low and high. */
 static float spread(const struct lag *w) {
     for (uint32_t c = 0; c < w->d; c++)
         w->t[c] = w->high[c] > w->low[c] ? kvc_div(w->x[c] - w->low[c], w->high[c] - w->low[c]) : 0.0f;
@@ -91,7 +91,8 @@ static float spread(const struct lag *w) {
     return w->d > 1 ? kvc_sqrt(kvc_div(kvc_ref_dot(w->t, w->t, w->d), (float)(w->d - 1))) : 0.0f;
 }
 
-/* Computes a of each entry of the partition. For keys it is written to raw; for values it is averaged with raw. */
+/* Computes a, the softmax of the spreads of the partition's entries. For keys it is written to raw; for values it is
+ * averaged with raw. */
 static void add_side(const struct lag *w, uint32_t first, bool values) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
     for (uint32_t i = 0; i < w->lag; i++) {
@@ -168,7 +169,7 @@ struct redundancy { /* one head, and scratch memory */
     float *lane;   /* [KVC_LANES, count] */
 };
 
-/* Adds the cosines of key i with all keys to its lane. It leaves out the key itself and the last key above the
+/* Adds the cosines of key i with all keys to lane i % 32. It leaves out the key itself and the last key above the
  * threshold. */
 static void add_likeness(const struct redundancy *w, uint32_t i, float threshold) {
     float *lane = w->lane + (size_t)(i % KVC_LANES) * w->count;

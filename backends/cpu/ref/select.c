@@ -277,7 +277,7 @@ static uint32_t unit_weight(const struct cut *c, uint32_t unit) {
     return w > 0.0f ? (uint32_t)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0;
 }
 
-/* Returns the number of an index in the view. Successive calls must have ascending indices. */
+/* Returns the offset of an index in the view's list of indices. Successive calls must have ascending indices. */
 static uint32_t next_place(const uint32_t *indices, uint32_t place, uint32_t index) {
     while (indices && indices[place] != index)
         place++;

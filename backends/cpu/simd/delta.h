@@ -44,7 +44,7 @@ static void convolve_task(void *argument, size_t task, unsigned thread) {
         const vf e = exp_any(vf_sub(vf_set(-0.0f), sum));
         vf_part_store(y + i * channels + c, vf_div(sum, vf_add(vf_set(1.0f), e)), left);
     }
-    /* ascending order: each row is read from a later one, before that one is overwritten */
+    /* ascending, because row j is copied from a later row, which must not be overwritten yet */
     for (size_t j = 0; segment->kept && segment->rows && j + 1 < taps; j++)
         vf_part_store(kept + j * channels + c, convolve_input(x, kept, args, segment->rows - 1, taps - 2 - j, c), left);
 }

@@ -1,10 +1,10 @@
 /* keep_ring.h - template: finds the entry to evict by the sums over a ring buffer of recent queries, without reading
  * all of its rows.
  *
- * A decode step evicts one entry, so only the lowest sum matters. The ring buffer also has the sums of blocks of rows,
- * in any order of addition. They give each entry's sum up to rounding. The rounding error has a bound: all terms are
- * positive, so a sum of n terms is off by less than n half units in the last place. Only the entries that may have the
- * lowest sum are then summed exactly, in the defined order.
+ * A decode step evicts one entry, so only the lowest sum matters. Sums of blocks of rows are stored as well. They were
+ * added in another order, so they give each entry's sum only up to rounding. The rounding error has a bound: all terms
+ * are positive, so a sum of n terms is off by less than n half units in the last place. Only the entries that may have
+ * the lowest sum are then summed exactly, in the defined order.
  */
 #ifndef KVC_SIMD_KEEP_RING_H
 #define KVC_SIMD_KEEP_RING_H

@@ -258,7 +258,7 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = kvc_silu(job->x[i]) * job->w[i];
 }
 
-/* Silu, gelu or sigmoid, with or without a gated input (w). */
+/* Silu, gelu or sigmoid, multiplied by w unless w is NULL. */
 static void activation_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const bool gelu = job->activation == KVC_GELU, sigmoid = job->activation == KVC_SIGMOID;

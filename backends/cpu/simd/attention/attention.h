@@ -64,7 +64,7 @@ static struct tile_results bump_results(struct bump *at, const struct attention_
     return results;
 }
 
-/* Places a thread's arrays in memory from `base` on. Returns their bytes. `base` may be NULL. */
+/* Places a thread's arrays in memory from `base` on. Returns their total size in bytes. `base` may be NULL. */
 static size_t lay_out(const struct attention_job *job, struct attention_work *work, unsigned char *base) {
     struct bump at = {base, 0};
     const size_t d = job->d, queries = job->queries_most, f = sizeof(float);
@@ -85,9 +85,9 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* Returns how many bytes may lie between two rows of a read list so that they are prefetched together with the bytes
- * between them, because memory is faster when read in order. The limit is a few rows if the list is dense and its rows
- * are long, otherwise no gap is allowed. Returns 0 if all entries are read. */
+/* Returns the largest distance in bytes between two rows of a read list at which the memory between them is prefetched
+ * too. Memory is read faster in order, so gaps of a few rows are filled if the list is dense and its rows are long.
+ * Otherwise no gap is filled. Returns 0 if all entries are read. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
     return head->index ? (dense ? 3 : 1) * head->row_bytes : 0;

@@ -13,7 +13,7 @@
 
 #if LANES == 8 && LANES_REGISTERS == 16
 #define DOT_CHANNELS 64u
-#define DOT_KEYS 32u /* keys that stay in L1 while queries pass */
+#define DOT_KEYS 32u /* number of keys that stay in L1 while all queries use them */
 
 /* Computes the first levels of the tree over the lanes of one dot product. `zeros` is explained at score_strip in
  * gemm.h. */

@@ -131,7 +131,7 @@ INLINE float sum_lanes(const vf lane[FOLD]) { return vf_tree(fold_lanes(lane)); 
 
 /* ---- entries ---- */
 
-#define Q8_BYTES (2 + KVC_Q8_GROUP) /* of a full group of a Q8_0 row */
+#define Q8_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
 
 /* Loads channels c .. c + LANES - 1 of a row. c is a multiple of LANES. */
 INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
@@ -207,7 +207,8 @@ INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t s
     return head->block[slot / KVC_TILE] + (size_t)(slot % KVC_TILE) * head->row_bytes;
 }
 
-/* Writes the key rows of the n entries from `place` on. The value of a key lies KVC_TILE rows after it. */
+/* Writes the addresses of the keys of n entries, from entry `place` on. The value of a key lies KVC_TILE rows after it.
+ */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->index) {
         for (uint32_t i = 0; i < n; i++)

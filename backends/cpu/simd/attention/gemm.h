@@ -1,8 +1,8 @@
 /* gemm.h - template: one tile of attention for many queries that share a KV head (chunks of a prompt).
  *
  * Keys and values of the tile are dequantized and packed once. Scores are computed for STRIP entries side by side. The
- * 32 lanes of the dot product follow one another in bit-reversed order, so that lanes which the tree adds are computed
- * one after the other. A few lanes are summed in registers and the rest on a stack. Nearly all instructions are
+ * 32 lanes of the dot product are computed one after another, in bit-reversed order, so that the lanes which the tree
+ * adds follow each other. A few lanes are summed in registers and the rest on a stack. Nearly all instructions are
  * therefore fmas on full vectors. Stores to the stack cost more than its additions, which run on ports of their own;
  * hence few queries and many lanes in registers. Values are an ordinary outer product of MIX_QUERIES queries and
  * MIX_VECTORS vectors of channels.

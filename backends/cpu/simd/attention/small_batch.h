@@ -120,7 +120,7 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
         __builtin_prefetch(row + b, 0, 2);
 }
 
-#define KEYS_AHEAD 64u /* if only keys are read: number of keys being fetched into L2 ahead of use */
+#define KEYS_AHEAD 64u /* number of keys fetched into L2 ahead of use, if only keys are read */
 
 /* Prefetches row i. If `fill` is not 0, the rows belong to a read list: if the next row is no more than `fill` bytes
  * away, the bytes between the rows are prefetched too. */
@@ -295,7 +295,7 @@ SMALL_BATCH_MIX(small_batch_mix_f32, KVC_F32)
 SMALL_BATCH_MIX(small_batch_mix_f16, KVC_F16)
 SMALL_BATCH_MIX(small_batch_mix_q8, KVC_Q8_0)
 
-#define MIX_AT_ONCE 64 /* values that stay in L1 while all heads and channels pass */
+#define MIX_AT_ONCE 64 /* number of values that stay in L1 while all heads and channels are computed */
 
 /* Adds p [heads, KVC_TILE] times the tile's values to o [heads, padded_size(d)], with one fma per entry in ascending
  * order. next [KVC_TILE], of which next_count are set, are the keys that are read after this tile. Those keys and the

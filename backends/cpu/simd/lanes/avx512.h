@@ -197,7 +197,7 @@ INLINE vf vf_tree_rows(vf r[LANES]) {
     for (int i = 0; i < 4; i++) /* r[i] holds a quarter of each of the rows i, i + 8, i + 4, i + 12 */
         r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 4], 0x88), _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd));
     UNROLL
-    for (int i = 0; i < 2; i++) { /* each quarter holds two lanes of its row and two lanes of the row two further on */
+    for (int i = 0; i < 2; i++) { /* each quarter holds two lanes of row n and two lanes of row n + 2 */
         __m512d a = _mm512_castps_pd(r[i]), b = _mm512_castps_pd(r[i + 2]);
         r[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
     }

@@ -11,7 +11,7 @@ INLINE void prepare_powers(float *scale, const unsigned char *g, int parts, size
     for (int p = 0; p < parts; p++)
         scale[p] = kvc_power_half(g[(size_t)p * stride]);
 }
-/* Computes d * (scale - 32). It is exact because the integers stay below 2^24. */
+/* Computes d * (scale - 32). The integers stay below 2^24, so they are exact. */
 INLINE void prepare_iq4_xs_scales(float *to, const unsigned char *g) {
     const vi low = vi_set((int32_t)load_u32(g + offsetof(struct kvc_block_iq4_xs, low)));
     const vi high = vi_set(KVC_LOAD_U16(g + offsetof(struct kvc_block_iq4_xs, high)));

@@ -35,9 +35,9 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
  * into L2, AHEAD bytes before their use; L1 has too few buffers for loads in flight. For types that need little
  * arithmetic `fetched` is 0, because the hardware prefetcher does better.
  *
- * If `early` is set, sum_group(...) also prepares the scales of the next group. rest(...) computes the weights after
- * the last whole group. total(...) adds the lanes. `type` names the functions that dequantize the weights, which may
- * expect another order of lanes than those of `name`.
+ * If `early` is set, sum_group(...) also prepares the scales of the next group. rest(...) adds the products of the
+ * weights after the last whole group. total(...) adds the lanes. `type` names the functions that dequantize the
+ * weights, which may expect another order of lanes than those of `name`.
  */
 #define AHEAD 4096
 #define GEMV_FUNCTION(name, streams, fetched, rest, type, sum_group, early, total)                                     \

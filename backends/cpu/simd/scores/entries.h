@@ -160,7 +160,7 @@ INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t i
     return slot_key(head, head_slot(head, index)) + (values ? (size_t)KVC_TILE * head->row_bytes : 0);
 }
 
-/* Returns s of one row, compared with low and high. */
+/* Returns the spread s of one row relative to low and high. */
 static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, const struct lag_work *work) {
     vf lane[FOLD];
     UNROLL
@@ -186,7 +186,8 @@ static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, 
     return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
 }
 
-/* Computes a of each entry of the partition. For keys it is written to raw; for values it is averaged with raw. */
+/* Computes a, the softmax of the spreads of the partition's entries. For keys it is written to raw; for values it is
+ * averaged with raw. */
 static void lag_side(enum kvc_type type, const struct head_entries *head, uint32_t first, uint32_t lag, bool values,
                      size_t d, const struct lag_work *work) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
@@ -299,7 +300,7 @@ static size_t lay_out_redundancy(const struct redundancy_job *job, size_t count,
     return at.used;
 }
 
-/* Adds the cosines of key i with all keys to its lane. It leaves out the key itself and the last key above the
+/* Adds the cosines of key i with all keys to lane i % 32. It leaves out the key itself and the last key above the
  * threshold. */
 static void add_likeness(const struct redundancy_work *work, uint32_t i, uint32_t count, size_t d, float threshold) {
     const size_t padded = padded_size(d);

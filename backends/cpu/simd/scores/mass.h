@@ -49,7 +49,7 @@ static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
                         : state_column(tile, mass->column + 1);
 }
 
-/* Returns true if the sums of the tile's entries are contiguous there. */
+/* Returns true if the sums of the tile's entries are contiguous in that memory. */
 INLINE bool mass_direct(const struct probabilities_tile *tile) {
     return !tile->head->index && (mass_of(tile)->scores || !tile->head->order);
 }

@@ -14,7 +14,7 @@
 
 struct probabilities_job;
 
-/* The argument of callbacks: a tile of n entries of head h, from number `first` on. At the start and the end of a task
+/* The argument of callbacks: a tile of n entries of head h, from entry `first` on. At the start and the end of a task
  * there is no tile. */
 struct probabilities_tile {
     const struct probabilities_job *job;

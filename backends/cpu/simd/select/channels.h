@@ -5,9 +5,9 @@
 
 #include "backends/cpu/simd/attention/small_batch.h"
 
-#define DOT_HEADS 4 /* queries per pass */
+#define DOT_HEADS 4 /* queries that are computed together */
 #if LANES == 8
-#define DOT_VECTORS 2 /* vectors of entries per pass */
+#define DOT_VECTORS 2 /* vectors of entries that are computed together */
 #else
 #define DOT_VECTORS 4
 #endif
