@@ -234,7 +234,7 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
 KVC_GROUP_KERNEL(relayout)
 (KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     KVC_SHARED kvc_u32 capacity[KVC_GROUP];
-    kvc_u32 h = KVC_GROUP_ID(0), stay, free_slots = 0, moved = 0;
+    kvc_u32 h = KVC_GROUP_ID(0), kept_slots, free_slots = 0, moved = 0;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(from, src, h);
     KVC_OPEN_HEAD(to, dst, h);
@@ -243,15 +243,16 @@ KVC_GROUP_KERNEL(relayout)
         kvc_status_failure(status_words, KVC_FAILED_RELAYOUT, from.count, to.slots);
         return;
     }
-    stay = to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE * KVC_TILE;
-    for (kvc_u32 i = KVC_LOCAL_ID(); i * KVC_TILE < stay; i += KVC_GROUP)
+    kept_slots =
+        to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE * KVC_TILE;
+    for (kvc_u32 i = KVC_LOCAL_ID(); i * KVC_TILE < kept_slots; i += KVC_GROUP)
         to.blocks[i] = from.blocks[i];
     for (kvc_u32 slot = KVC_LOCAL_ID(); slot < to.slots; slot += KVC_GROUP)
         used[slot] = 0;
     KVC_BARRIER();
     for (kvc_u32 r = KVC_LOCAL_ID(); r < from.count; r += KVC_GROUP) {
         kvc_u32 slot = kvc_head_slot(&from, r);
-        if (slot < stay)
+        if (slot < kept_slots)
             used[slot] = 1;
     }
     KVC_BARRIER();
@@ -267,7 +268,7 @@ KVC_GROUP_KERNEL(relayout)
     for (kvc_u32 first = 0; first < from.count; first += KVC_GROUP) { /* find the new slot of each entry */
         kvc_u32 index = first + KVC_LOCAL_ID(), all;
         kvc_u32 slot = index < from.count ? kvc_head_slot(&from, index) : 0;
-        kvc_u32 moves = slot >= stay;
+        kvc_u32 moves = slot >= kept_slots;
         kvc_u32 before = kvc_group_before(moves, &all, capacity);
         if (index < from.count)
             place[index] = moves ? unused[moved + before] : slot;

@@ -25,13 +25,13 @@ KVC_GROUP_KERNEL(view_evict)
     KVC_GLOBAL const kvc_u32 *indices = read_index + (kvc_u64)h * read_stride;
     KVC_GLOBAL kvc_u32 *view = view_index + (kvc_u64)h * view_stride;
     for (kvc_u32 from = 0; from < seen; from += KVC_GROUP) {
-        kvc_u32 i = from + KVC_LOCAL_ID(), stays = 0, all, before;
+        kvc_u32 i = from + KVC_LOCAL_ID(), is_kept = 0, all, before;
         if (i < seen) {
             low = kvc_indices_below(indices, kept, view[i], low);
-            stays = low < kept && indices[low] == view[i];
+            is_kept = low < kept && indices[low] == view[i];
         }
-        before = kvc_group_before(stays, &all, shared_sum); /* this waits until all have read their index */
-        if (stays)
+        before = kvc_group_before(is_kept, &all, shared_sum); /* this waits until all have read their index */
+        if (is_kept)
             view[left + before] = low;
         left += all;
     }

@@ -395,7 +395,7 @@ KVC_GROUP_KERNEL(cut_reads)
         equal += kvc_score_key(score[kvc_place_of(indices, places, read[i]) / page_size]) == least;
     equal = (kvc_u32)kvc_group_total(equal, shared_total);
     for (kvc_u32 first = 0, same = 0; first < count; first += KVC_GROUP) {
-        kvc_u32 i = first + KVC_LOCAL_ID(), here = i < count, all, before, stays = 0, index = here ? read[i] : 0;
+        kvc_u32 i = first + KVC_LOCAL_ID(), here = i < count, all, before, is_kept = 0, index = here ? read[i] : 0;
         float s = here ? score[kvc_place_of(indices, places, index) / page_size] : 0.0f;
         kvc_u32 key = here ? kvc_score_key(s) : 0u, ties = here && key == least;
         before = same + kvc_group_before(ties, &all, shared_sum);
@@ -405,10 +405,10 @@ KVC_GROUP_KERNEL(cut_reads)
             few = (need - (from - (kvc_u64)equal * q) + q - 1) / q;
             few = whole ? (few + page_size - 1) / page_size * page_size : few;
         }
-        stays = here && (key > least || (ties && before < few));
-        before = kvc_group_before(stays, &all, shared_sum);
+        is_kept = here && (key > least || (ties && before < few));
+        before = kvc_group_before(is_kept, &all, shared_sum);
         KVC_BARRIER(); /* indices are written where other work-items have read */
-        if (stays)
+        if (is_kept)
             read[kept + before] = index;
         kept += all;
         KVC_BARRIER();

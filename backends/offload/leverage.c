@@ -18,12 +18,12 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
         return;
     const struct kvc_span totals = {workspace, (size_t)columns * sizeof(float)};
     for (uint32_t h = 0; h < lists->kv_heads && args->queries; h++) {
-        struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_chunk_columns);
+        struct kvc_launch load = kvc_launch_of(KVC_KERNEL_chunk_columns);
         struct kvc_launch close = kvc_launch_of(KVC_KERNEL_chunk_totals);
         struct kvc_launch mass = kvc_launch_of(KVC_KERNEL_chunk_mass);
-        KVC_PUSH(&turn, lists, lists->arena, h, group, args->last, args->q, args->positions, args->queries, args->heads,
+        KVC_PUSH(&load, lists, lists->arena, h, group, args->last, args->q, args->positions, args->queries, args->heads,
                  workspace, most);
-        kvc_launch_items(kvc_offload_of(device), &turn, most, 1 + group, d);
+        kvc_launch_items(kvc_offload_of(device), &load, most, 1 + group, d);
         KVC_PUSH(&close, lists, h, args->first, args->last, args->positions, args->queries, args->chunk, workspace, d,
                  totals, most);
         kvc_launch_items(kvc_offload_of(device), &close, most, group, 1);
@@ -43,7 +43,7 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
     const uint64_t keys_bytes = (uint64_t)heads * most * d * sizeof(float), gram_bytes = (uint64_t)heads * d * d * 4;
-    struct kvc_launch turn = kvc_launch_of(KVC_KERNEL_leverage_keys);
+    struct kvc_launch load = kvc_launch_of(KVC_KERNEL_leverage_keys);
     struct kvc_launch mean = kvc_launch_of(KVC_KERNEL_leverage_means);
     struct kvc_launch multiply = kvc_launch_of(KVC_KERNEL_leverage_gram);
     struct kvc_launch factor = kvc_launch_of(KVC_KERNEL_leverage_factor);
@@ -56,8 +56,8 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
                           gram = {workspace, 2 * (size_t)keys_bytes};
     const struct kvc_span diagonal = {workspace, gram.offset + (size_t)gram_bytes};
     const struct kvc_span means = {workspace, diagonal.offset + (size_t)heads * d * 4};
-    KVC_PUSH(&turn, lists, lists->arena, args->cosine, args->sine, args->rotary, keys, most);
-    kvc_launch_items(kvc_offload_of(device), &turn, (uint64_t)most * d, heads, 1);
+    KVC_PUSH(&load, lists, lists->arena, args->cosine, args->sine, args->rotary, keys, most);
+    kvc_launch_items(kvc_offload_of(device), &load, (uint64_t)most * d, heads, 1);
     KVC_PUSH(&mean, lists->count, args->first, args->last, keys, most, d, means);
     kvc_launch_items(kvc_offload_of(device), &mean, d, heads, 1);
     KVC_PUSH(&multiply, lists->count, args->first, args->last, keys, most, d, means, args->ridge, gram);

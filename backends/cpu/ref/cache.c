@@ -121,20 +121,20 @@ static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_list
 
 static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, uint32_t h, bool *used) {
     uint32_t slots = kvc_list_slots(dst, h), had = kvc_list_slots(src, h), count = kvc_list_count(src, h), lowest = 0;
-    uint32_t stay = kvc_slots_kept(slots, had), index;
+    uint32_t kept_slots = kvc_slots_kept(slots, had), index;
     memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
            (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
-           kvc_slots_blocks(stay) * sizeof(uint32_t));
+           kvc_slots_blocks(kept_slots) * sizeof(uint32_t));
     ((uint32_t *)dst->count->data)[h] = count;
     memset(used, 0, slots * sizeof *used);
     for (index = 0; index < count; index++) {
         uint32_t slot = kvc_list_slot(src, h, index);
-        if (slot < stay)
+        if (slot < kept_slots)
             used[slot] = true;
     }
     for (index = 0; index < count; index++) {
         uint32_t from = kvc_list_slot(src, h, index), to = from;
-        if (from >= stay) {
+        if (from >= kept_slots) {
             while (used[lowest])
                 lowest++;
             to = lowest;

@@ -17,13 +17,13 @@ void KVC_REF(view_evict)(struct kvc_device *device, const struct kvc_view_evict 
     (void)device;
     for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
         const uint32_t *indices = (const uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
-        const uint32_t stays = ((const uint32_t *)args->kept->count->data)[h];
+        const uint32_t kept_count = ((const uint32_t *)args->kept->count->data)[h];
         uint32_t *index = (uint32_t *)args->view->index->data + (size_t)h * args->view->stride;
         uint32_t *count = (uint32_t *)args->view->count->data + h, left = 0;
         for (uint32_t i = 0, k = 0; i < *count; i++) {
-            while (k < stays && indices[k] < index[i])
+            while (k < kept_count && indices[k] < index[i])
                 k++;
-            if (k < stays && indices[k] == index[i])
+            if (k < kept_count && indices[k] == index[i])
                 index[left++] = k;
         }
         *count = left;

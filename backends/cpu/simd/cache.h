@@ -263,7 +263,7 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     struct kvc_lists *dst = job->dst;
     const struct kvc_lists *src = job->src;
     const uint32_t h = (uint32_t)task, slots = slots_of(dst, h), had = slots_of(src, h);
-    const uint32_t count = ((const uint32_t *)src->count->data)[h], stay = kvc_slots_kept(slots, had);
+    const uint32_t count = ((const uint32_t *)src->count->data)[h], kept_slots = kvc_slots_kept(slots, had);
     const size_t row_bytes = src->format.row_bytes;
     const uint32_t *from = src->order ? (const uint32_t *)src->order->data + src->host_base[h] : NULL;
     bool moved = false;
@@ -278,17 +278,17 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     bool *used = (bool *)(to + job->count_most);
     memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
            (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
-           kvc_slots_blocks(stay) * sizeof(uint32_t));
+           kvc_slots_blocks(kept_slots) * sizeof(uint32_t));
     ((uint32_t *)dst->count->data)[h] = count;
     memset(used, 0, slots * sizeof *used);
     for (uint32_t r = 0; r < count; r++) {
         to[r] = from ? from[r] : r;
-        if (to[r] < stay)
+        if (to[r] < kept_slots)
             used[to[r]] = true;
     }
     for (uint32_t r = 0, lowest = 0; r < count; r++) {
         const uint32_t slot = to[r];
-        if (slot < stay)
+        if (slot < kept_slots)
             continue;
         while (used[lowest])
             lowest++;

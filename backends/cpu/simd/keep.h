@@ -311,9 +311,9 @@ static void keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
         const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];
-        const uint64_t stay = rule->top + rule->first + rule->tail;
+        const uint64_t kept = rule->top + rule->first + rule->tail;
         job.count_most = kvc_max_u32(count, job.count_most);
-        work += count * (job.scores && stay + 64 < count ? 64.0 : 4.0) / LANES;
+        work += count * (job.scores && kept + 64 < count ? 64.0 : 4.0) / LANES;
     }
     kvc_threads_run(threads_for(job.cpu, work), lists->kv_heads, keep_task, &job);
 }

@@ -9,7 +9,7 @@
 /* entries read together, so that a cache line of a column is used completely if the slots are neighbours */
 #define ROTATE_ENTRIES 16u
 
-struct turn_job {
+struct rotate_job {
     struct kvc_cpu *cpu;
     const struct kvc_lists *lists;
     const float *cosine, *sine;
@@ -19,7 +19,7 @@ struct turn_job {
 
 /* Rotates the keys of one tile of one head. */
 static void rotate_task(void *argument, size_t task, unsigned thread) {
-    const struct turn_job *job = argument;
+    const struct rotate_job *job = argument;
     const struct kvc_lists *lists = job->lists;
     const uint32_t h = (uint32_t)(task / job->tiles), from = (uint32_t)(task % job->tiles) * KVC_TILE;
     const uint32_t count = ((const uint32_t *)lists->count->data)[h], d = lists->format.head_size;
@@ -48,14 +48,14 @@ static void rotate_task(void *argument, size_t task, unsigned thread) {
 
 static void rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys *args) {
     const struct kvc_lists *lists = args->lists;
-    struct turn_job job = {(struct kvc_cpu *)device,
-                           lists,
-                           kvc_span_data(args->cosine),
-                           kvc_span_data(args->sine),
-                           args->first,
-                           args->rotary,
-                           0,
-                           args->interleaved};
+    struct rotate_job job = {(struct kvc_cpu *)device,
+                             lists,
+                             kvc_span_data(args->cosine),
+                             kvc_span_data(args->sine),
+                             args->first,
+                             args->rotary,
+                             0,
+                             args->interleaved};
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h], tiles = (count + KVC_TILE - 1) / KVC_TILE;

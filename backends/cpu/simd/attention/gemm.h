@@ -7,8 +7,8 @@
  * hence few queries and many lanes in registers. Values are an ordinary outer product of MIX_QUERIES queries and
  * MIX_VECTORS vectors of channels.
  */
-#ifndef KVC_SIMD_ATTENTION_MANY_H
-#define KVC_SIMD_ATTENTION_MANY_H
+#ifndef KVC_SIMD_ATTENTION_GEMM_H
+#define KVC_SIMD_ATTENTION_GEMM_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/dots.h"

@@ -4,8 +4,8 @@
  * of its group. The 32 lanes of a dot product lie side by side in vectors. LANES entries are summed together by a tree
  * that transposes.
  */
-#ifndef KVC_SIMD_ATTENTION_FEW_H
-#define KVC_SIMD_ATTENTION_FEW_H
+#ifndef KVC_SIMD_ATTENTION_SMALL_BATCH_H
+#define KVC_SIMD_ATTENTION_SMALL_BATCH_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
