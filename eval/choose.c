@@ -41,7 +41,7 @@ static void add_task(struct eval_run *run, const struct eval_task *task) {
             return;
     }
     if (task->file >= 0 && !task->optional && !run->files[task->file]) {
-        cli_warn(run->command, "%s is left out: it needs --%s %s", task->name, eval_file_options[task->file],
+        cli_warn(run->command, "%s is skipped: it needs --%s %s", task->name, eval_file_options[task->file],
                  eval_is_folder(task->file) ? "FOLDER" : "FILE");
         return;
     }
@@ -60,8 +60,7 @@ int eval_choose_tasks(struct eval_run *run, const struct cli_words *names) {
         const struct eval_task *task = eval_task_find(names->items[i]);
         bool known = task != NULL;
         if (task && task->way)
-            return cli_error(run->command, KVC_USAGE, "%s has options of its own and goes alone: %s", task->name,
-                             task->way);
+            return cli_error(run->command, KVC_USAGE, "%s has its own options; run it as %s", task->name, task->way);
         if (task)
             add_task(run, task);
         for (task = eval_tasks; task->name; task++) {
@@ -74,7 +73,8 @@ int eval_choose_tasks(struct eval_run *run, const struct cli_words *names) {
             return choose_unknown(run, names->items[i]);
     }
     if (run->task_count == 0)
-        return cli_error(run->command, KVC_USAGE, "no task is left that has the file it needs");
+        return cli_error(run->command, KVC_USAGE,
+                         "every task was skipped, because the files that they need were not given");
     return KVC_OK;
 }
 
@@ -86,12 +86,12 @@ int eval_choose_shard(struct eval_run *run) {
         index = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
         count = end && *end == '/' && end[1] >= '0' && end[1] <= '9' ? strtoul(end + 1, &end, 10) : 0;
         if (!end || *end || index < 1 || index > count || count > 1000000)
-            return cli_error(run->command, KVC_USAGE,
-                             "--shard %s: takes i/n, the i-th of n shares of the samples, i from 1 to n, as 3/8", text);
+            return cli_error(run->command, KVC_USAGE, "--shard %s: must be I/N with I from 1 to N, such as 3/8", text);
     }
     struct kvc_ranks *ranks = cli_data_ranks();
     if (ranks && text)
-        return cli_error(run->command, KVC_USAGE, "--shard %s: --ranks data shares out the samples itself", text);
+        return cli_error(run->command, KVC_USAGE,
+                         "--shard %s: not with --ranks data, which divides the samples among the ranks", text);
     if (ranks) {
         index = kvc_ranks_rank(ranks) + 1;
         count = kvc_ranks_count(ranks);
@@ -134,10 +134,10 @@ static int check_questions(const struct eval_run *run, int file) {
         if (task->file != file || (uint64_t)run->samples <= questions / each)
             continue;
         if (each == 1)
-            return cli_error(run->command, KVC_USAGE, "--samples %lld: --%s %s has %zu questions",
+            return cli_error(run->command, KVC_USAGE, "--samples %lld: --%s %s has only %zu questions",
                              (long long)run->samples, eval_file_options[file], run->files[file], questions);
         return cli_error(
-            run->command, KVC_USAGE, "--samples %lld: --%s %s has %zu questions, and a sample of %s asks %u",
+            run->command, KVC_USAGE, "--samples %lld: --%s %s has %zu questions, and each sample of %s needs %u",
             (long long)run->samples, eval_file_options[file], run->files[file], questions, task->name, (unsigned)each);
     }
     return KVC_OK;

@@ -29,13 +29,14 @@ static enum kvc_status split(const char *path, char *text, size_t bytes, struct 
     for (size_t i = 0, n; i < bytes; i += n) {
         n = cli_character(text + i, bytes - i);
         if (n == 0)
-            return kvc_fail(error, KVC_INPUT, "--essays %s: byte %zu: is no UTF-8; it takes a text in UTF-8", path, i);
+            return kvc_fail(error, KVC_INPUT, "--essays %s: byte %zu: not UTF-8; the file must be a text in UTF-8",
+                            path, i);
     }
     bytes = squeeze(text, bytes);
     for (size_t i = 0; i < bytes; i++)
         count += text[i] == ' ';
     if (bytes == 0)
-        return kvc_fail(error, KVC_INPUT, "--essays %s: is empty; it takes a text", path);
+        return kvc_fail(error, KVC_INPUT, "--essays %s: the file is empty", path);
     essays->words = malloc((count + 1) * sizeof *essays->words);
     if (!essays->words)
         return kvc_fail(error, KVC_RESOURCE, "no memory left");
@@ -64,7 +65,8 @@ enum kvc_status eval_essays_read(const char *path, const char *text, size_t byte
             if (essays->text)
                 memcpy(essays->text, json_string_value(member), bytes);
         } else if (!cli_json_lost()) {
-            kvc_fail(error, KVC_INPUT, "--essays %s: begins as JSON, but is none with a member \"text\"", path);
+            kvc_fail(error, KVC_INPUT, "--essays %s: begins like JSON, but is not an object with a member \"text\"",
+                     path);
             json_decref(document);
             return KVC_INPUT;
         }

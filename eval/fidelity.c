@@ -111,7 +111,7 @@ static int read_text(struct task *task) {
         status = cli_report(task->command, &error);
     free(text);
     if (status == KVC_OK && count == 0)
-        status = cli_error(task->command, KVC_USAGE, "-f %s: is empty; it takes a text to read", task->file);
+        status = cli_error(task->command, KVC_USAGE, "-f %s: the file is empty", task->file);
     if (status == KVC_OK && task->prompt > 0 && (uint64_t)task->prompt < count)
         count = (size_t)task->prompt;
     task->run.tokens = task->tokens;
@@ -140,9 +140,9 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
     struct kvc_error error;
     bool warned = false;
     if (task->specs.count == 0)
-        return cli_error(task->command, KVC_USAGE, "no policy is given: --kv snapkv:budget=128, say");
+        return cli_error(task->command, KVC_USAGE, "no policy; give for example --kv snapkv:budget=128");
     if (!task->file)
-        return cli_error(task->command, KVC_USAGE, "no text is given: -f FILE, or -f - for standard input");
+        return cli_error(task->command, KVC_USAGE, "no text; give -f FILE, or -f - for standard input");
     int status = task->out ? eval_write_check(task->command, task->out, "fidelity") : KVC_OK;
     if (status == KVC_OK)
         status =
@@ -180,7 +180,7 @@ int eval_fidelity(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &task.model_path, 0, 0, NULL},
         {CLI_TEXT, 'f', "file", "TEXT", "the text to read; - is standard input", &task.file, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; may be given several times", &task.specs, 0, 0, NULL},
-        {CLI_INT, 0, "prompt", "N", "only the text's first N tokens; 0: all", &task.prompt, 0, 2147483647, NULL},
+        {CLI_INT, 0, "prompt", "N", "use only the text's first N tokens; 0: all", &task.prompt, 0, 2147483647, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps of the answer", &task.generate, 1, 1000000, NULL},
         {CLI_TEXT, 0, "out", "DIR", "also write fidelity.json and fidelity.csv there", &task.out, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&task.common),

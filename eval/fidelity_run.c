@@ -49,7 +49,7 @@ static const char witness_name[] = "fidelity-witness";
 void fidelity_class(struct kvc_policy_class *class, struct fidelity *fidelity) {
     static const struct kvc_option no_options[] = {{NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
     *class = (struct kvc_policy_class){.name = witness_name,
-                                       .summary = "keeps everything and adds up the answer's attention",
+                                       .summary = "evicts nothing and accumulates the answer's attention",
                                        .user = fidelity,
                                        .stages = KVC_STAGE_DECODE,
                                        .options = no_options,

@@ -10,9 +10,9 @@ static const char *kind_of(const json_t *value) {
     case JSON_OBJECT:
         return "is an object";
     case JSON_ARRAY:
-        return "is a list that will not do";
+        return "is an unsuitable list";
     case JSON_STRING:
-        return json_string_length(value) ? "is a text that will not do" : "is an empty text";
+        return json_string_length(value) ? "is an unsuitable text" : "is an empty text";
     case JSON_INTEGER:
     case JSON_REAL:
         return "is a number";
@@ -26,7 +26,7 @@ static const char *kind_of(const json_t *value) {
 void eval_row_wrong(struct eval_row *row, const char *field, const char *takes) {
     if (row->status != KVC_OK)
         return;
-    row->status = kvc_fail(row->error, KVC_INPUT, "--%s: %s: line %llu: \"%s\" %s; it takes %s", row->from->option,
+    row->status = kvc_fail(row->error, KVC_INPUT, "--%s: %s: line %llu: \"%s\" %s; it must be %s", row->from->option,
                            row->from->path, (unsigned long long)row->from->items[row->index].line, field,
                            kind_of(json_object_get(row->object, field)), takes);
 }
@@ -122,7 +122,7 @@ enum kvc_status eval_fill(const char *where, const char *template, bool dollars,
         }
         const size_t bytes = field_at(at, dollars, fields, count, &field);
         if (bytes > 0 && !field)
-            return kvc_fail(error, KVC_INPUT, "%s: %.40s: is no field of these records", where, at);
+            return kvc_fail(error, KVC_INPUT, "%s: %.40s: not a field of these records", where, at);
         if (field)
             eval_add(into, "%s", field->text);
         else
@@ -132,6 +132,6 @@ enum kvc_status eval_fill(const char *where, const char *template, bool dollars,
         at += cli_max(bytes, 1);
     }
     if (into == before)
-        return kvc_fail(error, KVC_INPUT, "%s: has no %s in it, which is where the text goes", where, split);
+        return kvc_fail(error, KVC_INPUT, "%s: must contain %s, which stands for the text", where, split);
     return KVC_OK;
 }

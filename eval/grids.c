@@ -193,8 +193,8 @@ static void print_title(const struct place *place, bool groups) {
     const json_t *record = place->record;
     char line[600], clean[600];
     static const char *const kinds[GRIDS] = {"score at each depth (rows) and length in tokens (columns)",
-                                             "score of each turn", "further figures, in the mean",
-                                             "bytes of cache and state after so many tokens of the answer"};
+                                             "score of each turn", "means of further values",
+                                             "bytes of cache and state by tokens of the answer"};
     int bytes;
     if (place->grid == BY_DEPTH)
         bytes = snprintf(line, sizeof line, "%s, --kv %s, question %s: %s", text_of(record, "task"),

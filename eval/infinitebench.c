@@ -95,7 +95,7 @@ static json_t *read_answers(struct eval_row *row) {
 static void add_letter(struct eval_row *row, const json_t *options, json_t *answers) {
     const char *text = eval_text_at(answers, 0), *letter = eval_text_at(answers, 1);
     if (letter && (letter[0] < 'A' || letter[0] > 'D' || letter[1]))
-        eval_row_wrong(row, "answer", "one of the options, and perhaps its letter");
+        eval_row_wrong(row, "answer", "one of the options, optionally with its letter");
     for (size_t i = 0; i < EVAL_OPTIONS && !letter && text; i++) {
         if (strcmp(eval_text_at(options, i), text) != 0)
             continue;

@@ -17,7 +17,7 @@ enum kvc_status eval_longbench_make(const struct eval_set *set, struct eval_row 
     for (size_t i = 0; (chinese || score == eval_score_retrieval) && i < eval_texts_count(answers); i++) {
         const char *text = eval_text_at(answers, i);
         if ((chinese ? eval_chinese_retrieval : eval_retrieval)(text, text) == 0) /* the truth must match itself */
-            eval_row_wrong(row, "answers", "texts that name a paragraph with its number");
+            eval_row_wrong(row, "answers", "texts with a paragraph's number");
     }
     return eval_set_sample(set, row, set->prompt_text, false, fields, 2, "context", "", answers, sample);
 }

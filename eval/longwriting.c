@@ -92,7 +92,7 @@ static char *read_page(const struct eval_set *set, struct eval_row *row) {
     const char *name = eval_row_words(row, "html_path");
     struct eval_text places = {0};
     if (name && (name[0] == '/' || strstr(name, "..") || strlen(name) > 200 || strpbrk(name, "|\\"))) {
-        eval_row_wrong(row, "html_path", "the name of a file under the folder");
+        eval_row_wrong(row, "html_path", "the name of a file in the folder");
         return NULL;
     }
     if (!name)
@@ -112,7 +112,7 @@ static char *read_page(const struct eval_set *set, struct eval_row *row) {
     if (!files || (file && !text))
         no_memory(row);
     else if (!fine)
-        eval_row_wrong(row, "html_path", "a file in UTF-8 of at most 16 MiB that is there");
+        eval_row_wrong(row, "html_path", "an existing UTF-8 file of at most 16 MiB");
     else
         text[bytes] = '\0';
     free(files);

@@ -13,13 +13,13 @@ static int merge(const struct cli_command *command, const struct cli_common *com
     for (size_t i = 0; i < paths->count && status == KVC_OK; i++) {
         status = eval_results_read(&results, paths->items[i]);
         if (status == KVC_OK && results.dropped > 0 && !common->quiet)
-            cli_warn(command, "%s: the last line has no end and is left out", paths->items[i]);
+            cli_warn(command, "%s: the last line is incomplete and was ignored", paths->items[i]);
     }
     if (status == KVC_OK && results.twice > 0 && !common->quiet)
-        cli_warn(command, "%zu results are there more than once, and count once", results.twice);
+        cli_warn(command, "%zu results are duplicates, which count once", results.twice);
     if (status == KVC_OK && json_array_size(results.records) + json_array_size(results.traces) == 0)
         status = cli_error(command, KVC_INPUT, "%s: %s no results; `kvcull eval TASK... --out FILE` writes them",
-                           paths->items[0], paths->count > 1 ? "as the other files: has" : "has");
+                           paths->items[0], paths->count > 1 ? "like the other files, has" : "has");
     if (status == KVC_OK)
         status = eval_results_show(&results, NULL, common->json, report);
     eval_results_close(&results);
@@ -32,13 +32,13 @@ int eval_merge(const struct cli_command *command, int argc, char **argv) {
     const char *report = NULL;
     cli_common_defaults(&common);
     const struct cli_option options[] = {
-        {CLI_TEXT, 0, "report", "FILE.html", "write them as one HTML file, too, with charts", &report, 0, 0, NULL},
+        {CLI_TEXT, 0, "report", "FILE.html", "also write one HTML file with charts", &report, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&common),
         {CLI_END, 0, NULL, NULL, NULL, NULL, 0, 0, NULL}};
     int status = cli_parse(command, options, argc, argv, &paths);
     if (status == CLI_GO) {
         status = paths.count > 0 ? merge(command, &common, &paths, report)
-                                 : cli_error(command, KVC_USAGE, "no file; give those that --out wrote");
+                                 : cli_error(command, KVC_USAGE, "no file; give files that --out wrote");
     }
     cli_words_free(&paths);
     return status;

@@ -197,7 +197,7 @@ static enum kvc_status count_context(const struct needle_task *task, const struc
         same++;
     free(tokens);
     questions->context = same;
-    return same ? KVC_OK : kvc_fail(error, KVC_INPUT, "the tokenizer makes one token of the text and the question");
+    return same ? KVC_OK : kvc_fail(error, KVC_INPUT, "the tokenizer merges text and question into one token");
 }
 
 static int make_questions(struct needle_task *task, const struct needle_text *text, struct questions *questions) {
@@ -331,7 +331,7 @@ static int open_words(struct needle_task *task) {
 
 static int run_task(struct needle_task *task) {
     if (task->specs.count == 0)
-        return cli_error(task->command, KVC_USAGE, "no policy is given: --kv full --kv snapkv:budget=128, say");
+        return cli_error(task->command, KVC_USAGE, "no policy; give for example --kv full --kv snapkv:budget=128");
     int status = task->out ? eval_write_check(task->command, task->out, "needle") : KVC_OK;
     if (status == KVC_OK)
         status =
@@ -374,16 +374,15 @@ int eval_needle(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; may be given several times", &task.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "length", "N,..", "tokens of a text", &task.lengths, 32, 16777216, NULL},
         {CLI_INT, 0, "texts", "N", "texts of each length", &task.texts, 1, 100000, NULL},
-        {CLI_INT, 0, "depths", "N", "facts in a text, at evenly spaced depths, each asked for", &task.depth_count, 1,
-         NEEDLE_DEPTHS, NULL},
+        {CLI_INT, 0, "depths", "N", "facts in a text, at evenly spaced depths; each has a question", &task.depth_count,
+         1, NEEDLE_DEPTHS, NULL},
         {CLI_CHOICE, 0, "ask", "HOW",
-         "each fact after the whole text; both so and as the turn after the text, which a policy then reads without "
-         "any "
-         "question; one after another within one answer, or in turns",
+         "one: each question in the prompt, after the whole text. both: so, and again as a turn after a text that was "
+         "compressed without any question. answer: all facts within one answer. turns: in turns of a conversation",
          &task.ask, 0, 0, "one|both|answer|turns"},
-        {CLI_INT, 0, "seed", "S", "of the texts", &task.seed, 0, 1000000000, NULL},
+        {CLI_INT, 0, "seed", "S", "seed of the texts", &task.seed, 0, 1000000000, NULL},
         {CLI_INT, 0, "show", "N", "show the first N texts, a question and every answer", &task.show, 0, 1000, NULL},
-        {CLI_TEXT, 0, "words", "FILE", "lists of words; words.json beside the model, or the bundled ones",
+        {CLI_TEXT, 0, "words", "FILE", "word lists; the default is words.json beside the model, or the bundled file",
          &task.words_path, 0, 0, NULL},
         {CLI_TEXT, 0, "out", "DIR", "also write needle.json and needle.csv there", &task.out, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&task.common),

@@ -65,9 +65,9 @@ int needle_print_length(const struct needle_task *task, size_t length) {
         cli_cell(table, "%s", cli_bytes(cell->prompts ? cell->held_bytes / cell->prompts : 0, held));
         cli_cell(table, "%s", cli_bytes(cell->steps ? cell->read_bytes / cell->steps : 0, read));
     }
-    static const char *const asked[] = {"each after the text", "asked for within one answer", "asked for in turns",
-                                        "the question in the prompt; unseen: after it"};
-    printf("%sTexts of %llu tokens: exact answers by the fact's depth, %s (%lld texts, %s)\n\n", length ? "\n" : "",
+    static const char *const asked[] = {"each after the text", "within one answer", "in turns",
+                                        "seen: asked in the prompt, unseen: after it"};
+    printf("%sTexts of %llu tokens: exact answers by depth, %s (%lld texts, %s)\n\n", length ? "\n" : "",
            (unsigned long long)task->lengths.items[length], asked[task->mode], (long long)task->texts,
            kvc_type_name(task->common.cache_type));
     const int status = cli_table_print(task->command, table, stdout);

@@ -41,7 +41,7 @@ int needle_words_open(const struct cli_command *command, const char *path, struc
         return cli_no_memory(command);
     }
     if (!words->document)
-        return cli_error(command, KVC_INPUT, "%s: line %d: %s; lists of words are expected", path, where.line,
+        return cli_error(command, KVC_INPUT, "%s: line %d: %s; the file must have word lists", path, where.line,
                          where.text);
     const struct {
         const char *name;
@@ -235,13 +235,13 @@ int needle_text_make(const struct cli_command *command, const struct kvc_model *
     memset(text, 0, sizeof *text);
     int status = KVC_OK;
     if (depth_count > words->keys.count)
-        status = cli_error(command, KVC_USAGE, "%zu facts in a text: the words have %zu keys", depth_count,
-                           words->keys.count);
+        status = cli_error(command, KVC_USAGE, "%zu facts in a text, but the word lists have only %zu keys",
+                           depth_count, words->keys.count);
     const enum kvc_status chosen = status == KVC_OK ? choose_facts(words, depths, depth_count, &random, text) : KVC_OK;
     if (chosen == KVC_RESOURCE)
         status = cli_no_memory(command);
     else if (chosen != KVC_OK)
-        status = cli_error(command, KVC_INPUT, "'keys': hardly %zu different words among %zu; more are needed",
+        status = cli_error(command, KVC_INPUT, "'keys': too few different words for %zu facts among %zu words",
                            depth_count, words->keys.count);
     for (size_t i = 0; i < text->fact_count && status == KVC_OK; i++) {
         char *sentence = fact_sentence(&text->facts[i]);
@@ -255,7 +255,7 @@ int needle_text_make(const struct cli_command *command, const struct kvc_model *
         size_t count = 0;
         status = sentence ? count_tokens(command, model, sentence, &count) : cli_no_memory(command);
         if (status == KVC_OK && count == 0)
-            status = cli_error(command, KVC_INPUT, "the model's tokenizer makes no token of '%s'", sentence);
+            status = cli_error(command, KVC_INPUT, "the tokenizer makes no tokens from '%s'", sentence);
         if (status == KVC_OK && text->tokens + count > tokens) {
             free(sentence);
             break;
@@ -299,7 +299,7 @@ enum kvc_status needle_text_sentences(const struct needle_words *words, uint64_t
     needle_text_free(text);
     return status == KVC_RESOURCE
                ? kvc_fail(error, KVC_RESOURCE, "no memory left")
-               : kvc_fail(error, KVC_INPUT, "'keys': hardly %zu different words among %zu; more are needed",
+               : kvc_fail(error, KVC_INPUT, "'keys': too few different words for %zu facts among %zu words",
                           depth_count, words->keys.count);
 }
 

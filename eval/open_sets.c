@@ -37,7 +37,7 @@ int eval_open_sets(struct eval_run *run) {
             for (size_t l = 0; l < lengths && status == KVC_OK && there; l++)
                 status = open_one(run, task, run->lengths.items[l], alone, &there);
             if (!there && status == KVC_OK)
-                cli_warn(run->command, "%s is left out: --%s %s does not have its file", task->name,
+                cli_warn(run->command, "%s is skipped: --%s %s does not have its file", task->name,
                          eval_file_options[task->file], run->files[task->file]);
         }
         if (there)

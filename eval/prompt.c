@@ -33,9 +33,9 @@ static enum kvc_status chat_text(const struct eval_prompter *prompter, const cha
         place = at;
     if (!place) {
         free(made->text);
-        return kvc_fail(error, KVC_INPUT,
-                        "the chat template does not leave messages as they are; --raw asks without one, --template "
-                        "NAME with another");
+        return kvc_fail(
+            error, KVC_INPUT,
+            "the chat template changes the text of messages; --raw uses no template, --template NAME another");
     }
     const size_t at = (size_t)(place - made->text), after = at + strlen(mark);
     memmove(place, made->text + after, made->bytes - after + 1);
@@ -55,8 +55,8 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
         return KVC_OK;
     if (!prompter->chat.template_name && !kvc_model_info(prompter->model)->has_chat_template)
         return kvc_fail(error, KVC_USAGE,
-                        "the model has no chat template; --raw asks without one, --template NAME uses one that `kvcull "
-                        "info templates` lists");
+                        "the model has no chat template; --raw uses none, --template NAME one that `kvcull info "
+                        "templates` lists");
     enum kvc_status status = chat_text(prompter, "hello", "?", &chat, &at, error);
     if (status != KVC_OK)
         return status;
@@ -149,7 +149,7 @@ static enum kvc_status make_part(const struct eval_prompter *prompter, const str
                                      &part->count, error);
     free(made.text);
     if (status == KVC_OK && part->count == 0)
-        status = kvc_fail(error, KVC_INPUT, "the model's tokenizer makes no tokens of a question");
+        status = kvc_fail(error, KVC_INPUT, "the tokenizer makes no tokens from a question");
     return status;
 }
 
@@ -215,7 +215,7 @@ enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const stru
         prompt->context = same;
     }
     if (status == KVC_OK && prompt->context == 0)
-        status = kvc_fail(error, KVC_INPUT, "the tokenizer makes one token of the text and the question");
+        status = kvc_fail(error, KVC_INPUT, "the tokenizer merges text and question into one token");
     prompt->hash = status == KVC_OK ? eval_hash_tokens(0, prompt->tokens, prompt->count) : 0;
     for (size_t i = 0; status == KVC_OK && i < prompt->later_count; i++) {
         struct eval_part *part = &prompt->later[i];

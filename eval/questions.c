@@ -81,12 +81,12 @@ static enum kvc_status questions_parse(struct reader *reader, const char *text, 
         return no_memory(reader);
     if (reader->into->document)
         return KVC_OK;
-    return kvc_fail(reader->error, KVC_INPUT, "--%s %s: line %d: is no JSON: %s", reader->option, reader->path,
+    return kvc_fail(reader->error, KVC_INPUT, "--%s %s: line %d: not JSON: %s", reader->option, reader->path,
                     where.line, where.text);
 }
 
 static enum kvc_status none(struct reader *reader) {
-    return kvc_fail(reader->error, KVC_INPUT, "--%s %s: has no question with an answer and a document", reader->option,
+    return kvc_fail(reader->error, KVC_INPUT, "--%s %s: no question with an answer and a document", reader->option,
                     reader->path);
 }
 
@@ -129,12 +129,12 @@ static enum kvc_status squad_documents(struct reader *reader, json_t *articles) 
         json_t *paragraphs = json_object_get(article, "paragraphs");
         snprintf(where, sizeof where, "data[%zu]", a);
         if (!json_is_array(paragraphs))
-            return questions_wrong(reader, where, "has no array \"paragraphs\"");
+            return questions_wrong(reader, where, "no array \"paragraphs\"");
         json_array_foreach(paragraphs, p, paragraph) {
             json_t *context = json_object_get(paragraph, "context");
             snprintf(where, sizeof where, "data[%zu].paragraphs[%zu]", a, p);
             if (!json_is_string(context) || !json_is_array(json_object_get(paragraph, "qas")))
-                return questions_wrong(reader, where, "has no text \"context\" and array \"qas\"");
+                return questions_wrong(reader, where, "no text \"context\" or no array \"qas\"");
             if (!add_document(reader, json_string_value(context)))
                 return no_memory(reader);
         }
@@ -154,7 +154,7 @@ enum kvc_status eval_squad_read(const char *path, const char *text, size_t bytes
         return status;
     json_t *articles = json_object_get(questions->document, "data");
     if (!json_is_array(articles))
-        return questions_wrong(&reader, "the file", "has no array \"data\", as SQuAD's JSON has");
+        return questions_wrong(&reader, "the file", "not SQuAD's JSON, because there is no array \"data\"");
     status = squad_documents(&reader, articles);
     if (status != KVC_OK)
         return status;
@@ -193,7 +193,7 @@ static enum kvc_status hotpotqa_document(struct reader *reader, const char *wher
         return KVC_OK;
     free(*out);
     *out = NULL;
-    return fine ? no_memory(reader) : questions_wrong(reader, where, "is no title with an array of sentences");
+    return fine ? no_memory(reader) : questions_wrong(reader, where, "not a title with an array of sentences");
 }
 
 /* Makes the documents' texts, in the file's order. */
@@ -207,7 +207,7 @@ static enum kvc_status hotpotqa_documents(struct reader *reader, json_t *items) 
         snprintf(where, sizeof where, "[%zu]", i);
         if (!json_is_string(json_object_get(item, "question")) || !json_is_string(json_object_get(item, "answer")) ||
             json_array_size(context) == 0)
-            return questions_wrong(reader, where, "has no texts \"question\" and \"answer\" and array \"context\"");
+            return questions_wrong(reader, where, "needs texts \"question\" and \"answer\" and an array \"context\"");
         count += json_array_size(context);
     }
     into->made = calloc(count + 1, sizeof *into->made);
@@ -237,7 +237,7 @@ enum kvc_status eval_hotpotqa_read(const char *path, const char *text, size_t by
     if (status != KVC_OK)
         return status;
     if (!json_is_array(questions->document))
-        return questions_wrong(&reader, "the file", "is no array, as HotpotQA's JSON is");
+        return questions_wrong(&reader, "the file", "not HotpotQA's JSON, because it is not an array");
     status = hotpotqa_documents(&reader, questions->document);
     if (status != KVC_OK)
         return status;
@@ -246,7 +246,7 @@ enum kvc_status eval_hotpotqa_read(const char *path, const char *text, size_t by
         const json_t *answer = json_object_get(item, "answer");
         snprintf(where, sizeof where, "[%zu]", i);
         if (json_string_length(answer) == 0)
-            return questions_wrong(&reader, where, "has an empty answer");
+            return questions_wrong(&reader, where, "an empty answer");
         struct eval_question *question =
             add_question(&reader, json_string_value(json_object_get(item, "question")), 1, count);
         if (!question)

@@ -34,7 +34,7 @@ struct finder { /* scans the bytes once */
 static enum kvc_status begin_record(struct finder *finder, struct kvc_error *error) {
     struct eval_records *into = finder->into;
     if (into->count == EVAL_RECORDS_MOST)
-        return records_wrong(into, finder->line, error, "has too many records; a million are read at most");
+        return records_wrong(into, finder->line, error, "too many records; the maximum is a million");
     if (into->count == finder->capacity) {
         const size_t capacity = cli_max(256, 2 * finder->capacity);
         struct eval_record_place *items = realloc(into->items, capacity * sizeof *items);
@@ -74,13 +74,13 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
         } else if (finder->array && c == ']' && !finder->ended) {
             finder->ended = true;
         } else if (finder->ended) {
-            status = records_wrong(into, finder->line, error, "something follows the array's end");
+            status = records_wrong(into, finder->line, error, "text after the array's end");
         } else if (c == '{') {
             status = begin_record(finder, error);
         } else if (!finder->array || c != ',') {
             status =
                 records_wrong(into, finder->line, error,
-                              "begins with no object; the file takes a JSON object on each line, or an array of them");
+                              "not an object; the file must have a JSON object on each line, or an array of objects");
         }
     }
     if (finder->inside && status == KVC_OK) {
@@ -91,7 +91,7 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
             finder->inside = false;
         record->bytes = (size_t)(finder->at + 1 - record->start);
         if (record->bytes > EVAL_RECORD_BYTES)
-            status = records_wrong(into, record->line, error, "is a record of more than 64 MiB");
+            status = records_wrong(into, record->line, error, "a record of more than 64 MiB");
     }
     finder->line += c == '\n';
     finder->at++;
@@ -108,7 +108,7 @@ static enum kvc_status check_utf8(const struct eval_records *records, const char
         if (n == 0 && !last && count - at < 4)
             break;
         if (n == 0 || bytes[at] == '\0')
-            return records_wrong(records, line, error, "has bytes that are no UTF-8; the file takes UTF-8");
+            return records_wrong(records, line, error, "not UTF-8");
         line += bytes[at] == '\n';
         at += n;
     }
@@ -154,9 +154,10 @@ enum kvc_status eval_records_open(const char *option, const char *path, struct e
     if (status != KVC_OK)
         return status;
     if (finder.array && !finder.ended)
-        return records_wrong(records, finder.line, error, "the file ends within its array");
+        return records_wrong(records, finder.line, error, "the file ends inside its array");
     if (records->count == 0)
-        return kvc_fail(error, KVC_INPUT, "--%s: %s: has no record; it takes a JSON object on each line, or an array",
+        return kvc_fail(error, KVC_INPUT,
+                        "--%s: %s: no records; the file must have a JSON object on each line, or an array of objects",
                         option, path);
     return KVC_OK;
 }
@@ -190,7 +191,7 @@ enum kvc_status eval_records_read(const struct eval_records *records, size_t ind
     } else if (status == KVC_OK && !json_is_object(*object)) {
         for (char *c = where.text; *c; c++) /* the message quotes the input */
             *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
-        status = kvc_fail(error, KVC_INPUT, "--%s: %s: line %llu: is no JSON object: %s", records->option,
+        status = kvc_fail(error, KVC_INPUT, "--%s: %s: line %llu: not a JSON object: %s", records->option,
                           records->path, (unsigned long long)place->line, where.text);
     }
     if (status != KVC_OK) {

@@ -131,14 +131,14 @@ static void write_report(const struct report *report) {
           "<title>kvcull: methods compared</title>\n",
           out);
     report_style(out);
-    fputs("</head>\n<body>\n<header><h1>What each method keeps, and what that costs</h1>\n", out);
+    fputs("</head>\n<body>\n<header><h1>What each method keeps, and its cost in quality</h1>\n", out);
     if (json_array_size(report->results->records) > 0)
         fprintf(out, "<p>%zu answers by %zu polic%s, made by <code>kvcull eval</code>.</p>\n",
                 json_array_size(report->results->records), report->policy_count,
                 report->policy_count == 1 ? "y" : "ies");
-    fputs("<p><b>Seen</b>: the question is in the prompt that is compressed. <b>Unseen</b>: the text is compressed "
-          "first, and the question is the next turn. "
-          "Intervals are of 95 %. Every policy has a number, which stands for it in the charts.</p></header>\n",
+    fputs("<p><b>Seen</b> (question-aware): the question is part of the compressed prompt. <b>Unseen</b> "
+          "(question-agnostic): the text is compressed before the question, which is the next turn. "
+          "Intervals are 95 % confidence intervals. The charts name policies by their numbers.</p></header>\n",
           out);
     for (size_t i = 0; i < report->setting_count; i++) {
         fputs("<section>\n", out);
@@ -155,8 +155,8 @@ static void write_report(const struct report *report) {
     report_stayed(report);
     report_spans(report);
     fprintf(out,
-            "<footer><p>Made by kvcull %s. Held: cache and the method's state after the prompt, the question "
-            "included. Read: bytes of the cache that a step reads. Numbers are counted, not estimated.</p></footer>\n",
+            "<footer><p>Made by kvcull %s. Held: bytes of the cache and the method's state after the prompt and the "
+            "question. Read: bytes of the cache that a step reads. All numbers are counted.</p></footer>\n",
             KVC_VERSION);
     fputs("</body>\n</html>\n", out);
 }

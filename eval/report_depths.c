@@ -103,10 +103,10 @@ static void report_depths_draw(const struct report *report, const json_t *like, 
     for (size_t l = 0; l < heat->length_count; l += each_length)
         fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" class=\"ax\">%.0f</text>",
                 left + wide * ((double)l + 0.5), base + 12, heat->lengths[l]);
-    fprintf(
-        out,
-        "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"middle\" class=\"ax\">tokens; depth upright</text></svg></figure>\n",
-        left + 115, base + 27);
+    fprintf(out,
+            "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"middle\" class=\"ax\">tokens (depth: "
+            "vertical)</text></svg></figure>\n",
+            left + 115, base + 27);
 }
 
 void report_depths(const struct report *report) {

@@ -18,7 +18,7 @@ static void score_cell(FILE *out, const struct report_row *row, size_t side) {
                 row->score[side], row->low[side], row->high[side], 100 * row->low[side],
                 100 * (row->high[side] - row->low[side]), 98 * row->score[side]);
     } else {
-        fputs("<span class=\"dim\">not asked</span>", out);
+        fputs("<span class=\"dim\">not measured</span>", out);
     }
     fputs("</td>", out);
 }
@@ -102,7 +102,7 @@ void report_times(const struct report *report, const struct report_setting *sett
         first = setting->means[i].first > first ? setting->means[i].first : first;
         token = setting->means[i].token > token ? setting->means[i].token : token;
     }
-    fputs("<h3>Time</h3>\n<p>Until the first token is known, and for each further one; in the mean of all samples."
+    fputs("<h3>Time</h3>\n<p>Time to the first token, and per further token: means over all samples."
           "</p>\n<table class=\"time\"><thead><tr><th class=\"l\">policy</th><th>to the first token</th><th>per token"
           "</th></tr></thead><tbody>\n",
           out);

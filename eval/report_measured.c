@@ -33,8 +33,9 @@ void report_measured(const struct report *report, const struct report_setting *s
         if (!measured || !report_same_setting(setting->like, object))
             continue;
         if (!begun)
-            fputs("<h3>Measured without a question</h3>\n<p>These tasks are in no other table or chart: each has its "
-                  "own unit. Of nats per token, less is better.</p>\n<table class=\"lead\"><thead><tr><th class=\"l\">"
+            fputs("<h3>Measured without a question</h3>\n<p>Each of these tasks has its own unit, so no other table or "
+                  "chart includes them. Fewer nats per token are better.</p>\n<table class=\"lead\"><thead><tr><th "
+                  "class=\"l\">"
                   "policy</th><th>task</th><th>mean</th><th>held</th><th>read per token</th></tr></thead><tbody>\n",
                   report->out);
         begun = true;

@@ -82,7 +82,7 @@ static void map(const struct report *report, const json_t *record, const json_t 
     report_policy(report, report_policy_number(report, eval_member(record, "kv")));
     fprintf(out, " %s</figcaption>", eval_member(record, "question"));
     report_map(out, json_object_get(span, "end"), (double)json_integer_value(json_object_get(span, "count")),
-               "tokens of the span that each head of each layer holds at the answer's end");
+               "tokens of the span in each head of each layer at the answer's end");
     fputs("</figure>\n", out);
 }
 
@@ -120,9 +120,9 @@ void report_spans(const struct report *report) {
                 continue;
             if (!begun) {
                 fputs(
-                    "<section><h2>Where it was lost</h2>\n<p>Of the text that was asked for: the share of the heads of "
-                    "all layers that hold all of its tokens, or any of them, after the prompt and at the answer's end; "
-                    "when most entries went; and what each head holds in the end.</p>\n",
+                    "<section><h2>Where it was lost</h2>\n<p>For the text with the answer: the share of all heads that "
+                    "hold all of its tokens, or any of them, after the prompt and at the answer's end; the moments "
+                    "with the most evictions; and what each head holds at the end.</p>\n",
                     report->out);
                 report_scale(report->out, "none of its tokens", "all");
             }

@@ -98,8 +98,7 @@ static void write_text(FILE *out, const struct held *held) {
             double sum = 0;
             for (end = i; end < held->tokens && !held->shown[end]; end++)
                 sum += held->share[end];
-            fprintf(out, "<em>... %zu tokens, of which %.0f %% are held ...</em>", end - i,
-                    100 * sum / (double)(end - i));
+            fprintf(out, "<em>... %zu tokens, %.0f %% of them held ...</em>", end - i, 100 * sum / (double)(end - i));
             continue;
         }
         const unsigned level = report_level(held->share[i]);
@@ -143,7 +142,7 @@ static void write_one(const struct report *report, const json_t *record, bool op
         write_text(out, &held);
     fputs("<figure><figcaption>Entries by layer and head</figcaption>\n", out);
     report_map(out, entries, most, "entries held by each head of each layer");
-    fprintf(out, "<p class=\"dim\"><small>darkest or brightest: %.0f</small></p></figure></div></details>\n", most);
+    fprintf(out, "<p class=\"dim\"><small>strongest color: %.0f entries</small></p></figure></div></details>\n", most);
     close_held(&held);
 }
 
@@ -154,8 +153,8 @@ void report_stayed(const struct report *report) {
     if (json_array_size(traces) == 0)
         return;
     fputs(
-        "<section><h2>What stayed</h2>\n<p>Each token of a prompt, shaded by the share of all heads of all layers that "
-        "hold it after the prompt; underlined is what was asked for. Beside it, how many entries each head holds."
+        "<section><h2>What stayed</h2>\n<p>Each token of a prompt, shaded by the share of all heads that hold it after "
+        "the prompt. The answer is underlined. The map shows how many entries each head holds."
         "</p>\n",
         out);
     report_scale(out, "no head", "every head");

@@ -160,8 +160,8 @@ static int results_keep(struct eval_results *results, json_t *record, const char
         results->twice++;
         if (!json_equal(json_object_get(other, "answer"), json_object_get(record, "answer")) ||
             json_number_value(json_object_get(other, "score")) != json_number_value(json_object_get(record, "score")))
-            status =
-                cli_error(command, KVC_INPUT, "%s: line %zu: the same sample is there with another answer", path, line);
+            status = cli_error(command, KVC_INPUT,
+                               "%s: line %zu: another record has a different answer to the same sample", path, line);
     } else if (!place && (json_object_set_new(results->index, key, json_integer((json_int_t)json_array_size(list))) ||
                           json_array_append(list, record))) {
         status = cli_no_memory(command);
@@ -181,7 +181,7 @@ static int read_line(struct eval_results *results, const char *path, size_t line
     else if (wrong)
         status =
             cli_error(results->command, KVC_INPUT,
-                      "%s: line %zu: is no result of `kvcull eval --out`: no %s, or a wrong one", path, line, wrong);
+                      "%s: line %zu: not a result of `kvcull eval --out`: %s is missing or wrong", path, line, wrong);
     else
         status = results_keep(results, record, path, line);
     json_decref(record);
@@ -232,7 +232,8 @@ static int take_up(struct eval_results *results, off_t size) {
     status = eval_results_parse(results, results->path, text, bytes);
     if (status == KVC_OK && !is_begun(text + bytes - results->dropped, results->dropped))
         status = cli_error(command, KVC_INPUT,
-                           "--out %s: what it ends in is no result of `kvcull eval --out` and stays; give another name",
+                           "--out %s: the file does not end with a result of `kvcull eval --out`, so it was not "
+                           "changed; give another name",
                            results->path);
     else if (status == KVC_OK && results->dropped > 0 && ftruncate(results->file, size - (off_t)results->dropped) != 0)
         status = cli_error(command, KVC_RESOURCE, "--out %s: cannot be written: %s", results->path, strerror(errno));
@@ -257,12 +258,12 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     results->file = file;
     results->path = path;
     if (!S_ISREG(about.st_mode))
-        return cli_error(command, KVC_RESOURCE, "--out %s: is no file", path);
+        return cli_error(command, KVC_RESOURCE, "--out %s: not a regular file", path);
     if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return cli_error(command, KVC_RESOURCE, "--out %s: another process is writing it; give each its own file",
-                         path);
+        return cli_error(command, KVC_RESOURCE,
+                         "--out %s: another process is writing the file; give each process its own", path);
     if (about.st_size > 0 && !resume)
-        return cli_error(command, KVC_USAGE, "--out %s: is there already; --resume goes on with it", path);
+        return cli_error(command, KVC_USAGE, "--out %s: the file exists; --resume continues it", path);
     return about.st_size > 0 ? take_up(results, about.st_size) : KVC_OK;
 }
 
@@ -316,7 +317,7 @@ int eval_results_add(struct eval_results *results, json_t *record) {
             status = cli_no_memory(results->command);
         else if (!write_all(results->file, line, strlen(line)))
             status = cli_error(results->command, KVC_RESOURCE,
-                               "--out %s: cannot be written: %s; --resume goes on from there", results->path,
+                               "--out %s: cannot be written: %s; --resume continues from there", results->path,
                                strerror(errno));
     }
     if (status == KVC_OK)

@@ -74,7 +74,7 @@ enum kvc_status eval_make_qa(struct eval_maker *maker, struct eval_sample *sampl
     struct eval_text context = {0}, asked = {0}, opening = {0};
     struct eval_asked *mine = eval_sample_ask(sample);
     if (maker->index >= from->count)
-        return kvc_fail(error, KVC_USAGE, "--%s: has %zu questions; --samples takes no more of %s",
+        return kvc_fail(error, KVC_USAGE, "--%s: the file has %zu questions, the maximum of --samples for %s",
                         eval_file_options[file], from->count, maker->task->name);
     const struct eval_question *question = &from->questions[maker->index];
     const uint32_t count = (uint32_t)cli_max(maker->size, question->document_count);
@@ -153,8 +153,9 @@ enum kvc_status eval_make_shared_qa(struct eval_maker *maker, struct eval_sample
     const uint32_t asked = eval_task_questions(maker->task);
     struct eval_text context = {0};
     if (maker->index >= from->count / asked)
-        return kvc_fail(error, KVC_USAGE, "--%s: has %zu questions, %u for each sample of %s; --samples takes no more",
-                        eval_file_options[file], from->count, (unsigned)asked, maker->task->name);
+        return kvc_fail(error, KVC_USAGE,
+                        "--%s: the file has %zu questions, and each sample of %s needs %u; --samples is too large",
+                        eval_file_options[file], from->count, maker->task->name, (unsigned)asked);
     const struct eval_question *questions = &from->questions[maker->index * asked];
     struct eval_question all = ruler_qa_join(questions, asked);
     const uint32_t count = (uint32_t)cli_max(maker->size, all.document_count);

@@ -193,7 +193,7 @@ struct work { /* in tokens to read */
 
 /* Prints the sample: text, questions and expected answers. */
 static void samples_show(const struct unit *unit, const struct eval_sample *sample, const struct eval_prompt *prompt) {
-    fprintf(stderr, "---- %s, sample %llu of %llu tokens: %zu of the text, %zu of the question\n", unit->task->name,
+    fprintf(stderr, "---- %s, sample %llu of %llu tokens: %zu in the text, %zu in the question\n", unit->task->name,
             (unsigned long long)unit->sample, (unsigned long long)unit->length, prompt->context,
             prompt->count - prompt->context);
     cli_write_text(stderr, sample->context, strlen(sample->context));
@@ -201,7 +201,7 @@ static void samples_show(const struct unit *unit, const struct eval_sample *samp
         const struct eval_asked *asked = &sample->asked[q];
         fprintf(stderr, "\n---- question\n");
         cli_write_text(stderr, asked->question, strlen(asked->question));
-        fprintf(stderr, "\n---- the answer begins\n%s\n---- wanted\n", asked->opening);
+        fprintf(stderr, "\n---- beginning of the answer\n%s\n---- expected\n", asked->opening);
         for (size_t i = 0; i < asked->answer_count; i++) {
             cli_write_text(stderr, asked->answers[i], strlen(asked->answers[i]));
             fputc('\n', stderr);
@@ -344,7 +344,7 @@ int eval_run_samples(struct eval_run *run) {
     if (status != KVC_OK)
         return status;
     if (run->resume && !run->common.quiet)
-        fprintf(stderr, "%zu results are there%s\n", resumed, work.total ? "" : ", and all that were asked for");
+        fprintf(stderr, "%zu results exist%s\n", resumed, work.total ? "" : "; none is missing");
     for (size_t i = 0; i < run->lengths.count && work.total > 0; i++)
         cli_warn_context(run->command, run->model, run->lengths.items[i], &warned);
     cli_progress_start(&work.progress, "answers", run->common.quiet);

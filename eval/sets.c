@@ -60,10 +60,10 @@ static enum kvc_status sets_find(const char *option, const char *folder, const c
     if (*path)
         return KVC_OK;
     for (const char *c = files; *c && n + 8 < sizeof places; c++) {
-        n += (size_t)snprintf(places + n, sizeof places - n, *c == '|' ? ", nor " : "%c", *c);
+        n += (size_t)snprintf(places + n, sizeof places - n, *c == '|' ? " or " : "%c", *c);
     }
     places[cli_min(n, sizeof places - 1)] = '\0';
-    return kvc_fail(error, KVC_INPUT, "--%s %s: has no %s", option, folder, places);
+    return kvc_fail(error, KVC_INPUT, "--%s %s: does not contain %s", option, folder, places);
 }
 
 /* ---- prompts ---- */
@@ -89,13 +89,13 @@ static enum kvc_status read_small(const char *option, const char *path, char **t
         return no_memory(error);
     if (failed || *bytes > MOST)
         return kvc_fail(error, KVC_INPUT, "--%s: %s: %s", option, path,
-                        failed ? strerror(errno) : "is more than a megabyte, too much for prompts");
+                        failed ? strerror(errno) : "prompt files must not exceed 1 MiB");
     (*text)[*bytes] = '\0';
     for (size_t i = 0, n; i < *bytes; i += n) {
         n = cli_character(*text + i, *bytes - i);
         if (n == 0 || (*text)[i] == '\0')
-            return kvc_fail(error, KVC_INPUT, "--%s: %s: byte %zu is no UTF-8; it takes a text in UTF-8", option, path,
-                            i);
+            return kvc_fail(error, KVC_INPUT, "--%s: %s: byte %zu: not UTF-8; the file must be a text in UTF-8", option,
+                            path, i);
     }
     return KVC_OK;
 }
@@ -141,9 +141,9 @@ static enum kvc_status read_prompts(const char *option, const char *folder, stru
         if (cli_json_lost())
             status = no_memory(error);
         else if (!set->prompts)
-            status = kvc_fail(error, KVC_INPUT, "--%s: %s: line %d: is no JSON", option, path, where.line);
+            status = kvc_fail(error, KVC_INPUT, "--%s: %s: line %d: not JSON", option, path, where.line);
         else if (!json_is_string(prompt))
-            status = kvc_fail(error, KVC_INPUT, "--%s: %s: has no text \"%s\", the prompt of %s", option, path,
+            status = kvc_fail(error, KVC_INPUT, "--%s: %s: no text \"%s\", which is the prompt of %s", option, path,
                               form->name, set->task->name);
         else
             set->prompt_text = strdup(json_string_value(prompt));
@@ -151,7 +151,7 @@ static enum kvc_status read_prompts(const char *option, const char *folder, stru
             status = no_memory(error);
     } else if (status == KVC_OK) {
         if (ends_in(path, ".yaml") && !yaml_prompt(text))
-            status = kvc_fail(error, KVC_INPUT, "--%s: %s: has no \"USER_PROMPT: |-\" with a text below", option, path);
+            status = kvc_fail(error, KVC_INPUT, "--%s: %s: no \"USER_PROMPT: |-\" with a text below", option, path);
         set->prompt_text = text;
         text = NULL;
     }
@@ -232,7 +232,7 @@ enum kvc_status eval_make_record(struct eval_maker *maker, struct eval_sample *s
     const struct eval_set_form *form = maker->task->form;
     struct eval_row row = {NULL, (size_t)maker->index, NULL, error, KVC_OK};
     if (!set || maker->index >= set->records.count)
-        return kvc_fail(error, KVC_USAGE, "%s has %zu records; --samples takes no more", maker->task->name,
+        return kvc_fail(error, KVC_USAGE, "%s has %zu records; --samples must not exceed them", maker->task->name,
                         set ? set->records.count : 0);
     row.from = &set->records;
     enum kvc_status status = eval_records_read(&set->records, row.index, &row.object, error);

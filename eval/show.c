@@ -32,8 +32,8 @@ int eval_results_show(const struct eval_results *results, const struct eval_comp
         char number[2][32];
         status = eval_tables_print(results);
         if (status == KVC_OK && computed && computed->prompt_tokens > 0)
-            printf("Prompts: %s tokens computed for %s\n", cli_number(computed->computed_tokens, number[0]),
-                   cli_number(computed->prompt_tokens, number[1]));
+            printf("Prompts: %s of %s tokens computed, the others shared\n",
+                   cli_number(computed->computed_tokens, number[0]), cli_number(computed->prompt_tokens, number[1]));
         if (status == KVC_OK)
             status = eval_spans_print(results);
     }

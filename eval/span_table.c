@@ -56,13 +56,13 @@ static int print_span(const struct eval_results *results, size_t i, const json_t
     const long long count = (long long)json_integer_value(json_object_get(span, "count"));
     char line[640], clean[640];
     size_t s;
-    snprintf(
-        line, sizeof line,
-        "%s, sample %lld of %lld tokens: the share of heads that hold all of tokens %lld to %lld, \"%.200s\", "
-        "after the prompt and at the answer's end, and any of them; then the layers that hold most and least of them",
-        eval_member(record, "task"), (long long)json_integer_value(json_object_get(record, "sample")) + 1,
-        (long long)json_integer_value(json_object_get(record, "prompt_tokens")), first, first + count - 1,
-        eval_member(span, "what"));
+    snprintf(line, sizeof line,
+             "%s, sample %lld of %lld tokens: the share of heads that hold all of tokens %lld to %lld, \"%.200s\", or "
+             "any of "
+             "them, after the prompt and at the answer's end; then the layers that hold most and least of them",
+             eval_member(record, "task"), (long long)json_integer_value(json_object_get(record, "sample")) + 1,
+             (long long)json_integer_value(json_object_get(record, "prompt_tokens")), first, first + count - 1,
+             eval_member(span, "what"));
     kvc_printable(line, strlen(line), clean, sizeof clean);
     cli_wrap(stdout, clean, 0);
     printf("\n");

@@ -10,9 +10,9 @@
 int eval_run_check(struct eval_run *run) {
     int status = KVC_OK;
     if (run->specs.count == 0)
-        status = cli_error(run->command, KVC_USAGE, "no policy is given: --kv full --kv snapkv:budget=128, say");
+        status = cli_error(run->command, KVC_USAGE, "no policy; give for example --kv full --kv snapkv:budget=128");
     if (status == KVC_OK && run->resume && !run->out)
-        status = cli_error(run->command, KVC_USAGE, "--resume goes with --out FILE");
+        status = cli_error(run->command, KVC_USAGE, "--resume needs --out FILE");
     if (status == KVC_OK && run->report)
         status = cli_check_inputs(run->command, run->report,
                                   (const char *const[]){run->model_path, run->resume ? run->out : NULL}, 2);
@@ -22,8 +22,8 @@ int eval_run_check(struct eval_run *run) {
         run->kept = 1;
     if (status == KVC_OK && run->raw && (run->template_name || run->variables || run->date))
         status = cli_error(run->command, KVC_USAGE,
-                           "--raw asks without a chat template; --template, --template-vars and "
-                           "--date go with one");
+                           "--raw uses no chat template, but --template, --template-vars and "
+                           "--date need one");
     return status;
 }
 
@@ -72,7 +72,7 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
         status = eval_run_check(run);
     for (size_t i = 0; i < run->lengths.count && status == KVC_OK; i++) {
         if (run->common.context > 0 && run->lengths.items[i] > (uint64_t)run->common.context)
-            status = cli_error(run->command, KVC_USAGE, "--length %llu: is more than --ctx %lld",
+            status = cli_error(run->command, KVC_USAGE, "--length %llu: must not exceed --ctx %lld",
                                (unsigned long long)run->lengths.items[i], (long long)run->common.context);
     }
     if (status == KVC_OK)
@@ -146,36 +146,46 @@ static int standard_list(const struct eval_run *run) {
     return status == KVC_OK ? cli_flush(command) : status;
 }
 
+enum { NAME_COLUMNS = 17 };
+
 static const char own_prefix[] = "eval "; /* prefix of the names in cli_eval_tasks */
+
+/* Prints a name and its summary. A name that is too long for its column gets a line of its own. */
+static void print_entry(const char *name, const char *summary) {
+    if (strlen(name) + 1 > NAME_COLUMNS)
+        printf("  %s\n  %*s%s\n", name, NAME_COLUMNS, "", summary);
+    else
+        printf("  %-*s%s\n", NAME_COLUMNS, name, summary);
+}
 
 static int help(const struct cli_command *command, const struct cli_option *options) {
     cli_help(command, options);
     printf("\nTasks:\n");
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
         if (!task->way)
-            printf("  %-17s%s\n", task->name, task->summary);
+            print_entry(task->name, task->summary);
     }
     printf("\nWith options of their own:\n");
     for (const struct cli_command *own = cli_eval_tasks; own->name; own++)
-        printf("  %-17s%s\n", own->name + strlen(own_prefix), own->summary);
-    printf("\n`kvcull eval NAME --help` shows these.\n");
+        print_entry(own->name + strlen(own_prefix), own->summary);
+    printf("\n`kvcull eval NAME --help` shows their options.\n");
     return cli_flush(command);
 }
 
 /* Writes a task's answer length and files, for the manual page. */
 static void add_needs(struct eval_text *text, const struct eval_task *task) {
     if (task->way)
-        eval_add(text, "; it has options of its own: `%s`.", task->way);
+        eval_add(text, "; it has its own options: `%s`.", task->way);
     else if (task->measure)
-        eval_add(text, "; it asks nothing");
+        eval_add(text, "; it asks no question");
     else if (task->answer == 0)
-        eval_add(text, "; answers of three quarters of the length at most");
+        eval_add(text, "; answers have at most three quarters of the length");
     else
-        eval_add(text, "; answers of %u tokens at most", (unsigned)task->answer);
+        eval_add(text, "; answers have at most %u tokens", (unsigned)task->answer);
     if (task->way)
         return;
     if (task->file >= 0)
-        eval_add(text, "; it %s --%s", task->optional ? "takes" : "needs", eval_file_options[task->file]);
+        eval_add(text, "; it %s --%s", task->optional ? "accepts" : "needs", eval_file_options[task->file]);
     eval_add(text, ".");
 }
 
@@ -217,53 +227,55 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
     struct cli_words names = {NULL, 0};
     cli_common_defaults(&run.common);
     const struct cli_option options[] = {
-        {CLI_FLAG, 0, "list", NULL, "list the tasks, with what they need", &run.list, 0, 0, NULL},
+        {CLI_FLAG, 0, "list", NULL, "list the tasks and the files that they need", &run.list, 0, 0, NULL},
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &run.model_path, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; may be given several times", &run.specs, 0, 0, NULL},
-        {CLI_COUNTS, 0, "length", "N,..", "tokens of prompt and answer at most", &run.lengths, 64, 16777216, NULL},
+        {CLI_COUNTS, 0, "length", "N,..", "maximum tokens of prompt and answer", &run.lengths, 64, 16777216, NULL},
         {CLI_INT, 0, "samples", "N", "samples of each task and length", &run.samples, 1, 1000000, NULL},
-        {CLI_INT, 0, "seed", "S", "of the samples; the same seed makes the same ones", &run.seed, 0, 1000000000, NULL},
-        {CLI_CHOICE, 0, "question", "WHEN",
-         "seen: the question is in the prompt that is compressed. unseen: the text is compressed first, and the "
-         "question is the next turn",
-         &run.question, 0, 0, "both|seen|unseen"},
-        {CLI_TEXT, 0, "essays", "FILE", "the text for tasks in essays: plain, or RULER's JSON", &run.files[EVAL_ESSAYS],
-         0, 0, NULL},
-        {CLI_TEXT, 0, "squad", "FILE", "questions and documents, SQuAD's JSON", &run.files[EVAL_SQUAD], 0, 0, NULL},
-        {CLI_TEXT, 0, "hotpotqa", "FILE", "questions and documents, HotpotQA's JSON", &run.files[EVAL_HOTPOTQA], 0, 0,
+        {CLI_INT, 0, "seed", "S", "seed of the samples; the same seed makes the same samples", &run.seed, 0, 1000000000,
          NULL},
-        {CLI_TEXT, 0, "text", "FILE", "the text for tasks that measure windows of one; without it that of --essays",
+        {CLI_CHOICE, 0, "question", "WHEN",
+         "seen (question-aware): the question is part of the compressed prompt. unseen (question-agnostic): the text "
+         "is compressed before the question, which is the next turn",
+         &run.question, 0, 0, "both|seen|unseen"},
+        {CLI_TEXT, 0, "essays", "FILE", "the text for tasks with essays: plain, or RULER's JSON",
+         &run.files[EVAL_ESSAYS], 0, 0, NULL},
+        {CLI_TEXT, 0, "squad", "FILE", "questions and documents: SQuAD's JSON", &run.files[EVAL_SQUAD], 0, 0, NULL},
+        {CLI_TEXT, 0, "hotpotqa", "FILE", "questions and documents: HotpotQA's JSON", &run.files[EVAL_HOTPOTQA], 0, 0,
+         NULL},
+        {CLI_TEXT, 0, "text", "FILE", "the text for tasks that measure text windows; the default is that of --essays",
          &run.files[EVAL_TEXT], 0, 0, NULL},
         {CLI_TEXT, 0, "words", "FILE",
-         "lists of words for needle_demo; without it those beside the model, or the bundled one's",
+         "word lists for needle_demo; the default is words.json beside the model, or the bundled file",
          &run.files[EVAL_WORDS], 0, 0, NULL},
-        {CLI_INT, 0, "depths", "N", "how many depths tasks at depths have; sample i has the i-th, again from the first",
+        {CLI_INT, 0, "depths", "N", "number of depths, for tasks with depths; sample i uses depth i modulo N",
          &run.depths, 2, 101, NULL},
         {CLI_FLAG, 0, "alone", NULL,
-         "ask policies one by one, so that times are each one's own. Otherwise those that can share a prompt, which is "
-         "computed once, and answer in one batch",
+         "run policies one by one, so that each has its own time. Otherwise policies that can share a prompt compute "
+         "it "
+         "once, and answer in one batch",
          &run.alone, 0, 0, NULL},
         {CLI_BYTES, 0, "mem", "SIZE",
-         "what sessions that are asked together may hold, 8G say; without it half of what is left here", &run.memory, 0,
-         0, NULL},
+         "memory limit for sessions that run together, such as 8G; the default is half of the free memory", &run.memory,
+         0, 0, NULL},
         {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
          1000000, NULL},
         EVAL_FOLDER_OPTIONS(run.files),
         EVAL_PROMPT_OPTIONS(&run),
         {CLI_GROUP, 0, "Results", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_TEXT, 0, "out", "FILE", "append every answer to it, a line of JSON each", &run.out, 0, 0, NULL},
-        {CLI_FLAG, 0, "resume", NULL, "go on with the file of --out: what it has is not computed again", &run.resume, 0,
+        {CLI_TEXT, 0, "out", "FILE", "append every answer to this file as a line of JSON", &run.out, 0, 0, NULL},
+        {CLI_FLAG, 0, "resume", NULL, "continue the file of --out: its samples are not computed again", &run.resume, 0,
          0, NULL},
         {CLI_TEXT, 0, "report", "FILE.html",
-         "write tables, charts and what stayed of the first samples as one HTML file, which needs no network",
+         "write one HTML file with tables, charts and the entries held in the first samples; it needs no network",
          &run.report, 0, 0, NULL},
         {CLI_INT, 0, "kept", "N",
-         "run the first N samples of each task and length once more, to see which tokens each head keeps, and when the "
-         "answer's are lost; --report and --span ask for 1",
+         "run the first N samples of each task and length again, to record which tokens each head holds, and when the "
+         "answer's tokens are evicted; --report and --span imply 1",
          &run.kept, 0, 1000000, NULL},
-        {CLI_TEXTS, 0, "span", "TEXT", "see where this piece of the text is lost, too; may be given several times",
-         &run.spans, 0, 0, NULL},
-        {CLI_TEXT, 0, "shard", "I/N", "only the I-th of N shares of the samples", &run.shard, 0, 0, NULL},
+        {CLI_TEXTS, 0, "span", "TEXT",
+         "also record where this piece of the text is evicted; may be given several times", &run.spans, 0, 0, NULL},
+        {CLI_TEXT, 0, "shard", "I/N", "only shard I of N of the samples", &run.shard, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&run.common),
         CLI_SESSION_OPTIONS(&run.common),
         CLI_OUTPUT_OPTIONS(&run.common),

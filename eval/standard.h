@@ -71,9 +71,9 @@ int eval_ranks_gather(struct eval_run *run);
 /* clang-format off */
 #define EVAL_PROMPT_OPTIONS(run)                                                                                      \
     {CLI_GROUP, 0, "Prompts", NULL, NULL, NULL, 0, 0, NULL},                                                          \
-        {CLI_FLAG, 0, "raw", NULL, "ask without the chat template", &(run)->raw, 0, 0, NULL},                         \
+        {CLI_FLAG, 0, "raw", NULL, "use no chat template", &(run)->raw, 0, 0, NULL},                         \
         {CLI_TEXT, 0, "template", "NAME",                                                                             \
-         "another chat template than the model's; `kvcull info templates` lists them", &(run)->template_name, 0, 0,   \
+         "a chat template other than the model's; `kvcull info templates` lists them", &(run)->template_name, 0, 0,   \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "template-vars", "JSON", "variables for the template: '{\"enable_thinking\": false}'",          \
          &(run)->variables, 0, 0, NULL},                                                                              \

@@ -282,9 +282,7 @@ int eval_tables_print(const struct eval_results *results) {
     for (size_t i = 0; i < cells.count; i++)
         shared = shared || cells.items[i].shared > (double)cells.items[i].count;
     if (status == KVC_OK && shared)
-        cli_wrap(stdout,
-                 "The times are shares of what policies took that were asked together; --alone takes each one's own.",
-                 0);
+        cli_wrap(stdout, "Policies that ran together share their times; --alone measures each policy by itself.", 0);
     free(cells.items);
     return status == KVC_OK ? eval_grids_print(results) : status;
 }

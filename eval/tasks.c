@@ -39,59 +39,61 @@ const struct eval_task eval_tasks[] = {
     {"niah_single_1", "a number in lines of noise", RULER(-1, 1, 128), NIAH(single_1)},
     {"niah_single_2", "a number in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(single_2)},
     {"niah_single_3", "a UUID in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(single_3)},
-    {"niah_multikey_1", "a number in essays, among three of other keys", RULER(EVAL_ESSAYS, 16, 128), NIAH(multikey_1)},
-    {"niah_multikey_2", "a number in lines that are all of this kind", RULER(-1, 1, 128), NIAH(multikey_2)},
-    {"niah_multikey_3", "a UUID in lines that are all of this kind, with UUIDs for keys", RULER(-1, 1, 128),
+    {"niah_multikey_1", "a number in essays, among three numbers of other keys", RULER(EVAL_ESSAYS, 16, 128),
+     NIAH(multikey_1)},
+    {"niah_multikey_2", "a number in lines that all have a key and a number", RULER(-1, 1, 128), NIAH(multikey_2)},
+    {"niah_multikey_3", "a UUID in lines that all have a UUID as key and another as value", RULER(-1, 1, 128),
      NIAH(multikey_3)},
     {"niah_multivalue", "four numbers of one key in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(multivalue)},
-    {"niah_multiquery", "the numbers of four keys in essays, asked for at once", RULER(EVAL_ESSAYS, 16, 128),
+    {"niah_multiquery", "the numbers of four keys in essays, in one question", RULER(EVAL_ESSAYS, 16, 128),
      NIAH(multiquery)},
     {"vt", "variable tracking: a chain of five assignments in lines of noise", RULER(-1, 5, 30),
      MADE(eval_make_vt, eval_score_all)},
-    {"cwe", "common words: the ten that a numbered list has most often", RULER(-1, 11, 120),
+    {"cwe", "common words: the ten most common words of a numbered list", RULER(-1, 11, 120),
      MADE(eval_make_cwe, eval_score_all)},
-    {"fwe", "frequent words: the three most frequent of coded words", RULER(-1, 27, 50),
+    {"fwe", "frequent words: the three most frequent words among coded words", RULER(-1, 27, 50),
      MADE(eval_make_fwe, eval_score_all)},
-    {"qa_1", "questions of SQuAD, their documents among others", RULER(EVAL_SQUAD, 1, 32), QA(squad)},
-    {"qa_2", "questions of HotpotQA, each about two documents among others", RULER(EVAL_HOTPOTQA, 1, 32), QA(hotpotqa)},
-    {"niah", "a number at each depth of essays, or of noise without: a heat map", ALONE(EVAL_ESSAYS, 1, 64),
+    {"qa_1", "SQuAD questions, their documents among others", RULER(EVAL_SQUAD, 1, 32), QA(squad)},
+    {"qa_2", "HotpotQA questions, each with its two documents among others", RULER(EVAL_HOTPOTQA, 1, 32), QA(hotpotqa)},
+    {"niah", "a number at each depth of essays, or of noise without --essays: a heat map", ALONE(EVAL_ESSAYS, 1, 64),
      .optional = true, .depths = true, NIAH(anywhere)},
     {"kv_retrieval", "the value of a key at each depth of a list of UUIDs", ALONE(-1, 2, 64), .depths = true,
      MADE(eval_make_pairs, eval_score_all)},
-    {"litm_qa", "lost in the middle: SQuAD's document at each depth among others", ALONE(EVAL_SQUAD, 2, 32),
+    {"litm_qa", "lost in the middle: a SQuAD document at each depth among others", ALONE(EVAL_SQUAD, 2, 32),
      .depths = true, QA(squad)},
-    {"scb_kv", "five keys of a list of UUIDs, in turns", SCB(-1, 8, 64, 5), MADE(eval_make_pairs, eval_score_all)},
-    {"scb_kv_requests", "the same, each question by itself after the same text", SCB(-1, 8, 64, 5),
+    {"scb_kv", "the values of five keys in a list of UUIDs, in turns", SCB(-1, 8, 64, 5),
+     MADE(eval_make_pairs, eval_score_all)},
+    {"scb_kv_requests", "the same, each question as a separate request after the same text", SCB(-1, 8, 64, 5),
      .manner = EVAL_REQUESTS, MADE(eval_make_pairs, eval_score_all)},
-    {"scb_niah", "four numbers in essays, or in noise without, in turns", SCB(EVAL_ESSAYS, 4, 32, 4), .optional = true,
-     NIAH(several)},
-    {"scb_niah_requests", "the same, each question by itself after the same text", SCB(EVAL_ESSAYS, 4, 32, 4),
-     .optional = true, .manner = EVAL_REQUESTS, NIAH(several)},
+    {"scb_niah", "four numbers in essays, or in noise without --essays, in turns", SCB(EVAL_ESSAYS, 4, 32, 4),
+     .optional = true, NIAH(several)},
+    {"scb_niah_requests", "the same, each question as a separate request after the same text",
+     SCB(EVAL_ESSAYS, 4, 32, 4), .optional = true, .manner = EVAL_REQUESTS, NIAH(several)},
     {"scb_vt", "four chains of assignments in lines of noise, in turns", SCB(-1, 20, 30, 4),
      MADE(eval_make_chains, eval_score_all)},
-    {"scb_vt_requests", "the same, each question by itself after the same text", SCB(-1, 20, 30, 4),
+    {"scb_vt_requests", "the same, each question as a separate request after the same text", SCB(-1, 20, 30, 4),
      .manner = EVAL_REQUESTS, MADE(eval_make_chains, eval_score_all)},
-    {"scb_mf", "the largest, smallest, median number of a list and the like, in five turns", SCB(-1, 7, 16, 5),
+    {"scb_mf", "the largest, smallest, median and two more numbers of a list, in five turns", SCB(-1, 7, 16, 5),
      MADE(eval_make_numbers, eval_score_number)},
-    {"scb_mf_requests", "the same, each question by itself after the same text", SCB(-1, 7, 16, 5),
+    {"scb_mf_requests", "the same, each question as a separate request after the same text", SCB(-1, 7, 16, 5),
      .manner = EVAL_REQUESTS, MADE(eval_make_numbers, eval_score_number)},
-    {"scb_qa", "five questions of SQuAD about the same documents, in turns", SCB(EVAL_SQUAD, 1, 32, 5), .form = &squad,
+    {"scb_qa", "five SQuAD questions about the same documents, in turns", SCB(EVAL_SQUAD, 1, 32, 5), .form = &squad,
      MADE(eval_make_shared_qa, eval_score_any)},
-    {"scb_qa_requests", "the same, each question by itself after the same text", SCB(EVAL_SQUAD, 1, 32, 5),
+    {"scb_qa_requests", "the same, each question as a separate request after the same text", SCB(EVAL_SQUAD, 1, 32, 5),
      .manner = EVAL_REQUESTS, .form = &squad, MADE(eval_make_shared_qa, eval_score_any)},
     {"list", "a long answer: a numbered list with a given word in each line", ALONE(-1, 3, 0), .memory = true,
      MADE(eval_make_list, eval_score_list)},
-    {"needle_demo", "facts at four depths of texts in the bundled model's words, each by itself",
+    {"needle_demo", "facts at four depths of texts in the bundled model's words, each in a request",
      ALONE(EVAL_WORDS, 4, 12), .optional = true, .questions = 4, .manner = EVAL_REQUESTS,
      MADE(eval_make_needle_demo, eval_score_begins)},
-    {"perplexity", "how well the second half of windows of a text is predicted, token by token", ALONE(EVAL_TEXT, 1, 1),
+    {"perplexity", "perplexity of the second half of text windows, token by token", ALONE(EVAL_TEXT, 1, 1),
      .unit = EVAL_NATS, .measure = eval_measure_perplexity},
-    {"fidelity_recall", "how much of what the full cache attends to a policy holds, on windows of a text",
+    {"fidelity_recall", "share of the most attended entries that a policy holds, on text windows",
      ALONE(EVAL_TEXT, 1, 1), .measure = eval_measure_fidelity},
 #include "eval/file_tasks.def"
     {"needle", "facts at several depths of texts in the bundled model's words", .way = "kvcull eval needle",
      .file = -1},
-    {"fidelity", "how near a policy stays to the full cache on any text", .way = "kvcull eval fidelity", .file = -1},
+    {"fidelity", "how close a policy stays to the full cache on any text", .way = "kvcull eval fidelity", .file = -1},
     {NULL, NULL, .file = -1}};
 
 const struct eval_task *eval_task_find(const char *name) {
@@ -105,29 +107,24 @@ const struct eval_task *eval_task_find(const char *name) {
 /* ---- commands with options of their own ---- */
 
 const struct cli_command cli_eval_tasks[] = {
-    {"eval fidelity", "-m MODEL -f TEXT --kv SPEC [--kv SPEC...]", "how near a policy stays to the full cache",
-     "The model reads the text with the full cache and answers greedily; then every policy reads it and is given the "
-     "same "
-     "answer, token by token. No labels are needed.\n\n"
-     "recall: of the prompt entries to which the full run's answer attended most, as many as the policy holds of a "
-     "head, "
-     "the share that it holds (a method that chooses what to read: reads, in the mean of the steps); the mean over "
-     "layers "
-     "and heads, and the worst head. output: the relative error of the attention's output, in the mean of steps and "
-     "layers. "
-     "KL: the divergence of the policy's next-token distribution from the full run's, in the mean of the answer's "
-     "tokens; "
-     "top-1: how often both find the same token likeliest. Then entries of the fullest head after the prompt; cache "
-     "and state at their peak in prefill, at the first generated token and at the end; bytes of cache read per token. "
-     "--out also gives every layer's recall, its worst head's, and its output error.",
+    {"eval fidelity", "-m MODEL -f TEXT --kv SPEC [--kv SPEC...]", "compares policies with the full cache on a text",
+     "The model reads the text with the full cache and answers greedily. Then it reads the text with each policy, and "
+     "gets the same answer token by token. No labels are needed.\n\n"
+     "recall: if a policy holds n prompt entries of a head, the share of the n entries with the most attention of the "
+     "full run's answer that it holds; the mean over layers and heads, and the worst head. For a method that selects "
+     "entries to read, the entries that it reads count, averaged over the steps. output: the relative error of the "
+     "attention output, averaged over steps and layers. KL: the divergence of the policy's next-token distribution "
+     "from the full run's, averaged over the answer's tokens. top-1: how often both have the same most likely token. "
+     "Then the entries of the longest head after the prompt; the bytes of cache and state at their peak in prefill, at "
+     "the first generated token and at the end; the bytes of cache read per token. --out also gives the recall, the "
+     "recall of the worst head and the output error of every layer.",
      "kvcull eval fidelity -m data/demo -f TEXT --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval fidelity -m MODEL -f TEXT --prompt 4096 --gen 128 --kv morphkv:budget=10% --out results",
      eval_fidelity},
-    {"eval merge", "FILE... [options]", "the tables of results from several files",
-     "Reads the files that `kvcull eval TASK... --out FILE` wrote, such as those of several shards, and prints the "
-     "tables "
-     "that one run over all of their samples prints. A sample that is in several files counts once; it must have the "
-     "same answer in all. The last line of a run that was ended in the middle of it is left out.",
+    {"eval merge", "FILE... [options]", "prints the tables of several result files",
+     "Reads files that `kvcull eval TASK... --out FILE` wrote, such as the files of several shards. Prints the tables "
+     "that a single run over all their samples would print. A sample that occurs in several files counts once; its "
+     "answer must be the same in all of them. An incomplete last line, from an interrupted run, is ignored.",
      "kvcull eval merge shard-1.jsonl shard-2.jsonl\n"
      "kvcull eval merge results/*.jsonl --json\n",
      eval_merge},
@@ -135,27 +132,24 @@ const struct cli_command cli_eval_tasks[] = {
      "Makes texts of filler sentences with one fact at each depth (\"the magic number for lantern 48 21 .\"), asks for "
      "every fact after the whole text, and compares the greedy answer with the two numbers. All policies get the same "
      "texts and questions. --ask answer reads the text once and asks for one fact after another within one long "
-     "answer, "
-     "so that methods which evict while decoding must keep what later questions need; --ask turns asks in turns of a "
-     "conversation. --ask both also asks for each fact after a text that a policy read without any question.\n\n"
-     "The table shows, for each policy and length, the share of exact answers at each depth and over all, the entries "
-     "of the fullest head after the prompt, the bytes of cache and state held then, and the bytes of cache read per "
+     "answer, so that methods that evict while decoding must keep what later questions need. --ask turns asks in turns "
+     "of a conversation. --ask both asks each question in the compressed prompt, and again as a turn after a text that "
+     "was compressed without any question.\n\n"
+     "The table shows for each policy and length the share of exact answers at each depth and overall, the entries of "
+     "the longest head after the prompt, the bytes of cache and state held then, and the bytes of cache read per "
      "generated token.",
      "kvcull eval needle -m data/demo --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval needle -m MODEL --kv full --kv morphkv:budget=25% --length 1024,2048 --out results",
      eval_needle},
     {"eval span", "-m MODEL -f FILE -p QUESTION --span TEXT --kv SPEC [--kv SPEC...]",
-     "where a policy loses a piece of a text",
-     "The model reads the text with every policy and answers the question. After each chunk of a method that reads in "
-     "chunks, after the prompt, and after every step it is looked at which heads of which layers still hold the tokens "
-     "of "
-     "the given pieces of the text.\n\n"
-     "The table shows, for each policy, the share of the heads of all layers that hold all tokens of the piece, or "
-     "any, "
-     "after the prompt and at the answer's end; the moment at which most entries were lost, with the share that went "
-     "then; the layers that hold most of it in the end, and those that hold least (three each). --json and --out have "
-     "it "
-     "for every head, --report draws it.",
+     "shows where a policy loses a piece of a text",
+     "The model reads the text with every policy and answers the question. After the prompt, after every step, and "
+     "after each chunk of a method that reads in chunks, the program records which heads of which layers still hold "
+     "the tokens of the given pieces of the text.\n\n"
+     "The table shows for each policy: the share of all heads that hold all tokens of the piece, or any of them, after "
+     "the prompt and at the answer's end; the moment at which most of its entries were evicted, with their share; the "
+     "three layers that hold most of it at the end, and the three that hold least. --json and --out give the numbers "
+     "of every head. --report draws them.",
      "kvcull eval span -m MODEL -f notes.txt -p 'Who is on duty?' --span 'Margaret Holloway' --kv snapkv:budget=512\n"
      "kvcull eval span -m MODEL -f notes.txt -p 'Who is on duty?' --span 482177 --kv take:budget=512 --report "
      "where.html",

@@ -34,16 +34,17 @@ static int where_check(struct where *where) {
     if (!where->ask)
         return cli_error(run->command, KVC_USAGE, "no question; give -p TEXT");
     if (run->spans.count == 0)
-        return cli_error(run->command, KVC_USAGE, "no span; give --span TEXT, a piece of the file");
+        return cli_error(run->command, KVC_USAGE, "no span; give --span TEXT with a piece of the file");
     const int status = cli_read_file(run->command, where->path, &where->text, &bytes);
     if (status != KVC_OK)
         return status;
     if (strlen(where->text) != bytes)
-        return cli_error(run->command, KVC_INPUT, "%s: byte %zu: is 0; give a text", where->path, strlen(where->text));
+        return cli_error(run->command, KVC_INPUT, "%s: byte %zu is 0; the file must be a text", where->path,
+                         strlen(where->text));
     for (size_t i = 0; i < run->spans.count; i++) {
         const char *span = run->spans.items[i].text;
         if (!span[0] || !strstr(where->text, span))
-            return cli_error(run->command, KVC_USAGE, "--span '%.200s': is not in %s", span, where->path);
+            return cli_error(run->command, KVC_USAGE, "--span '%.200s': not in %s", span, where->path);
     }
     return KVC_OK;
 }
@@ -70,7 +71,7 @@ static int run_sample(struct where *where) {
     int status = made == KVC_OK ? KVC_OK : cli_report(run->command, &error);
     if (status == KVC_OK && run->common.context > 0 && request.length > (uint64_t)run->common.context)
         status =
-            cli_error(run->command, KVC_USAGE, "%s: with question and answer it has %llu tokens, more than --ctx %lld",
+            cli_error(run->command, KVC_USAGE, "%s: text, question and answer have %llu tokens, more than --ctx %lld",
                       where->path, (unsigned long long)request.length, (long long)run->common.context);
     if (status == KVC_OK) {
         char data[20];
@@ -133,18 +134,19 @@ int eval_where(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 'p', "prompt", "TEXT", "the question about it", &where.ask, 0, 0, NULL},
         {CLI_TEXTS, 0, "span", "TEXT", "a piece of the text; may be given several times", &run->spans, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; may be given several times", &run->specs, 0, 0, NULL},
-        {CLI_INT, 'n', "gen", "N", "tokens of an answer at most", &where.answer, 1, 65536, NULL},
-        {CLI_TEXT, 0, "opening", "TEXT", "what the answer begins with, given to the model", &where.opening, 0, 0, NULL},
+        {CLI_INT, 'n', "gen", "N", "maximum tokens of an answer", &where.answer, 1, 65536, NULL},
+        {CLI_TEXT, 0, "opening", "TEXT", "the beginning of the answer, which the model continues", &where.opening, 0, 0,
+         NULL},
         {CLI_CHOICE, 0, "question", "WHEN",
-         "seen: the question is in the prompt that is compressed. unseen: the text is compressed first, and the "
-         "question is the next turn",
+         "seen (question-aware): the question is part of the compressed prompt. unseen (question-agnostic): the text "
+         "is compressed before the question, which is the next turn",
          &run->question, 0, 0, "both|seen|unseen"},
         EVAL_PROMPT_OPTIONS(run),
         {CLI_GROUP, 0, "Results", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_TEXT, 0, "out", "FILE", "append every result to it, a line of JSON each", &run->out, 0, 0, NULL},
-        {CLI_FLAG, 0, "resume", NULL, "go on with the file of --out: what it has is not computed again", &run->resume,
-         0, 0, NULL},
-        {CLI_TEXT, 0, "report", "FILE.html", "write it as one HTML file, too", &run->report, 0, 0, NULL},
+        {CLI_TEXT, 0, "out", "FILE", "append every result to this file as a line of JSON", &run->out, 0, 0, NULL},
+        {CLI_FLAG, 0, "resume", NULL, "continue the file of --out: its samples are not computed again", &run->resume, 0,
+         0, NULL},
+        {CLI_TEXT, 0, "report", "FILE.html", "also write one HTML file", &run->report, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&run->common),
         CLI_SESSION_OPTIONS(&run->common),
         CLI_OUTPUT_OPTIONS(&run->common),

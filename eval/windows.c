@@ -19,8 +19,8 @@ enum kvc_status eval_window_fits(struct eval_run *run, const struct eval_request
         return status;
     return kvc_fail(
         error, KVC_USAGE,
-        "--samples %lld: --text %s has %zu tokens, %llu windows of --length %llu; give no more samples than "
-        "that, or a longer text",
+        "--samples %lld: --text %s has %zu tokens, only %llu windows of --length %llu; give fewer samples or a longer "
+        "text",
         (long long)run->samples, run->files[EVAL_TEXT], run->text_count,
         (unsigned long long)(run->text_count / request->length), (unsigned long long)request->length);
 }
@@ -76,7 +76,7 @@ enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_e
         reply->steps = stats.decode_steps;
         window->score = loss / (double)reply->tokens;
         if (!isfinite(window->score)) /* a logit near the limits of float32 */
-            status = kvc_fail(error, KVC_INPUT, "the model gives a token of the text no probability at all");
+            status = kvc_fail(error, KVC_INPUT, "the model gives a token of the text probability 0");
     }
     kvc_session_close(session);
     return status;
@@ -133,7 +133,7 @@ enum kvc_status eval_measure_fidelity(struct eval_window *window, struct kvc_err
             window->values[i].name = values[i].name;
             window->values[i].value = values[i].value;
             if (!isfinite(values[i].value))
-                status = kvc_fail(error, KVC_INPUT, "the figure \"%s\" is not finite", values[i].name);
+                status = kvc_fail(error, KVC_INPUT, "the value \"%s\" is not finite", values[i].name);
         }
         window->value_count = sizeof values / sizeof *values;
         window->score = fmin(1, score.recall_mean); /* the mean of shares can exceed 1 by rounding */

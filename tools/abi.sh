@@ -1,12 +1,15 @@
 #!/bin/sh
-# abi.sh - the shared library's interface, as abidw and abidiff (abigail-tools) see it, beside a stored one.
-#   tools/abi.sh dump LIBRARY SOURCE        writes SOURCE/packaging/abi/kvcull-VERSION-MACHINE.abi
-#   tools/abi.sh compare STORED LIBRARY INCLUDE
-# compare exits with 1 where a program built for the stored interface could not use the library: a function gone, or a type
-# changed. What is new is no difference. 77: abigail-tools are not here.
+# abi.sh - dumps the shared library's interface with abidw, and compares it with a stored one with abidiff
+# (abigail-tools).
+#
+#     tools/abi.sh dump LIBRARY SOURCE        writes SOURCE/packaging/abi/kvcull-VERSION-MACHINE.abi
+#     tools/abi.sh compare STORED LIBRARY INCLUDE
+#
+# compare exits with 1 if a program built for the stored interface could not use the library, because a function was
+# removed or a type changed. Additions are no difference. 77: abigail-tools are not installed.
 set -eu
 command -v abidw >/dev/null && command -v abidiff >/dev/null || { echo 'no abigail-tools'; exit 77; }
-# describe LIBRARY INCLUDE FILE: no paths and no lines, and of types only those of the headers.
+# describe LIBRARY INCLUDE FILE: without paths and lines, and only with types from the headers.
 describe() {
     abidw --headers-dir "$2" --drop-private-types --drop-undefined-syms --no-show-locs --no-corpus-path \
         --no-comp-dir-path --type-id-style hash --out-file "$3" "$1"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""beside_llama.py - prefill, decode and batched decode of kvcull and of llama.cpp, in turns on the same GGUF files.
+"""beside_llama.py - compares prefill, decode and batched decode of kvcull and llama.cpp on the same GGUF files.
 
     tools/beside_llama.py [options] MODEL...          # files as they are
     tools/beside_llama.py [options] --shape llama-3.2-1b --types q8_0,q4_0,q4_k,f16
 
-In each round everybody has a turn, llama.cpp and each arithmetic of kvcull, and each round begins with another one. A
-turn is the prefill of --prompt random tokens, the fastest of --repeat, and the median of --gen decode steps after the
-first of these prompts, one sequence alone and --batch at once. A ratio is kvcull's tokens per second divided by
-llama.cpp's in the same round; the table has medians, of ratios with their quartiles. Both have F16 entries, neither
-computes a prompt's logits, both compute those of every step. Needs llama-cpp-python; an error says how to get it.
+In each round, llama.cpp and each arithmetic of kvcull take a turn; each round begins with another one. A turn
+measures the prefill of --prompt random tokens (the fastest of --repeat), and then the median of --gen decode steps,
+for one sequence alone and for --batch at once. A ratio is kvcull's tokens per second divided by llama.cpp's in the
+same round. The table has medians, and quartiles of the ratios. Both programs use F16 entries. Both compute the
+logits of every step, but not of the prompt. Needs llama-cpp-python; the error message says how to install it.
 """
 import argparse
 import datetime
@@ -30,7 +30,7 @@ def note(text):
 
 
 def quartiles(values):
-    """Lower quartile, median and upper quartile, between neighbours where none is one."""
+    """Returns lower quartile, median and upper quartile, interpolated between values."""
     values = sorted(values)
     if len(values) == 1:
         return values * 3
@@ -49,7 +49,7 @@ def processor():
 
 
 class Kvcull:
-    """Turns of the program. Its prefill is measured alone; for decode its caches are filled without one."""
+    """Runs kvcull's turns. Prefill is measured by itself; for decode, the caches are filled without a prefill."""
 
     def __init__(self, arguments, path, math):
         self.arguments, self.math = arguments, math
@@ -70,7 +70,7 @@ class Kvcull:
 
 
 class Elsewhere:
-    """Turns of llama.cpp: one model in memory, a context for prompts and single steps and one for batches."""
+    """Runs llama.cpp's turns: one model in memory, one context for prompts and single steps, one for batches."""
 
     def __init__(self, arguments, lib, path):
         self.arguments = arguments
@@ -97,7 +97,7 @@ class Elsewhere:
         return time.perf_counter() - start
 
     def decode(self, llama, batch, steps):
-        """After a prompt in sequence 0: the median of the steps' times."""
+        """Returns the median time of a step after a prompt in sequence 0."""
         seconds, at = [], self.arguments.prompt[0]
         llama.copy(batch)
         for step in range(steps):
@@ -111,7 +111,7 @@ class Elsewhere:
         a, speeds = self.arguments, {}
         for llama in filter(None, (self.single, self.many)):
             llama.threads(threads)
-        if warm:  # pages and buffers, as the first of kvcull's repeats has them
+        if warm:  # warm pages and buffers, as kvcull's repeats have after the first
             self.prefill(self.single, min(a.prompt[0], 64))
             return speeds
         for prompt in a.prompt:
@@ -129,7 +129,7 @@ def name_of(what):
 
 
 def measure(arguments, lib, name, path):
-    """The rows of one file."""
+    """Prints the table rows of one file."""
     players = {"llama": Elsewhere(arguments, lib, path)}
     players.update({math: Kvcull(arguments, path, math) for math in arguments.math})
     order = list(players)
@@ -155,16 +155,16 @@ def measure(arguments, lib, name, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_model_options(parser)
-    parser.add_argument("--shape", metavar="NAME", help="a model of random weights, one for each of --types (f16)")
-    parser.add_argument("--threads", type=positives, default=[1, 2], metavar="N,..", help="(1,2)")
+    parser.add_argument("--shape", metavar="NAME", help="random weights of this shape, in each of --types (f16)")
+    parser.add_argument("--threads", type=positives, default=[1, 2], metavar="N,..", help="threads (1,2)")
     parser.add_argument("--prompt", type=positives, default=[512], metavar="N,..",
-                        help="prefilled; decode follows the first (512)")
+                        help="prompt tokens; decode follows the first length (512)")
     parser.add_argument("--gen", type=positive, default=32, metavar="N", help="decode steps of a turn (32)")
     parser.add_argument("--batch", type=positive, default=8, metavar="N",
-                        help="sequences decoded at once, besides 1 (8)")
+                        help="sequences in a batch, besides 1 (8)")
     parser.add_argument("--repeat", type=positive, default=2, metavar="N", help="prefills of a turn (2)")
-    parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="(5)")
-    parser.add_argument("--math", default=",".join(MATHS), metavar="LIST", help="of kvcull (float,int8)")
+    parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="rounds (5)")
+    parser.add_argument("--math", default=",".join(MATHS), metavar="LIST", help="arithmetics of kvcull (float,int8)")
     arguments = parse(parser)
     arguments.math = arguments.math.split(",")
     if not set(arguments.math) <= {*MATHS, "fast"}:

@@ -13,7 +13,7 @@ import sys
 WIDTH, HEIGHT = 920, 366
 TOP, BOTTOM = 56, 312  # of both panels
 PANELS = [(66, 312), (526, 772)]  # left and right edge of each panel
-LABEL_GAP = 16  # least distance of two labels' baselines
+LABEL_GAP = 16  # minimum distance of two labels' baselines
 LIGHT = {"text": "#1f2328", "quiet": "#59636e", "grid": "#d1d9e0",
          "full": "#59636e", "snapkv": "#0969da", "rocketkv": "#bc4c00", "quest": "#1a7f37"}
 DARK = {"text": "#f0f6fc", "quiet": "#9198a1", "grid": "#3d444d",
@@ -21,7 +21,7 @@ DARK = {"text": "#f0f6fc", "quiet": "#9198a1", "grid": "#3d444d",
 
 
 def colours(scheme):
-    """Style rules of a colour scheme; no custom properties, which some viewers of SVG do not know."""
+    """Returns the style rules of a color scheme. Some SVG viewers do not support custom properties, so there are none."""
     rules = [f'text {{ fill: {scheme["text"]}; }}', f'.quiet {{ fill: {scheme["quiet"]}; }}',
              f'.grid {{ stroke: {scheme["grid"]}; }}']
     for name in ("full", "snapkv", "rocketkv", "quest"):
@@ -79,7 +79,8 @@ def spread(wanted):
 
 
 def panel(edges, title, lines, horizontal, vertical, as_text):
-    """One panel. `horizontal` and `vertical` are an axis each: a value's place from 0 to 1, and the values of its ticks."""
+    """Draws one panel. An axis (`horizontal`, `vertical`) is a function from a value to 0..1, and the values of its
+    ticks."""
     left, right = edges
 
     def x(tokens):
@@ -110,7 +111,7 @@ def panel(edges, title, lines, horizontal, vertical, as_text):
 
 
 def log_axis(low, high, step):
-    """From 2^low to 2^high, with a tick every `step` powers of two."""
+    """Returns an axis from 2^low to 2^high with a tick every `step` powers of two."""
     return (lambda value: (math.log2(value) - low) / (high - low)), [2**power for power in range(low, high + 1, step)]
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compares kvcull with the code its methods' authors published, on random tensors.
+"""Compares kvcull with the published code of its methods' authors, on random tensors.
 
     tools/compare_authors.py --kvcull build/kvcull --checkouts DIR [--only NAME,..] [--rounds N]
 
-DIR holds clones under the names of the table below (those that are missing are skipped). Needs torch, transformers,
-numpy and safetensors. Every case is one dump of random queries, keys and values: the authors' code chooses from it in
-float32, `kvcull replay` does the same, and kept or read positions are compared as sets, head by head. A difference is
-reported with how many entries differ; where the authors' code and docs/reference/methods.md say different things the case is set
-up so that both agree, and what was set aside is printed with the result.
+DIR has clones with the names in the table below; missing ones are skipped. Needs torch, transformers, numpy and
+safetensors. A case is one dump of random queries, keys and values. The authors' code chooses entries from it in
+float32, `kvcull replay` does the same, and the positions kept or read are compared as sets, head by head. The result
+counts the entries that differ. Where the authors' code differs from docs/reference/methods.md, the case is set up so
+that both agree, and the result names the excluded difference.
 """
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ REPOSITORIES = {
 
 
 class Stubs:
-    """Modules that a file imports and this comparison never calls."""
+    """Stubs for modules that a file imports but this comparison never calls."""
 
     def __init__(self, names):
         self.names = names
@@ -60,7 +60,7 @@ class Stubs:
 
 
 def load(path, stubs=(), only=None):
-    """A module from a file; only: keep just these top-level functions and classes of it."""
+    """Loads a module from a file. only: keeps only these top-level functions and classes."""
     name = "authors_" + "".join(c if c.isalnum() else "_" for c in path)
     with Stubs(stubs):
         if only is None:
@@ -82,7 +82,7 @@ def load(path, stubs=(), only=None):
         import dataclasses
         module.dataclass = dataclasses.dataclass
         module.cast = typing.cast
-        code = compile(tree, path, "exec", flags=__future__.annotations.compiler_flag)  # types need not be there
+        code = compile(tree, path, "exec", flags=__future__.annotations.compiler_flag)  # types may be undefined
         exec(code, module.__dict__)  # the authors' own lines, unchanged
         return module
 
@@ -99,7 +99,7 @@ class Case:
         self.more = {}  # further tensors of the dump
 
     def replay(self, kvcull, spec):
-        """The JSON of kvcull replay, and the attention's outputs [L, T - N, H, d]."""
+        """Returns the JSON of kvcull replay, and the attention outputs [L, T - N, H, d]."""
         with tempfile.TemporaryDirectory() as folder:
             dump, kept, out = (os.path.join(folder, name) for name in ("dump.safetensors", "kept.json", "out.safetensors"))
             save_file({f"layers.{l}.{n}": t[l].contiguous() for n, t in (("q", self.q), ("k", self.k), ("v", self.v))
@@ -116,7 +116,7 @@ class Case:
             return json.load(open(kept)), outputs
 
     def prefix(self, l, rows=None):
-        """q, k [1, heads, N, d] of a layer's prompt and its positions as values [1, H_kv, N, d]."""
+        """Returns q and k [1, heads, N, d] of a layer's prompt, and its positions as values [1, H_kv, N, d]."""
         rows = torch.arange(self.prompt) if rows is None else rows
         q, k = self.q[l, rows].transpose(0, 1)[None], self.k[l, rows].transpose(0, 1)[None]
         v = rows.float()[None, None, :, None].expand(1, self.kv_heads, len(rows), self.d).contiguous()
@@ -184,7 +184,7 @@ def cake(folder, kvcull, seed, result):
                 setattr(cache_utils, name, type(name, (), {}))
         module = load(os.path.join(folder, "cake/cake_cache.py"))
     case = Case(seed, 5, 8, 2, 32, 260, 260)
-    case.k *= torch.tensor([0.3, 1.0, 1.6, 0.7, 1.2])[:, None, None, None]  # layers that differ
+    case.k *= torch.tensor([0.3, 1.0, 1.6, 0.7, 1.2])[:, None, None, None]  # layers differ
     window, budget, gamma = 32, 70, 200.0
     ours, _ = case.replay(kvcull, f"cake:budget={budget}")
 
@@ -219,7 +219,7 @@ def adakv(folder, kvcull, seed, result):
     path = os.path.join(folder, "adaptive_snapkv/monkeypatch/snapkv_utils.py")
     module = load(path, only=("repeat_kv", "AdaptiveSnapKVCluster"))
     case = Case(seed, 2, 8, 4, 32, 250, 250)
-    case.q[:, -40:, :4] *= 2  # heads that differ
+    case.q[:, -40:, :4] *= 2  # heads differ
     budget, floor = 82, 0.2
     ours, _ = case.replay(kvcull, f"adakv:budget={budget},floor={floor},pooling=avg")
     for l in range(case.layers):
@@ -273,7 +273,8 @@ def sparq(folder, kvcull, seed, result):
         local = sparse.causal_index(logmask)
         chosen = scores.masked_fill((0 <= local) & (local < 1), torch.finfo(scores.dtype).max)
         approximate = scores.softmax(-1)
-        # theirs sums the scores of a group before top-k; docs/reference/methods.md sums their softmax: the same where G is 1
+        # The authors sum the scores of a group before top-k; docs/reference/methods.md sums their softmax. Both are
+        # equal if G is 1.
         order = chosen.sum(2, keepdim=True) if case.group == 1 else approximate.masked_fill(
             (0 <= local) & (local < 1), 1e9).sum(2, keepdim=True)
         index = order.topk(top, -1).indices
@@ -291,7 +292,7 @@ def sparq(folder, kvcull, seed, result):
 def rocketkv(folder, kvcull, seed, result):
     path = os.path.join(folder, "gpt-fast/rocket.py")
     module = load(path, only=("rocket_attn", "_gather"))
-    module._scaled_softmax = lambda x, scale, dim: torch.softmax(x / scale, dim=dim)  # theirs, without its compiler mark
+    module._scaled_softmax = lambda x, scale, dim: torch.softmax(x / scale, dim=dim)  # their function without its compiler decorator
     module.RocketArgs = object
     for heads, kv_heads, page, dims, top in ((4, 4, 3, 20, 18), (8, 2, 4, 9, 32), (8, 2, 2, 40, 64)):
         case = Case(seed, 1, heads, kv_heads, 64, 132, 131)
@@ -340,7 +341,7 @@ def rkv(folder, kvcull, seed, result):
     code.cal_similarity, code.compute_attention_scores = similarity.cal_similarity, similarity.compute_attention_scores
     for heads, d, window, every in ((4, 32, 8, 20), (2, 64, 16, 16)):
         case = Case(seed, 2, heads, heads, d, 185, 120)
-        case.k = case.k[:, torch.arange(185) % 45] + 0.5 * case.k  # keys that repeat others
+        case.k = case.k[:, torch.arange(185) % 45] + 0.5 * case.k  # repeated keys
         spec = f"rkv:budget=70,window={window},every={every},kernel=5,scores=logits,lambda=0.3"
         ours, _ = case.replay(kvcull, spec)
         method = code.R1KV(budget=70, window_size=window, kernel_size=5, mix_lambda=0.3)
@@ -360,7 +361,7 @@ def rkv(folder, kvcull, seed, result):
 
 
 class PlainRotary:
-    """The rotation that a model's keys have, as their code asks for it."""
+    """The rotary embedding of a model's keys, with the interface that their code uses."""
 
     def __init__(self, d):
         self.inv_freq = 10000.0 ** (-torch.arange(0, d, 2).double() / d)
@@ -371,7 +372,7 @@ class PlainRotary:
 
 
 def write_statistics(path, mean, lengths):
-    """mean [L, H, d], lengths [L, H, d / 2], as kvcull collect has them."""
+    """Writes statistics as kvcull collect does: mean [L, H, d], lengths [L, H, d / 2]."""
     layers, heads, d = mean.shape
     with open(path, "w", encoding="ascii") as file:
         file.write(f"kvcull query statistics 1\nmodel drawn\ntokens 1\nshape {layers} {heads} {d}\n")
@@ -397,7 +398,7 @@ def triattention(folder, kvcull, seed, result):
         lengths = centre.abs() + torch.rand(layers, heads, half, generator=generator)
         rotary, offsets = PlainRotary(d), utils.build_geometric_offsets(future, "cpu")
         now = prompt + every
-        # A replay rotates nothing: the centres are turned here, as the page of the method says.
+        # A replay rotates nothing, so the centers are rotated here, as the method's page says.
         turned = centre * torch.exp(1j * (now + offsets.double())[:, None] * rotary.inv_freq).mean(0)
         with tempfile.TemporaryDirectory() as scratch:
             path = os.path.join(scratch, "statistics")

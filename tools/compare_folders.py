@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""compare_folders.py - has kvcull write models as Hugging Face folders and transformers read them: logits and tokens.
+"""compare_folders.py - writes models as Hugging Face folders with kvcull, reads them with transformers, and compares
+logits and tokens.
 
     python tools/compare_folders.py KVCULL MODEL...
 
-Each MODEL, a GGUF file or a folder, becomes a folder in float32. Logits are those of TOKENS ids in float32 on both
-sides; texts are those of tests/data/tokenizers/texts.json, each encoded on its own, where the model has a tokenizer.
-Exit status: 0 no row of logits is more than LIMIT away and no text has other tokens, 1 otherwise. Needs transformers,
-torch, safetensors, numpy.
+Each MODEL is a GGUF file or a folder; kvcull converts it to a float32 folder. The logits of TOKENS ids are compared
+in float32. If the model has a tokenizer, each text of tests/data/tokenizers/texts.json is encoded and compared. Exit
+status: 0 if no row of logits differs by more than LIMIT and all texts have equal tokens, otherwise 1. Needs
+transformers, torch, safetensors and numpy.
 """
 import json
 import os

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compares kvcull with kvpress, the library in which many methods of 2024 and later are published, on random tensors.
+"""Compares kvcull with kvpress, a library of many methods published since 2024, on random tensors.
 
     pip install --no-deps --target DIR kvpress
     tools/compare_kvpress.py --kvcull build/kvcull --kvpress DIR [--only NAME,..] [--rounds N]
 
-Needs torch, transformers, numpy and safetensors; other packages that kvpress names are not used. As in
-compare_authors.py a case is one dump of random queries, keys and values: a press compresses it in float32, `kvcull
-replay` does the same, and the positions kept are compared as sets, head by head. What had to be set so that both agree
-is printed with the result.
+Needs torch, transformers, numpy and safetensors; kvpress's other dependencies are not used. As in
+compare_authors.py, a case is one dump of random queries, keys and values. A press compresses it in float32, `kvcull
+replay` does the same, and the positions kept are compared as sets, head by head. The result names the settings that
+were necessary for both to agree.
 """
 import argparse
 import glob
@@ -24,7 +24,7 @@ from compare_authors import Case, Result
 
 
 def press(folder, file, name):
-    """A press class, without kvpress's own __init__, which imports packages that no press here needs."""
+    """Returns a press class without kvpress's own __init__, which imports unused packages."""
     for package in ("kvpress", "kvpress.presses"):
         if package not in sys.modules:
             module = sys.modules[package] = types.ModuleType(package)
@@ -36,12 +36,12 @@ def press(folder, file, name):
 
 
 def ratio(keep, n):
-    """The compression ratio of which kvpress's int(n * (1 - ratio)) makes `keep`."""
+    """Returns the compression ratio for which kvpress's int(n * (1 - ratio)) equals `keep`."""
     return 1 - (keep + 0.5) / n
 
 
 class Held:
-    """What a press left of one layer: positions [1, H_kv, n]."""
+    """The entries that a press left in one layer: positions [1, H_kv, n]."""
 
     def __init__(self, case, l):
         self.case, self.l = case, l
@@ -57,21 +57,21 @@ class Held:
         self.position = torch.cat([self.position, torch.full((1, self.case.kv_heads, 1), row)], 2)
 
     def entries(self, tensor):
-        """Keys or values [1, H_kv, n, d] of what is held."""
+        """Returns keys or values [1, H_kv, n, d] of the entries held."""
         return torch.stack([tensor[self.l, self.position[0, h], h] for h in range(self.case.kv_heads)])[None]
 
     def attentions(self, rows):
-        """What the queries of these rows give the entries held [1, H, rows, n], each over what it may see."""
+        """Returns the causal attention [1, H, rows, n] of these rows to the entries held."""
         k = self.entries(self.case.k).repeat_interleave(self.case.group, 1)
         q = self.case.q[self.l, rows].transpose(0, 1)[None]
         hidden = self.position.repeat_interleave(self.case.group, 1)[:, :, None] > torch.tensor(rows)[:, None]
         return (q @ k.transpose(2, 3) / math.sqrt(self.case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
 
     def compress(self, chosen, attentions=None):
-        """Lets the press score what is held, and then cut its positions in place of values. What is left goes back into
-        its order, which presses lose: they leave it by score."""
+        """Lets the press score the entries held, and evict from their positions, which are passed as values. Sorts the
+        result, because presses leave entries in order of score."""
         k, v = self.entries(self.case.k), self.entries(self.case.v)
-        states = torch.arange(k.shape[2], dtype=torch.float32).view(1, -1, 1)  # numbers of rows, see queries_of
+        states = torch.arange(k.shape[2], dtype=torch.float32).view(1, -1, 1)  # row numbers, for queries_of
         scorer = chosen if hasattr(chosen, "score") else chosen.press
         still = torch.ones(1, k.shape[2], self.case.d), torch.zeros(1, k.shape[2], self.case.d)
         scores = scorer.score(self.module, states, k, v, attentions, {"position_embeddings": still})
@@ -86,7 +86,7 @@ class Held:
 
 
 def compare(kvcull, case, spec, make, result):
-    """The prompt, and the steps in which kvcull evicts; make(held) gives the press for what is held."""
+    """Compares the prompt and the steps in which kvcull evicts. make(held) returns the press for the entries held."""
     ours, _ = case.replay(kvcull, spec)
     for l in range(case.layers):
         held = Held(case, l)
@@ -98,12 +98,12 @@ def compare(kvcull, case, spec, make, result):
 
 
 def queries_of(held):
-    """In place of kvpress's projection: the queries of the rows whose numbers the hidden states are."""
+    """Replaces kvpress's projection: returns the queries of the rows whose numbers are in the hidden states."""
     return lambda module, states: held.case.q[held.l, states[0, :, 0].long()].transpose(0, 1)[None]
 
 
 def philox(counter, seed):
-    """The first word of Philox4x32-10."""
+    """Returns the first word of Philox4x32-10."""
     key, c = [seed & 0xFFFFFFFF, seed >> 32], list(counter)
     for _ in range(10):
         a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
@@ -132,7 +132,7 @@ def by_entry(folder, kvcull, seed, result, file, name, method):
     Press = press(folder, file, name)
     for heads, kv_heads, d, budget in ((4, 4, 32, 60), (8, 2, 64, 130)):
         case = Case(seed, 2, heads, kv_heads, d, 320, 300)
-        case.k += 0.5 * case.k[:, :1]  # a common direction, as real keys have
+        case.k += 0.5 * case.k[:, :1]  # a common direction, as in real keys
         compare(kvcull, case, f"{method}:budget={budget}", lambda held: Press(ratio(budget, held.position.shape[2])),
                 result)
     result.note = "the prompt and 20 decode steps, an eviction after each"
@@ -223,7 +223,7 @@ def expected(folder, kvcull, seed, result):
     for heads, kv_heads, d, sinks, options in ((8, 2, 32, 4, {}), (4, 4, 16, 0, {"use_covariance": False}),
                                                (6, 2, 64, 7, {"use_vnorm": False}), (4, 1, 32, 4, {"epsilon": 0.01})):
         case = Case(seed, 2, heads, kv_heads, d, 300, 300)
-        case.q += torch.randn(2, 1, heads, d, generator=torch.Generator().manual_seed(seed))  # a mean, as models have
+        case.q += torch.randn(2, 1, heads, d, generator=torch.Generator().manual_seed(seed))  # a nonzero mean, as in real models
         spec = f"expected:budget=90,sinks={sinks}" + "".join(
             {"use_covariance": ",covariance=off", "use_vnorm": ",values=off"}.get(k, f",{k}={v}")
             for k, v in options.items())
@@ -262,7 +262,7 @@ def kvzip(folder, kvcull, seed, result):
     rows, budget = 150, 40
     for heads, kv_heads in ((8, 2), (4, 4)):
         case, again = (Case(seed + i, 2, heads, kv_heads, 32, rows, rows) for i in (0, 500))
-        again.q *= torch.linspace(1, 2, kv_heads).repeat_interleave(case.group)[:, None]  # heads that differ, none without entries
+        again.q *= torch.linspace(1, 2, kv_heads).repeat_interleave(case.group)[:, None]  # heads differ, and none becomes empty
         for l in range(case.layers):
             case.more |= {f"layers.{l}.pseudo_q": again.q[l].contiguous(),
                           f"layers.{l}.pseudo_k": again.k[l].contiguous()}
@@ -301,7 +301,7 @@ def compactor(folder, kvcull, seed, result):
         rows = sinks + chunk * chunks + recent
         budget = rows // 3
         case = Case(seed, 2, heads, kv_heads, d, rows, rows)
-        case.k += torch.randn(2, 1, kv_heads, d, generator=torch.Generator().manual_seed(seed))  # a mean, as models have
+        case.k += torch.randn(2, 1, kv_heads, d, generator=torch.Generator().manual_seed(seed))  # a nonzero mean, as in real models
         spec = f"compactor:budget={budget},sinks={sinks},recent={recent},chunk={chunk}"
 
         def make(held):
@@ -322,7 +322,7 @@ PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "ch
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kvcull", default="build/kvcull")
-    parser.add_argument("--kvpress", required=True, help="the folder that pip installed kvpress into")
+    parser.add_argument("--kvpress", required=True, help="the folder into which pip installed kvpress")
     parser.add_argument("--only", default=",".join(PRESSES))
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""compare_templates.py - renders every *.jinja of some folders with jinja2, as transformers compiles chat templates, and
-with kvcull, over conversations with and without system text, tools, tool calls and results, documents, thinking, and
-wants the same text or a refusal from both.
+"""compare_templates.py - renders every *.jinja of some folders with kvcull and with jinja2 (as transformers compiles
+chat templates). The conversations are with and without system text, tools, tool calls and results, documents and
+thinking. Both must give the same text, or both must refuse.
 
     python tools/compare_templates.py RENDERER FOLDER... [--show N]
 
-RENDERER is tests/models/jinja_render of the build folder. Exit status: 0 no text differs and kvcull refuses nothing
-that jinja2 renders, 1 otherwise. Needs the Python package jinja2.
+RENDERER is tests/models/jinja_render of the build folder. Exit status: 0 if no text differs and kvcull refuses
+nothing that jinja2 renders, otherwise 1. Needs the Python package jinja2.
 """
 import datetime
 import json
@@ -23,7 +23,7 @@ DATE = "2025-06-30 14:05:09"
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %} marks what the model wrote, for training; the text is what is in it."""
+    """Implements {% generation %}, which marks the model's text for training. It renders its content."""
     tags = {"generation"}
 
     def parse(self, parser):
@@ -149,12 +149,12 @@ def cases():
 
 
 def python(template, variables):
-    """The text, or None and what jinja2 says against it."""
+    """Returns the rendered text, or None and jinja2's error."""
     try:
         if isinstance(template, Exception):
             raise template
         return template.render(**variables), None
-    except Exception as error:  # any: a template may fail in any way that Python knows
+    except Exception as error:  # a template can fail with any exception
         return None, f"{type(error).__name__}: {error}"
 
 

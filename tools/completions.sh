@@ -1,6 +1,7 @@
 #!/bin/sh
-# completions.sh - writes what shells complete of the program's command line, from its own tables. tools/completions.sh
-# PROGRAM FOLDER writes FOLDER/bash/kvcull, FOLDER/zsh/_kvcull and FOLDER/fish/kvcull.fish. tools/manual.sh calls it.
+# completions.sh - writes shell completions of the program's command line, from the program's own tables.
+# tools/completions.sh PROGRAM FOLDER writes FOLDER/bash/kvcull, FOLDER/zsh/_kvcull and FOLDER/fish/kvcull.fish.
+# tools/manual.sh calls it.
 set -eu
 program=$1
 folder=$2
@@ -9,8 +10,8 @@ table=$folder/table.part
 trap 'rm -f "$table"' EXIT
 listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\)  *\(.*\)/\1	\2/p"; }
 
-# Lines of fields between tabs: "command NAME HELP"; "word COMMAND WORD"; "method NAME"; "option COMMAND" and the fields of
-# cli/completion.c.
+# Lines of fields separated by tabs: "command NAME HELP"; "word COMMAND WORD"; "method NAME"; "option COMMAND" and the
+# fields of cli/completion.c.
 {
     "$program" --help | listed Commands | sed 's/^/command	/'
     for command in $("$program" --help | listed Commands | cut -f1); do
@@ -25,7 +26,7 @@ listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\)  *\(.*\)/\1	\2/p";
     "$program" info methods --markdown | sed -n 's|^.*](methods/\([a-z0-9-]*\)\.md).*|method	\1|p'
 } >"$table"
 
-# What the three scripts share: words[command], methods, and of each option what completes its value.
+# Shared by the three scripts: words[command], methods, and for each option how to complete its value.
 common='
     function value(name, kind, meta, choices) { # words, "@methods", "@files" or "@none"
         if (kind == "choice") { gsub(/[|]/, " ", choices); return choices }

@@ -1,8 +1,8 @@
 #!/bin/sh
-# debian.sh - the Debian packages of a release, built and looked at: tools/debian.sh TARBALL FOLDER makes FOLDER, has
-# dpkg-buildpackage build there what packaging/debian says, lintian complain of it, and the packaged program answer.
-# What lintian calls an error or a warning is a failure. DEB_BUILD_OPTIONS: as dpkg-buildpackage takes it; without nocheck
-# all operations and methods are compared with their stored hashes. 77: a tool or a library to build with is not here.
+# debian.sh - builds and tests the Debian packages of a release. tools/debian.sh TARBALL FOLDER creates FOLDER, runs
+# dpkg-buildpackage there with packaging/debian, checks the packages with lintian, and runs the packaged program. An
+# error or warning of lintian is a failure. DEB_BUILD_OPTIONS: as for dpkg-buildpackage; without nocheck all operations
+# and methods are compared with their stored hashes. 77: a build tool or library is missing.
 set -eu
 tarball=$1
 folder=$2

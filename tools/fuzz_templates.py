@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""fuzz_templates.py - random short templates over everything that the template engine knows, rendered by jinja2 and by
-kvcull: the same text, a refusal from both, or a refusal by kvcull that names what is not supported.
+"""fuzz_templates.py - renders random short templates, which use every feature of the template engine, with jinja2 and
+with kvcull. Both must give the same text or both must refuse. kvcull may also refuse with an error that names an
+unsupported feature.
 
     python tools/fuzz_templates.py RENDERER [--count N] [--seed N] [--show N] [--golden FILE]
 
-RENDERER is tests/models/jinja_render of the build folder. --golden writes the templates with jinja2's texts (null: it
-refuses) for tests/models/test_jinja.c. Exit status: 0 nothing differs, 1 otherwise. Needs the Python package jinja2.
+RENDERER is tests/models/jinja_render of the build folder. --golden writes the templates with jinja2's texts (null:
+jinja2 refuses) for tests/models/test_jinja.c. Exit status: 0 if nothing differs, otherwise 1. Needs the Python
+package jinja2.
 """
 import argparse
 import json
@@ -18,7 +20,7 @@ import jinja2
 
 import compare_templates
 
-# What kvcull may say where jinja2 renders: it names what is missing, or a bound.
+# Accepted errors of kvcull where jinja2 renders: an unsupported feature, or a limit.
 NAMED = re.compile(r"not supported|64 bits|too (large|much|many|deep)|more than \d+|cannot be a key|has no character|has no slices|"
                    r"cannot be written|is no character|must not change|cannot be written as JSON|not a finite number")
 
@@ -224,7 +226,7 @@ def main():
         source = maker.template()
         try:
             template = environment.from_string(source)
-        except Exception as error:  # Python may refuse what Jinja compiles it to
+        except Exception as error:  # Python may reject the code that Jinja generates
             template = error
         text, why = compare_templates.python(template, VARIABLES)
         process.stdin.write(json.dumps({"template": source, "variables": VARIABLES, "date": None}) + "\n")
@@ -235,7 +237,7 @@ def main():
         elif text is None:
             kind = "refused by both"
         else:
-            # addresses of objects are nothing that a prompt can have
+            # a prompt never contains addresses of objects
             kind = "refused by name" if NAMED.search(got["error"]) or re.search(r" at 0x|<bound|<built-in", text) else "refused"
         totals[kind] = totals.get(kind, 0) + 1
         if kind in ("equal", "refused by both"):

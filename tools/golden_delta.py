@@ -1,4 +1,4 @@
-"""What is the gated delta nets' own in tests/data/golden (Qwen3.5, Qwen3-Next), for make_golden.py."""
+"""The gated delta nets (Qwen3.5, Qwen3-Next) of tests/data/golden, for make_golden.py."""
 import math
 
 import torch
@@ -7,13 +7,13 @@ FAMILIES = ("qwen3_5_text", "qwen3_next")
 
 
 def randomise(name, shape, generator):
-    """Values of what other families do not have, and norms that multiply by 1 + w; None: as theirs."""
+    """Returns values for tensors that only delta nets have, and for norms that multiply by 1 + w; None: default values."""
     value = torch.randn(shape, generator=generator, dtype=torch.float64)
     if name.endswith("linear_attn.norm.weight"):
         return 1 + 0.3 * value
     if "norm" in name and name.endswith(".weight"):
         return 0.3 * value
-    if name.endswith("A_log"):  # memories of about 2 to 60 tokens
+    if name.endswith("A_log"):  # time constants of about 2 to 60 tokens
         return -2 + value
     if name.endswith("dt_bias"):
         return -1 + 0.5 * value
@@ -27,7 +27,8 @@ def length_one(x):
 
 
 def parts(net, x):
-    """Projections of x [rows, hidden]: q and k [rows, key heads, d_k], v and gates [rows, heads, d_v], betas, decays."""
+    """Computes projections of x [rows, hidden]: q and k [rows, key heads, d_k], v and gates [rows, heads, d_v], betas,
+    decays."""
     H, K, n, d = net.num_v_heads, net.num_k_heads, net.head_k_dim, net.head_v_dim
     rows = x.shape[0]
     if hasattr(net, "in_proj_qkv"):
@@ -42,7 +43,7 @@ def parts(net, x):
 
 
 def double_net(self, hidden_states, *ignored, **also_ignored):
-    """The whole layer from its definition, token by token, in the precision of the weights."""
+    """Computes the whole layer from its definition, token by token, in the precision of the weights."""
     x = hidden_states[0]
     H, K, n, d, rows = self.num_v_heads, self.num_k_heads, self.head_k_dim, self.head_v_dim, x.shape[0]
     mixed, gate, beta, a = parts(self, x)
@@ -76,12 +77,12 @@ def gguf_keys(kind, config):
 
 
 def gguf_tensors(config, state):
-    """Delta nets as converters write them: Qwen3.5's value heads in tiles (head h has key head h % key heads); of
-    Qwen3-Next, whose folders have everything beside its key head, all but betas and decays in order."""
+    """Returns delta nets in the converters' order. Qwen3.5 has tiled value heads (head h has key head h % key heads).
+    Qwen3-Next's folders group all projections by key head; GGUF has them in order, except betas and decays."""
     H, K, d = (config["linear_" + key] for key in ("num_value_heads", "num_key_heads", "value_head_dim"))
     keys = K * config["linear_key_head_dim"]
     each, n = H // K, config["linear_key_head_dim"]
-    order = torch.arange(H)  # the folder's head of each
+    order = torch.arange(H)  # the folder's head for each head
     if config["model_type"] == "qwen3_5_text":
         order = order.view(K, each).T.reshape(-1)
 

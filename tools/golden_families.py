@@ -1,4 +1,5 @@
-"""The families of tests/data/golden, for make_golden.py: config.json as the published models write it, small and odd."""
+"""The families of tests/data/golden, for make_golden.py: config.json as published models write it, with small, unusual
+sizes."""
 
 LLAMA = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu", rms_norm_eps=1e-5,
              bos_token_id=1, eos_token_id=2, attention_bias=False, mlp_bias=False, rope_theta=10000.0,
@@ -83,7 +84,7 @@ def longrope(pairs, **more):
     return dict(type="longrope", short_factor=short, long_factor=long, **more)
 
 
-# name: (config, type of the matrices, {case: tokens}, written with transformers' own newer keys)
+# name: (config, type of the matrices, {case: tokens}, written with transformers' newer keys)
 FAMILIES = {
     # Llama 2: one key-value head for each query head, three layers.
     "llama2": (dict(LLAMA, **sizes(24, 34, 3, 4, 4, 61, 64)), "f32", {"short": 40}, False),
@@ -93,38 +94,38 @@ FAMILIES = {
                                    rope_scaling=dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                                      original_max_position_embeddings=32, rope_type="llama3"))),
                "bf16", {"beyond": 90}, False),
-    # LongChat: linear scaling; every bias the family can have.
+    # LongChat: linear scaling; every bias that the family can have.
     "llama-linear": (dict(LLAMA, **sizes(30, 38, 2, 5, 1, 51, 128, attention_bias=True, mlp_bias=True,
                                          rope_scaling=dict(factor=8.0, type="linear"))), "f16", {"short": 48}, False),
-    # Mistral v0.1's window, v0.2 and v0.3's lack of one; head_dim as in Nemo.
+    # Mistral v0.1 with a window, v0.2 and v0.3 without; head_dim as in Nemo.
     "mistral-window": (dict(MISTRAL, **sizes(24, 36, 3, 4, 1, 39, 128, head_dim=12, sliding_window=7)), "bf16",
                        {"short": 40}, False),
     "mistral": (dict(MISTRAL, **sizes(36, 30, 2, 6, 2, 43, 128)), "bf16", {"short": 33}, True),
-    # Qwen2: biases of q, k, v. Qwen2.5 with yarn, past its original context.
+    # Qwen2: biases of q, k, v. Qwen2.5 with yarn, beyond its original context.
     "qwen2": (dict(QWEN2, **sizes(28, 38, 4, 7, 1, 45, 128, tie_word_embeddings=True)), "bf16", {"short": 40}, False),
     "qwen2-yarn": (dict(QWEN2, **sizes(40, 36, 2, 4, 2, 57, 32,
                                        rope_scaling=dict(factor=4.0, original_max_position_embeddings=32,
                                                          type="yarn"))), "f16", {"beyond": 100}, False),
     "qwen2-window": (dict(QWEN2, **sizes(32, 40, 3, 4, 2, 47, 128, use_sliding_window=True, sliding_window=5,
                                          max_window_layers=1)), "bf16", {"short": 37}, False),
-    # Qwen3: norms of q and k, head_dim, several ends of turn; one with yarn and all its options.
+    # Qwen3: norms of q and k, head_dim, several end-of-turn tokens; one with yarn and all its options.
     "qwen3": (dict(QWEN3, **sizes(28, 40, 3, 4, 2, 53, 128, head_dim=20)), "bf16", {"short": 40}, False),
     "qwen3-yarn": (dict(QWEN3, **sizes(36, 48, 2, 6, 3, 51, 64, head_dim=16, attention_bias=True, rope_theta=10000,
                                        rope_scaling=dict(rope_type="yarn", factor=2.5, beta_fast=4.0, beta_slow=0.5,
                                                          attention_factor=1.3, original_max_position_embeddings=40))),
                    "bf16", {"beyond": 96}, True),
-    # Qwen3-30B-A3B: experts of a width of their own, shares that add up to 1; one without that, with a window.
+    # Qwen3-30B-A3B: experts with their own width, routing weights that sum to 1; one with other weights and a window.
     "qwen3-moe": (dict(QWEN3_MOE, **sizes(28, 56, 3, 4, 2, 53, 128, head_dim=20, moe_intermediate_size=12,
                                           num_experts=11, num_experts_per_tok=3)), "bf16", {"short": 40}, False),
     "qwen3-moe-window": (dict(QWEN3_MOE, **sizes(32, 40, 2, 4, 2, 47, 128, head_dim=16, moe_intermediate_size=20,
                                                  num_experts=5, num_experts_per_tok=1, norm_topk_prob=False,
                                                  use_sliding_window=True, sliding_window=9,
                                                  tie_word_embeddings=True)), "f16", {"short": 36}, False),
-    # Qwen1.5-MoE and Qwen2-57B-A14B: an expert that every token passes, by a share of its own; biases of q, k, v.
+    # Qwen1.5-MoE and Qwen2-57B-A14B: a shared expert with its own gate; biases of q, k, v.
     "qwen2-moe": (dict(QWEN2_MOE, **sizes(36, 44, 3, 6, 3, 46, 128, moe_intermediate_size=10, num_experts=7,
                                           num_experts_per_tok=2, shared_expert_intermediate_size=26)), "bf16",
                   {"short": 40}, False),
-    # Layers without experts beside layers that have them: by a list, and by a list and a step.
+    # Layers with and without experts: by a list, and by a list and a step.
     "qwen3-moe-dense": (dict(QWEN3_MOE, **sizes(28, 44, 4, 4, 2, 51, 128, head_dim=16, moe_intermediate_size=14,
                                                 num_experts=6, num_experts_per_tok=2, mlp_only_layers=[0, 2])), "bf16",
                         {"short": 36}, False),
@@ -132,17 +133,17 @@ FAMILIES = {
                                                 num_experts_per_tok=2, shared_expert_intermediate_size=18,
                                                 decoder_sparse_step=2, mlp_only_layers=[3])), "f16", {"short": 33},
                         False),
-    # Qwen3.5: gated delta nets, three value heads for each key head; attention with a gate in every second layer.
+    # Qwen3.5: gated delta nets, three value heads for each key head; gated attention in every second layer.
     "qwen35": (dict(QWEN35, **sizes(28, 38, 6, 4, 2, 53, 128, head_dim=16, full_attention_interval=2,
                                     linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=10,
                                     linear_value_head_dim=8)), "bf16", {"long": 90}, False),
-    # Qwen3-Next: the same with experts and a shared one; what a delta net projects lies beside each key head.
+    # Qwen3-Next: the same with experts and a shared expert; the delta nets' projections are grouped by key head.
     "qwen3-next": (dict(QWEN3_NEXT, **sizes(32, 44, 3, 4, 1, 47, 128, head_dim=24, full_attention_interval=3,
                                             linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
                                             linear_value_head_dim=16, moe_intermediate_size=10, num_experts=7,
                                             num_experts_per_tok=3, shared_expert_intermediate_size=14)), "bf16",
                    {"long": 70}, False),
-    # OLMoE: norms over all query and all key heads at once, shares as the softmax has them.
+    # OLMoE: norms over all query heads and over all key heads; routing weights straight from the softmax.
     "olmoe": (dict(OLMOE, **sizes(40, 14, 3, 4, 4, 51, 128, num_experts=9, num_experts_per_tok=4)), "bf16",
               {"short": 40}, False),
     "olmoe-gqa": (dict(OLMOE, **sizes(32, 18, 2, 4, 2, 45, 128, num_experts=6, num_experts_per_tok=2,
@@ -151,7 +152,7 @@ FAMILIES = {
     "mixtral": (dict(MIXTRAL, **sizes(24, 34, 3, 4, 2, 49, 128, num_local_experts=8, num_experts_per_tok=2)), "bf16",
                 {"short": 40}, False),
     # gpt-oss: a sink in every head, MXFP4 experts with biases and a clamped gate, a window in every other layer, yarn
-    # whose ramp is not rounded. As the published models are, and as transformers writes one with plain weights.
+    # with an unrounded ramp. As the published models, and as transformers writes a model with plain weights.
     "gpt-oss": (dict(GPT_OSS, **sizes(32, 64, 4, 6, 2, 51, 256, head_dim=20, sliding_window=9, num_local_experts=5,
                                       num_experts_per_tok=2, initial_context_length=16, experts_per_token=2,
                                       layer_types=["sliding_attention", "full_attention"] * 2,
@@ -175,26 +176,26 @@ FAMILIES = {
     "phi4-mini": (dict(PHI3, **sizes(64, 30, 2, 4, 1, 57, 320, original_max_position_embeddings=40,
                                      partial_rotary_factor=0.75, tie_word_embeddings=True, sliding_window=25,
                                      rope_scaling=longrope(6))), "bf16", {"short": 30, "long": 70}, False),
-    # Gemma 2: both soft caps, a query scale of its own, every other layer with a window. Caps low enough to be felt.
+    # Gemma 2: both soft caps, its own query scale, a window in every other layer. The caps are low enough to matter.
     "gemma2": (dict(GEMMA2, **sizes(24, 42, 4, 4, 2, 53, 128, head_dim=16, sliding_window=9, query_pre_attn_scalar=6,
                                     attn_logit_softcapping=4.0, final_logit_softcapping=3.0)),
                "bf16", {"short": 40}, False),
-    # Gemma 3: q/k norms, two bases, linear scaling of the global layers' alone, six layers of which one is global.
+    # Gemma 3: q/k norms, two bases, linear scaling of the global layers only, one global layer among seven.
     "gemma3": (dict(GEMMA3, **sizes(36, 30, 7, 6, 2, 49, 256, head_dim=12, sliding_window=8, query_pre_attn_scalar=12,
                                     rope_scaling=dict(factor=8.0, rope_type="linear"))), "bf16", {"short": 48}, False),
-    # The same family as transformers writes it today, without scaling, other layers global.
+    # The same family as current transformers writes it: without scaling, with other global layers.
     "gemma3-new": (dict(GEMMA3, **sizes(20, 34, 4, 2, 1, 45, 128, head_dim=18, sliding_window=5,
                                         query_pre_attn_scalar=18,
                                         layer_types=["full_attention", "sliding_attention", "sliding_attention",
                                                      "full_attention"])), "f32", {"short": 33}, True),
-    # A model that reads images too: the language model's keys and tensors have longer names.
+    # A model that also reads images: the language model's keys and tensors have longer names.
     "gemma3-images": (dict(GEMMA3, **sizes(20, 26, 6, 2, 1, 39, 128, head_dim=10, sliding_window=6,
                                            query_pre_attn_scalar=10)), "bf16", {"short": 30}, False),
-    # SmolLM3: every fourth layer does not rotate.
+    # SmolLM3: every fourth layer has no rotary embedding.
     "smollm3": (dict(SMOLLM3, **sizes(24, 38, 5, 4, 2, 51, 128, tie_word_embeddings=True)), "bf16", {"short": 40}, False),
-    # OLMo 2: norms of what comes out only, norms of q and k over all heads.
+    # OLMo 2: norms of outputs only, norms of q and k over all heads.
     "olmo2": (dict(OLMO2, **sizes(32, 36, 3, 4, 2, 53, 128)), "bf16", {"short": 40}, False),
-    # OLMo 3: as OLMo 2, three layers of four with a window; yarn in the others alone.
+    # OLMo 3: like OLMo 2, with a window in three of four layers, and yarn in the others.
     "olmo3": (dict(OLMO3, **sizes(32, 36, 5, 4, 2, 53, 160, sliding_window=9,
                                   layer_types=["sliding_attention"] * 3 + ["full_attention", "sliding_attention"],
                                   rope_scaling=dict(rope_type="yarn", factor=8.0, attention_factor=1.2079441541679836,
@@ -203,26 +204,26 @@ FAMILIES = {
     # Granite 3: four multipliers.
     "granite": (dict(GRANITE, **sizes(24, 40, 3, 4, 2, 47, 128, embedding_multiplier=12.0, residual_multiplier=0.22,
                                       attention_multiplier=0.3, logits_scaling=8.0)), "bf16", {"short": 40}, False),
-    # GLM-4: half of the channels rotate, in pairs side by side; norms around; q, k, v biases, fused gate and up.
+    # GLM-4: half of the channels rotate, in adjacent pairs; norms before and after; q, k, v biases; fused gate and up.
     "glm4": (dict(GLM4, **sizes(28, 34, 3, 4, 2, 49, 128, head_dim=12)), "bf16", {"short": 40}, False),
-    # Command-R: attention and feed-forward side by side, norms that take the mean away, a logit scale.
+    # Command-R: parallel attention and feed-forward network, norms that subtract the mean, a logit scale.
     "cohere": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 57, 128, logit_scale=0.0625)), "f16", {"short": 40}, False),
     # Command-R+: norms of q and k, with weights for each head.
     "cohere-plus": (dict(COHERE, **sizes(24, 44, 3, 4, 2, 75, 128, logit_scale=0.0625, use_qk_norm=True)), "bf16",
                     {"short": 36}, False),
-    # Phi-2: side by side too, biases everywhere, no gate.
+    # Phi-2: also parallel, biases everywhere, no gate.
     "phi2": (dict(PHI, **sizes(40, 58, 3, 4, 4, 51, 128)), "f16", {"short": 40}, False),
-    # The same with q, k and v in one tensor of the GGUF file, as older ones have them.
+    # The same with fused q, k and v in the GGUF file, as in older files.
     "phi2-fused": (dict(PHI, **sizes(40, 58, 2, 4, 4, 51, 128)), "bf16", {"short": 24}, False),
-    # Norms of q and k too, with a bias.
+    # Also with norms of q and k, with a bias.
     "phi2-norms": (dict(PHI, **sizes(36, 46, 2, 3, 3, 47, 128, qk_layernorm=True, partial_rotary_factor=0.5)), "f16",
                    {"short": 30}, False),
     # StableLM 2.
     "stablelm": (dict(STABLELM, **sizes(32, 42, 3, 4, 2, 47, 128)), "bf16", {"short": 40}, False),
-    # The same with attention and feed-forward network side by side.
+    # The same with parallel attention and feed-forward network.
     "stablelm-parallel": (dict(STABLELM, **sizes(24, 34, 2, 3, 1, 45, 128, use_parallel_residual=True)), "bf16",
                           {"short": 24}, False),
-    # StableLM 2 12B: norms of q and k, each head's a tensor of its own.
+    # StableLM 2 12B: norms of q and k, with one tensor for each head.
     "stablelm-norms": (dict(STABLELM, **sizes(48, 42, 3, 6, 2, 51, 128, qk_layernorm=True, use_parallel_residual=True,
                                               use_qkv_bias=False)), "bf16", {"short": 36}, False),
 }

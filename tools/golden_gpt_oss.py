@@ -1,15 +1,15 @@
-"""What is gpt-oss's own in tests/data/golden, for make_golden.py: MXFP4 experts, and names of tensors."""
+"""gpt-oss in tests/data/golden, for make_golden.py: MXFP4 experts and tensor names."""
 import math
 
 import torch
 
-# The 16 numbers of MXFP4, by their four bits.
+# The values of MXFP4's four-bit codes.
 NUMBERS = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
-MXFP4 = 39  # GGUF's number of the type
+MXFP4 = 39  # GGUF's number for the type
 
 
 class Blocks:
-    """Stacks of matrices in MXFP4: codes [E, outputs, inputs], scales [E, outputs, inputs / 32]."""
+    """Stacks of MXFP4 matrices: codes [E, outputs, inputs], scales [E, outputs, inputs / 32]."""
 
     def __init__(self, codes, scales):
         self.codes, self.scales = codes.to(torch.uint8), scales.to(torch.uint8)
@@ -29,12 +29,12 @@ class Blocks:
         return Blocks(self.codes[:, first::step], self.scales[:, first::step])
 
     def folder(self, name):
-        """Two numbers a byte, neighbours, the first one low."""
+        """Folder format: two neighboring numbers in each byte, the first in the low bits."""
         pairs = self.codes[..., 0::2] | self.codes[..., 1::2] << 4
         return {name + "_blocks": pairs.reshape(*self.scales.shape, 16).contiguous(), name + "_scales": self.scales}
 
     def gguf(self):
-        """Blocks of a scale and 16 bytes, byte i with numbers i and i + 16."""
+        """GGUF format: blocks of a scale and 16 bytes; byte i has numbers i and i + 16."""
         codes = self.codes.reshape(*self.scales.shape, 32)
         bytes_ = codes[..., :16] | codes[..., 16:] << 4
         return torch.cat([self.scales[..., None], bytes_], -1).contiguous().numpy().tobytes()
@@ -45,7 +45,7 @@ def fused(name):
 
 
 def randomise(name, shape, generator):
-    """Values of what other families do not have; None: as theirs. Gates that the limit holds."""
+    """Returns values for tensors that only gpt-oss has; None: default values. Some gates exceed the clamp."""
     value = torch.randn(shape, generator=generator, dtype=torch.float64)
     if name.endswith("self_attn.sinks"):
         return 2 * value
@@ -61,7 +61,7 @@ def randomise(name, shape, generator):
 
 
 def pack(full, generator):
-    """Puts MXFP4 experts into a state; returns their blocks by name."""
+    """Puts MXFP4 experts into a state dict. Returns their blocks by name."""
     blocks = {}
     for name in sorted(filter(fused, full)):
         experts, inputs, outputs = full[name].shape
@@ -79,7 +79,7 @@ def published(state, blocks):
 
 
 def gguf_tensors(state, blocks):
-    """Tensors of the layers as GGUF files have them; the rest is left to others."""
+    """Returns the layers' tensors as GGUF files have them, except those common to all families."""
     made = {}
     for name, tensor in state.items():
         prefix = name.split("mlp.")[0].split("self_attn.")[0].replace("model.layers.", "blk.")

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Makes tests/data/metrics.json: scores of texts, as the benchmarks' own scripts compute them.
+"""Makes tests/data/metrics.json: scores of texts, computed by the benchmarks' own scripts.
 
     python3 tools/golden_metrics.py REPOSITORIES >tests/data/metrics.json
 
-REPOSITORIES is a folder with the official repositories as LongBench, HELMET, InfiniteBench, LongWriter, LongGenBench
-and LongProc (github.com/THUDM/LongBench, princeton-nlp/HELMET, OpenBMB/InfiniteBench, THUDM/LongWriter,
-mozhu621/LongGenBench, princeton-pli/LongProc). Only their functions are run, none of their programs. Needs the packages
+REPOSITORIES is a folder with the official repositories under the names LongBench, HELMET, InfiniteBench, LongWriter,
+LongGenBench and LongProc (github.com/THUDM/LongBench, princeton-nlp/HELMET, OpenBMB/InfiniteBench, THUDM/LongWriter,
+mozhu621/LongGenBench, princeton-pli/LongProc). Only their functions run, not their programs. Needs the packages
 rouge, rouge_score, fuzzywuzzy, pytrec_eval (or pytrec_eval-terrier), numpy and pandas.
 
-Two things are put in the place of others: jieba.cut gives characters, and rows of ASCII's letters and digits; and
-evaluate.load("rouge") calls rouge_score as that package's metric does, which otherwise comes from a network.
+Two functions are replaced: jieba.cut returns characters, and runs of ASCII letters and digits.
+evaluate.load("rouge") calls rouge_score directly, because evaluate would download its metric.
 """
 import ast
 import contextlib
@@ -21,7 +21,7 @@ import re
 import sys
 import types
 
-sys.setrecursionlimit(1 << 20)  # the package `rouge` goes down a level for each word
+sys.setrecursionlimit(1 << 20)  # the package `rouge` recurses once for each word
 
 LONG = "The lamp keeper of the northern pier wrote the numbers of every ship into a thick blue book. " * 12
 CODE = "".join(f"    total_{i} = total_{i - 1} + table[index_{i % 7}][{i}]; " for i in range(1, 14))
@@ -56,7 +56,7 @@ syzygy crying cried flies fly boxes buses ion onion passion adhesion lion""".spl
 
 
 def functions(path, also=None):
-    """The functions of a script, without what else it does: its imports where they are there, and its constants."""
+    """Loads the functions of a script: only its definitions, its constants, and the imports that are available."""
     space = {"__name__": "golden", **(also or {})}
     tree = ast.parse(pathlib.Path(path).read_text(encoding="utf-8"))
     for node in tree.body:
@@ -86,7 +86,7 @@ class Rouge:  # evaluate's metric "rouge", for one text
 
 def load(root):
     for name in ("torch", "transformers", "datasets", "openai", "tiktoken", "vllm", "matplotlib", "requests"):
-        sys.modules[name] = None  # no function here needs them
+        sys.modules[name] = None  # the functions used here do not need them
     for name in ("jieba", "evaluate", "args"):
         sys.modules[name] = types.ModuleType(name)
     sys.modules["jieba"].cut = characters
@@ -115,7 +115,7 @@ def short(score):
 
 
 def pairs(scripts):
-    """Of every metric of two texts the scores of all pairs, in rows of one answer."""
+    """Returns, for every metric of two texts, the scores of all pairs: one row for each answer."""
     bench, infinite, helmet = scripts["longbench"], scripts["infinite"], scripts["helmet"]
 
     def of_helmet(name, whole=True):
@@ -231,7 +231,7 @@ def single(scripts):
             add("infinite_run", answer, [str(truth)], infinite["get_score_one_code_run"](answer, [truth], ""))
     for answer in FINDS:
         for truth in (12, 12.5, 12.0):
-            with contextlib.suppress(ValueError):  # the script ends where a whole number is wanted and another is there
+            with contextlib.suppress(ValueError):  # the script fails where a whole number is expected and another one is there
                 add("infinite_find", answer, [repr(truth)], infinite["get_score_one_math_find"](answer, [truth], ""))
     for answer in STEPS:
         add("infinite_steps", answer, ["1", "2", "3", "4"],
@@ -242,7 +242,7 @@ def single(scripts):
         add("ndcg", answer, list(GAINS), scores["NDCG@10"], gains=list(GAINS.values()))
     for answer, wanted in LENGTHS:
         count = scripts["length"]["count_words"](answer)
-        score = scripts["length"]["score"](wanted, count) / 100 if count else 0  # it would divide by nothing
+        score = scripts["length"]["score"](wanted, count) / 100 if count else 0  # the script would divide by zero
         add("length", answer, [], score, wanted=wanted)
     for answer, kind, number in PIECES:
         blocks = scripts["completion"]["parse_blocks"](answer.split("#*#"), kind)
@@ -284,7 +284,7 @@ def main():
         "versions": versions, "texts": TEXTS, "pairs": pairs(scripts), "single": single(scripts),
         "stems": [[word, tokenize.tokenize(word, stemmer)[0]] for word in STEMS],
     }
-    # a row of scores, or a case, on each line
+    # one row of scores, or one case, on each line
     text = json.dumps(golden, ensure_ascii=True, separators=(",", ":"))
     print(re.sub(r'(\],|\},)(?=[\[{"])', r"\1\n", text))
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""int8_distance.py - how far kvcull's --math int8 and llama.cpp are from float32, with the same files and tokens.
+"""int8_distance.py - measures how far kvcull's --math int8 and llama.cpp are from float32, on the same files and
+tokens.
 
     tools/int8_distance.py [options] MODEL...
-    tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converted first
+    tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converts the models first
 
-The text's tokens are cut into windows, each with BOS in front where the model has one. The measure is kvcull's --math
-float with F32 entries: float32 on the very weights of the file. Compared with it, row by row: --math int8 and
-llama.cpp, both with F32 entries, where only the arithmetic differs, and both with F16 entries, as they come; and
-llama.cpp on the file's weights stored as F32, which shows how far the two engines are apart where nobody rounds
-activations. KL is the Kullback-Leibler divergence of the other's probabilities from the measure's, in nats a token; how
-much more than llama.cpp's it is, with the same entries, has the standard error of the windows' differences.
+The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
+float with F32 entries: float32 arithmetic on the file's own weights. It is compared, row by row, with --math int8
+and llama.cpp: both with F32 entries, where only the arithmetic differs, and both with F16 entries, the default. It
+is also compared with llama.cpp on the file's weights stored as F32, which shows the distance between the engines
+when neither quantizes activations. KL is the Kullback-Leibler divergence from the reference's probabilities, in nats
+per token. The excess over llama.cpp's KL with the same entries has a standard error from the windows' differences.
 """
 import argparse
 import json
@@ -21,19 +22,20 @@ from llama_engine import (Llama, add_model_options, bring_llama, every_model, fa
                           positive)
 
 TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "real", "prose.txt")
-ROWS = 16  # at once, in float64
+ROWS = 16  # processed at once, in float64
 
 
 class Distance:
-    """Of one program's rows of logits from the measure's."""
+    """The distance of one program's rows of logits from the reference."""
 
     def __init__(self, label, entries, logits, beside=None):
-        """logits(window): [n, vocab]; beside: the Distance that this one is compared with."""
+        """logits(window) returns [n, vocab]; beside: the Distance to compare with."""
         self.label, self.entries, self.logits, self.beside = label, entries, logits, beside
         self.windows, self.same, self.surprise = [], 0, []
 
     def add(self, np, measure, other, tokens):
-        """[n, vocab] both; tokens: the n of the window; every row but the last is asked for the next."""
+        """Adds rows [n, vocab] of the reference and the other; tokens: the window's n tokens. Each row predicts the
+        next token."""
         divergence = []
         for at in range(0, len(tokens), ROWS):
             p, q = (logs(np, rows[at:at + ROWS]) for rows in (measure, other))
@@ -44,7 +46,7 @@ class Distance:
         self.windows.append(divergence)
 
     def above(self, np):
-        """The mean over windows of the difference from the other's KL, and its standard error."""
+        """Returns the mean over windows of the excess over the other's KL, and its standard error."""
         if self.beside is None or len(self.windows) < 2:
             return ""
         each = [np.mean(ours) - np.mean(theirs) for ours, theirs in zip(self.windows, self.beside.windows)]
@@ -52,14 +54,15 @@ class Distance:
 
 
 def logs(np, rows):
-    """Logarithms of the probabilities, float64."""
+    """Returns log probabilities in float64."""
     rows = np.asarray(rows, dtype=np.float64)
     rows = rows - rows.max(1, keepdims=True)
     return rows - np.log(np.exp(rows).sum(1, keepdims=True))
 
 
 def our_logits(np, arguments, path, tokens, math, entries, out):
-    """kvcull's [n, vocab] in a safetensors file of one tensor: eight bytes of length, JSON, the values."""
+    """Returns kvcull's logits [n, vocab], read from a safetensors file with one tensor: eight bytes of length, JSON,
+    values."""
     ids = out + ".tokens"
     with open(ids, "w", encoding="ascii") as file:
         file.write(",".join(map(str, tokens)))
@@ -79,7 +82,7 @@ def their_logits(np, llama, tokens):
 
 
 def windows_of(arguments, path):
-    """Lists of --tokens ids."""
+    """Returns lists of --tokens ids."""
     tokenize = ("tokenize", "-m", path, "-f", arguments.text)
     ids = kvcull_json(arguments.kvcull, *tokenize, "--no-bos")["tokens"]
     with_bos = kvcull_json(arguments.kvcull, *tokenize)["tokens"]
@@ -91,7 +94,7 @@ def windows_of(arguments, path):
 
 
 def compare(np, arguments, lib, name, path, work):
-    """The rows of one file. Logits of one window at a time are kept."""
+    """Compares one file. Holds the logits of one window at a time."""
     windows = windows_of(arguments, path)
     engines = []
 
@@ -131,14 +134,14 @@ def compare(np, arguments, lib, name, path, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_model_options(parser)
-    parser.add_argument("--text", default=TEXT, metavar="FILE", help="(tests/real/prose.txt)")
-    parser.add_argument("--tokens", type=positive, default=500, metavar="N", help="of a window (500)")
-    parser.add_argument("--windows", type=positive, default=4, metavar="N", help="(4)")
+    parser.add_argument("--text", default=TEXT, metavar="FILE", help="the text (tests/real/prose.txt)")
+    parser.add_argument("--tokens", type=positive, default=500, metavar="N", help="tokens of a window (500)")
+    parser.add_argument("--windows", type=positive, default=4, metavar="N", help="number of windows (4)")
     parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N",
-                        help="of llama.cpp (all cores)")
+                        help="threads of llama.cpp (all cores)")
     arguments = parse(parser)
     lib = bring_llama()
-    import numpy as np  # which llama_cpp needs, too
+    import numpy as np  # llama_cpp also needs it
     head = ["file", "logits of", "entries", "KL, mean", "above llama.cpp's", "KL, 99 of 100 below",
             "likeliest the same", "perplexity", "beside float"]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)

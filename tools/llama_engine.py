@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""llama_engine.py - what tools/beside_llama.py and tools/int8_distance.py share: llama.cpp through llama-cpp-python's
-low-level functions, kvcull as a program, and the models that are given to both.
+"""llama_engine.py - shared by tools/beside_llama.py and tools/int8_distance.py: llama.cpp through llama-cpp-python's
+low-level functions, kvcull as a program, and the models for both.
 
-What is timed is one call of llama_decode, without Python's work. Everything that is not said here has the library's
-default: 512 rows at once (n_ubatch), flash attention where it chooses it, weights repacked.
+Times measure a single call of llama_decode, without Python's overhead. All other settings are the library's
+defaults: 512 rows at once (n_ubatch), flash attention where it chooses it, repacked weights.
 """
 import argparse
 import contextlib
@@ -23,13 +23,13 @@ def fail(text, status=4):
     sys.exit(status)
 
 
-@functools.cache  # which keeps it as long as the library may call it
+@functools.cache  # keeps the callback alive as long as the library can call it
 def silent(lib):
     return lib.llama_log_callback(lambda level, text, user: None)
 
 
 def bring_llama():
-    """The module, or an error of one line."""
+    """Returns the module, or exits with a one-line error."""
     try:
         import llama_cpp
     except ImportError:
@@ -40,10 +40,10 @@ def bring_llama():
 
 
 class Llama:
-    """A model and a context of it. Sequences have entries of their own (kv_unified off), as kvcull's sessions have."""
+    """A model and a context. Sequences have separate entries (kv_unified off), like kvcull's sessions."""
 
     def __init__(self, lib, path, tokens, sequences=1, outputs=False, cache="f16"):
-        """tokens: of the longest sequence. outputs: logits of every row are wanted."""
+        """tokens: of the longest sequence. outputs: compute the logits of every row."""
         self.lib = lib
         self.model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
         if not self.model:
@@ -72,12 +72,12 @@ class Llama:
         self.lib.llama_memory_clear(self.memory, False)
 
     def copy(self, count):
-        """Sequences 1 to count - 1 become what sequence 0 is."""
+        """Copies sequence 0 to sequences 1 to count - 1."""
         for sequence in range(1, count):
             self.lib.llama_memory_seq_cp(self.memory, 0, sequence, -1, -1)
 
     def load(self, rows, logits):
-        """rows: (token, position, sequence) of each; logits: whether theirs are computed."""
+        """rows: (token, position, sequence) of each row. logits: compute the rows' logits."""
         batch = self.batch
         batch.n_tokens = len(rows)
         for i, (token, position, sequence) in enumerate(rows):
@@ -91,12 +91,12 @@ class Llama:
             fail(f"llama_decode gives {status}")
 
     def logits(self):
-        """A pointer to those of the last call, [rows, vocab]."""
+        """Returns a pointer to the last call's logits [rows, vocab]."""
         return self.lib.llama_get_logits(self.context)
 
 
 def kvcull(program, *arguments):
-    """The standard output; its error and status where it fails."""
+    """Returns kvcull's standard output. If it fails, exits with its error and status."""
     try:
         made = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -115,11 +115,11 @@ def add_model_options(parser):
     parser.add_argument("models", nargs="*", metavar="MODEL", help="GGUF files, or folders with --types")
     parser.add_argument("--kvcull", default="build/kvcull", metavar="PROGRAM")
     parser.add_argument("--types", default="", metavar="LIST",
-                        help="the models converted to each of these, not as they are")
+                        help="convert the models to each of these types first")
 
 
 def parse(parser):
-    """The arguments; a wrong option is one line and status 2."""
+    """Returns the arguments. A wrong option is a one-line error with status 2."""
     parser.error = lambda text: fail(f"{text}; --help lists the options", 2)
     arguments = parser.parse_args()
     arguments.types = [name for name in arguments.types.split(",") if name]
@@ -135,7 +135,7 @@ def parse(parser):
 
 @contextlib.contextmanager
 def made(program, *command):
-    """A GGUF file that kvcull makes, removed afterwards."""
+    """Makes a GGUF file with kvcull, and removes it afterwards."""
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "model.gguf")
         kvcull(program, *command, "-o", path, "-q")
@@ -143,7 +143,7 @@ def made(program, *command):
 
 
 def every_model(arguments):
-    """A name and a file of each model and type, one file at a time."""
+    """Yields a name and a file for each model and type, one file at a time."""
     for shape in [arguments.shape] if getattr(arguments, "shape", None) else []:
         for kind in arguments.types or ["f16"]:
             with made(arguments.kvcull, "mkmodel", "--shape", shape, "--type", kind) as path:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what transformers saves as config.json of small models of every family, with and without the optional parts
-of the family: a line of JSON for each, for tests/models/test_optional_parts.c.
+"""Writes small models' config.json files as transformers saves them, for every family, with and without the family's
+optional parts: one line of JSON each, for tests/models/test_optional_parts.c.
 
-python3 tools/make_configs.py >>tests/data/configs.jsonl, once with transformers 4 and once with transformers 5.
-Neither needs torch.
+    python3 tools/make_configs.py >>tests/data/configs.jsonl
+
+Run it once with transformers 4 and once with transformers 5. Neither needs torch.
 """
 import copy
 import json
@@ -15,7 +16,7 @@ SMALL = dict(hidden_size=32, num_hidden_layers=4, num_attention_heads=4, num_key
              vocab_size=64, max_position_embeddings=128, head_dim=8, num_experts=4, num_local_experts=4,
              num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,
              query_pre_attn_scalar=8, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-# Settings beside the defaults, tried with every family whose configuration knows them.
+# Settings other than the defaults, for every family whose configuration knows them.
 VARIANTS = {
     "default": {},
     "attention_bias": {"attention_bias": True},
@@ -31,7 +32,8 @@ VARIANTS = {
     "unused window": {"use_sliding_window": False, "sliding_window": 0},
     "no window": {"sliding_window": None},
 }
-# Family: class of its configuration, biases of q, k and v, of o, of the feed-forward network, by transformers' modules.
+# Family: configuration class, then the biases of q, k and v, of o, and of the feed-forward network, as in transformers'
+# modules.
 NEVER, ALWAYS = (lambda c: False), (lambda c: True)
 ATTENTION, MLP = (lambda c: c.attention_bias), (lambda c: c.mlp_bias)
 FAMILIES = {
@@ -87,10 +89,10 @@ def main():
             slides = "sliding_attention" in (known.get("layer_types") or [])
             if any(key not in known and key != "tie_word_embeddings" for key in settings):
                 continue
-            if slides and "window" in variant: # a layer that slides needs its window
+            if slides and "window" in variant: # a sliding layer needs its window
                 continue
             if variant == "window" and family == "qwen2_moe" and "layer_types" not in known:
-                continue # transformers 4 windows all layers, 5 some: kvcull refuses to guess
+                continue # transformers 4 gives all layers a window, 5 only some: kvcull refuses to guess
             config, saved = make(cls, copy.deepcopy({**small, **settings}))
             saved.pop("transformers_version", None)
             saved.pop("vision_config", None)

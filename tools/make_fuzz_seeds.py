@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets, but those of tokenizers in JSON: very small models and files, each with another
-part of the formats in it. Needs nothing beyond Python.
+"""Writes the seeds of the fuzz targets, except for JSON tokenizers: very small models and files, each with a different
+part of the formats. Needs only Python.
 
     tools/make_fuzz_seeds.py tests/fuzz/seeds
 """
@@ -29,7 +29,8 @@ def value(kind, v):
 
 
 def gguf(keys, tensors, alignment=32, version=3, small=False):
-    """keys: (name, kind, value); tensors: (name, type, shape outermost first); small: numbers that can be computed with"""
+    """keys: (name, kind, value). tensors: (name, type, shape outermost first). small: use values that inference can
+    compute with."""
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
     for name, kind, v in keys:
         head += string(name) + struct.pack("<I", kind) + value(kind, v)
@@ -245,7 +246,7 @@ def varint(n):
 
 
 def field(number, v):
-    """a number, a float or bytes in protobuf's wire format"""
+    """Encodes a number, a float or bytes in protobuf's wire format."""
     if isinstance(v, int):
         return varint(number << 3) + varint(v)
     if isinstance(v, float):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden: small random models of every family and what transformers computes with them.
+"""Makes tests/data/golden: small random models of every family, and transformers' results for them.
 
     python3 tools/make_golden.py [--out tests/data/golden] [family...]
 
-Each family gets a folder with config.json and safetensors as a model on the hub has them, the same model as
-model.gguf, and one or more CASE.golden files: int32 count, vocab, context, 0, then the token ids (int32), then the
-logits at every position (float64), all little-endian. The logits are those of the model in float64: its norms too are
-computed in float64 here, rotary angles stay float32 as transformers has them. Prints how far transformers' own float32
-run is from them, and how far a run without the rotary scaling, the window or the biases would be: a test that did not
-see these would be blind. Needs torch, transformers, safetensors, numpy.
+Each family gets a folder with config.json and safetensors as on the Hugging Face hub, the same model as model.gguf,
+and one or more CASE.golden files: int32 count, vocab, context, 0, then the token ids (int32), then the logits at
+every position (float64), all little-endian. The logits come from the model in float64. Norms are computed in float64
+here too; rotary angles stay float32, as in transformers. Prints the error of transformers' own float32 run, and the
+error of runs without the rotary scaling, the window or the biases. These must be large, or a test could not detect
+such a mistake. Needs torch, transformers, safetensors and numpy.
 """
 import argparse
 import copy
@@ -35,7 +35,7 @@ DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def randomise(model, dtype, generator):
-    """Values that `dtype` holds exactly, large enough that attention is far from even."""
+    """Sets values that `dtype` holds exactly, and that make attention far from uniform."""
     for name, parameter in model.named_parameters():
         shape = parameter.shape
         kind = model.config.model_type
@@ -56,7 +56,7 @@ def randomise(model, dtype, generator):
             pass
         elif any(part in name for part in ("q_proj", "k_proj", "qkv_proj")):  # attention_multiplier is below 1
             value = value * (2.0 / math.sqrt(shape[1]))
-        elif name.endswith("mlp.gate.weight"):  # of experts: shares far from even
+        elif name.endswith("mlp.gate.weight"):  # experts: routing weights far from uniform
             value = value * (1.5 / math.sqrt(shape[1]))
         else:
             value = value / math.sqrt(shape[-1])
@@ -89,7 +89,7 @@ def double_router(self, hidden_states):
 
 def build(config, state=None):
     config = {key: value for key, value in copy.deepcopy(config).items() if key != "quantization_config"}
-    made = AutoConfig.for_model(**config)  # it changes what it is given
+    made = AutoConfig.for_model(**config)  # for_model changes its argument
     attention = "eager" if config["model_type"] in ("gemma2", "gpt_oss") else "sdpa"
     model = AutoModelForCausalLM.from_config(made, attn_implementation=attention, experts_implementation="eager",
                                              dtype=torch.float32).eval()
@@ -122,7 +122,7 @@ def worst(a, b):
 
 
 def without(config):
-    """Ways to get the model wrong, each of which must be visible in the logits."""
+    """Yields wrong versions of the model. Each must be visible in the logits."""
     if config.get("rope_scaling") and config["model_type"] != "gpt_oss":
         yield "no scaling", dict(config, rope_scaling=None)
     if config.get("rope_scaling") and "beta_fast" in config["rope_scaling"]:
@@ -132,7 +132,7 @@ def without(config):
         yield "no window", dict(config, sliding_window=None)
     if config.get("use_sliding_window"):
         yield "no window", dict(config, use_sliding_window=False)
-        if config["model_type"] != "qwen3_moe":  # there it is everywhere
+        if config["model_type"] != "qwen3_moe":  # transformers has it in every layer
             yield "window everywhere", dict(config, max_window_layers=0)
     if config["model_type"] == "gemma2":
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
@@ -176,7 +176,7 @@ def without(config):
 # ---- GGUF -----------------------------------------------------------------------------------------------------------
 
 def llama3_divisors(scaling, base, rotary):
-    """rope_freqs.weight, in float32 from the definition."""
+    """Computes rope_freqs.weight in float32 from the definition."""
     f32 = np.float32
     factor, low, high = (f32(scaling[key]) for key in ("factor", "low_freq_factor", "high_freq_factor"))
     original = scaling["original_max_position_embeddings"]
@@ -191,7 +191,7 @@ def llama3_divisors(scaling, base, rotary):
 
 def gguf_name(name, kind):
     gemma = kind.startswith("gemma") or kind in ("olmo2", "gpt-oss", "qwen35", "qwen3next")
-    if kind == "glm4":  # what others call the norm before the feed-forward network stands after the attention there
+    if kind == "glm4":  # GLM-4's post-attention norm corresponds to other families' pre-feed-forward norm
         name = name.replace("post_attention_layernorm", "ffn_norm")
         name = name.replace("post_self_attn_layernorm", "post_attention_norm").replace("post_mlp_layernorm", "post_ffw_norm")
     for old, new in (("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"),
@@ -219,14 +219,14 @@ EXPERT_NAMES = {"gate": ("mlp.experts.{}.gate_proj", "block_sparse_moe.experts.{
 
 
 def stacks(prefix, state):
-    """The matrices of a layer's experts as transformers holds them: [experts, outputs, inputs] each."""
+    """Returns the matrices of a layer's experts as transformers holds them: [experts, outputs, inputs] each."""
     gate_up = state[prefix + "mlp.experts.gate_up_proj"]
     half = gate_up.shape[1] // 2
     return {"gate": gate_up[:, :half], "up": gate_up[:, half:], "down": state[prefix + "mlp.experts.down_proj"]}
 
 
 def published(config, state, blocks):
-    """Tensors as files on the hub have them: one for each expert, or for gpt-oss's one for all."""
+    """Returns tensors as files on the hub have them: one for each expert, or for gpt-oss one for all."""
     if config["model_type"] == "gpt_oss":
         return gpt_oss.published(state, blocks)
     sparse = config["model_type"] == "mixtral"
@@ -243,7 +243,7 @@ def published(config, state, blocks):
 
 
 def interleave(tensor, heads):
-    """Half-split rotary order to pairs side by side, head by head."""
+    """Converts the rotary order of each head from half-split to adjacent pairs."""
     shape = tensor.shape
     return tensor.reshape(heads, 2, shape[0] // heads // 2, -1).transpose(1, 2).reshape(shape)
 
@@ -286,7 +286,7 @@ def make_gguf(path, name, config, state, blocks):
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             if config.get(key):
                 keys[f"{kind}.{key}"] = config[key]
-        if config["query_pre_attn_scalar"] != size:  # which converters leave to a rule of the published sizes
+        if config["query_pre_attn_scalar"] != size:  # converters derive it by a rule for the published sizes
             keys[f"{kind}.attention.scale"] = config["query_pre_attn_scalar"] ** -0.5
         if "layer_types" in config:
             keys[f"{kind}.attention.sliding_window_pattern"] = [kind == "sliding_attention"
@@ -317,7 +317,7 @@ def make_gguf(path, name, config, state, blocks):
         if "beta_fast" in scaling:
             keys[f"{kind}.rope.scaling.yarn_beta_fast"] = scaling["beta_fast"]
             keys[f"{kind}.rope.scaling.yarn_beta_slow"] = scaling["beta_slow"]
-        if "attention_factor" in scaling:  # GGUF's multiplies what follows from the factor
+        if "attention_factor" in scaling:  # GGUF's multiplier applies on top of the factor's own
             keys[f"{kind}.rope.scaling.attn_factor"] = (scaling["attention_factor"] /
                                                         (0.1 * math.log(scaling["factor"]) + 1))
     if rope == "llama3":
@@ -347,7 +347,7 @@ def make_gguf(path, name, config, state, blocks):
         elif not old.endswith("mlp.experts.down_proj"):
             vector = tensor.float() + (1 if kind.startswith(("gemma", "qwen35", "qwen3next")) else 0)  # norms; no biases
             tensors[gguf_name(old, kind)] = vector if tensor.dim() == 1 or "_norm." in old else tensor
-    for old in [old for old in tensors if "_layernorm.norms.0." in old]:  # of StableLM: a tensor for each head
+    for old in [old for old in tensors if "_layernorm.norms.0." in old]:  # StableLM: a tensor for each head
         each = [tensors.pop(old.replace("norms.0.", f"norms.{head}.")) for head in range(heads if ".q_" in old else kv_heads)]
         tensors[old.replace("self_attn.", "attn_").replace("layernorm.norms.0", "norm")] = torch.stack(each)
     if name.endswith("-fused"):
@@ -378,7 +378,7 @@ def save(folder, state, shards):
 
 
 def save_with_images(folder, config, state):
-    """As Gemma3ForConditionalGeneration lies on the hub, with a little of what reads images."""
+    """Writes a folder like Gemma3ForConditionalGeneration's on the hub, with a few image tensors."""
     whole = dict(architectures=["Gemma3ForConditionalGeneration"], model_type="gemma3", eos_token_id=[1, 106],
                  text_config={key: value for key, value in config.items() if key not in ("architectures", "eos_token_id")},
                  vision_config=dict(model_type="siglip_vision_model", hidden_size=8))
@@ -416,7 +416,7 @@ def make(out, name):
     make_gguf(os.path.join(folder, "model.gguf"), name, config, state, blocks)
     for case, count in cases.items():
         tokens = torch.randint(0, config["vocab_size"], (count,), generator=generator).tolist()
-        tokens[count // 2:count // 2 + 4] = tokens[2:6]  # something to look back to
+        tokens[count // 2:count // 2 + 4] = tokens[2:6]  # a repetition to attend to
         single = run(build(config, full), tokens, False)
         double = run(build(config, full), tokens, True)
         if config["model_type"] == "gpt_oss":
@@ -431,11 +431,11 @@ def make(out, name):
 
 
 def rotary(config):
-    """inv_freq and attention factor as transformers computes them, from the rotary module alone."""
+    """Returns inv_freq and attention factor, computed by transformers' rotary module."""
     scaling = config.get("rope_scaling") or {}
-    if scaling.get("type") == "su":  # the name that earlier files have and transformers 5 no longer takes
+    if scaling.get("type") == "su":  # an old name, which transformers 5 does not accept
         config = dict(config, rope_scaling=dict(scaling, type="longrope"))
-    made = AutoConfig.for_model(**copy.deepcopy(config))  # it changes what it is given
+    made = AutoConfig.for_model(**copy.deepcopy(config))  # for_model changes its argument
     kind = {"llama": "llama.modeling_llama.Llama", "mistral": "mistral.modeling_mistral.Mistral",
             "qwen2": "qwen2.modeling_qwen2.Qwen2", "qwen3": "qwen3.modeling_qwen3.Qwen3",
             "phi3": "phi3.modeling_phi3.Phi3", "gemma3_text": "gemma3.modeling_gemma3.Gemma3",
@@ -454,7 +454,7 @@ def rotary(config):
 
 
 def make_ropes(out):
-    """One config.json and one list of frequencies (float32 as hexadecimal reals) for each real geometry."""
+    """Writes one config.json and one list of frequencies (float32 as hexadecimal reals) for each real geometry."""
     os.makedirs(os.path.join(out, "rope"), exist_ok=True)
     for name, config in ROPES.items():
         with open(os.path.join(out, "rope", name + ".json"), "w") as file:

@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""make_real_golden.py - what other software makes of the real models that ./dev model brings: tests/real/golden.
+"""make_real_golden.py - makes tests/real/golden: other software's results for the real models that ./dev model
+downloads.
 
     python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--types LIBRARY] [smollm2] [gemma3]
 
-Weights are dequantized by the gguf package and given to transformers' own model of the family, with the tensors' names
-and orders that its checkpoints have. Tokens are those of the tokenizers library (byte-level BPE) or of sentencepiece,
-each over the file's own vocabulary. For each model one JSON file:
+The gguf package dequantizes the weights. transformers' own model of the family gets them, with the tensor names and
+orders of its checkpoints. Tokens come from the tokenizers library (byte-level BPE) or sentencepiece, with the file's
+own vocabulary. Each model gets one JSON file:
 
-  tokens      of every nasty text (tests/data/tokenizers/texts.json but the last), special tokens not looked for
-  rows        logits at three of the first 300 tokens of tests/real/prose.txt in float64 (norms, too; angles and softmax
-              as transformers has them): every STRIDE-th, the largest 32 with their ids, the root of the sum of squares
-  greedy      100 tokens after each of five prompts
-  chat        messages rendered by jinja2 with the file's template, where it has one
-  perplexity  of 20,000 tokens of the same prose in windows of WINDOW, float32; the first of each is not scored
+    tokens      of every difficult text (tests/data/tokenizers/texts.json except the last), without special tokens
+    rows        logits at three of the first 300 tokens of tests/real/prose.txt in float64 (norms too; angles and softmax
+                as in transformers): every STRIDE-th, the largest 32 with their ids, the root of the sum of squares
+    greedy      100 tokens after each of five prompts
+    chat        messages rendered by jinja2 with the file's template, if it has one
+    perplexity  of 20,000 tokens of the same prose in windows of WINDOW, float32; the first token of each is not scored
+    types       perplexity of the first TYPE_TOKENS tokens of the prose with weights in one type after another, quantized
+                by ggml without an importance matrix: the target for conversions. --types adds it to an existing golden;
+                LIBRARY is libggml-base.so of the package llama-cpp-python
 
-  types       perplexity of the first TYPE_TOKENS tokens of the prose with weights in one type after another, quantized by
-              ggml without an importance matrix: what a conversion should reach. --types adds it to the golden that is
-              there; LIBRARY is ggml's, libggml-base.so of the package llama-cpp-python
-
-Prints how far a run in float32 is from that in float64, and the smallest distance
-between the two likeliest tokens on the greedy paths: equal tokens can be asked for where it is far above rounding.
-Needs gguf, torch, transformers, tokenizers, sentencepiece, jinja2, numpy.
+Prints the error of a float32 run, and the smallest distance between the two most likely tokens on the greedy paths.
+A test can require equal tokens only if that distance is far above rounding errors. Needs gguf, torch, transformers,
+tokenizers, sentencepiece, jinja2 and numpy.
 """
 import argparse
 import ctypes
@@ -55,7 +55,7 @@ PROMPTS = ["The capital of France is", "Once upon a time, in a small village by 
 
 
 class Folder:
-    """A GGUF file's metadata and its weights, dequantized."""
+    """A GGUF file's metadata and dequantized weights."""
 
     def __init__(self, path):
         self.reader = gguf.GGUFReader(path)
@@ -101,7 +101,7 @@ def llama(folder, weights=None):
         rms_norm_eps=folder.key("llama.attention.layer_norm_rms_epsilon"),
         rope_parameters=dict(rope_type="default", rope_theta=folder.key("llama.rope.freq_base")), tie_word_embeddings=True)
 
-    def turn(name, values):  # GGUF has the two halves of a head's rotary pairs side by side
+    def turn(name, values):  # GGUF stores the two halves of each rotary pair next to each other
         count = heads if name.endswith("attn_q.weight") else kv_heads if name.endswith("attn_k.weight") else 0
         if not count:
             return values
@@ -126,7 +126,7 @@ def gemma3(folder, weights=None):
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0)),
         hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True)
 
-    def turn(name, values):  # the checkpoints have what is added to 1
+    def turn(name, values):  # the checkpoints store w - 1
         return values.astype(np.float64) - 1 if name.endswith("norm.weight") else values
 
     names = renamed({"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
@@ -140,7 +140,7 @@ def build(kind, config, state, dtype):
     missing = model.load_state_dict({name: value.to(dtype) for name, value in state.items()}, strict=False)
     model.tie_weights()
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}, missing
-    if dtype == torch.float64:  # transformers' norms are computed in float32
+    if dtype == torch.float64:  # transformers computes norms in float32
         for module in model.modules():
             if type(module).__name__.endswith("RMSNorm"):
                 module.forward = double_norm.__get__(module)
@@ -171,7 +171,7 @@ def byte_level(folder):
 
 
 def pieces(folder):
-    """A SentencePiece model as protobuf, from which the library reads it."""
+    """Returns a SentencePiece model as protobuf, for the library."""
 
     def varint(n):
         return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
@@ -199,7 +199,7 @@ def pieces(folder):
 
 MODELS = {"smollm2": ("smollm2.gguf", llama, byte_level), "gemma3": ("gemma3.gguf", gemma3, pieces)}
 
-# ---- what is compared ----------------------------------------------------------------------------------------------
+# ---- results ----
 
 
 def chats(folder):
@@ -242,7 +242,7 @@ def perplexity(model, tokens, length=WINDOW, windows=WINDOWS):
 
 
 def requantized(library, name, values):
-    """What is left of a matrix; q8_0 where rows are not whole blocks, as kvcull convert does it."""
+    """Quantizes a matrix and dequantizes it. Uses q8_0 if rows are not whole blocks, as kvcull convert does."""
     kind = getattr(gguf.GGMLQuantizationType, name)
     if values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
         kind = gguf.GGMLQuantizationType.Q8_0
@@ -318,7 +318,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--models", default="models-local")
-    parser.add_argument("--types", type=ctypes.CDLL, metavar="LIBRARY", help="only add the perplexities of types")
+    parser.add_argument("--types", type=ctypes.CDLL, metavar="LIBRARY", help="only add the perplexities of the types")
     parser.add_argument("--out", default="tests/real/golden")
     arguments = parser.parse_args()
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden/scaled: a safetensors file with FP8 and MXFP4 tensors as released folders have them, and what
-transformers makes of them.
+"""Makes tests/data/golden/scaled: a safetensors file with FP8 and MXFP4 tensors as in released folders, and hashes of
+transformers' values for them.
 
     python3 tools/make_scaled_golden.py tests/data/golden/scaled
 
-values.txt has a line a tensor: its name and a hash of its values, FNV-1a (64 bits) over little-endian float32, every
-NaN as 0x7fc00000 and, of MXFP4, -0 as +0, which it is in GGUF's blocks. Needs numpy, safetensors, torch, transformers.
+values.txt has a line for each tensor: its name and a hash of its values. The hash is FNV-1a (64 bits) over
+little-endian float32. Every NaN counts as 0x7fc00000, and -0 of MXFP4 as +0, because GGUF's blocks have +0. Needs
+numpy, safetensors, torch and transformers.
 """
 import importlib.metadata
 import os
@@ -29,7 +30,7 @@ def fnv(values):
 
 def main(folder):
     random = np.random.default_rng(17)
-    numbers = random.integers(0, 256, (128, 640), dtype=np.uint8)  # all of them, the two NaNs too
+    numbers = random.integers(0, 256, (128, 640), dtype=np.uint8)  # all of them, including the two NaNs
     scales = torch.tensor([[0.0123, -0.5, 1e-40, 0.0, 1e37]], dtype=torch.float32)
     fp8 = torch.from_numpy(numbers).view(torch.float8_e4m3fn)
     blocks = torch.from_numpy(random.integers(0, 256, (2, 16, 8, 16), dtype=np.uint8))

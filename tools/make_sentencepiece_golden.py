@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""make_sentencepiece_golden.py - small SentencePiece models, and what the `sentencepiece` library makes of the nasty
-texts with them.
+"""make_sentencepiece_golden.py - makes small SentencePiece models, and the `sentencepiece` library's tokens of
+difficult texts.
 
     python tools/make_sentencepiece_golden.py tests/data/tokenizers
 
-Writes pieces-NAME/tokenizer.model and pieces-NAME/expected.json, which has null for texts that the library reads in
-another way than it was given them (a NUL). Needs the Python package sentencepiece.
+Writes pieces-NAME/tokenizer.model and pieces-NAME/expected.json, which has null for texts that the library changes
+(those with a NUL). Needs the Python package sentencepiece.
 """
 import io
 import json
@@ -19,13 +19,13 @@ from make_tokenizer_golden import NASTY, SCRIPTS, corpus
 RUNS = ["▁" * n for n in range(2, 9)] + ["\n" * n for n in range(1, 5)]
 MORE = ["    four", "a        eight b", "x\n\n\ny", "<user>hi</user>", " <user> hi ", "▁▁▁", "tab\t\tend  ", "   "]
 KINDS = {
-    # as Llama 2 and Mistral
+    # like Llama 2 and Mistral
     "llama": dict(byte_fallback=True, split_digits=True, remove_extra_whitespaces=False, allow_whitespace_only_pieces=True),
-    # as Gemma: no space in front, runs of spaces and line ends are pieces of their own
+    # like Gemma: no space in front; runs of spaces and line ends are pieces
     "gemma": dict(byte_fallback=True, split_digits=True, remove_extra_whitespaces=False, add_dummy_prefix=False,
                   user_defined_symbols=RUNS + ["<user>", "</user>"], control_symbols=["<start_of_turn>", "<end_of_turn>"],
                   pad_id=0, eos_id=1, bos_id=2, unk_id=3),
-    # the library's own defaults, but for the normalizer
+    # the library's defaults, except for the normalizer
     "plain": dict(user_defined_symbols=["<user>", "</user>"]),
 }
 
@@ -47,7 +47,7 @@ def main():
         rows = []
         for text in NASTY[:-1] + MORE:
             ids = pieces.encode(text)
-            # decoded, where no piece stands for something unknown
+            # decoded text, if no piece is the unknown piece
             decoded = None if pieces.unk_id() in ids else pieces.decode(ids)
             rows.append(None if "\0" in text else [ids] if decoded == text else [ids, decoded])
         with open(os.path.join(folder, "tokenizer.model"), "wb") as out:

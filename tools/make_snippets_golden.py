@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""make_snippets_golden.py - renders the short templates of snippets.json with jinja2, for tests/models/test_jinja.c to compare.
+"""make_snippets_golden.py - renders the short templates of snippets.json with jinja2, for tests/models/test_jinja.c.
 
     python tools/make_snippets_golden.py tests/data/templates
 
-snippets.json has the templates and their variables and is written by hand; snippets_expected.json is written: a text
-for each template, null where jinja2 refuses. Needs the Python package jinja2.
+snippets.json is written by hand and has the templates and their variables. snippets_expected.json is the output: a
+text for each template, null where jinja2 refuses. Needs the Python package jinja2.
 """
 import json
 import os
@@ -24,7 +24,7 @@ def main():
     for source in snippets["templates"]:
         try:
             template = environment.from_string(source)
-        except Exception as error:  # Python may refuse what Jinja compiles it to
+        except Exception as error:  # Python may reject the code that Jinja generates
             template = error
         texts.append(compare_templates.python(template, snippets["variables"])[0])
     with open(os.path.join(folder, "snippets_expected.json"), "w") as out:

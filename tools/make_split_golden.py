@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""make_split_golden.py - what the `tokenizers` library makes of the nasty texts with the splitting of every released
-tokenizer that a GGUF file's tokenizer.ggml.pre names.
+"""make_split_golden.py - makes the `tokenizers` library's tokens of difficult texts for every released pre-tokenizer
+that a GGUF file's tokenizer.ggml.pre can name.
 
     python tools/make_split_golden.py tests/data/tokenizers
 
-All splittings share one small byte-level vocabulary whose merges were learned without any splitting, so that they cross
-every border: a border that is missing or wrong gives other ids. Writes splits/vocab.gguf (without a `pre`) and
-splits/expected.json: for each text the different lists of ids, for each splitting which of them it gives. The last text,
-all others joined, is left out for its size. Needs the Python package tokenizers.
+All pre-tokenizers share one small byte-level vocabulary. Its merges were learned without pre-tokenization and cross
+every border, so a wrong border changes the ids. Writes splits/vocab.gguf (without a `pre`) and splits/expected.json:
+for each text the different lists of ids, and for each pre-tokenizer the index of its list. The last text, all others
+joined, is too large and omitted. Needs the Python package tokenizers.
 """
 import json
 import os
@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from make_tokenizer_golden import CAMEL_TAIL, GPT2_CONTRACTIONS, GPT4O, LLAMA3, NASTY, QWEN2, TEKKEN, byte_level_gguf, corpus
 
-# What each pattern is about, beyond the texts that all tokenizers get.
+# Texts for single patterns, besides the texts for all tokenizers.
 MORE = ["a  \n", "x \r\n \r y", "中文和English混合。ひらがな、カタカナ「」한국어!", "９９１２３！？（全角）", "‘quoted’ “text” 　wide", "i'd we'LL 'VE 'Sx",
         "漢a字b仮かナ1", "é\u0301è नमस्ते ภาษาไทย क्षत्रिय", "(hello) [World] {x} <y> #tag @me $var %d ^z", "\n\n\n  \n x", "a'b'c 'sm 'dm",
         "ｆｕｌｌ ＷＩＤＴＨ Ω K Å", "١٢٣٤٥ ๑๒๓๔ ½²", "foo/bar//baz/\n/", "...\n\n...\r\n", " \u3000 \u00a0 ", "ǆǅǄ ԱԲ აბ ᲐᲑ ᏣᏤ ꭰ", "\t\tif (x) {\n\t\t\treturn 12345;\n\t\t}",
@@ -38,7 +38,7 @@ EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 NOT_HAN_UPPER, NOT_HAN_LOWER = (rf"[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]", rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]")
 TAIL = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 
-# name: patterns one after another, NFC first, ignore_merges; as in the tokenizer.json (Kimi: tokenization_kimi.py) of
+# name: patterns one after another, NFC first, ignore_merges; from the tokenizer.json (Kimi: tokenization_kimi.py) of
 # the models that the name stands for.
 DIGITS = "digits"
 SPLITS = {
@@ -93,7 +93,7 @@ def main():
                                                         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     content = json.loads(base.to_str())["model"]
     vocab, merges = content["vocab"], [tuple(m) for m in content["merges"]]
-    vocab["\u0120whole"] = len(vocab)  # no merge makes it: for ignore_merges
+    vocab["\u0120whole"] = len(vocab)  # no merge produces it; for ignore_merges
     lists = [[] for _ in texts]
     which = {}
     for name, (patterns, compose, ignore_merges) in SPLITS.items():

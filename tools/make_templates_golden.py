@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_templates_golden.py - renders the models' own chat templates with jinja2, for tests/models/test_template.c to compare.
+"""make_templates_golden.py - renders the models' own chat templates with jinja2, for tests/models/test_template.c.
 
     python tools/make_templates_golden.py ../shared/templates tests/data/templates
 
@@ -13,7 +13,7 @@ import jinja2
 
 import compare_templates
 
-# file, what kvcull calls the family, bos, eos
+# file, kvcull's name of the family, bos, eos
 TEMPLATES = [
     ("meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3.1", "<|begin_of_text|>", "<|eot_id|>"),
     ("mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral-nemo", "<s>", "</s>"),

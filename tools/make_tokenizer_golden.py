@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""make_tokenizer_golden.py - trains small tokenizers with the models' own splitting patterns and writes them with what
-the `tokenizers` library (and sentencepiece) makes of a set of nasty texts.
+"""make_tokenizer_golden.py - trains small tokenizers with real models' splitting patterns, and writes them with the
+`tokenizers` library's (and sentencepiece's) tokens of difficult texts.
 
     python tools/make_tokenizer_golden.py tests/data/tokenizers
 
-Writes texts.json and, for each tokenizer, NAME/tokenizer.json, NAME/expected.json and, where GGUF knows the kind,
+Writes texts.json and, for each tokenizer, NAME/tokenizer.json, NAME/expected.json and, if GGUF knows the kind,
 NAME/vocab.gguf. Needs the Python packages tokenizers and sentencepiece.
 """
 import io
@@ -63,7 +63,7 @@ def corpus():
     for word in "the quick brown fox jumps over lazy dogs hello world return include static int user assistant answer question".split():
         for _ in range(10):
             yield f"{word} {word.capitalize()} {word.upper()} {word}s"
-    yield from (text for text in NASTY[len(SCRIPTS):-1] if "\0" not in text)  # jansson takes no NUL in a key
+    yield from (text for text in NASTY[len(SCRIPTS):-1] if "\0" not in text)  # jansson accepts no NUL in a key
 
 
 def byte_level(split, regex, specials, normalizer=None, ignore_merges=False, bos=None, digits=False):
@@ -96,7 +96,8 @@ def special(text, **options):
 
 
 def sentence_pieces(folder):
-    """A SentencePiece BPE model; as tokenizer.json its merges are all ways to make a piece, in the pieces' order."""
+    """Makes a SentencePiece BPE model. In tokenizer.json, its merges are all ways to make a piece, in the order of the
+    pieces."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([line for text in corpus() if text not in SCRIPTS[4:] for line in text.split("\n")
@@ -129,7 +130,7 @@ def sentence_pieces(folder):
         ("tokenizer.ggml.scores", scores), ("tokenizer.ggml.token_type", kinds), ("tokenizer.ggml.bos_token_id", 1),
         ("tokenizer.ggml.eos_token_id", 2), ("tokenizer.ggml.unknown_token_id", 0)])
     differing = 0
-    for text in NASTY:  # the two libraries must agree where no special token or NUL is in the text
+    for text in NASTY:  # both libraries must agree on texts without special tokens and NUL
         if not any(s in text for s in ("<s>", "</s>", "<unk>", "\0", "▁")) and text:
             differing += pieces.encode(text) != tokenizer.encode(text, add_special_tokens=False).ids
     print(f"sentencepiece and tokenizers differ on {differing} texts")
@@ -158,7 +159,7 @@ def words(splitter):
 
 
 def odd_splits():
-    """Behaviors and steps that the families above do not use."""
+    """Makes tokenizers with behaviors and steps that the families above do not use."""
     tokenizer = Tokenizer(models.BPE(unk_token="?"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(), normalizers.Replace(Regex(r"\s+"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -245,7 +246,7 @@ def main():
     }
     for name, (pre, tokenizer) in made.items():
         write(folder, name, tokenizer)
-        if name != "gpt4o":  # whose stripping GGUF cannot say
+        if name != "gpt4o":  # GGUF cannot express its stripping
             byte_level_gguf(os.path.join(folder, name, "vocab.gguf"), tokenizer, pre,
                             {"llama3": "<|begin_of_text|>", "tekken": "<s>"}.get(name))
     write(folder, "sentencepiece", sentence_pieces(folder))

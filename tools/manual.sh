@@ -1,15 +1,16 @@
 #!/bin/sh
-# manual.sh - writes the pages made from the program's own tables: manual pages, pages of the methods, tables of families,
-# weight types and request fields, and shell completions. tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man,
-# FOLDER/docs/completions, FOLDER/docs/reference/methods.md and FOLDER/docs/reference/methods; and it copies
-# SOURCE/docs/reference/models.md and SOURCE/docs/reference/server.md to FOLDER with the tables put between their markers.
+# manual.sh - writes the pages made from the program's own tables: manual pages, pages of the methods, tables of
+# families, weight types and request fields, and shell completions. tools/manual.sh PROGRAM SOURCE FOLDER writes
+# FOLDER/docs/man, FOLDER/docs/completions, FOLDER/docs/reference/methods.md and FOLDER/docs/reference/methods. It
+# copies SOURCE/docs/reference/models.md and SOURCE/docs/reference/server.md to FOLDER and inserts the tables between
+# their markers.
 set -eu
 program=$1
 source=$2
 folder=$3
 mkdir -p "$folder/docs/man" "$folder/docs/reference/methods"
-rm -f "$folder"/docs/man/*.[17] "$folder"/docs/reference/methods/*.md # pages of what is no more there
-# The words in front of the summaries, from a help text's list under the given heading.
+rm -f "$folder"/docs/man/*.[17] "$folder"/docs/reference/methods/*.md # obsolete pages
+# Prints the names in a help text's list under the given heading.
 listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\) .*/\1/p"; }
 "$program" --manual >"$folder/docs/man/kvcull.1"
 for command in $("$program" --help | listed Commands); do
@@ -26,14 +27,12 @@ for method in $(sed -n 's|^.*](methods/\([a-z0-9-]*\)\.md).*|\1|p' "$folder/docs
     "$program" info methods "$method" --markdown >"$folder/docs/reference/methods/$method.md"
 done
 
-# The manual's list of weight types, as GGUF writes their names.
+# The manual's list of weight types, in upper case as in GGUF.
 sed -n '/^\.Ss Weight types/{n;n;p;}' "$folder/docs/man/kvcull.1" | tr a-z A-Z | fold -s -w 120 |
     sed 's/ *$//' >"$folder/types.part"
-# The fields of requests.
 "$program" serve --fields >"$folder/fields.part"
-# Families.
 "$program" info families --markdown >"$folder/families.part"
-# SOURCE/FILE with the lists named put between their markers: FOLDER/FILE.
+# Writes FOLDER/FILE: SOURCE/FILE with the named lists between their markers.
 fill() {
     file=$1
     shift

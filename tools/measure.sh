@@ -17,7 +17,8 @@ run() { # TITLE COMMAND...
     printf '\n'
 }
 
-# TYPE: the decode of one billion parameters by cpu and by opencl, three pairs of runs, and the median of their ratios.
+# decode_pairs TYPE: decode of a model with one billion parameters on cpu and on opencl: three pairs of runs, and the
+# median of their ratios.
 decode_pairs() {
     work=$(mktemp -d) || exit 4
     trap 'rm -rf "$work"' EXIT
@@ -57,8 +58,8 @@ head_of_page() { # TITLE
     printf 'Ratios compare measurements of the same run.\n\n'
 }
 
-# One line a hash: what ref computes alone, and which backends computed the same alone. NEON and riscv64 from the hashes
-# that `./dev check --cross` left in the build folder.
+# Prints one line per hash: the result of ref, and the backends that computed the same independently. The hashes of NEON
+# and riscv64 come from `./dev check --cross`, which leaves them in the build folder.
 hashes() {
     work=$(mktemp -d) || exit 4
     trap 'rm -rf "$work"' EXIT

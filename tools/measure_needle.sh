@@ -1,5 +1,6 @@
 #!/bin/sh
-# measure_needle.sh - every method at several budgets on the bundled model, as a page for docs/measured/.
+# measure_needle.sh - measures every method at several budgets on the bundled model, and writes a page of
+# docs/measured/.
 #
 #     tools/measure_needle.sh [BUILD_FOLDER [TEXTS [BUDGETS]]] > docs/measured/needle.md
 set -u
@@ -10,7 +11,7 @@ demo=$(dirname "$0")/../data/demo
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# one line a layer, one number a KV head: half of the heads stream
+# one line per layer, one number per KV head: half of the heads stream
 printf '0.9\t0.1\n0.1\t0.9\n0.9\t0.1\n0.1\t0.9\n' >"$work/duo.tsv"
 
 specs() { # BUDGET
@@ -27,7 +28,7 @@ specs() { # BUDGET
         printf -- '--kv %s:budget=%s ' "$method" "$1"
     done
     printf -- '--kv snapkv:budget=%s+morphkv:budget=%s ' "$1" "$1"
-    # what the orderings depend on: pooling, and how morphkv joins its rows
+    # settings that influence the order: pooling, and morphkv's fusion of rows
     printf -- '--kv snapkv:budget=%s,kernel=1 --kv dapq:budget=%s,kernel=1 ' "$1" "$1"
     printf -- '--kv take:budget=%s,chunk=512,pooling=max,kernel=7 --kv morphkv:budget=%s,fusion=max ' "$1" "$1"
 }
@@ -51,7 +52,7 @@ for budget in $budgets; do
     run $budget answer 8
     run $budget turns 8
     printf '\n## Budget %s\n\n| method | one | answer | turns | held | read/token |\n|---|---|---|---|---|---|\n' $budget
-    # a table from three JSON files: their results come in the same order
+    # makes a table from three JSON files, whose results have the same order
     awk -v dir="$work/duo.tsv" '
         /"kv":/ { text = $0; sub(/.*"kv": "/, "", text); sub(/",?$/, "", text); gsub(dir, "heads.tsv", text); kv = text }
         /"accuracy":/ { v = $2; sub(",", "", v); accuracy = v }

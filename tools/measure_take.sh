@@ -1,10 +1,10 @@
 #!/bin/sh
-# measure_take.sh - where take loses one sentence of a long text, and which of its settings keep it: a table for
+# measure_take.sh - shows where take evicts one sentence of a long text, and which of its settings keep it: a table for
 # docs/measured/take.md.
 #
 #     tools/measure_take.sh MODEL [BUILD_FOLDER [SPEC...]]
 #
-# The text is the Debian Python Policy (package python3), cut to some 6,000 tokens, with one sentence at 35 %.
+# The text is the Debian Python Policy (package python3), cut to about 6,000 tokens, with one extra sentence at 35 %.
 set -u
 model=${1:?a model}
 build=${2:-build}

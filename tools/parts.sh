@@ -1,15 +1,16 @@
-# parts.sh - what tools/gpu-check and tools/device-report share: the parts of a report, each with its time. Bash reads it.
-# Set there: self, the script's name; work, a folder for logs; report, a file; lines, how many of a log it gets at most;
-# all, the seconds since the start after which nothing runs; try, not empty: parts have no time of their own; failed=0.
+# parts.sh - shared by tools/gpu-check and tools/device-report, which source it with bash: runs the parts of a report,
+# each with a time limit. The caller sets: self, the script's name; work, a folder for logs; report, a file; lines, the
+# maximum lines of a log in the report; all, the seconds after the start when no further part runs; try, not empty to
+# remove the parts' own limits; failed=0.
 complain() { printf '%s: %s\n' "$self" "$*" >&2; }
-write() { printf '%s\n' "$@" >>"$report"; } # a line each
+write() { printf '%s\n' "$@" >>"$report"; } # one line each
 
-# part SECONDS TITLE NAME COMMAND...: its output is kept as $work/NAME and goes to the report; one that fails does not
-# stop the others.
+# part SECONDS TITLE NAME COMMAND...: runs the command, keeps its output as $work/NAME, and adds it to the report. A
+# failure does not stop other parts.
 part() {
     local limit=$1 title=$2 log=$work/$3 begin=$SECONDS status
     shift 3
-    [ -z "$try" ] || limit=300 # any machine, and busy
+    [ -z "$try" ] || limit=300 # the machine may be slow and busy
     [ "$limit" -le $((all - SECONDS)) ] || limit=$((all - SECONDS))
     if [ "$limit" -lt 3 ]; then
         printf '%s: NOT RUN, no time is left\n' "$title"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# policy_list.sh TOP - writes policies/list.def: a line KVC_POLICY(name) for each class that the files of
+# policy_list.sh TOP - writes policies/list.def: a line KVC_POLICY(name) for each class that the files in
 # TOP/policies/policies.mk define, in the order of that list. Every file must define one.
 set -eu
 for file in $(sed -n '/^policy_files =/,/[^\\]$/s|^	\(policies/[a-z0-9_]*\.c\).*|\1|p' "$1/policies/policies.mk"); do

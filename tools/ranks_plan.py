@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""ranks_plan.py plan (--shape NAME | --geometry L,h,H,G,d,f,V | --model MODEL --program KVCULL) [OPTIONS]
-ranks_plan.py check KVCULL MODEL [--most N]
+"""ranks_plan.py plan (--shape NAME | --geometry L,h,H,G,d,f,V | --model MODEL --program KVCULL) [OPTIONS] ranks_plan.py
+check KVCULL MODEL [--most N]
 
-What processes that share a model (docs/explanation/parallel-runs.md) send each other, and how long a decoded token and a prompt take by a
-model of latency and bandwidth. `plan` prints it for --ranks tensor, pipeline and both, from 1 rank to 64, and says
-where it stops paying. `check` runs `kvcull bench` on 2 to 8 ranks: bytes and messages must be those counted here, else
-it exits with 1; then it fits the latency and prints times measured beside times predicted.
+Computes the bytes and messages that processes sharing a model (docs/explanation/parallel-runs.md) send each other,
+and predicts the times of a decoded token and of a prompt from latency and bandwidth. `plan` prints them for --ranks
+tensor, pipeline and both, from 1 to 64 ranks, and the number of ranks beyond which more do not help. `check` runs
+`kvcull bench` on 2 to 8 ranks. It exits with 1 unless bytes and messages equal the predicted ones. Then it fits the
+latency and prints measured and predicted times.
 
-Counted is what the code sends, for the policy `full` and models whose feed-forward networks are dense: the messages of
-a call (core/ranks/ranks.c), the gathers of a layer (core/engine/runner.c), how full the lists are (core/engine/pass.c),
+The counts follow the code for the policy `full` and models with dense feed-forward networks: the messages of a call
+(core/ranks/ranks.c), the gathers of a layer (core/engine/runner.c), the lengths of the lists (core/engine/pass.c),
 rows and outcomes of a pipeline (core/engine/pipeline.c), the caller's progress (core/engine/prompt.c).
 
-The model: a gather of b bytes among T ranks takes latency + (T - 1) (overhead + b / T / bandwidth), a message from one
-to another latency + overhead + bytes / bandwidth, one to all R as much for each of log2 R rounds. A rank takes the
-longer of what reading its weights and entries and what its arithmetic needs. Stages of a pipeline overlap as passes and
-groups flow."""
+The model: a gather of b bytes among T ranks takes latency + (T - 1) (overhead + b / T / bandwidth). A message from
+one rank to another takes latency + overhead + bytes / bandwidth. A message to all R ranks takes this time for each
+of log2 R rounds. A rank's time is the larger of the time to read its weights and entries and the time of its
+arithmetic. Pipeline stages overlap: different passes and groups are in different stages at the same time."""
 import argparse
 import json
 import math
@@ -27,15 +28,15 @@ Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward
 GEOMETRY = Model._fields[:-1]
 MPI = dict(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none',
            PRTE_MCA_hwloc_default_binding_policy='none', OMPI_MCA_rmaps_base_oversubscribe='1',
-           PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe', TMPDIR='/tmp')  # Open MPI as root, on few cores
+           PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe', TMPDIR='/tmp')  # lets Open MPI run as root and on few cores
 SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-8b': Model(32, 4096, 32, 8, 128, 14336, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
-FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as core/ranks and core/engine have them
+FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as in core/ranks and core/engine
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
 BLOCK, MANY_BLOCKS, ROWS_IN_EIGHT_BITS = 32, 32, 16                  # core/ranks/split.[ch], core/engine/sharded.c
-MEMORY = 1e10  # bytes a second from one rank to another of the same machine
-MANY = 70  # sessions of check's larger steps: several groups of a pipeline, and logits in two pieces
+MEMORY = 1e10  # bytes per second between ranks of one machine
+MANY = 70  # sessions of check's larger steps: several pipeline groups, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
 
 
@@ -45,7 +46,7 @@ def fail(text):
 
 
 def layers_of(model, pipeline):
-    """How many layers each stage has: core/ranks/split.c."""
+    """Returns the number of layers in each stage (core/ranks/split.c)."""
     def begin(r):
         return r + ((model.layers - pipeline) * r + pipeline // 2) // pipeline
     return [begin(r + 1) - begin(r) for r in range(pipeline)]
@@ -56,8 +57,8 @@ def pieces(count, size):
 
 
 def gathered(model, tensor, rows):
-    """Bytes of each gather of a layer: rows that the next layer takes in eight bits are three, of quants, scales and
-    sums, where every rank has whole blocks of them."""
+    """Returns the bytes of each gather of a layer. If every rank has whole blocks, rows for int8 layers are three
+    gathers: quants, scales and sums."""
     if tensor == 1:
         return []
     def gather(n, in_blocks=False):
@@ -74,7 +75,7 @@ def gathered(model, tensor, rows):
 
 
 def groups_of(rows, pipeline):
-    """Rows of each group of a decode step: kvc_pipeline_groups."""
+    """Returns the rows in each group of a decode step (kvc_pipeline_groups)."""
     def units(g):
         return (pipeline + g - 1) * (ROWS_AS_WEIGHTS + -(-rows // g))
     groups = min(range(1, rows + 1), key=units) if pipeline > 1 else 1
@@ -91,7 +92,7 @@ class Sent:
         self.bytes += times * (ranks - 1) * size
 
     def gather(self, ranks, size, times=1):
-        """size: what all ranks give."""
+        """size: bytes from all ranks together."""
         self.messages += times * ranks * (ranks - 1)
         self.bytes += times * (ranks - 1) * size
 
@@ -105,7 +106,7 @@ class Sent:
             self.gather(tensor, size)
 
     def flow(self, model, tensor, pipeline, rows):
-        """A group of rows from stage to stage, and what became of it; every place in the stages does this."""
+        """Counts a group of rows passing through the stages, and its outcome. Every rank position in a stage does this."""
         self.to_others(pipeline, HEADER, 2 * tensor)
         self.to_others(pipeline, FLOAT * rows * model.hidden, tensor)
 
@@ -147,7 +148,7 @@ def sent_by_prompt(model, tensor, pipeline, prompt, chunk):
         for _ in range(model.layers if pipeline == 1 else 1):  # progress: after each part of a layer, or each pass
             sent.to_others(ranks, LENGTH)
             sent.to_others(ranks, RETURN)
-    if tensor > 1:  # how full lists are: as the prompt begins, and before and after each layer's stage
+    if tensor > 1:  # list lengths: at the beginning of the prompt, and before and after each layer's stage
         sent.gather(tensor, tensor * WORD * model.layers, pipeline)
         for layer in range(model.layers):
             sent.gather(tensor, tensor * WORD)
@@ -158,7 +159,7 @@ def sent_by_prompt(model, tensor, pipeline, prompt, chunk):
 # ---- times ----
 
 class Cost(namedtuple('Cost', 'work latencies overheads bytes')):
-    """Seconds of computing; latencies, overheads and bytes one after another."""
+    """Seconds of work, and numbers of sequential latencies, overheads and bytes."""
     def __add__(self, other):
         return Cost(*(a + b for a, b in zip(self, other)))
 
@@ -171,7 +172,7 @@ class Cost(namedtuple('Cost', 'work latencies overheads bytes')):
 
 NOTHING = Cost(0, 0, 0, 0)
 Network = namedtuple('Network', 'latency overhead bandwidth')
-Machine = namedtuple('Machine', 'bandwidth flops weight_bytes cores')  # cores: of all ranks, each of one; None: enough
+Machine = namedtuple('Machine', 'bandwidth flops weight_bytes cores')  # cores: of all ranks, each of one thread; None: enough
 
 
 def gather(ranks, size):
@@ -194,7 +195,8 @@ def work(machine, tensor, weights, flops, read):
 
 
 def layer_cost(model, machine, tensor, rows, context, batch):
-    """A layer over some rows on the rank that has most of it; context: entries a row attends to; batch: caches."""
+    """Returns the cost of a layer for some rows, on the rank with the most work. context: entries that a row attends
+    to. batch: caches."""
     heads = max(1, -(-model.kv_heads // tensor)) / model.kv_heads
     def share(n):
         return -(-n // tensor) / n if n >= 2 * tensor else 1
@@ -202,15 +204,15 @@ def layer_cost(model, machine, tensor, rows, context, batch):
     weights = model.hidden * (heads * (wide + 2 * small) + share(model.hidden) * (wide + model.feed_forward) +
                               2 * share(model.feed_forward) * model.feed_forward)
     cost = work(machine, tensor, weights, rows * (2 * weights + 4 * context * wide * heads),
-                batch * context * 2 * small * 2 * heads)  # entries of two bytes
+                batch * context * 2 * small * 2 * heads)  # two bytes per element
     for size in gathered(model, tensor, rows):
         cost += gather(tensor, size)
     return cost
 
 
 def flow(model, machine, tensor, pipeline, groups, layer):
-    """Groups of rows through the stages: each passes all of them, and as many more as there are groups wait for the
-    slowest stage; layer: the cost of a layer for a group's rows."""
+    """Returns the cost of groups passing through the stages. Each group passes all stages; further groups wait for the
+    slowest stage. layer: a layer's cost for a group's rows."""
     slowest = max(layers_of(model, pipeline))
     hop = Cost(0, 1, 2, HEADER + FLOAT * groups[0] * model.hidden)
     back = Cost(0, 1, 1, HEADER)
@@ -231,8 +233,8 @@ def step_cost(model, machine, tensor, pipeline, batch, context):
 
 
 def prompt_cost(model, machine, tensor, pipeline, prompt, chunk):
-    """Without a pipeline parts of a prompt go through a layer one after another; the same arithmetic, in another
-    order."""
+    """Returns a prompt's cost. Without a pipeline, parts of a prompt go through each layer in sequence: the same
+    arithmetic in another order."""
     passes = pieces(prompt, chunk)
     cost = flow(model, machine, tensor, pipeline, passes,
                 lambda rows: layer_cost(model, machine, tensor, rows, prompt / 2, 1))
@@ -247,7 +249,7 @@ def prompt_cost(model, machine, tensor, pipeline, prompt, chunk):
 # ---- plan ----
 
 def ways(model, ranks):
-    """tensor, pipeline and both: lists of [T, P], of which the fastest counts."""
+    """Returns lists of [T, P] for tensor, pipeline and both. The fastest one counts."""
     both = [(t, ranks // t) for t in range(2, ranks) if ranks % t == 0]
     return {'tensor': [(ranks, 1)], 'pipeline': [(1, ranks)] if ranks <= model.layers else [],
             'both': [(t, p) for t, p in both if p <= model.layers]}
@@ -349,8 +351,8 @@ def bench(program, model, ranks, way, args):
 
 
 def fit(runs):
-    """latency and overhead with the least sum of |log(predicted / measured)|, which a run that others held up does not
-    rule; runs: [measured seconds, Cost]. Sought among steps of a quarter."""
+    """Fits latency and overhead: minimizes the sum of |log(predicted / measured)|, which is robust against disturbed
+    runs. runs: [measured seconds, Cost]. Searches in steps of a quarter."""
     some = [0] + [1e-7 * 1.25 ** k for k in range(60)]
     return min((Network(latency, overhead, MEMORY) for latency in some for overhead in some),
                key=lambda net: sum(abs(math.log(cost.seconds(net) / seconds)) for seconds, cost in runs))
@@ -366,7 +368,8 @@ def check(args):
     wrong, runs = 0, []
 
     def cost(t, p, what):
-        """Computing takes what it took on one rank, as it is shared out; ranks beyond the cores wait for others."""
+        """Returns the predicted cost. Compute time is that of one rank, divided among the ranks; ranks beyond the cores
+        wait for others."""
         machine = Machine(1e9, 1e9, weight_bytes, cores)
         def of(t, p):
             return (prompt_cost(model, machine, t, p, args.prompt, args.chunk) if what == 'prompt'
@@ -435,7 +438,7 @@ def quantity(text):
 
 
 def main():
-    parser = Parser(prog='ranks_plan', description='what ranks send, and how long it takes')
+    parser = Parser(prog='ranks_plan', description='predicts what ranks send each other, and the times')
     commands = parser.add_subparsers(dest='command', required=True, parser_class=Parser)
     p = commands.add_parser('plan', help='tables for up to 64 ranks')
     which = p.add_mutually_exclusive_group(required=True)
@@ -443,22 +446,22 @@ def main():
     which.add_argument('--geometry', type=numbers,
                        help='layers, hidden, heads, KV heads, head size, feed-forward, vocab')
     which.add_argument('--model')
-    p.add_argument('--program', default='kvcull', help='that says what --model is')
+    p.add_argument('--program', default='kvcull', help='the kvcull program, which describes --model')
     p.add_argument('--ranks', type=numbers, default=[1, 2, 4, 8, 16, 32, 64])
-    p.add_argument('--weight-bytes', type=quantity, help='bytes a weight (1.0625, that is q8_0; those of --model)')
-    p.add_argument('--latency', type=quantity, default=20, help='of a message, us')
-    p.add_argument('--overhead', type=quantity, default=2, help='of a message for who sends it, us')
-    p.add_argument('--network', type=quantity, default=1.25, help='GB/s of a rank')
-    p.add_argument('--memory', type=quantity, default=100, help='GB/s that a rank reads')
-    p.add_argument('--flops', type=quantity, default=1, help='TFLOP/s of a rank')
+    p.add_argument('--weight-bytes', type=quantity, help='bytes per weight (1.0625 for q8_0, or those of --model)')
+    p.add_argument('--latency', type=quantity, default=20, help='latency of a message, us')
+    p.add_argument('--overhead', type=quantity, default=2, help='time that a message costs its sender, us')
+    p.add_argument('--network', type=quantity, default=1.25, help='network bandwidth of a rank, GB/s')
+    p.add_argument('--memory', type=quantity, default=100, help='memory bandwidth of a rank, GB/s')
+    p.add_argument('--flops', type=quantity, default=1, help='speed of a rank, TFLOP/s')
     p.add_argument('--batch', type=positive, default=1)
     p.add_argument('--context', type=positive, default=4096)
     p.add_argument('--prompt', type=positive, default=4096)
     p.add_argument('--chunk', type=positive, default=512)
-    c = commands.add_parser('check', help='beside runs of kvcull bench')
+    c = commands.add_parser('check', help='compare with runs of kvcull bench')
     c.add_argument('program')
     c.add_argument('model')
-    c.add_argument('--most', type=positive, default=8, help='ranks')
+    c.add_argument('--most', type=positive, default=8, help='maximum number of ranks')
     c.add_argument('--prompt', type=positive, default=40)
     c.add_argument('--chunk', type=positive, default=16)
     c.add_argument('--gen', type=positive, default=16)

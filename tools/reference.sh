@@ -13,7 +13,7 @@ version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' include/kvcull.h)
     echo "PROJECT_NUMBER = $version"
     echo "OUTPUT_DIRECTORY = \"$folder\""
 } | "${DOXYGEN:-doxygen}" -
-# Doxygen accepts an opaque struct without a comment, and versions before 1.9.7 an enumerator.
+# Doxygen accepts an opaque struct without a comment; versions before 1.9.7 also accept an enumerator without one.
 for file in "$folder"/xml/struct*.xml; do
     grep -q '<para>' "$file" || { sed -n 's|.*<compoundname>\(.*\)</.*|struct \1 has no comment|p' "$file"; exit 1; }
 done

@@ -1,9 +1,11 @@
 #!/bin/sh
-# release.sh - what a release consists of, from a folder that `make distdir` filled: a tarball, checksums, and notes, the same
-# bytes whenever and wherever they are made of the same commit with the same autotools. `make release` calls it.
-#   tools/release.sh [--tag] [--draft] DISTDIR SOURCE FOLDER
-# --tag: sets the annotated tag vVERSION. --draft: for trials; the version need not be marked as released, the checkout not
-# be clean.
+# release.sh - makes a release from a folder that `make distdir` filled: a tarball, checksums, and notes. The same
+# commit and the same autotools give the same bytes at any time and place. `make release` calls it.
+#
+#     tools/release.sh [--tag] [--draft] DISTDIR SOURCE FOLDER
+#
+# --tag: sets the annotated tag vVERSION. --draft: for trials; the version need not be marked as released, and the
+# checkout need not be clean.
 set -eu
 tag=false draft=false
 while :; do
@@ -19,7 +21,7 @@ fail() { echo "release: $*" >&2; exit 1; }
 version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$tree/include/kvcull.h")
 name=kvcull-$version
 
-# The same version everywhere, and a day for it.
+# All files must have the same version, and it needs a date.
 grep -q "^version: \"$version\"\$" "$tree/CITATION.cff" || fail "CITATION.cff does not say version: \"$version\""
 sed -n 1p "$tree/packaging/debian/changelog" | grep -q "^kvcull ($version-" ||
     fail "packaging/debian/changelog does not begin with kvcull ($version-1)"
@@ -32,7 +34,7 @@ if ! $draft; then
     echo "$heading" | grep -qE '\([0-9]{4}-[0-9]{2}-[0-9]{2}\)$' || fail "CHANGELOG.md: '$heading' must end in its day, (YYYY-MM-DD)"
     [ -z "$(git -C "$source" status --porcelain)" ] || fail 'the checkout has changes that no commit has'
 fi
-# The time of everything: that of the commit, or of the newest file where there is no checkout.
+# The time of all files: that of the commit or, without a checkout, of the newest file.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$source" log -1 --format=%ct 2>/dev/null || stat -c %Y "$tree/include/kvcull.h")}
 mkdir -p "$folder"
 rm -f "$folder/$name.tar.gz" "$folder/$name.sha256" "$folder/$name.notes.md"

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""seeds.py - what the papers of morphkv, dapq, take and rocketkv claim, tried on small models: runs, and their page.
+"""seeds.py - tests claims from the papers of morphkv, dapq, take and rocketkv on small models.
 
     tools/seeds.py run --model smollm2=models-local/smollm2.gguf --model gemma3=models-local/gemma3.gguf
     tools/seeds.py slim > docs/measured/seeds.jsonl
     tools/seeds.py page > docs/measured/seeds.md
     tools/seeds.py list
 
-`run` asks what SETS below says, the bundled model's part always, another model's where --model names its file. The
-results of every sample are kept in --work (build/seeds): a run that was ended, by kill -9 too, goes on where it was.
-Sets advance together, sample by sample, each with all its policies, so that at any moment every set has a part of its
-samples and these are complete; --minutes ends a run then. --samples N gives every set N samples in place of its own
-number. --shard I/N takes every N-th sample: two shards on two cores are done in half the time.
+`run` runs the SETS below: always those of the bundled model, and those of other models if --model names their files.
+The results of every sample are kept in --work (build/seeds), so an interrupted run, even by kill -9, continues where
+it stopped. All sets advance together, sample by sample, each with all its policies. So at any moment every set has
+some complete samples. --minutes limits the time. --samples N replaces every set's number of samples. --shard I/N
+takes every N-th sample: two shards on two cores need half the time.
 
-`slim` writes what the page needs of the complete samples, `page` the page of that (seeds_page.py). Texts are those of
---text FILE, or free ones that Debian installs: the Python policy (package python3) and licences (package base-files).
+`slim` extracts the page's data from the complete samples; `page` makes the page from them (seeds_page.py). Texts
+come from --text FILE, or are free texts that Debian installs: the Python policy (package python3) and licenses
+(package base-files).
 """
 import argparse
 import gzip
@@ -27,27 +28,27 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(TOP, "build", "seeds")
-ABLE = 0.3  # a task that the full cache does worse tells nothing about methods
+ABLE = 0.3  # minimum score of the full cache: below it, a task says nothing about methods
 
 
 def fail(text):
     sys.exit(f"seeds.py: {text}")
 
 
-# ---- what is run ----
+# ---- the sets ----
 
 def each(form, *budgets):
     return [form.format(budget) for budget in budgets]
 
 
 def traffic(*budgets):
-    """Methods that choose what to read, each with a budget of bytes; snapkv's rows are in PROMPT."""
+    """Returns methods that select entries to read, each with a budget of bytes; snapkv's rows are in PROMPT."""
     forms = ("rocketkv:budget={}", "quest:budget={},page=auto", "sparq:budget={}", "hsa:budget={}", "topk:budget={}")
     return [form.format(budget) for budget in budgets for form in forms]
 
 
 def constant(budget):
-    """Methods whose memory stays as it is while the answer grows, and snapkv, whose memory grows."""
+    """Returns methods with constant memory while the answer grows, and snapkv, whose memory grows."""
     forms = ("morphkv:budget={}", "morphkv:budget={},every=4", "morphkv:budget={},every=16",
              "morphkv:budget={},fusion=max", "h2o:budget={}", "streaming:budget={}",
              "snapkv:budget={}+snapkv-decode:budget={}", "snapkv:budget={}")
@@ -64,7 +65,7 @@ TENTH = ["adakv:budget=200", "cake:budget=200"]
 
 
 class Set:
-    """One task of one model: `asks` are pairs of a way to ask and the policies that are asked so."""
+    """One task of one model. `asks`: pairs of a question mode and its policies."""
 
     def __init__(self, name, model, task, length, samples, asks, *more, file=None, step=1):
         self.name, self.model, self.task, self.length, self.samples = name, model, task, length, samples
@@ -75,7 +76,7 @@ class Set:
 
 
 def able(model, tasks):
-    """What the full cache can do: a task at which it fails tells nothing about methods."""
+    """Returns the tasks that the model can solve with the full cache; other tasks say nothing about methods."""
     for task in tasks:
         length, text = (1024, None) if task == "list" else (2048, "essays" if "niah" in task else None)
         yield Set(f"{model}-able-{task}", model, task, length, 5, [("seen", ["full"])], file=text, step=5)
@@ -120,10 +121,10 @@ SETS = [
 ]
 
 
-# ---- running ----
+# ---- runs ----
 
 def free_text(path):
-    """Debian's free texts, a blank for every run of blanks of a line, as one file."""
+    """Writes Debian's free texts to one file, with each run of blanks as one blank."""
     licences = "/usr/share/common-licenses"
     parts = [gzip.open, "/usr/share/doc/python3/python-policy.txt.gz"], *(
         [open, f"{licences}/{name}"] for name in ("GFDL-1.3", "GPL-3", "MPL-2.0", "LGPL-2.1", "Apache-2.0", "Artistic"))
@@ -139,7 +140,7 @@ def free_text(path):
 
 
 def records_of(path):
-    """The lines of a file; one that is torn is the last and left out."""
+    """Returns the records of a file, without an incomplete last line."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as stream:
@@ -151,7 +152,7 @@ def records_of(path):
 
 
 def complete(chosen, records):
-    """{sample: {(question, kv): its records}} of the samples that have all of them."""
+    """Returns {sample: {(question, kv): its records}} for complete samples."""
     found = {}
     for record in records:
         part = found.setdefault(record["sample"], {}).setdefault((record["question"], record["kv"]), {})
@@ -190,7 +191,7 @@ class Run:
             free_text(self.text)
 
     def raw(self, model):
-        """--raw for a model that has no chat template."""
+        """Returns --raw for a model without chat template."""
         if model not in self.templates:
             printed = subprocess.run([self.kvcull, "info", self.models[model], "--json"], capture_output=True, text=True)
             if printed.returncode:
@@ -202,7 +203,7 @@ class Run:
         return os.path.join(self.work, f"{chosen.name}.{self.shard}-{self.shards}.jsonl")
 
     def call(self, chosen, *arguments):
-        """What kvcull prints; None when the time is over."""
+        """Returns kvcull's output; None when the time is over."""
         left = self.ends - time.time() if self.ends else None
         if left is not None and left <= 0:
             return None
@@ -220,7 +221,7 @@ class Run:
         return printed
 
     def ask(self, chosen, samples):
-        """All policies about all samples below `samples` of this shard; what is there is not asked again."""
+        """Runs all policies on all samples below `samples` of this shard. Existing results are kept."""
         for question, policies in chosen.asks:
             given = [word for kv in policies for word in ("--kv", kv)]
             given += ["--samples", str(samples), "--question", "seen" if question == "none" else question]
@@ -231,9 +232,9 @@ class Run:
         return True
 
     def ask_needle(self, chosen, samples):
-        """`eval needle` keeps no samples: each text is a run with a seed of its own."""
+        """Runs `eval needle`, which stores no samples: each text is a run with its own seed."""
         there = complete(chosen, records_of(self.file(chosen)))
-        policies = chosen.asks[0][1]  # one command asks all of them all ways
+        policies = chosen.asks[0][1]  # one command asks all of them in all modes
         for sample in range(self.shard - 1, samples, self.shards):
             if sample in there:
                 continue
@@ -258,7 +259,7 @@ class Run:
         return True
 
     def is_beyond(self, chosen):
-        """Whether able() has found that the model cannot do the task."""
+        """Returns true if able() found that the model cannot solve the task."""
         for able_set in SETS:
             if able_set.name == f"{chosen.model}-able-{chosen.task}" and able_set is not chosen:
                 there = complete(able_set, records_of(self.file(able_set)))
@@ -268,13 +269,13 @@ class Run:
         return False
 
     def all(self, chosen, count):
-        """The set that has least of its samples is next, until all have theirs or the time is over."""
+        """Runs the set with the smallest share of its samples next, until all are complete or the time is over."""
         todo = {one: 0 for one in chosen}
         ends = {one: count or one.samples for one in chosen}
         while todo:
             one = min(todo, key=lambda some: todo[some] / ends[some])
             if todo[one] == 0 and self.is_beyond(one):
-                print(f"{one.name}: left out, the full cache is right less often than {ABLE}", file=sys.stderr)
+                print(f"{one.name}: skipped, because the full cache scores less than {ABLE}", file=sys.stderr)
                 del todo[one]
                 continue
             samples = min(todo[one] + one.step * self.shards, ends[one])
@@ -298,10 +299,10 @@ def run(options):
     made.all(chosen, options.samples)
 
 
-# ---- what the page needs ----
+# ---- data for the page ----
 
 def digits(answer, wanted):
-    """The share of the wanted number's digits that the answer's number begins with."""
+    """Returns the share of the expected number's leading digits that the answer's number has."""
     found, number = [(re.findall(r"\d+", text) + [""])[0] for text in (answer, wanted)]
     same = len(os.path.commonprefix([found, number]))
     return same / len(number) if number else 0.0
@@ -316,7 +317,7 @@ def mean(numbers):
 
 
 def slim_set(chosen, there):
-    """A line of what all results have in common, and a line for each policy and way to ask."""
+    """Returns a line with the results' common fields, and a line for each policy and question mode."""
     first = next(iter(next(iter(there.values())).values()))[1]
     spent = sum(turn["prompt_us"] + turn["answer_us"] for parts in there.values() for turns in parts.values()
                 for turn in turns.values())
@@ -338,7 +339,7 @@ def slim_set(chosen, there):
                     line[name] = round(mean(turn[name] for turn in every))
             if "memory" in every[0]:
                 line["memory"] = [round(mean(turn["memory"][at][1] for turn in every)) for at in (0, -1)]
-            if chosen.task == "niah":  # a figure between right and wrong, beside the full cache's answer
+            if chosen.task == "niah":  # a score between right and wrong, relative to the full cache's answer
                 full = [parts["seen", "full"][1]["answer"] for parts in there.values()]
                 line["values"] = {"digits": [round(digits(turn["answer"], text), 5) for turn, text in zip(every, full)]}
             if "values" in every[0]:
@@ -378,24 +379,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run", help="run the sets")
-    one.add_argument("--model", action="append", metavar="NAME=FILE", help="smollm2 or gemma3; several times")
+    one.add_argument("--model", action="append", metavar="NAME=FILE", help="smollm2 or gemma3; may be repeated")
     one.add_argument("--build", default=os.path.join(TOP, "build"), help="the folder of the program")
     one.add_argument("--work", default=WORK, help="the folder of results")
-    one.add_argument("--text", help="a text of some 25,000 tokens in place of Debian's")
-    one.add_argument("--samples", type=int, default=0, help="of every set, in place of its own number")
+    one.add_argument("--text", help="a text of about 25,000 tokens instead of Debian's")
+    one.add_argument("--samples", type=int, default=0, help="samples of every set, instead of its own number")
     one.add_argument("--shard", default="1/1", metavar="I/N", help="only every N-th sample")
-    one.add_argument("--minutes", type=float, default=0, help="end after these")
+    one.add_argument("--minutes", type=float, default=0, help="time limit")
     one.add_argument("--threads", type=int, default=1)
-    one.add_argument("--set", action="append", metavar="NAME", help="only this set; several times")
+    one.add_argument("--set", action="append", metavar="NAME", help="only this set; may be repeated")
     one.set_defaults(function=run)
-    one = commands.add_parser("slim", help="what the page needs of the results, to standard output")
+    one = commands.add_parser("slim", help="write the page's data to standard output")
     one.add_argument("--work", default=WORK)
-    one.add_argument("--machine", default="", help="a word on the machine, for the page")
+    one.add_argument("--machine", default="", help="a description of the machine, for the page")
     one.set_defaults(function=slim)
-    one = commands.add_parser("page", help="docs/measured/seeds.md, to standard output")
+    one = commands.add_parser("page", help="write docs/measured/seeds.md to standard output")
     one.add_argument("--data", default=os.path.join(TOP, "docs", "measured", "seeds.jsonl"))
     one.set_defaults(function=page)
-    one = commands.add_parser("list", help="the sets")
+    one = commands.add_parser("list", help="list the sets")
     one.set_defaults(function=show)
     options = parser.parse_args()
     options.function(options)

@@ -1,10 +1,10 @@
-"""seeds_claims.py - the headline claims of the papers, with the comparisons of tools/seeds.py's runs that bear on each.
-Figures of ours stand nowhere in these words: the page has them from the runs."""
+"""seeds_claims.py - the main claims of the papers, with the comparisons of tools/seeds.py's runs that test each. These
+texts contain no measured numbers; the page inserts them from the runs."""
 from seeds import BUDGETS, TAKE, TAKE_BOTH, TAKE_MAX, TAKE_PROBES
 
 
 class Comparison:
-    """Policy a beside policy b on the same samples; lower: less is better; value: a further figure of the task."""
+    """Policy a compared with policy b on the same samples. lower: less is better. value: a further value of the task."""
 
     def __init__(self, name, task, question, a, b, lower=False, value=None):
         self.set, self.task, self.question, self.a, self.b = name, task, question, a, b
@@ -12,7 +12,7 @@ class Comparison:
 
 
 class Claim:
-    """level: that a is about as good as b (or better), not that it is better."""
+    """level: the claim is that a is about as good as b or better, not that it is better."""
 
     def __init__(self, title, text, source, why, comparisons, level=False):
         self.title, self.text, self.source, self.why = title, text, source, why
@@ -30,7 +30,7 @@ DECODE_SNAPKV = "snapkv:budget={0}+snapkv-decode:budget={0}"
 
 
 def prompt(sets, pairs, ways=("seen", "unseen")):
-    """Needles of real models are compared by their digits: at tight budgets whole numbers are rarely right."""
+    """Compares needles of real models by their digits: at small budgets, whole numbers are rarely right."""
     value = lambda task: "digits" if task == "needle" else None
     return [Comparison(name, value(task) or task, question, a, b, value=value(task))
             for a, b in pairs for name, task in sets for question in ways]
@@ -225,7 +225,7 @@ ROCKETKV = [
 CLAIMS = {"MorphKV (two versions, ICML and arXiv:2503.00979)": MORPHKV, "DapQ": DAPQ, "TAKE": TAKE_CLAIMS,
           "RocketKV (arXiv:2502.14051)": ROCKETKV, "Orders of methods at tight budgets": ORDER}
 
-# ---- words of the page ----
+# ---- texts of the page ----
 
 INTRODUCTION = """Written by tools/seeds.py on DATE. MACHINE. SETTINGS Answers are greedy, in the model's chat
 template if it has one. The prompts and answers took MINUTES minutes. With `seen` (the default) the question

@@ -1,4 +1,5 @@
-"""seeds_numbers.py - what tools/seeds.py slim wrote, and intervals: of a share, of a mean, of paired differences."""
+"""seeds_numbers.py - reads the output of tools/seeds.py slim, and computes intervals of shares, means and paired
+differences."""
 import json
 import math
 import sys
@@ -7,7 +8,7 @@ import sys
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
      2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 Z = 1.959964
-NOTHING = 1e-9  # a spread that comes of rounding
+NOTHING = 1e-9  # differences below it are rounding errors
 
 
 def student(degrees):
@@ -30,7 +31,8 @@ def wilson(share, count):
 
 
 def interval(numbers, share):
-    """95 %, of the mean. share: numbers lie between 0 and 1; then a spread of nothing is no certainty."""
+    """Returns the 95 % interval of the mean. share: numbers are between 0 and 1, and equal numbers still leave
+    uncertainty."""
     spread = deviation(numbers)
     if share and (spread < NOTHING or set(numbers) <= {0, 1}):
         return wilson(mean(numbers), len(numbers))
@@ -48,7 +50,8 @@ def correlation(a, b):
 
 
 def newcombe(a, b):
-    """Paired shares (Newcombe 1998, method 10 without its correction): from Wilson's intervals of both."""
+    """Returns the interval of paired shares (Newcombe 1998, method 10 without its correction), from both Wilson
+    intervals."""
     p, q, phi = mean(a), mean(b), correlation(a, b)
     (p_low, p_high), (q_low, q_high) = wilson(p, len(a)), wilson(q, len(b))
     reach = lambda x, y: math.sqrt(max(0.0, x * x - 2 * phi * x * y + y * y))
@@ -56,7 +59,7 @@ def newcombe(a, b):
 
 
 def paired(a, b, share):
-    """95 %, of the mean of a - b."""
+    """Returns the 95 % interval of the mean of a - b."""
     differences = [x - y for x, y in zip(a, b)]
     if share and (deviation(differences) < NOTHING or set(a) | set(b) <= {0, 1}):
         return newcombe(a, b)
@@ -65,7 +68,7 @@ def paired(a, b, share):
 
 
 class Data:
-    """rows[set, question, kv], and what all of a set have in common in heads[set]."""
+    """rows[set, question, kv], and a set's common fields in heads[set]."""
 
     def __init__(self, path):
         self.heads, self.rows, self.first = {}, {}, {}
@@ -86,13 +89,13 @@ class Data:
         return (name, question, kv) in self.rows
 
     def row(self, name, question, kv):
-        """The full cache answers both ways alike, and is asked one way."""
+        """Returns a row. The full cache answers equally in both question modes, so it runs in only one."""
         if kv == "full" and question == "unseen":
             question = "seen"
         return self.rows.get((name, question, kv))
 
     def scores(self, name, question, kv, value=None):
-        """A number for each sample: the mean of its turns, or a further figure; None: not run."""
+        """Returns a number for each sample: the mean of its turns, or a further value; None: not run."""
         row = self.row(name, question, kv)
         if row is None:
             return None

@@ -1,12 +1,13 @@
-"""seeds_page.py - docs/measured/seeds.md: every claim of seeds_claims.py, with the results of the runs and a verdict by rule."""
+"""seeds_page.py - makes docs/measured/seeds.md: every claim of seeds_claims.py, with the results of the runs and a
+verdict by rule."""
 import textwrap
 
 import seeds_claims
 from seeds import ABLE
 from seeds_numbers import Data, interval, mean, paired
 
-FEWEST = 3   # samples of a comparison
-LEVEL = 0.1  # shares nearer to each other than this are called level
+FEWEST = 3   # minimum samples of a comparison
+LEVEL = 0.1  # maximum difference of shares that count as level
 
 
 SHOWN = {"demo": "bundled", "smollm2": "SmolLM2", "gemma3": "Gemma 3"}
@@ -33,10 +34,10 @@ def kib(count):
     return f"{count / 1024:,.0f} KiB" if count < 10 << 20 else f"{count / 1024 / 1024:.1f} MiB"
 
 
-# ---- a comparison, a claim ----
+# ---- comparisons and claims ----
 
 class Compared:
-    """What one comparison came to: `low` and `high` of the difference, in favour of the first policy."""
+    """The result of one comparison: `low` and `high` of the difference, positive in favor of the first policy."""
 
     def __init__(self, data, one):
         self.one, self.value = one, one.value
@@ -48,15 +49,15 @@ class Compared:
         better = -1 if one.lower else 1
         self.low, self.high = sorted((better * low, better * high))
         full = data.scores(one.set, one.question, "full")
-        self.able = one.lower or one.value or full is None or mean(full) >= ABLE  # measures have no limit
+        self.able = one.lower or one.value or full is None or mean(full) >= ABLE  # measured values have no upper limit
         self.shown = bounds(low, high, self.share)
 
     def says(self):
-        """-1: the second is better, 1: the first, 0: nobody knows, None: the task is beyond the model."""
+        """Returns 1 if the first is better, -1 if the second is, 0 if undecided, None if the task is beyond the model."""
         return None if not self.able else 1 if self.low > 0 else -1 if self.high < 0 else 0
 
     def level(self):
-        """1: level, -1: the first is worse by more than a little, 0: nobody knows."""
+        """Returns 1 if level, -1 if the first is clearly worse, 0 if undecided."""
         limit = LEVEL if self.share else 0.02
         if not self.able:
             return None
@@ -70,7 +71,7 @@ class Compared:
 
 
 def verdict(compared, level):
-    """One line by rule from what the comparisons say."""
+    """Returns one line by rule from the comparisons."""
     said = [one.level() if level else one.says() for one in compared]
     said = [one for one in said if one is not None]
     if not said:
@@ -107,7 +108,7 @@ def claim_text(data, claim):
     return text + wrap(f"**{result[0].upper()}{result[1:]}.** {claim.why}") + "\n", result
 
 
-# ---- tables of what was run ----
+# ---- tables of the runs ----
 
 def able_text(data):
     rows = []

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Asks the bundled model in transformers what docs/measured/needle.md says of streaming: which facts are answered when
-only a text's first 4 entries and its last B - 4 are left after it was read.
+"""Checks docs/measured/needle.md's result for streaming with the bundled model in transformers: which facts are
+answered if only a text's first 4 entries and its last B - 4 remain after reading.
 
     tools/streaming_elsewhere.py [--budget 256] [--texts 10] [--length 2000] [--facts 8]
 
-Needs torch and transformers; texts are made as tools/train_needle.py makes them, facts evenly spaced. Prints the share
-of right answers by depth, with the whole cache and with those entries, each question asked alone after the text.
+Needs torch and transformers. Texts are made as in tools/train_needle.py, with evenly spaced facts. Prints the share
+of right answers by depth, with the whole cache and with those entries only. Each question is asked separately after
+the text.
 """
 import argparse
 import os
@@ -20,7 +21,7 @@ DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "d
 
 
 def make_text(words, rng, length, facts):
-    """Token ids of filler with `facts` evenly spaced facts, and for each its question and answer."""
+    """Returns token ids of filler with `facts` evenly spaced facts, and for each fact its question and answer."""
     keys = rng.sample(words.lists["keys"], facts)
     known = [(key, rng.choice(words.lists["numbers"]), rng.choice(words.lists["numbers"])) for key in keys]
     ids, told = [words.ids["<s>"]], 0
@@ -35,7 +36,8 @@ def make_text(words, rng, length, facts):
 
 
 def answer(model, ids, question, tokens, budget):
-    """Reads text and question whole; what is generated then reads the first 4 entries and the last budget - 4."""
+    """Reads text and question with the whole cache. The generated tokens then read the first 4 entries and the last
+    budget - 4."""
     prompt = torch.tensor([ids + question])
     with torch.no_grad():
         out = model(prompt, use_cache=True)

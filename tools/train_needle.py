@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Trains a small Llama-shaped model to find numbers in a long text, as the one in data/demo.
+"""Trains a small Llama-shaped model to find numbers in a long text, like the one in data/demo.
 
     tools/train_needle.py --words data/demo/words.json --out DIR [--hours 1.5] [--seed 1]
 
-Needs torch, safetensors and the words file; nothing is downloaded. The course: repeated random sequences first (they
-make induction heads, without which looking a key up is never learned), then texts with facts, mixed with fewer and
-fewer of those, at 128, 256, 512, 1024 and last 2048 tokens. Writes config.json, model.safetensors, tokenizer.json and
-tokenizer_config.json; `kvcull eval needle -m DIR --kv full` measures the result.
+Needs torch, safetensors and the words file; downloads nothing. Training begins with repeated random sequences, which
+form induction heads; without them the model never learns to look up a key. Then come texts with facts, mixed with
+fewer and fewer random sequences, at 128, 256, 512, 1024 and finally 2048 tokens. Writes config.json,
+model.safetensors, tokenizer.json and tokenizer_config.json. `kvcull eval needle -m DIR --kv full` measures the
+result.
 """
 import argparse
 import json
@@ -51,7 +52,7 @@ class Words:
 
 
 def fact_text(words, rng, length):
-    """Token ids and loss weights of a text with facts, then questions and answers, about `length` tokens."""
+    """Returns token ids and loss weights of a text with facts, then questions and answers, about `length` tokens."""
     questions = rng.randint(1, min(24, max(2, length // 40)))
     keys = rng.sample(words.lists["keys"], min(len(words.lists["keys"]), questions + rng.randint(0, 4)))
     facts = [(key, rng.choice(words.lists["numbers"]), rng.choice(words.lists["numbers"])) for key in keys]
@@ -79,7 +80,7 @@ def fact_text(words, rng, length):
 
 
 def repeated(words, rng, length):
-    """A random sequence twice; only the second half can be predicted."""
+    """Returns a random sequence twice; only the second half is predictable."""
     half = [rng.randrange(len(words.ids)) for _ in range(length // 2)]
     return [words.ids["<s>"]] + half + half, [0.0] * (len(half) + 1) + [1.0] * len(half)
 
@@ -96,7 +97,7 @@ def batch(words, rng, rows, length, share_repeated):
     return ids, weights
 
 
-# ---- the model, with the names a Hugging Face folder has --------------------------------------------------------------
+# ---- the model, with a Hugging Face folder's names ----
 
 def norm(x, weight):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPS) * weight
@@ -146,9 +147,9 @@ def forward(p, ids):
     return F.linear(norm(x, p["model.norm.weight"]), p["model.embed_tokens.weight"])
 
 
-# ---- the course -------------------------------------------------------------------------------------------------------
+# ---- training schedule ----
 
-# until this share of the time: tokens, rows, share of repeated sequences, learning rate
+# up to this share of the time: tokens, rows, share of repeated sequences, learning rate
 COURSE = [(0.12, 64, 64, 1.0, 1.5e-3), (0.22, 128, 32, 0.5, 1.5e-3), (0.37, 256, 16, 0.3, 1.5e-3),
           (0.62, 512, 8, 0.15, 1.2e-3), (0.87, 1024, 4, 0.1, 9e-4), (1.0, 2048, 2, 0.05, 7e-4)]
 

@@ -20,6 +20,11 @@ for command in $commands; do
     narrow
     ok "$command" --version
 done
+ok eval --help
+has '^  longbench/narrativeqa$' # a name longer than its column has its description on the next line
+sed -n '/^Tasks:$/,/^`kvcull/p' "$work/out" | sed -n '/^  /p' >"$work/tasks"
+that 'each description begins in its column' \
+    [ "$(grep -cv '^  [^ ]*$\|^  .\{16\} [^ ]\|^ \{19\}[^ ]' "$work/tasks")" = 0 ]
 ok eval needle --help
 has 'Usage: kvcull eval needle'
 narrow

@@ -196,13 +196,13 @@ cp "$one" "$work/whole"
 wrong() { fails 3 "$1" eval longbench/hotpotqa -m "$model" --raw --kv full --longbench "$made/bench"; }
 second() { head -n 1 "$work/whole" >"$one"; sed -n 2p "$work/whole" | sed "$1" >>"$one"; }
 second 's/"answers"/"answer"/'
-wrong 'hotpotqa.jsonl: line 2: "answers" is missing; it takes a list of texts'
+wrong 'hotpotqa.jsonl: line 2: "answers" is missing; it must be a list of texts'
 second 's/"answers": \[[^]]*\]/"answers": 5/'
-wrong 'line 2: "answers" is a number; it takes a list'
+wrong 'line 2: "answers" is a number; it must be a list'
 second 's/"answers": \[[^]]*\]/"answers": ["a", 5]/'
-wrong 'line 2: "answers" is a list that will not do'
+wrong 'line 2: "answers" is an unsuitable list'
 second 's/"answers": \[[^]]*\]/"answers": []/'
-wrong 'line 2: "answers" is a list that will not do'
+wrong 'line 2: "answers" is an unsuitable list'
 second 's/"context": "[^"]*"/"context": ["x"]/'
 wrong 'line 2: "context" is a list'
 second 's/"context": "[^"]*"/"context": ""/'
@@ -210,25 +210,25 @@ wrong 'line 2: "context" is an empty text'
 second 's/"input": "[^"]*"/"input": null/'
 wrong 'line 2: "input" is null'
 second 's/}$//'
-wrong 'line 2: is no JSON object'
+wrong 'line 2: not a JSON object'
 second 's/"_id"/"input"/'
-wrong 'line 2: is no JSON object: duplicate'
+wrong 'line 2: not a JSON object: duplicate'
 { cat "$work/whole"; printf '{"input": "caf\351"}\n'; } >"$one"
-wrong 'line 3: has bytes that are no UTF-8'
+wrong 'line 3: not UTF-8'
 { cat "$work/whole"; printf '{"input": "caf\303'; } >"$one"
-wrong 'line 3: has bytes that are no UTF-8'
+wrong 'line 3: not UTF-8'
 { cat "$work/whole"; printf 'x\n'; } >"$one"
-wrong 'line 3: begins with no object'
+wrong 'line 3: not an object'
 : >"$one"
-wrong 'hotpotqa.jsonl: has no record'
+wrong 'hotpotqa.jsonl: no records'
 printf '[{"a": 1}' >"$one"
-wrong 'ends within its array'
+wrong 'ends inside its array'
 printf '[{"a": 1}] x' >"$one"
-wrong 'something follows'
+wrong 'text after the array'
 printf '\377\376{\000' >"$one"
-wrong 'no UTF-8'
+wrong 'not UTF-8'
 rm "$one"
-wrong 'has no data/hotpotqa.jsonl, nor '
+wrong 'does not contain data/hotpotqa.jsonl or '
 mkdir "$one"
 wrong 'cannot be read'
 rmdir "$one"
@@ -236,17 +236,17 @@ cp "$work/whole" "$one"
 config=$made/bench/config/dataset2prompt.json
 cp "$config" "$work/config"
 sed 's/"hotpotqa": "[^"]*"/"hotpotqa": 5/' "$work/config" >"$config"
-wrong 'has no text "hotpotqa"'
+wrong 'no text "hotpotqa"'
 sed 's/{input}/{inputs}/' "$work/config" >"$config"
-wrong '{inputs}.* is no field'
+wrong '{inputs}.* not a field'
 sed 's/{context}/text/' "$work/config" >"$config"
-wrong 'has no context in it'
+wrong 'must contain context'
 echo '{' >"$config"
-wrong 'dataset2prompt.json: line .*: is no JSON'
+wrong 'dataset2prompt.json: line .*: not JSON'
 printf '{"hotpotqa": "caf\351"}' >"$config"
-wrong 'no UTF-8'
+wrong 'not UTF-8'
 rm "$config"
-wrong 'has no config/dataset2prompt.json'
+wrong 'does not contain config/dataset2prompt.json'
 cp "$work/config" "$config"
 fails 3 'none: cannot be opened' eval longbench/hotpotqa -m "$model" --raw --kv full --longbench "$work/none"
 # spoil FILE SED PATTERN TASK OPTION FOLDER
@@ -259,7 +259,7 @@ spoil() {
 spoil "$made/two/data.json" 's/"answer": "B"/"answer": "E"/' '"answer" .* a letter from A to D' longbench2 --longbench2 "$made/two"
 spoil "$made/bench/data/trec.jsonl" 's/"all_classes": [^,]*, "Drink"\]/"all_classes": null/' '"all_classes" is null' \
     longbench/trec --longbench "$made/bench"
-spoil "$made/bench/data/passage_retrieval_en.jsonl" 's/Paragraph 3/third/' 'name a paragraph' longbench/passage_retrieval_en \
+spoil "$made/bench/data/passage_retrieval_en.jsonl" 's/Paragraph 3/third/' "texts with a paragraph's number" longbench/passage_retrieval_en \
     --longbench "$made/bench"
 spoil "$made/infinite/longbook_choice_eng.jsonl" 's/"never"/5/' '"options" is a list' infinitebench/longbook_choice_eng \
     --infinitebench "$made/infinite"
@@ -276,16 +276,16 @@ spoil "$made/helmet/msmarco/test_reranking_data_k50_dep3.jsonl" 's/"label": 2/"l
 spoil "$made/helmet/kilt/nq-train-multikilt_1000_k3_dep6.jsonl" 's/"ctxs": .*/"ctxs": 1}/' 'k3_dep6.jsonl: line .: "ctxs" is a number' \
     helmet/kilt_nq --helmet "$made/helmet"
 spoil "$made/helmet/json_kv/test_k105_dep6.jsonl" 's/\["c", "3"\]/"c"/' 'pairs of a key' helmet/json_kv --helmet "$made/helmet"
-spoil "$made/writer/longwrite_ruler.jsonl" 's/100/0/' '"length" is a number; it takes a whole number from 1' longwriter/ruler \
+spoil "$made/writer/longwrite_ruler.jsonl" 's/100/0/' '"length" is a number; it must be a whole number from 1' longwriter/ruler \
     --longwriter "$made/writer"
 spoil "$made/pieces/Dataset_short.json" 's/"number": 3/"number": "3"/' '"number" is a text' longgenbench/short \
     --longgenbench "$made/pieces"
-spoil "$made/proc/html_to_tsv/html_to_tsv_0.5k.json" 's,webpage/a,../../a,' '"html_path" .* under the folder' \
+spoil "$made/proc/html_to_tsv/html_to_tsv_0.5k.json" 's,webpage/a,../../a,' '"html_path" .* in the folder' \
     longproc/html_to_tsv_0.5k --longproc "$made/proc"
-spoil "$made/proc/html_to_tsv/html_to_tsv_0.5k.json" 's,webpage/a,webpage/b,' '"html_path" .* that is there' \
+spoil "$made/proc/html_to_tsv/html_to_tsv_0.5k.json" 's,webpage/a,webpage/b,' '"html_path" .* an existing UTF-8 file' \
     longproc/html_to_tsv_0.5k --longproc "$made/proc"
 spoil "$made/proc/countdown/countdown_0.5k.json" 's/, 26\]/]/' '"nums" is a list' longproc/countdown_0.5k --longproc "$made/proc"
-spoil "$made/proc/tom_tracking/prompts.yaml" 's/USER/MY/' 'has no "USER_PROMPT' longproc/tom_tracking_0.5k --longproc "$made/proc"
+spoil "$made/proc/tom_tracking/prompts.yaml" 's/USER/MY/' 'no "USER_PROMPT' longproc/tom_tracking_0.5k --longproc "$made/proc"
 
 # ---- the bundled model: an answer that is scored
 asked 'longbench/hotpotqa longbench/trec' 900 --longbench "$made/bench"

@@ -97,7 +97,7 @@ that 'it goes on' same "$work/part.jsonl" "$work/text.jsonl"
 run fidelity_recall vt --length 2200 --samples 1 --text "$work/text" --question seen
 that 'only tasks that ask are added up' [ "$(grep -c '^all samples' "$work/out")" = 0 ]
 has '^policy  *share  *95 %  *n  '
-has '^fidelity_recall of 2200 tokens: further figures'
+has '^fidelity_recall of 2200 tokens: means of further values'
 narrow
 run fidelity_recall --length 300 --samples 2 --text "$work/text" --out "$work/fidelity.jsonl" --json
 that 'full holds all' [ "$(json results.0.measured.score)" = 1 ]
@@ -113,19 +113,19 @@ fails 2 'did you mean kv_retrieval?' eval kv_retreival
 fails 2 'did you mean perplexity?' eval perplexty
 kv eval perplexity -m "$model" --kv full >"$work/out" 2>"$work/err"
 that 'a text is needed' [ $? = 2 ]
-has 'perplexity is left out: it needs --text FILE' "$work/err"
+has 'perplexity is skipped: it needs --text FILE' "$work/err"
 fails 3 'none' eval perplexity -m "$model" --raw --kv full --text "$work/none"
-fails 2 'windows of --length 4096; give no more samples' eval perplexity -m "$model" --raw --kv full --text "$work/text"
+fails 2 'windows of --length 4096; give fewer samples' eval perplexity -m "$model" --raw --kv full --text "$work/text"
 fails 2 'shortest prompts of scb_kv have' eval niah scb_kv -m "$model" --raw --kv full --length 700 --samples 1 -q
 fails 2 'shortest prompt of list has' eval list -m "$model" --raw --kv full --length 64 -q
 fails 2 'depths' eval niah --depths 1
 echo '{"data": [{"paragraphs": [{"context": "The fox is red.", "qas": [{"question": "Which?", "answers": [{"text": "red"}]}]}]}]}' \
     >"$work/squad.json"
-fails 2 'has 1 questions, and a sample of scb_qa asks 5' eval scb_qa -m "$model" --raw --kv full --squad "$work/squad.json" --samples 1
+fails 2 'has 1 questions, and each sample of scb_qa needs 5' eval scb_qa -m "$model" --raw --kv full --squad "$work/squad.json" --samples 1
 for change in 's/"unit":"[^"]*"/"unit":"miles"/' 's/"question":"none"/"question":"never"/' 's/"score":[0-9.]*/"score":"x"/' \
     's/"unit":"[^"]*"/"values":{"a|b":1}/' 's/"unit":"[^"]*"/"turn":3,"turns":2/' 's/"unit":"[^"]*"/"memory":[[1]]/' \
     's/"unit":"[^"]*"/"depth":2/' 's/,"unit":"[^"]*"//'; do
     head -n 1 "$work/text.jsonl" | sed "$change" >"$work/wrong.jsonl"
-    fails 3 'line 1: is no result' eval merge "$work/wrong.jsonl"
+    fails 3 'line 1: not a result' eval merge "$work/wrong.jsonl"
 done
 finish

@@ -94,7 +94,7 @@ ok eval kv_retrieval scb_kv perplexity -m "$work/thin.gguf" --raw --kv full --kv
     --samples 2 --text "$work/foxes" -q --out "$work/kinds.jsonl" --report "$work/kinds.html"
 narrow
 has '^kv_retrieval, sample 1 of '
-has '^Prompts: .* tokens computed for '
+has '^Prompts: .* of .* tokens computed'
 that 'traces of one question alone' [ "$(grep -c '"trace":' "$work/kinds.jsonl")" = 4 ]
 that 'the pair that was asked for' grep -q '"what":"\\"[0-9a-f-]*\\": \\"[0-9a-f-]*\\"' "$work/kinds.jsonl"
 whole "$work/kinds.html"
@@ -123,7 +123,7 @@ ok eval span -m "$demo" --raw -f "$work/text" -p 'the magic number for lantern' 
     --kv streaming:budget=64 -n 4 -q --json --question both
 that 'both ways' [ "$(json traces)" = '[4]' ]
 that 'of every head' [ "$(json traces.0.trace.spans.0.end.0.0)" -gt 2 ]
-fails 2 'is not in' eval span -m "$demo" --raw -f "$work/text" -p x --span unicorn --kv full
+fails 2 'unicorn.: not in' eval span -m "$demo" --raw -f "$work/text" -p x --span unicorn --kv full
 fails 2 'no span' eval span -m "$demo" --raw -f "$work/text" -p x --kv full
 fails 2 'no question' eval span -m "$demo" --raw -f "$work/text" --span cat --kv full
 fails 2 'no text' eval span -m "$demo" --raw -p x --span cat --kv full
@@ -133,7 +133,7 @@ for change in 's/"context":4/"context":7/' 's/"held":\[0,1/"held":[0,2/' 's/\[3,
     's/"first":1,"count":2/"first":5,"count":2/' 's/"moments":\[/&3,/' 's/"what":"<u>",//' 's/"text":\["<i>a",/"text":[/' \
     's/"broken":\[\[-1/"broken":[[2/' 's/"trace":{/"trace":[{/; s/}}$/}]}/'; do
     sed -n '/"trace"/{p;q;}' "$work/made-1-1.jsonl" | sed "$change" >"$work/wrong.jsonl"
-    fails 3 'line 1: is no result' eval merge "$work/wrong.jsonl"
+    fails 3 'line 1: not a result' eval merge "$work/wrong.jsonl"
 done
 fails 2 'the name is empty' eval merge "$work/run.jsonl" --report ''
 fails 2 'standard output' eval merge "$work/run.jsonl" --report -

@@ -59,7 +59,7 @@ that 'only that side' [ "$(grep -c '"seen"' "$work/out") $(grep -c '"unseen"' "$
 ok eval vt vt -m "$model" --template chatml --kv full --length 2200,2300 --samples 1 --show 1 --question seen
 has '^vt of 2200 tokens'
 has '^vt of 2300 tokens'
-has '^---- wanted' "$work/err"
+has '^---- expected' "$work/err"
 
 # ---- together or one by one: the same answers, scores, bytes and hashes
 policies='--kv full --kv streaming:budget=64 --kv snapkv:budget=64 --kv h2o:budget=80 --kv dapq:budget=64
@@ -82,8 +82,8 @@ that 'not all fit' [ "$(grep -c '"shared":8}$' "$work/groups.jsonl")" = 0 ]
 that 'but some beside each other' grep -q '"shared":[2-7]}$' "$work/groups.jsonl"
 that 'the same results in groups' same "$work/groups.jsonl" "$work/seen.jsonl"
 ok eval niah_single_1 -m "$demo" --raw --kv full --kv knorm:budget=64 --length 420 --samples 1 -q --question seen
-has '^Prompts: [0-9,]* tokens computed for [0-9,]*$'
-has '^The times are shares of what policies took'
+has '^Prompts: [0-9,]* of [0-9,]* tokens computed'
+has '^Policies that ran together share their times'
 narrow
 
 # ---- going on
@@ -99,9 +99,9 @@ cp "$work/part.jsonl" "$work/before"
 run --out "$work/part.jsonl" --resume
 that 'nothing is computed again' cmp -s "$work/before" "$work/part.jsonl"
 ok eval $tasks -m "$model" --raw --kv full --length 1400 --samples 3 --question seen --out "$work/part.jsonl" --resume
-has '^16 results are there' "$work/err"
+has '^16 results exist' "$work/err"
 that 'another sample of each task' [ "$(lines "$work/part.jsonl")" = 18 ]
-fails 2 'part.jsonl: is there already; --resume' eval $tasks -m "$model" --raw --kv full --length 1400 \
+fails 2 'part.jsonl: the file exists; --resume' eval $tasks -m "$model" --raw --kv full --length 1400 \
     --out "$work/part.jsonl"
 
 # kill -9 in the middle, again and again: of the program itself, not of a shell that waits for it
@@ -143,7 +143,7 @@ ok eval merge "$work/whole.jsonl" "$work/shard-1.jsonl" --json
 that 'a sample that is twice there counts once' same_tables "$work/out" "$work/whole.json"
 has 'count once' "$work/err"
 ok eval merge "$work/torn.jsonl" --json
-has 'the last line has no end' "$work/err"
+has 'the last line is incomplete' "$work/err"
 that 'a torn line is no result' [ "$(json results.0.seen.samples)" = 2 ]
 
 # the script for job arrays
@@ -168,8 +168,8 @@ asked qa_2 --hotpotqa "$work/hotpotqa.json" --length 800
 has '"data":"[0-9a-f]\{16\}"' "$work/asked-qa_2.jsonl"
 kv eval ruler -m "$model" --raw --kv full --samples 1 --length 3000 --question seen -q >"$work/out" 2>"$work/err"
 that 'what needs no file runs' [ $? = 0 ]
-has 'qa_1 is left out: it needs --squad FILE' "$work/err"
-that 'a line for each that is left out' [ "$(grep -c 'is left out' "$work/err")" = 7 ]
+has 'qa_1 is skipped: it needs --squad FILE' "$work/err"
+that 'a line for each skipped task' [ "$(grep -c 'is skipped' "$work/err")" = 7 ]
 that 'six tasks' [ "$(grep -c ' of 3000 tokens$' "$work/out")" = 7 ]
 
 # ---- what is refused
@@ -178,22 +178,22 @@ fails 2 'no task' eval -m "$model" --kv full
 fails 2 'did you mean vt' eval vtt
 fails 2 'no such task' eval vt,cwe
 fails 2 'did you mean --samples' eval vt --sample 3
-fails 2 'goes alone: kvcull eval needle' eval vt needle
+fails 2 'run it as kvcull eval needle' eval vt needle
 fails 2 'no model' eval vt --kv full
 fails 2 'no policy' eval vt -m "$model" --raw
 fails 2 'budget' eval vt -m "$model" --raw --kv snapkv:budget=0
 fails 3 'none' eval vt -m "$work/none" --raw --kv full
 fails 2 'no chat template; --raw' eval vt -m "$model" --kv full
 fails 2 'nosuch' eval vt -m "$model" --kv full --template nosuch
-fails 2 'go with one' eval vt -m "$model" --kv full --raw --template chatml
+fails 2 'need one' eval vt -m "$model" --kv full --raw --template chatml
 fails 2 'takes one of both' eval vt --question never
 for value in x 0/3 4/3 1/0 1/x 1/ /1 1/2/3 -1/2 1/99999999999999999999; do
-    fails 2 'takes i/n' eval vt -m "$model" --kv full --raw --shard=$value
+    fails 2 'must be I/N' eval vt -m "$model" --kv full --raw --shard=$value
 done
 fails 2 'length' eval vt --length 63
 fails 2 'samples' eval vt --samples 0
-fails 2 'resume goes with --out' eval vt -m "$model" --kv full --raw --resume
-fails 2 'is more than --ctx 1000' eval vt -m "$model" --kv full --raw --ctx 1000 --length 2000
+fails 2 'resume needs --out' eval vt -m "$model" --kv full --raw --resume
+fails 2 'must not exceed --ctx 1000' eval vt -m "$model" --kv full --raw --ctx 1000 --length 2000
 fails 2 '--length 100: the shortest prompt of vt has' eval vt -m "$model" --kv full --raw --length 100 -q
 fails 4 'none/x.jsonl' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/none/x.jsonl"
 fails 4 'cannot be written' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work"
@@ -202,45 +202,45 @@ fails 2 'standard output' eval vt -m "$model" --kv full --raw --length 2200 -q -
 mkfifo "$work/pipe"
 fails 4 'cannot be written' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/pipe"
 if [ -w /dev/full ]; then
-    fails 4 'is no file' eval vt -m "$model" --kv full --raw --length 2200 -q --out /dev/full
+    fails 4 'not a regular file' eval vt -m "$model" --kv full --raw --length 2200 -q --out /dev/full
 fi
 kv eval qa_1 -m "$model" --raw --kv full >"$work/out" 2>"$work/err"
 that 'a task without its file, and no other' [ $? = 2 ]
 has 'it needs --squad' "$work/err"
 fails 3 'none' eval qa_1 -m "$model" --raw --kv full --squad "$work/none"
-fails 3 'no JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
-fails 3 'is no array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
+fails 3 'not JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
+fails 3 'not an array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
 : >"$work/empty"
 printf 'caf\351 au lait' >"$work/latin1"
-fails 3 'byte 3: is no UTF-8' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/latin1"
+fails 3 'byte 3: not UTF-8' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/latin1"
 printf '\377\376{\000}\000' >"$work/utf16"
 fails 3 'is UTF-16' eval qa_1 -m "$model" --raw --kv full --squad "$work/utf16"
-fails 3 'is empty' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/empty"
-fails 2 'has 1 questions' eval qa_1 -m "$model" --raw --kv full --squad "$work/squad.json" --samples 2
+fails 3 'file is empty' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/empty"
+fails 2 'has only 1 questions' eval qa_1 -m "$model" --raw --kv full --squad "$work/squad.json" --samples 2
 # a length that one of several tasks is too long for is told before anything is computed
 fails 2 'shortest prompt of cwe' eval fwe cwe -m "$model" --raw --kv full --length 700 -q --out "$work/short.jsonl"
 that 'nothing was computed' [ ! -s "$work/short.jsonl" ]
 # files of results that are none
 for text in '{}' '[]' 'x' '{"model": 5}'; do
     echo "$text" >"$work/wrong.jsonl"
-    fails 3 'wrong.jsonl: line 1: is no result' eval merge "$work/wrong.jsonl"
+    fails 3 'wrong.jsonl: line 1: not a result' eval merge "$work/wrong.jsonl"
     fails 3 'line 1' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/wrong.jsonl" --resume
     that 'and it stays as it is' [ "$(cat "$work/wrong.jsonl")" = "$text" ]
 done
 # one without a single line's end is no torn result: it stays, too
 for text in 'a text' '{"modes":1}'; do
     printf '%s' "$text" >"$work/wrong.jsonl"
-    fails 3 'wrong.jsonl: what it ends in is no result' eval vt -m "$model" --kv full --raw --length 2200 -q \
+    fails 3 'wrong.jsonl: the file does not end with a result' eval vt -m "$model" --kv full --raw --length 2200 -q \
         --out "$work/wrong.jsonl" --resume
     that 'and it stays as it is' [ "$(cat "$work/wrong.jsonl")" = "$text" ]
 done
 for change in 's/"score":[0-9.]*/"score":7/' 's/"question":"seen"/"question":"heard"/' 's/"length":1400/"length":-1/' \
     's/"kv":"full",//'; do
     head -n 1 "$work/whole.jsonl" | sed "$change" >"$work/wrong.jsonl"
-    fails 3 'line 1: is no result' eval merge "$work/wrong.jsonl"
+    fails 3 'line 1: not a result' eval merge "$work/wrong.jsonl"
 done
 sed '1s/"answer":"/&x/' "$work/whole.jsonl" >"$work/other.jsonl"
-fails 3 'other.jsonl: line 1: the same sample is there with another answer' eval merge "$work/whole.jsonl" "$work/other.jsonl"
+fails 3 'other.jsonl: line 1: another record has a different answer' eval merge "$work/whole.jsonl" "$work/other.jsonl"
 fails 2 'no file' eval merge
 fails 3 'none' eval merge "$work/none"
 fails 3 'has no results' eval merge "$work/empty"
@@ -248,7 +248,7 @@ fails 3 'has no results' eval merge "$work/empty"
 (ulimit -f 2; trap '' XFSZ; kv eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 \
     --samples 2 -q --out "$work/full.jsonl" >"$work/out" 2>"$work/err")
 that 'a full disk is 4' [ $? = 4 ]
-has 'full.jsonl: cannot be written: File too large; --resume goes on' "$work/err"
+has 'full.jsonl: cannot be written: File too large; --resume continues' "$work/err"
 run --out "$work/full.jsonl" --resume
 that 'and it goes on from there' same "$work/full.jsonl" "$work/whole.jsonl"
 finish
