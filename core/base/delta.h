@@ -13,7 +13,7 @@
  *   S[c, j] = e * S[c, j]
  *   u = (v[c] - dot32(S[c], k)) * b
  *   S[c, j] = fma(k[j], u, S[c, j])
- *   out[c] = dot32(S[c], q)
+ *   out[c] = dot32(S[c], q).
  *
  * The rows of S are independent, so they may be computed in parallel. The rows of a session are computed in order and
  * never added to each other, so results do not depend on chunks of a prompt, threads or batches. */
@@ -37,7 +37,7 @@ KVC_INLINE float kvc_softplus(float x) {
     return u == 1.0f ? e : kvc_log(u) * kvc_div(e, u - 1.0f);
 }
 
-/* The factor of S; rate is not positive. */
+/* Returns the factor of S in one step. rate must not be positive. */
 KVC_INLINE float kvc_delta_decay(float rate, float a, float bias) { return kvc_exp(rate * kvc_softplus(a + bias)); }
 
 #endif

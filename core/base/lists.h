@@ -68,17 +68,17 @@ struct kvc_lists {
     struct kvc_buffer *count;    /* uint32 [H_kv] */
     struct kvc_buffer *blocks;   /* uint32 [kvc_first_block(slots, H_kv)] */
     struct kvc_buffer *order;    /* uint32 [slots] or NULL */
-    struct kvc_buffer *position; /* int32 [slots], by slot; NULL if and only if order is */
+    struct kvc_buffer *position; /* int32 [slots], by slot; NULL if order is NULL, and only then */
     struct kvc_buffer *state;    /* float32 [columns * slots] or NULL */
 };
 
-/* Index in `blocks` of the first block of head h, whose first slot is `base`. */
+/* Returns the index, in `blocks`, of the first block of head h. `base` is the head's first slot. */
 static inline uint32_t kvc_first_block(uint32_t base, uint32_t h) { return base / KVC_TILE + h; }
-/* For a head of `slots` slots: how many entries fit, and how many blocks it has, counting the block of an extra
- * slot. */
+/* Return how many entries fit into `slots` slots of a head, and how many blocks these need, including the block of an
+ * extra slot. */
 static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
 static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_TILE - 1) / KVC_TILE; }
-/* Number of slots that keep their place when a head goes from `had` to `slots` slots. */
+/* Returns the number of slots that keep their place when a head changes from `had` to `slots` slots. */
 static inline uint32_t kvc_slots_kept(uint32_t slots, uint32_t had) {
     const uint32_t both = kvc_min_u32(slots, had);
     return slots == had ? slots : both - both % KVC_TILE;
@@ -99,12 +99,11 @@ struct kvc_segment {
     struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all entries; otherwise the segment has one row */
     uint32_t row, rows, stored;
-    uint64_t
-        *bytes_read; /* NULL, or incremented by the entries that these rows read, over all KV heads, * 2 * row_bytes */
+    uint64_t *bytes_read; /* NULL, or a counter of bytes read: 2 * row_bytes per entry, over all KV heads */
 };
 
 /* How the dot product of a query and a key becomes a score: s = scale * dot and, if cap is not 0, s = kvc_capped(s,
- * cap). A scale of 0 stands for kvc_attention_scale(d). Neither is negative. */
+ * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. */
 struct kvc_scoring {
     float scale, cap;
 };

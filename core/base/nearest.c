@@ -6,8 +6,8 @@
 
 enum { LONGEST = 40 };
 
-/* Returns the number of edits (insert, delete, replace, swap neighbors) that turn a [n] into b [m]. LONGEST: a or b is
- * too long. */
+/* Returns the number of edits (insert, delete, replace, swap neighbors) that turn a [n] into b [m]. Returns LONGEST if
+ * a or b is too long. */
 static size_t edits(const char *a, size_t n, const char *b, size_t m) {
     size_t row[3][LONGEST] = {{0}}; /* row i of the table is row[i % 3] */
     if (n >= LONGEST || m >= LONGEST)

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Returns the bytes of the UTF-8 character at the beginning of text [left]. 0: it is invalid or a control character. */
+/* Returns the bytes of the UTF-8 character at the beginning of text [left]. Returns 0 if the character is invalid or a
+ * control character. */
 static size_t character(const unsigned char *text, size_t left) {
     if (text[0] < 0x80) {
         return text[0] >= 0x20 && text[0] != 0x7f;

@@ -15,7 +15,7 @@ struct kvc_type_block {
 
 struct kvc_type_block kvc_type_block(enum kvc_type type);
 
-/* Returns the bytes of one row of K elements. 0: K is 0 or not a multiple of the type's block, or the size
+/* Returns the bytes of one row of K elements. Returns 0 if K is 0 or not a multiple of the type's block, or if the size
  * overflows. */
 size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K);
 

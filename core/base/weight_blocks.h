@@ -15,67 +15,68 @@ struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
 };
-struct kvc_block_q4_0 { /* 32: d * (q - 8); byte i holds e = i (low half) and e = i + 16 */
+struct kvc_block_q4_0 { /* 32 values: d * (q - 8); byte i holds e = i (low half) and e = i + 16 */
     kvc_u8 d[2];
     kvc_u8 q[16];
 };
-struct kvc_block_q5_0 { /* 32: d * (q - 16); as Q4_0, the fifth bit is bit e of high */
+struct kvc_block_q5_0 { /* 32 values: d * (q - 16); as Q4_0, the fifth bit is bit e of high */
     kvc_u8 d[2];
     kvc_u8 high[4];
     kvc_u8 q[16];
 };
-struct kvc_block_q4_1 { /* 32: fma(d, q, m); as Q4_0 */
+struct kvc_block_q4_1 { /* 32 values: fma(d, q, m); as Q4_0 */
     kvc_u8 d[2], m[2];
     kvc_u8 q[16];
 };
-struct kvc_block_q5_1 { /* 32: fma(d, q, m); as Q5_0 */
+struct kvc_block_q5_1 { /* 32 values: fma(d, q, m); as Q5_0 */
     kvc_u8 d[2], m[2];
     kvc_u8 high[4];
     kvc_u8 q[16];
 };
-struct kvc_block_iq4_nl { /* 32: d * table[q], kvc_iq4_value; as Q4_0 */
+struct kvc_block_iq4_nl { /* 32 values: d * table[q], kvc_iq4_value; as Q4_0 */
     kvc_u8 d[2];
     kvc_u8 q[16];
 };
-struct kvc_block_mxfp4 { /* 32: kvc_power_half(power) * twice an E2M1 number, kvc_e2m1_twice; as Q4_0 */
+struct kvc_block_mxfp4 { /* 32 values: kvc_power_half(power) * twice an E2M1 number, kvc_e2m1_twice; as Q4_0 */
     kvc_u8 power[1];
     kvc_u8 q[16];
 };
-struct kvc_block_q2_k { /* 256: fma(d * scale, q, -(dmin * min)), 16 sub-blocks of 16 */
+struct kvc_block_q2_k { /* 256 values: fma(d * scale, q, -(dmin * min)), 16 sub-blocks of 16 */
     kvc_u8 scale[16];   /* the minimum is in the high half */
     kvc_u8 q[64];
     kvc_u8 d[2], dmin[2];
 };
-struct kvc_block_iq4_xs { /* 256: (d * (scale - 32)) * table[q], 8 sub-blocks of 32, each as Q4_0 */
+struct kvc_block_iq4_xs { /* 256 values: (d * (scale - 32)) * table[q], 8 sub-blocks of 32, each as Q4_0 */
     kvc_u8 d[2];
     kvc_u8 high[2], low[4]; /* parts of the scales: two high bits, four low bits */
     kvc_u8 q[128];
 };
-struct kvc_block_q3_k { /* 256: (d * (scale - 32)) * (q - 4), 16 sub-blocks of 16 */
+struct kvc_block_q3_k { /* 256 values: (d * (scale - 32)) * (q - 4), 16 sub-blocks of 16 */
     kvc_u8 high[32];
     kvc_u8 q[64];
     kvc_u8 scale[12];
     kvc_u8 d[2];
 };
-struct kvc_block_q4_k { /* 256: fma(d * scale, q, -(dmin * min)), 8 sub-blocks of 32 */
+struct kvc_block_q4_k { /* 256 values: fma(d * scale, q, -(dmin * min)), 8 sub-blocks of 32 */
     kvc_u8 d[2], dmin[2];
     kvc_u8 scale[12];
     kvc_u8 q[128];
 };
-struct kvc_block_q5_k { /* 256: as Q4_K with a fifth bit */
+struct kvc_block_q5_k { /* 256 values: as Q4_K with a fifth bit */
     kvc_u8 d[2], dmin[2];
     kvc_u8 scale[12];
     kvc_u8 high[32];
     kvc_u8 q[128];
 };
-struct kvc_block_q6_k { /* 256: (d * scale) * (q - 32), 16 sub-blocks of 16 */
+struct kvc_block_q6_k { /* 256 values: (d * scale) * (q - 32), 16 sub-blocks of 16 */
     kvc_u8 low[128];
     kvc_u8 high[64];
     kvc_i8 scale[16];
     kvc_u8 d[2];
 };
 
-struct kvc_block_fp8 { /* 128: scale * e4m3, rounded once; only in memory, never in files (models/files/scaled.h) */
+struct kvc_block_fp8 { /* 128 values: scale * e4m3, rounded once; only in memory, never in files (models/files/scaled.h)
+                        */
     kvc_u8 scale[4];   /* a float32, little-endian */
     kvc_u8 q[128];
 };

@@ -3,13 +3,13 @@
  *
  * KVC_WEIGHT_TYPES(row, a) expands to row(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) for every
  * type, in the order of enum kvc_type (include/kvcull.h):
- *   NAME, name       used in identifiers: KVC_<NAME>, struct kvc_block_<name>; name is also the type's public name
- *   gguf             the type's number in GGUF files
- *   elements, bytes  per block; a row is a whole number of blocks, and elements divides 256
- *   scale, scales    offset of the first scale in a block, and number of consecutive scales
- *   wide             bytes per scale: 4 for float32, 2 for F16, 1 for a power of two (E8M0)
+ *   NAME, name       used in identifiers: KVC_<NAME>, struct kvc_block_<name>; name is also the type's public name.
+ *   gguf             the type's number in GGUF files.
+ *   elements, bytes  per block; a row is a whole number of blocks, and elements divides 256.
+ *   scale, scales    offset of the first scale in a block, and number of consecutive scales.
+ *   wide             bytes per scale: 4 for float32, 2 for F16, 1 for a power of two (E8M0).
  *   holds            the largest value that can safely be stored. With F16 scales it is 65504 times a factor below the
- *                    smaller end of the quants, because searched scales may be a tenth larger than needed
+ *                    smaller end of the quants, because searched scales may be a tenth larger than needed.
  * `a` is passed through. Plain types are single numbers, which the code handles explicitly. For a block type,
  * everything except its arithmetic is generated from its row.
  *

@@ -81,7 +81,8 @@ uint32_t kvc_verify_draw(struct kvc_verify *v);                                 
 uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); /* in least .. most, both included */
 #define kvc_verify_pick(v, array) ((array)[kvc_verify_range(v, 0, sizeof(array) / sizeof((array)[0]) - 1)])
 
-/* Host memory and buffers that exist until the case ends. Returns NULL and sets v->status if out of memory. */
+/* The following functions allocate host memory and buffers that exist until the case ends. If out of memory, they
+ * return NULL and set v->status. */
 void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
 void kvc_verify_release(struct kvc_verify *v,
                         size_t held); /* frees the host memory allocated since held_count was `held` */
@@ -126,7 +127,8 @@ void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, stru
 /* Compares scores [H_kv, stride] up to each head's count. */
 void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
                                uint32_t stride);
-/* Returns the counts [heads] of the reference or, without one, of the device under test. NULL: out of memory. */
+/* Returns the counts [heads] of the reference or, without one, of the device under test. Returns NULL if out of
+ * memory. */
 uint32_t *kvc_verify_counts(struct kvc_verify *v, struct kvc_twin counts, uint32_t heads);
 /* Compares everything that lists hold. */
 void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists);
@@ -135,7 +137,7 @@ typedef void kvc_verify_case_fn(struct kvc_verify *v);
 struct kvc_verify_operation {
     const char *name;
     kvc_verify_case_fn *one_case;
-    unsigned cases; /* at effort 1 */
+    unsigned cases; /* number of cases at effort 1 */
     const char *of; /* the operation's name; cases of later features have a name of their own */
     enum kvc_further further;
 };

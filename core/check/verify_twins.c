@@ -36,7 +36,7 @@ void kvc_verify_compare_number(struct kvc_verify *v, const uint64_t number[2], c
     kvc_hash_add(v->hash, halves, 2);
 }
 
-/* Returns n words of one side. NULL: this side does not exist, or out of memory. */
+/* Returns n words of one side. Returns NULL if this side does not exist or memory is lacking. */
 static void *download(struct kvc_verify *v, struct kvc_twin twin, int side, size_t offset, size_t n) {
     void *host = side >= v->first && v->status == KVC_OK ? kvc_verify_alloc(v, n * 4) : NULL;
     struct kvc_span span = {twin.buffer[side], offset * 4};

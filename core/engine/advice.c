@@ -23,7 +23,7 @@ static const char *size(uint64_t bytes, char text[32]) {
     return text;
 }
 
-/* Replaces the advice in an error's text, which begins after the last "; ". */
+/* Replaces the advice of an error: the part of its text after the last "; ". */
 static void advice_replace(struct kvc_error *error, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))

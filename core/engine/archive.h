@@ -1,6 +1,6 @@
-/* archive.h - numbers and bytes that are written section by section and read again in the same order. One function over
- * a state serves both directions. All numbers are little-endian. Reading is checked against the end of the section, and
- * the first failure is kept. */
+/* archive.h - numbers and bytes that are written section by section and read again in the same order. The same function
+ * writes and reads a state. All numbers are little-endian. Reading is checked against the end of the section, and the
+ * first failure is kept. */
 #ifndef KVC_CORE_ENGINE_ARCHIVE_H
 #define KVC_CORE_ENGINE_ARCHIVE_H
 
@@ -10,7 +10,7 @@ struct kvc_session;
 
 /* Section types; files store these numbers. */
 enum kvc_section {
-    KVC_SECTION_IDENTITY = 1, /* must match where the state is loaded */
+    KVC_SECTION_IDENTITY = 1, /* data that must be equal in the loading session */
     KVC_SECTION_SESSION,
     KVC_SECTION_METHOD,    /* index: of the policy's method */
     KVC_SECTION_LAYER,     /* index: of the layer */
@@ -29,7 +29,7 @@ struct kvc_archive {
     size_t count, capacity;
     size_t at;         /* reading: offset of the next byte */
     uint64_t left;     /* reading from a file: bytes of the file after this section */
-    uint64_t promised; /* how many of these bytes the data read so far require */
+    uint64_t promised; /* number of these bytes that the counts read so far account for */
     /* `store` is called at the end of a written section, `fetch` before a section is read. */
     enum kvc_status (*store)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
     enum kvc_status (*fetch)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
@@ -56,9 +56,10 @@ void kvc_archive_bytes(struct kvc_archive *archive, void *bytes, size_t count);
 void kvc_archive_u64(struct kvc_archive *archive, uint64_t *number);
 void kvc_archive_u32(struct kvc_archive *archive, uint32_t *number);
 void kvc_archive_bool(struct kvc_archive *archive, bool *truth);
-/* A number of at most `most`. `what` names it in the error. */
+/* Writes or reads a number of at most `most`. `what` names it in the error. */
 void kvc_archive_limited(struct kvc_archive *archive, uint64_t *number, uint64_t most, const char *what);
-/* A count and as many bytes. Reading allocates the text with malloc and adds a NUL that is not counted. */
+/* Writes or reads a count and as many bytes. Reading allocates the text with malloc and adds a NUL that is not
+ * counted. */
 void kvc_archive_text(struct kvc_archive *archive, char **text, size_t *bytes);
 
 #endif

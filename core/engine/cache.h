@@ -29,15 +29,15 @@ struct kvc_cache {
 };
 
 uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
-/* Bytes of the blocks that `entries` entries of one head take. */
+/* Returns the bytes of the blocks that `entries` entries of one head take. */
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
 
 /* Returns the number of slots for `entries` entries of a head: whole blocks. If step_most is one more than these blocks
  * hold, it adds an extra slot. */
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most);
 
-/* Number of entries at the front of a list of `held` consecutive positions that have expired: no row from the next
- * position on can see them through the window (0: none). A multiple of KVC_TILE. */
+/* Returns the number of expired entries at the front of a list of `held` consecutive positions. No row from the next
+ * position on can see them through the window (0: no window). The result is a multiple of KVC_TILE. */
 static inline uint64_t kvc_window_expired(uint32_t window, uint64_t held) {
     return window && held >= window ? (held - window + 1) / KVC_TILE * KVC_TILE : 0;
 }
@@ -57,7 +57,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t layer, uint6
                                   struct kvc_error *error);
 /* Updates the host's counts after kvc_ops.append of `rows` entries. */
 void kvc_cache_appended(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
-/* Copies the entries of another cache's layer to the layer, which has reserved room and is empty. The source holds all
+/* Copies a layer's entries from another cache. The destination is empty and has reserved room. The source holds all
  * positions from 0 on; nothing was evicted. One cache may have lists per query head and the other lists per KV head. */
 void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint32_t layer);
 /* Removes the newest `rows` entries of every head. */
@@ -73,10 +73,10 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, st
  * to uint32 to[before ...], and the host's counts stay stale until kvc_cache_take_counts: they are the old counts, an
  * upper bound. */
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span to);
-/* Fetches a layer's counts if they are stale. Only the host's knowledge changes, not the cache. */
+/* Fetches a layer's counts if they are stale. Only the host's copy changes. */
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
 bool kvc_cache_is_stale(const struct kvc_cache *cache);
-/* counts: the counts that the evictions wrote to `to`, now on the host */
+/* Updates the host's counts. counts: the numbers that evictions wrote to `to`, copied to the host. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* of all layers */
 /* Frees blocks that are not needed for the entries plus `surplus`, in every head that has at least `many` unneeded

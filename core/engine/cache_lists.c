@@ -143,7 +143,7 @@ static void read_block(const struct list *list, uint32_t b, unsigned char *keys,
     }
 }
 
-/* Writes the entries' words, which `words` holds by slot, to `to` by index. */
+/* Copies the entries' words to `to` in index order. `words` is in slot order. */
 static unsigned char *put_words(const struct list *list, unsigned char *to) {
     for (uint32_t r = 0; r < list->count; r++)
         memcpy(to + r * sizeof(uint32_t), &list->words[list->order[r]], sizeof(uint32_t));

@@ -83,7 +83,7 @@ static enum kvc_status step_logits(struct kvc_runner *runner, const struct parti
     return KVC_OK;
 }
 
-/* Marks the sessions as failed that have failed on another rank. */
+/* Marks sessions that have failed on another rank as failed. */
 static void fail_received(const struct kvc_passing *passing) {
     for (size_t i = 0; i < passing->count; i++)
         if (passing->sessions[i]->failure.status != KVC_OK)
@@ -226,7 +226,8 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct partici
     return first;
 }
 
-/* Runs a step of all sessions that can take part. Returns the first failure; a session that cannot take part counts. */
+/* Runs a step of all sessions that can take part. Returns the first failure. A session that cannot take part counts as
+ * a failure. */
 static enum kvc_status decode_batch(struct kvc_session *const *sessions, const int32_t *tokens, size_t count,
                                     float *logits, enum kvc_status *statuses, struct participants *participants,
                                     struct kvc_error *error) {

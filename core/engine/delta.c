@@ -12,7 +12,7 @@
 
 static const struct kvc_span none = {NULL, 0};
 
-/* Lists all float buffers with the width of a row. network NULL: widths do not matter. */
+/* Lists all float buffers and the widths of their rows. Without a network, the widths are meaningless. */
 static void list_buffers(struct kvc_delta_scratch *scratch, const struct kvc_network *network,
                          struct kvc_growable **buffers, uint64_t *widths) {
     const struct kvc_delta_shape shape = network ? network->delta : (struct kvc_delta_shape){0};
@@ -51,7 +51,7 @@ void kvc_delta_free(struct kvc_device *device, struct kvc_delta_scratch *scratch
     kvc_growable_free(device, &scratch->part);
 }
 
-/* Computes the places of the queries of `rows` rows in q_and_gate, then those of their gates. */
+/* Computes where q_and_gate holds the queries of `rows` rows, then where it holds their gates. */
 static enum kvc_status make_parts(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
     struct kvc_delta_scratch *scratch = &runner->delta;
     const size_t heads = (size_t)rows * runner->network->heads, bytes = 2 * heads * sizeof(uint32_t);

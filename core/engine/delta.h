@@ -1,5 +1,5 @@
-/* delta.h - gated delta nets (layers with a recurrent state instead of entries) and the output gate of attention in
- * models that have them. */
+/* delta.h - gated delta nets (layers with a recurrent state instead of entries) and the output gate that attention has
+ * in such models. */
 #ifndef KVC_CORE_ENGINE_DELTA_H
 #define KVC_CORE_ENGINE_DELTA_H
 
@@ -33,7 +33,7 @@ enum kvc_status kvc_delta_reserve(struct kvc_runner *runner, uint32_t rows, stru
  * both. */
 void kvc_delta_mix(struct kvc_runner *runner, const struct kvc_layer *layer, const struct kvc_recurrence *segments,
                    size_t count, uint32_t rows);
-/* Splits q_and_gate, which stores both head by head, into runner->q_raw and attention_gate. */
+/* Splits q_and_gate, in which each head's queries are followed by its gates, into runner->q_raw and attention_gate. */
 void kvc_delta_part_queries(struct kvc_runner *runner, uint32_t rows);
 
 #endif

@@ -108,7 +108,7 @@ static void engine_broadcast(const struct kvc_engine *engine, enum kvc_call call
 
 enum { TEAMS = 2 };
 
-/* Returns the link of the ranks that share layers (0) or that form a pipeline (1); NULL: no other ranks. */
+/* Returns the link of the ranks that share layers (i = 0) or form a pipeline (i = 1), or NULL if there are none. */
 static struct kvc_link *team_of(const struct kvc_ranks *ranks, size_t i) {
     return i == 0 ? ranks->rows.link : ranks->stages.link;
 }
@@ -172,7 +172,7 @@ void kvc_engine_close(struct kvc_engine *engine) {
     free(engine);
 }
 
-/* Sums over all ranks. */
+/* Returns the memory of all ranks together. */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory) {
     struct kvc_ranks *ranks = engine->ranks;
     *memory = engine->device->memory;

@@ -9,7 +9,8 @@
 
 #define BUFFERS 11u
 
-/* Lists all buffers with their size in values for `rows` rows. network NULL: sizes do not matter. */
+/* Lists all buffers and the number of values that each needs for `rows` rows. Without a network, the numbers are
+ * meaningless. */
 static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_network *network, size_t rows,
                          struct kvc_growable **buffers, size_t *values) {
     const size_t pairs = network ? rows * network->experts_used : 0, experts = network ? network->experts : 0;

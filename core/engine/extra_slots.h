@@ -8,7 +8,7 @@
 struct kvc_extra_block {
     uint32_t number;              /* block number in the arena */
     uint32_t taken;               /* slots in use */
-    uint64_t bits[KVC_TILE / 64]; /* bit per slot: in use */
+    uint64_t bits[KVC_TILE / 64]; /* one bit per slot: 1 if in use */
 };
 
 struct kvc_extra_slots {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define STEP 8u      /* sections begin at multiples of this number of floats */
-#define STEPS 16384u /* number of possible beginnings */
+#define STEPS 16384u /* number of possible section starts */
 
 static uint32_t fill_draw(struct kvc_fill *fill) {
     fill->random = fill->random * 6364136223846793005u + 1442695040888963407u;

@@ -4,7 +4,8 @@
 
 #include "core/engine/runner.h"
 
-/* Returns true if the weight's own type is a block of integers. Plain floats and FP8 are multiplied as floats. */
+/* Returns true if the weight is stored in blocks of integers, whatever the other weights are. Plain floats and FP8 are
+ * multiplied as floats. */
 static bool is_int8(const struct kvc_weight *w) {
     return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
 }

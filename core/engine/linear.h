@@ -39,7 +39,7 @@ void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_in
 void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                     struct kvc_span bias);
 /* Computes y [pairs, this rank's outputs]: multiplies each pair by its expert's matrix and adds the expert's bias
- * [experts, N]. `first` is route's output. */
+ * [experts, N]. `first` is the array that the operation route writes. */
 void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
                             const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first);
 

@@ -18,7 +18,7 @@ struct kvc_layer {
     struct kvc_span v_bias;         /* [H_kv*d] */
     struct kvc_span output_bias;    /* [hidden] */
     struct kvc_span
-        q_norm; /* norm of each head before RoPE: [d] for all heads, or [H, d]; or [H*d]: one norm over all heads */
+        q_norm; /* norm before RoPE: [d], shared by all heads; [H, d], one per head; or [H*d], one over all heads */
     struct kvc_span k_norm;          /* [d], [H_kv, d] or [H_kv*d], as for q_norm */
     struct kvc_span q_norm_bias;     /* [d], if both norms are centred */
     struct kvc_span k_norm_bias;     /* [d] */
@@ -67,7 +67,7 @@ struct kvc_rope {
     float long_attention_factor;
 };
 
-/* The sizes of a network's gated delta nets. count 0: none. */
+/* The sizes of a network's gated delta nets. A count of 0 means none. */
 struct kvc_delta_shape {
     uint32_t count;                /* number of delta net layers */
     uint32_t heads, key_heads;     /* H, H_k */
@@ -108,7 +108,7 @@ struct kvc_network {
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;
-    struct kvc_rope rope[2];    /* the rope of most layers, and that of the others with the same `rotary` */
+    struct kvc_rope rope[2];    /* [0]: of most layers; [1]: of the other layers, with the same `rotary` */
     uint32_t ropes;             /* 1 or 2 */
     struct kvc_scoring scoring; /* how attention computes scores */
     enum kvc_activation activation;
@@ -149,7 +149,7 @@ static inline bool kvc_network_has(const struct kvc_network *network, uint32_t l
     const struct kvc_part_of *part = network ? &network->part : NULL;
     return !part || !part->pipeline || (layer >= part->first_layer && layer - part->first_layer < part->own_layers);
 }
-/* Whether this process has the first layer and the embedding; whether it has the last layer and the head. */
+/* Return true if this process has the first layer and the embedding, or the last layer and the head. */
 static inline bool kvc_network_begins(const struct kvc_network *network) { return kvc_network_has(network, 0); }
 static inline bool kvc_network_ends(const struct kvc_network *network) {
     return kvc_network_has(network, network->layers - 1);
@@ -168,9 +168,9 @@ struct kvc_delta_state {
 struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape);
 /* Returns true if this rank's entries count in totals over all ranks: they are not copies of another rank's entries. */
 bool kvc_network_counts(const struct kvc_network *network);
-/* Returns the first of the ranks sharing a layer that has a KV head. */
+/* Returns the first rank that has a KV head, among the ranks that share layers. */
 uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head);
-/* Bytes of the recurrent state of all layers; 0 if there is none. */
+/* Returns the bytes of the recurrent state of all layers, or 0 if there are no delta nets. */
 uint64_t kvc_network_state_bytes(const struct kvc_network *network);
 
 /* Frees every weight, buffer and array. The struct itself belongs to the caller. */

@@ -8,7 +8,8 @@
  * have the same rows. */
 enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                                uint32_t layer, struct kvc_error *error);
-/* In a pipeline, after a pass: applies what stages of other ranks' layers chose for this rank's layers. */
+/* Applies the choices that stages of other ranks' layers made for this rank's layers. Called after each pass of a
+ * pipeline. */
 enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_row_source *source,
                                 struct kvc_error *error);
 

@@ -1,8 +1,8 @@
 /* pipeline.c - sends rows, and their failures, from rank to rank. Rows travel from device to device if the link
  * supports it, otherwise through the host.
  *
- * No order of these calls can deadlock. A rank waits only for rows of the rank below, which sends them without waiting
- * for the ranks above, and for the last rank's status, whose messages never wait (link.h). */
+ * No order of these calls can deadlock. A rank waits for two things only: rows of the rank below, which never waits for
+ * the ranks above, and the status of the last rank, whose messages never wait (link.h). */
 #include "core/engine/pipeline.h"
 
 #include "core/engine/prune_rows.h"
@@ -286,7 +286,7 @@ uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
     return best;
 }
 
-/* Applies the choice that another rank has noted if the layer is this rank's. */
+/* Applies a choice that another rank has noted, if this rank has the layer. */
 static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet *packet, struct kvc_error *error) {
     const uint32_t layer = (uint32_t)kvc_packet_get_number(packet), lists = (uint32_t)kvc_packet_get_number(packet);
     const int32_t **positions = malloc(lists * sizeof *positions + 1);

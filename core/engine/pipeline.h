@@ -21,8 +21,8 @@ struct kvc_passing {
     const struct kvc_row_source *source; /* NULL, or the prompt's row source: a rank below may have pruned rows */
 };
 
-/* Receives rows before a rank's first layer. A failure of a rank below replaces a status, or session, that is still
- * good here. */
+/* Receives rows before a rank's first layer. Adopts the failures of the ranks below, except where this rank has failed
+ * itself. */
 void kvc_pipeline_receive(struct kvc_passing *passing);
 /* Sends rows after a rank's last layer. Lack of memory ends all ranks. */
 void kvc_pipeline_send(struct kvc_passing *passing);
@@ -31,16 +31,16 @@ void kvc_pipeline_send(struct kvc_passing *passing);
 enum kvc_status kvc_pipeline_receive_status(struct kvc_passing *passing);
 /* Lets pending sends make progress. Called between layers. */
 void kvc_pipeline_advance(struct kvc_runner *runner);
-/* How many passes of the session's prompt a rank may run ahead of the last status it received. 0: the next pass waits
- * for the status of the current one. */
+/* Returns how many passes of the session's prompt a rank may run ahead of the last status that it received. With 0, the
+ * next pass waits for the status of the current one. */
 uint32_t kvc_pipeline_lead(const struct kvc_session *session);
-/* Number of groups into which the `rows` of a decode step are divided. The groups flow through the pipeline one after
- * another. */
+/* Returns the number of groups into which the `rows` of a decode step are divided. The groups flow through the pipeline
+ * one after another. */
 uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows);
 /* Broadcasts data of the rank that has the last layer to all ranks. */
 void kvc_pipeline_broadcast(struct kvc_runner *runner, void *data, size_t bytes);
-/* Called on all ranks after a pass: each evicts from its layers what stages of other ranks' layers chose to evict
- * there. */
+/* Called on all ranks after a pass. Each rank keeps in its layers the entries that stages of other ranks' layers
+ * chose. */
 enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error);
 /* Returns true if the prompt stage's method divides entries among layers of several ranks. Its state then travels with
  * the rows. */

@@ -167,7 +167,7 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
             status = kvc_fail(error, KVC_USAGE,
                               "prompt: the logits of every row were requested, but policy %s keeps %u of %llu rows",
                               session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
-        else if (!pipeline) /* with a pipeline all ranks take part, after the pass */
+        else if (!pipeline) /* in a pipeline, report_pass does this on all ranks after the pass */
             status = report_rows(session, part->row, part->rows, options, prompt->row_logits, error);
     }
     prompt->done += part->rows;
@@ -226,8 +226,8 @@ static void settle(const struct prompt *prompt) {
             link->class->end(link, error.text);
 }
 
-/* In a pipeline, after the pass has left this rank's layers: passes the results of its rows to the caller. If passes do
- * not overlap, this happens after the pass has left all ranks. */
+/* In a pipeline, passes the results of a pass's rows to the caller after the pass has left this rank's layers. If
+ * passes do not overlap, this happens after the pass has left all ranks. */
 static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;

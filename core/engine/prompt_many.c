@@ -24,7 +24,7 @@ struct many {
     size_t *place;               /* [count]: index in the caller's array */
     /* the first failure in the caller's order */
     struct kvc_error *error;
-    size_t failed; /* index of the failed session; count: none */
+    size_t failed; /* index of the failed session, or count if none has failed */
 };
 
 /* Records the result of session i. `cause` is the error if it failed. */

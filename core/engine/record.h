@@ -26,7 +26,7 @@ struct kvc_record {
 void kvc_record_close(struct kvc_session *session);
 /* Passes the attention output, a row [H, d], to the observer. */
 void kvc_record_output(struct kvc_session *session, uint32_t layer, struct kvc_span attended);
-/* Records which entries of the layer the step read. reads NULL: all of them. */
+/* Records which entries of the layer the step read. If reads is NULL, the step read all of them. */
 enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *reads,
                                  struct kvc_error *error);
 

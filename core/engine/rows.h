@@ -96,9 +96,9 @@ void kvc_prompt_free_queries(struct kvc_device *device, struct kvc_queries *quer
  * fails. */
 enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
 void kvc_prompt_end(struct kvc_session *session);
-/* Maximum number of rows that are computed at once in a prompt of `rows` rows. */
+/* Returns the maximum number of rows that are computed at once in a prompt of `rows` rows. */
 uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows);
-/* Number of rows that methods add to the current pass. */
+/* Returns the number of rows that methods add to the current pass. */
 uint32_t kvc_prompt_extra_rows(const struct kvc_session *session);
 uint32_t kvc_prompt_extra_stored(const struct kvc_session *session); /* how many of these get temporary entries */
 
@@ -107,7 +107,7 @@ uint32_t kvc_prompt_extra_stored(const struct kvc_session *session); /* how many
  * The following functions take sessions whose prompts have the same rows (prompt_many.c); usually there is one. If
  * something fails for one session only, its `failure` is set and the others continue. */
 
-/* Returns KVC_OK if any session has not failed, otherwise the failure of the first. */
+/* Returns KVC_OK if at least one session has not failed, otherwise the first session's failure. */
 enum kvc_status kvc_prompts_live(struct kvc_session *const *sessions, size_t count, struct kvc_error *error);
 /* Begins a pass over rows from .. from+rows-1 of the prompt. If the prompt is not cut, these are all rows. */
 enum kvc_status kvc_pass_begin(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,

@@ -65,7 +65,7 @@ enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_netw
     }
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
-    made->per_head = true; /* to list all buffers */
+    made->per_head = true; /* list_buffers then includes k_heads and v_heads */
     const size_t n = list_buffers(made, buffers, widths);
     made->per_head = false;
     for (size_t i = 0; i < n; i++)
@@ -92,7 +92,7 @@ void kvc_runner_close(struct kvc_runner *runner) {
         return;
     struct kvc_growable *buffers[ROW_BUFFERS];
     size_t widths[ROW_BUFFERS];
-    runner->per_head = true; /* to list all buffers */
+    runner->per_head = true; /* list_buffers then includes k_heads and v_heads */
     const size_t n = list_buffers(runner, buffers, widths);
     for (size_t i = 0; i < n; i++)
         kvc_growable_free(runner->device, buffers[i]);
@@ -203,7 +203,7 @@ static void norm_rows(struct kvc_runner *runner, struct kvc_span y, struct kvc_s
                                                                  .bias = bias});
 }
 
-/* Multiplies x [n] by a factor and caps it. cap 0: no cap. */
+/* Multiplies x [n] by a factor and caps it. A cap of 0 means none. */
 static void scale_values(struct kvc_runner *runner, struct kvc_span x, size_t n, float factor, float cap) {
     runner->device->ops->scale(runner->device,
                                &(struct kvc_scale){.y = x, .x = x, .n = n, .factor = factor, .cap = cap});
@@ -294,7 +294,7 @@ static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch,
         runner->device->ops->copy(runner->device, normed, x, (size_t)rows * hidden * sizeof(float));
 }
 
-/* Adds projected, normalized if the layer has such a norm, to hidden. */
+/* Adds projected to hidden. If the layer has a norm for its output, projected is normalized first. */
 static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, struct kvc_span norm, uint32_t row,
                           uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
@@ -333,7 +333,8 @@ static size_t find_alike(struct kvc_runner *runner, const struct kvc_segment *se
     return n;
 }
 
-/* Appends to segments with a list per query head. Each KV head's key and value go to every list of its group. */
+/* Appends to segments with a list per query head. Each KV head's key and value are appended to every list of its
+ * group. */
 static void append_repeated(struct kvc_runner *runner, size_t n, struct kvc_span k, struct kvc_span v,
                             struct kvc_span positions) {
     struct kvc_device *device = runner->device;

@@ -134,7 +134,7 @@ enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequen
     return KVC_OK;
 }
 
-/* Returns the logits [vocab] after penalties and bias. Without any, it returns the caller's array. */
+/* Returns the logits [vocab] after penalties and bias. If there are none, it returns the caller's array. */
 static const float *change(struct kvc_sampler *sampler, const float *logits) {
     const float penalty = sampler->options.repeat_penalty;
     const uint64_t count = penalty != 1 ? kvc_min_u64(sampler->accepted, sampler->options.repeat_last) : 0;
@@ -161,7 +161,8 @@ static float uniform(uint64_t seed, uint32_t n) {
     return (float)(words.word[0] >> 8) * 0x1p-24f + 0x1p-25f;
 }
 
-/* Returns the token with the highest logit, the lowest of equals. NaN is chosen only if all logits are NaN. */
+/* Returns the token with the highest logit. Of equal logits, the lower token wins. NaN is chosen only if all logits are
+ * NaN. */
 static uint32_t sampler_likeliest(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
     while (best < vocab && kvc_is_nan(logits[best]))

@@ -140,7 +140,7 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
         select->view_count[h]++;
 }
 
-/* Number of places of a head: the entries of its view, or of its list. */
+/* Returns the number of places of a head: the entries in its view, or in its list. */
 static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uint32_t h) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
     return select->view.index ? select->view_count[h] : session->cache.layer[layer].count[h];

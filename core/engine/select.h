@@ -40,15 +40,16 @@ void kvc_select_close(struct kvc_session *session);
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
                         struct kvc_span to);
 bool kvc_select_is_stale(const struct kvc_session *session);
-void kvc_select_take_counts(struct kvc_session *session,
-                            const uint32_t *counts); /* counts: the words after those of the lists */
+void kvc_select_take_counts(
+    struct kvc_session *session,
+    const uint32_t *counts); /* counts: the words of runner->counts that follow the counts of the lists */
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
 /* kvc_select_reserve reserves room for one more entry in the layer's view. kvc_select_appended adds the entry to the
  * view after it was appended to the lists. */
 enum kvc_status kvc_select_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error);
 void kvc_select_appended(struct kvc_session *session, uint32_t layer);
-/* Reserves the buffers for a step that will select in this way. *stride receives the stride of its read lists. It is
- * unchanged if the step will read everything. */
+/* Reserves the buffers for a step that will select as `select` describes. *stride receives the stride of its read
+ * lists. It is unchanged if the step will read everything. */
 enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                    uint32_t *stride, struct kvc_error *error);
 /* The sizes of a layer's selection data, to create the same data in another session. The next step that needs pages and

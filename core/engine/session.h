@@ -52,7 +52,7 @@ struct kvc_session {
     bool in_prompt;
     bool failed; /* a prompt or step failed: the session is unusable */
     struct kvc_error
-        failure; /* with failed: the session's own error, in a prompt that others share or from the policy in a step */
+        failure; /* valid if failed: the session's own error in a shared prompt, or its policy's error in a step */
 
     struct kvc_prompt prompt;       /* the current prompt (rows.c) */
     struct kvc_evictions evictions; /* evict.c */
@@ -70,7 +70,7 @@ static inline struct kvc_ranks *kvc_session_ranks(const struct kvc_session *sess
 }
 /* Broadcasts a call whose only argument is the session. */
 void kvc_session_broadcast(const struct kvc_session *session, enum kvc_call call);
-/* Replaces each number, which depends on a longest head, by the maximum over all ranks that share the heads. */
+/* Replaces each number by its maximum over all ranks that share the heads. The numbers are lengths of longest heads. */
 static inline void kvc_session_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
     struct kvc_ranks *ranks = kvc_session_ranks(session);
     if (ranks && session->runner->network->part.heads_sharded)
@@ -85,12 +85,12 @@ static inline void kvc_session_most_layers(const struct kvc_session *session, ui
 /* Notes the positions [lists][counts] that a stage keeps in a layer of another rank. */
 void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,
                            const size_t *counts);
-/* Writes sessions of one model, tokens and what follows them into the message of a call. */
+/* Writes the arguments of a call into its message: sessions of one model, tokens, and whether logits are wanted. */
 void kvc_sessions_broadcast(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
                             const int32_t *tokens, size_t count, bool logits);
 /* Returns the rank that owns a list, where `list` counts the lists of all ranks. *here receives its index among the
- * owner's lists. With one process: 0, and the list itself. The next two functions broadcast a call that takes a list,
- * and then the owner's result. */
+ * owner's lists. With one process, it returns 0 and sets *here to the list. The next two functions broadcast a call
+ * that takes a list, and then the owner's result. */
 uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
 void kvc_session_broadcast_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
                                 size_t capacity);
@@ -104,15 +104,15 @@ static inline bool kvc_session_lives(const struct kvc_session *session) { return
 /* Returns the session's recurrent state in a delta net. */
 struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta);
 
-/* Number of the prompt's rows that are kept in the current layer. */
+/* Returns the number of the prompt's rows that are kept in the current layer. */
 static inline uint64_t kvc_session_rows(const struct kvc_session *session) {
     return session->prompt.kept_rows ? session->prompt.kept_row_count : session->turn;
 }
-/* Row of the prompt that is row i of the kept rows. */
+/* Returns the row of the prompt that is row i of the kept rows. */
 static inline uint32_t kvc_session_row(const struct kvc_session *session, uint32_t i) {
     return session->prompt.kept_rows ? session->prompt.kept_rows[i] : i;
 }
-/* Index of a layer's set of queries. */
+/* Returns the index of a layer's set of queries. */
 static inline size_t kvc_session_query_set(const struct kvc_session *session, uint32_t layer) {
     return session->prompt.chunking.chunk ? layer : 0;
 }

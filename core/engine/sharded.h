@@ -6,10 +6,10 @@
 
 struct kvc_runner;
 
-/* What a rank has of each row: all outputs, its part of them (kvc_split_outputs), or its heads. */
+/* The part of each row that a rank has: all outputs, its share of them (kvc_split_outputs), or its heads. */
 enum kvc_ownership { KVC_WHOLE, KVC_OUTPUTS, KVC_HEADS };
 
-/* Whether N outputs of a linear layer are sharded, and how many of them this rank computes. */
+/* Return whether N outputs of a linear layer are sharded, and how many of them this rank computes. */
 bool kvc_sharded_splits(const struct kvc_runner *runner, uint64_t N);
 uint64_t kvc_sharded_own(const struct kvc_runner *runner, uint64_t N);
 /* Returns a buffer of `floats` floats. It is valid until the next call. */

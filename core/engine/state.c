@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDED_ROWS 65536u      /* above the number of rows that methods add temporarily to a prompt */
-#define SURPLUS_LAID_OUT 4096u /* limit for the free slots of methods that a file may demand */
+#define ADDED_ROWS 65536u      /* upper bound of the rows that methods add temporarily to a prompt */
+#define SURPLUS_LAID_OUT 4096u /* limit of the free slots that a file may request for methods */
 
 enum kvc_status kvc_state_check(const struct kvc_session *session, const char *what, struct kvc_error *error) {
     if (session->failed)
@@ -165,8 +165,9 @@ static void check_lists(struct kvc_archive *a, const struct kvc_session *session
     }
 }
 
-/* Removes from a shape of a file what its entries do not need: slots for a prompt's temporary rows, and room for
- * evicted entries. The session allocates them again on demand, and a small file cannot demand much memory. */
+/* Reduces a shape that was read from a file to what its entries need, without slots for a prompt's temporary rows and
+ * without room for evicted entries. The session allocates them again on demand, and a small file cannot request much
+ * memory. */
 static void trim(const struct kvc_session *session, uint32_t l, struct layer_shape *shape, uint32_t lists) {
     struct kvc_select_shape *select = &shape->select;
     const uint32_t surplus = (uint32_t)kvc_min_u64(kvc_policy_surplus(session->policy, l), SURPLUS_LAID_OUT);

@@ -26,7 +26,7 @@ struct kvc_estimator {
     const struct kvc_method_use *use;
     const struct kvc_geometry *g;
     const uint32_t *windows;          /* [layers] or NULL */
-    uint32_t first_layer, own_layers; /* the layers that count */
+    uint32_t first_layer, own_layers; /* the layers that are counted */
     struct kvc_entry_format format;
     struct kvc_ledger ledger;
     uint64_t prompt;

@@ -15,8 +15,8 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
     return method->policy->pseudo(&method->values, &turn, &offset, NULL);
 }
 
-/* Reduces the layers that have passed so far to the total for all layers. No single layer may hold that total, but
- * these layers together may. */
+/* Reduces the layers that have passed so far to the total for all layers. Together they may hold that total; the data
+ * decide how it is divided among them. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
     const uint64_t so_far = at->context.acting + 1,
@@ -185,7 +185,7 @@ static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint6
 }
 
 #define PASSES_MOST                                                                                                    \
-    64u /* after this number of passes, the rest except the last are counted at once, because they are alike */
+    64u /* after this many passes, all others except the last are counted at once, because they are alike */
 
 void kvc_estimate_prompt(struct kvc_estimator *e) {
     struct kvc_chunking chunking;

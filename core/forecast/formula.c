@@ -41,7 +41,7 @@ uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, c
                               const struct kvc_entry_format *format, uint64_t held) {
     const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
-    const uint64_t steps = INT32_MAX; /* more than any session takes */
+    const uint64_t steps = INT32_MAX; /* more steps than any session takes */
     if (forecast->whole)
         return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
     return forecast->bound ? forecast->bound(&at.method->values, held, steps) : 0;
@@ -58,14 +58,14 @@ struct course {
     uint64_t after; /* entries of the longest list at the end of the prompt */
     double lists;   /* number of lists */
     double held;    /* entries per list */
-    double longest; /* entries, after the prompt, of the layer's longest lists if these are other lists; otherwise 0 */
+    double longest; /* if other lists of the layer are longer: their entries after the prompt; otherwise 0 */
     bool whole;
     bool uneven; /* the data decide how entries are divided among lists, so an upper bound of what they read is counted
                   */
 };
 
-/* Returns the entries read of a list with n entries to choose from. *choose receives the bytes that choosing reads.
- * most: entries of the layer's longest list. */
+/* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the bytes that
+ * choosing reads. most: entries of the layer's longest list. */
 static double reads_of(const struct course *course, double n, double most, double *choose,
                        struct kvc_formula *formula) {
     const struct kvc_layer_context *context = &course->select.context;

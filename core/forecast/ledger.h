@@ -12,11 +12,12 @@ struct kvc_ledger_layer {
     uint64_t each[2];   /* slots per list of each kind; unused if members > 0 */
     uint64_t step_most; /* as in struct kvc_cache_layer */
     /* Used if the data decide how `pool` entries are divided among `members`: the lists of this layer or, with
-     * by_layer, layers whose lists are equally long. `slots` is then an upper bound. members 0: not used. */
+     * by_layer, layers whose lists are equally long. `slots` is then an upper bound. They are unused if members is
+     * 0. */
     uint64_t members;
     uint64_t pool;
     bool by_layer;
-    uint64_t slots;  /* total over all lists */
+    uint64_t slots;  /* slots of all lists together */
     uint64_t arrays; /* bytes of their tables */
     bool ordered;    /* with order and positions */
     bool elsewhere;  /* another rank of a pipeline has the layer, so it counts nothing */

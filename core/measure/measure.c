@@ -18,7 +18,7 @@
 #define LOTS 3u
 #define MOST_CALLS 1000u
 #define ROUNDS 5u /* alternating rounds of the two backends */
-#define CLEAR 2.0 /* one round suffices if one device is this many times as fast */
+#define CLEAR 2.0 /* one round suffices if one device is this many times as fast as the other */
 
 static double seconds_now(void) {
     struct timespec now;
@@ -132,7 +132,7 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
     return span;
 }
 
-/* Creates a weight. experts 0: one matrix. */
+/* Creates a weight of `experts` matrices, or of one matrix if experts is 0. */
 static const struct kvc_weight *make_weight(struct kvc_measure *m, enum kvc_type type, uint32_t experts, uint64_t N,
                                             uint64_t K) {
     const size_t one = (size_t)N * kvc_type_row_bytes(type, K), bytes = one * (experts ? experts : 1);
@@ -330,7 +330,8 @@ static enum kvc_status measure_rooflines(const struct kvc_engine_options *option
 
 /* ---- all operations ---- */
 
-/* Measures one row of m->row. Both devices get new operands, so that memory treats them alike. */
+/* Measures one variant of an operation on both devices and stores the result in m->row. Both devices get new operands,
+ * so that memory treats them alike. */
 static enum kvc_status one_round(struct kvc_device *device, struct kvc_device *beside,
                                  const struct kvc_measure_operation *o, uint32_t variant, struct kvc_measure *m,
                                  struct kvc_error *error) {

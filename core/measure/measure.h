@@ -53,12 +53,13 @@ struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t fi
 /* Returns the attention probabilities of the queries of `a`, which have attended over `lists`. */
 struct kvc_probabilities kvc_measure_probabilities(const struct kvc_lists *lists, uint32_t queries,
                                                    const struct kvc_attention *a);
-/* Creates a weight; at most four. */
+/* Creates a weight. An operation may have at most four. */
 const struct kvc_weight *kvc_measure_weight(struct kvc_measure *m, enum kvc_type type, uint64_t N, uint64_t K);
 /* Creates the weight of at most 256 experts. */
 const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_type type, uint32_t experts, uint64_t N,
                                              uint64_t K);
-/* Creates lists of MEASURE_KV_HEADS heads with `slots` slots each, of which `entries` are filled; at most two. */
+/* Creates lists of MEASURE_KV_HEADS heads with `slots` slots each, of which `entries` are filled. An operation may have
+ * at most two. */
 struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, uint32_t slots, uint32_t entries,
                                     uint32_t columns, bool ordered);
 /* Returns a read list of `count` evenly spaced indices of each head. */
@@ -80,8 +81,8 @@ struct kvc_measure_operation {
     uint32_t variants; /* variants 0 .. variants - 1 */
 };
 /* One for each operation of the list, and zero. KVC_MEASURE(name, variants, variant) { ... m ... } defines it; the last
- * argument names the parameter that receives the variant's number. copy and fma_loop have none, because they measure
- * the limits of the device. */
+ * argument names the parameter that receives the variant's number. copy and fma_loop have no variants, because they
+ * measure the limits of the device. */
 #define KVC_OPERATION(name, parameters, ...) extern const struct kvc_measure_operation kvc_measure_##name;
 #include "core/base/ops.def"
 extern const struct kvc_measure_operation kvc_measure_zero;

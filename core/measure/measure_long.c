@@ -72,8 +72,8 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
         m->ops->attention(m->device, &a);
 }
 
-/* Measures one layer of a chunk in the middle of a prompt. Times the number of chunks, it is the layer's time for the
- * prompt. */
+/* Measures one layer of a chunk in the middle of a prompt. Multiplied by the number of chunks, it is the layer's time
+ * for the prompt. */
 static void prefill(struct kvc_measure *m, uint32_t variant) {
     const uint32_t rows = kvc_min_u32(m->entries / 2, MEASURE_ROWS), before = m->entries / 2;
     const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);

@@ -72,7 +72,7 @@ KVC_MEASURE(window_moments, 1, variant) {
                                                                        .totals = totals});
 }
 
-/* Attention probabilities of one query, of a chunk, and keyformer's of one query. */
+/* Attention's probabilities for one query and for a chunk, and keyformer's for one query. */
 KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {.seed = 1, .layer = 3, .tau = 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;

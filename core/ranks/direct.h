@@ -31,7 +31,7 @@ void kvc_direct_end(struct kvc_direct *direct);
 void kvc_direct_close(struct kvc_link *link, const struct kvc_device *device);
 
 /* Gathers y [rows, sum of widths] from all ranks' parts. part [rows, widths[rank]] may be in y. `room` is as large as y
- * and overlaps neither. widths [link->count] is in floats. */
+ * and overlaps neither y nor part. widths [link->count] is in floats. */
 void kvc_direct_gather_rows(struct kvc_direct *direct, struct kvc_span y, struct kvc_span part, uint32_t rows,
                             const size_t *widths, struct kvc_span room);
 void kvc_direct_send(struct kvc_direct *direct, struct kvc_span data, size_t bytes, uint32_t to);

@@ -5,7 +5,7 @@
  * `broadcast` and `await` in the same order. Bytes are counted by their sender.
  *
  * Messages of one channel from one rank to another arrive in the order in which they were sent. `send` copies the data
- * and returns at once, unless too much is in flight already (SEND_MOST in mpi.c); it then waits for the receiver. To
+ * and returns at once, unless too much is in flight already (SEND_MOST in mpi.c). It then waits for the receiver. To
  * avoid deadlock, a rank must not send that much to a rank that waits for it. */
 #ifndef KVC_CORE_RANKS_LINK_H
 #define KVC_CORE_RANKS_LINK_H
@@ -26,7 +26,7 @@ struct kvc_link_class {
     /* Gathers all [sum of sizes] on every rank from each rank's part. sizes and offsets [count] are in bytes. */
     void (*gather)(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets);
     /* Gathers rows: rank r's part is [rows, widths[r]] floats, a range of columns of out [rows, sum of widths]. `mine`
-     * must not overlap out. NULL: the caller uses gather and puts the parts in order. */
+     * must not overlap out. If the pointer is NULL, the caller uses gather and puts the parts in order. */
     void (*gather_rows)(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out);
     /* Broadcasts data of rank `from` to all. */
     void (*broadcast)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
@@ -37,18 +37,19 @@ struct kvc_link_class {
     void (*advance)(struct kvc_link *link);
     void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel);
     /* Returns a link of `count` ranks: first, first + step, ..., which include this one. All ranks call it at the same
-     * time with the same step and count. NULL: no memory. It must be closed before its parent link. */
+     * time with the same step and count. Returns NULL if out of memory. The new link must be closed before this one. */
     struct kvc_link *(*part)(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
     /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
     void (*end)(struct kvc_link *link, const char *text);
     void (*close)(struct kvc_link *link);
-    /* Sets how long another rank may be silent, in seconds, before all ranks end; 0: unlimited. NULL: not supported. */
+    /* Sets how long another rank may be silent, in seconds, before all ranks end; 0: unlimited. The pointer is NULL if
+     * the link does not support this. */
     void (*limit)(struct kvc_link *link, double seconds);
-    /* Returns the seconds since the last message of the rank that has been silent longest. Any thread may call it.
-     * NULL: not supported. */
+    /* Returns the seconds since the last message of the rank that has been silent longest. Any thread may call it. The
+     * pointer is NULL if the link does not support this. */
     double (*silence)(const struct kvc_link *link, uint32_t *rank);
     /* Called on all ranks, each with a device. Adds a connection between the devices to `direct` if all of them support
-     * it. NULL: not supported. The device must outlive the connection. */
+     * it. The pointer is NULL if the link does not support this. The device must outlive the connection. */
     void (*attach)(struct kvc_link *link, struct kvc_device *device);
 };
 

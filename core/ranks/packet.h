@@ -20,7 +20,7 @@ void kvc_packet_put_pointer(struct kvc_packet *packet,
                             const void *object); /* identifies an object by its address on rank 0 */
 void kvc_packet_put_text(struct kvc_packet *packet, const char *text); /* NULL is allowed */
 /* The getters return pointers into the packet, which are valid until the packet is written again. */
-const void *kvc_packet_get(struct kvc_packet *packet, size_t bytes); /* NULL: broken */
+const void *kvc_packet_get(struct kvc_packet *packet, size_t bytes); /* returns NULL if broken */
 uint64_t kvc_packet_get_number(struct kvc_packet *packet);
 const char *kvc_packet_get_text(struct kvc_packet *packet);
 bool kvc_packet_reserve(struct kvc_packet *packet, size_t bytes);

@@ -85,8 +85,8 @@ void kvc_call_broadcast(struct kvc_ranks *ranks);
  * alone, it ends all ranks. */
 enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, const struct kvc_error *error);
 
-/* Called before and after a callback of the caller, which may call the library. Its return value on rank 0 is returned
- * on all ranks. */
+/* Called before and after a callback, which may call the library. The callback's return value on rank 0 is returned on
+ * all ranks. */
 unsigned kvc_call_out(struct kvc_ranks *ranks);
 int kvc_call_back(struct kvc_ranks *ranks, unsigned depth, int value);
 

@@ -11,7 +11,7 @@ static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
     return split->share ? sum : ranks;
 }
 
-/* Returns the begin of rank r's part if the first `ranks` ranks split n: each gets one, and the rest is divided in
+/* Returns where rank r's part begins if the first `ranks` ranks split n: each gets one, and the rest is divided in
  * proportion to the shares. No product overflows, because n is below 2^32 and the sum of all shares below 2^31. */
 static uint64_t split_begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
     const uint64_t whole = shares_of(split, ranks);

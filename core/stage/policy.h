@@ -35,13 +35,14 @@ struct kvc_policy {
 enum kvc_status kvc_policy_parse(const struct kvc_engine *engine, const char *spec, struct kvc_policy **policy,
                                  struct kvc_error *error);
 void kvc_policy_free(struct kvc_policy *policy);
-/* Returns the policy string with the values of all options (policy_text.c). The caller frees it. NULL: no memory. */
+/* Returns the policy string with the values of all options (policy_text.c). The caller frees it. Returns NULL if out of
+ * memory. */
 char *kvc_policy_text(const struct kvc_policy *policy);
 
 /* Returns row i of a class's options followed by the common options (policy_values.c). */
 const struct kvc_option *kvc_policy_option(const struct kvc_policy_class *policy, size_t i);
 size_t kvc_policy_options(const struct kvc_policy_class *policy);
-/* Adds the method's name to an error of a check that several methods share and that begins with "policy: ". */
+/* Adds the method's name to an error that begins with "policy: " and comes from a check that several methods share. */
 enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc_status status,
                                  struct kvc_error *error);
 /* Parses value->text and checks the option's range. */
@@ -84,11 +85,11 @@ enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const ch
 enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                        struct kvc_error *error);
 
-uint32_t kvc_policy_queries(
-    const struct kvc_policy *policy); /* number of the prompt's last queries that the methods read, at most */
+uint32_t
+kvc_policy_queries(const struct kvc_policy *policy); /* maximum number of a prompt's last queries that a method reads */
 uint32_t kvc_policy_columns(const struct kvc_policy *policy,
                             uint32_t layer); /* columns of all methods that act in the layer */
-/* Same, plus the columns of the unrotated keys if a method rotates keys again. These columns are the last. */
+/* Same, plus the columns of the unrotated keys if a method rotates keys again. The columns of the keys come last. */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
 /* Returns the method that rotates a layer's keys to their cache positions, or NULL. */
 const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer);
@@ -113,7 +114,7 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
  * everything (whole), or the mean of the other lists. */
 double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps);
 /* Returns, by the decode method's formula, the number of entries that an evicting list has within decode steps but
- * never between them, for N = `held`. 0: no method gives a formula. */
+ * never between them, for N = `held`. Returns 0 if no method gives a formula. */
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                               const struct kvc_entry_format *format, uint64_t held);
 /* Returns the layer whose chunk stage chooses what this layer keeps. It is this layer itself unless the method chooses

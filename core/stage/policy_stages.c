@@ -17,9 +17,9 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
     return KVC_OK;
 }
 
-/* Returns how readily a method gives up a stage that another method wants. 0: never, because it needs all its stages or
- * its stages were given explicitly. 1: it has prompt and propagate and can do with one. 2: it has prompt and decode and
- * can do with one. */
+/* Returns how readily a method gives up a stage that another method wants. The result is 0 if it never does, because it
+ * needs all its stages or they were given explicitly. It is 1 if it needs only one of prompt and propagate, and 2 if it
+ * needs only one of prompt and decode. */
 static int readiness(const struct kvc_method *method) {
     const unsigned stages = method->policy->stages;
     if (kvc_value_given(&method->values, "stages"))

@@ -146,7 +146,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
 
 /* ---- layers=a-b/c ---- */
 
-/* Parses one a or a-b at *text and moves past it and a following '/'. */
+/* Parses one number or range (a or a-b) at *text and moves past it and a following '/'. */
 static bool read_layer_range(const char **text, unsigned long *from, unsigned long *to) {
     char *end;
     if (**text < '0' || **text > '9')

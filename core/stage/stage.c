@@ -276,7 +276,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
                                                  .tail = tail,
                                                  .kernel = kernel,
                                                  .pooling = pooling});
-    /* the pooled scores take over the other buffer's place and free their own */
+    /* swap the buffers: the pooled scores replace `scores`, whose old buffer becomes free */
     struct kvc_growable *const buffers = stage->session->runner->stage.scores;
     const struct kvc_growable filled = buffers[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);

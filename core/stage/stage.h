@@ -53,7 +53,7 @@ static inline struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *st
 static inline struct kvc_device *kvc_stage_device(const struct kvc_stage *stage) {
     return stage->session->runner->device;
 }
-/* Number of entries of the layer's longest list, including expired ones. Buffers have this capacity. */
+/* Returns the number of entries of the layer's longest list, including expired ones. Buffers have this capacity. */
 static inline uint64_t kvc_stage_capacity(const struct kvc_stage *stage) {
     return kvc_cache_most(&stage->session->cache, stage->layer) + (uint64_t)stage->coming;
 }
@@ -64,8 +64,8 @@ enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error 
 /* Same, and returns KVC_USAGE for scores of another stage, or of another layer of this stage. */
 enum kvc_status kvc_stage_check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
                                        struct kvc_error *error);
-/* *at receives the number, among the columns of all methods, of the first of the class's columns first ..
- * first+count-1. */
+/* *at receives the index, among the columns of all methods, of the class's column `first`. Returns KVC_USAGE if the
+ * class did not reserve columns first .. first+count-1. */
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error);
 

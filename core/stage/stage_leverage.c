@@ -48,7 +48,7 @@ enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, ui
 #define RIDGE 0.01f
 #define ROWS_AT_ONCE 1024u
 
-/* Computes the cosines and sines of positions 0 .. rows - 1 consecutively. */
+/* Computes the cosines of positions 0 .. rows - 1, followed by their sines. */
 static enum kvc_status make_angles(struct kvc_session *session, uint32_t number, uint64_t rows,
                                    struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
