@@ -1,4 +1,4 @@
-/* chat.c - kvcull chat: a conversation in the model's chat template, over one session. */
+/* chat.c - kvcull chat: a conversation through the model's chat template, in one session. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +6,11 @@
 
 #include "cli/cli.h"
 
-/* A signal handler has nowhere else to write. */
+/* A signal handler can only write to a global variable. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
-    if (++interrupted >= 3) { /* nothing listens, as while a long prompt is read: let go */
+    if (++interrupted >= 3) { /* the chat does not react, as while it reads a long prompt */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -24,8 +24,8 @@ struct arguments {
     bool show_prompt;
 };
 
-/* One line of standard input without its newline, of *bytes; *line is grown as getline does. false: the end. A line
- * that ends in a backslash continues in the next one. */
+/* Reads one line of standard input, without its newline. A line that ends in a backslash continues in the next one.
+ * *line grows as with getline; *bytes is the length. Returns false at the end of the input. */
 static bool read_line(char **line, size_t *capacity, size_t *bytes) {
     char *more = NULL;
     size_t more_capacity = 0, held = 0;
@@ -36,7 +36,7 @@ static bool read_line(char **line, size_t *capacity, size_t *bytes) {
         if (n < 0) {
             bool again = interrupted && !feof(stdin);
 
-            if (again) { /* Ctrl-C at the prompt: an empty line */
+            if (again) { /* Ctrl-C at the prompt counts as an empty line */
                 clearerr(stdin);
                 n = 0;
             } else if (held == 0) {
@@ -81,8 +81,8 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     int status = KVC_OK;
 
     if (terminal && !arguments->common.quiet)
-        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line ending in \\ continues; "
-                        "// begins a line with /.\n");
+        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line that ends in \\ continues; // begins "
+                        "a line with /.\n");
     while (status == KVC_OK) {
         struct cli_answer answer = {0};
         int32_t *tokens = NULL;
@@ -134,7 +134,7 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     return status;
 }
 
-/* What was said before, of a conversation that is in a file. */
+/* Loads the conversation that a file contains. */
 static int resume(const struct arguments *arguments, int argc, char **argv, struct cli_generation *generation,
                   struct cli_chat *chat) {
     struct kvc_session_stats stats;
@@ -152,12 +152,11 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "policy of the cache", &a.kv, 0, 0, NULL},
         {CLI_TEXT, 0, "session", "FILE",
-         "keep the conversation in FILE after each answer, and go on with what is there; the policy and the type of "
-         "entries are then the file's",
+         "save the conversation to FILE after each answer; if FILE exists, continue it with its policy and entry type",
          &a.session, 0, 0, NULL},
-        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of the chat", &a.template.system, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "system message", &a.template.system, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "the chat template; `kvcull info templates` lists them", &a.template.name, 0,
          0, NULL},
         CLI_TEMPLATE_OPTIONS(&a.template),

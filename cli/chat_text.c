@@ -1,9 +1,7 @@
-/* chat_text.c - a conversation as tokens: the first turn whole, later ones as what follows the last answer.
- *
- * The session already holds everything up to the end of the last answer, so only what the template puts after it is
- * wanted: the whole conversation is rendered with a mark instead of the last answer, and the text after the mark is
- * the new part. This holds for templates that trim or reorder, too.
- */
+/* chat_text.c - formats and tokenizes a conversation: the first turn completely, later ones only as far as they are
+ * new. The session already holds everything up to the end of the last answer. So the whole conversation is formatted
+ * with a mark in place of the last answer, and the new part is the text after the mark. This also works for templates
+ * that trim or reorder text. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,12 +14,12 @@ enum { MARK = 48 }; /* bytes */
 struct cli_chat {
     const struct cli_command *command;
     struct kvc_model *model;
-    struct kvc_chat_options options; /* its texts of JSON and its date are those below */
+    struct kvc_chat_options options; /* its JSON texts and its date are the members below */
     char *source, *earlier, *tools, *documents, today[20];
     bool implied;
     struct kvc_message *messages; /* contents are owned, roles are not */
     size_t count, capacity;
-    bool begun; /* the first turn is in the session */
+    bool begun; /* the session contains the first turn */
 };
 
 static int chat_text_add(struct cli_chat *chat, const char *role, const char *content) {
@@ -54,7 +52,7 @@ const char *cli_own_template(const struct kvc_model *model) {
     if (!kvc_model_info(model)->has_chat_template)
         return NULL;
     kvc_chat_defaults(&options);
-    options.date = "2025-01-01"; /* any */
+    options.date = "2025-01-01"; /* any date */
     known = kvc_chat_text_with(model, &options, &greeting, 1, &text, &error) == KVC_OK;
     free(text);
     return known ? "--template model" : "--template NAME";
@@ -73,8 +71,8 @@ static void set_today(struct cli_chat *chat) {
         chat->options.date = chat->today;
 }
 
-/* A template that is not known is an error now, not at the first line. One that will not do without a date gets today's
- * and says so. */
+/* Reports an unknown template at once and not at the first line. A template that fails without a date gets today's,
+ * with a warning. */
 static int try_template(struct cli_chat *chat) {
     const struct kvc_message greeting = {"user", "hello"};
     struct kvc_error error, again;
@@ -85,7 +83,7 @@ static int try_template(struct cli_chat *chat) {
         set_today(chat);
         if (kvc_chat_text_with(chat->model, &chat->options, &greeting, 1, &text, &again) == KVC_OK) {
             status = KVC_OK;
-            cli_warn(chat->command, "the chat template asks for the date: %.10s; --date gives another", chat->today);
+            cli_warn(chat->command, "the chat template needs a date and gets %.10s; --date sets another", chat->today);
         }
     }
     free(text);
@@ -95,12 +93,13 @@ static int try_template(struct cli_chat *chat) {
     return status == KVC_OK ? KVC_OK : cli_report(chat->command, &error);
 }
 
-/* Once for all turns: what a template does not read is not in its text. */
+/* Warns once, for all turns, about inputs that the template does not read: the prompt does not contain them. */
 static void warn_unread(const struct cli_chat *chat) {
     if (chat->options.tools && !kvc_chat_reads(chat->model, &chat->options, "tools"))
-        cli_warn(chat->command, "the chat template reads no tools, so the model does not see those of --tools");
+        cli_warn(chat->command, "the chat template reads no tools, so the model does not receive those of --tools");
     if (chat->options.documents && !kvc_chat_reads(chat->model, &chat->options, "documents"))
-        cli_warn(chat->command, "the chat template reads no documents, so the model does not see those of --documents");
+        cli_warn(chat->command,
+                 "the chat template reads no documents, so the model does not receive those of --documents");
 }
 
 static int read_texts(struct cli_chat *chat, const struct cli_template *from) {
@@ -177,8 +176,8 @@ void cli_chat_close(struct cli_chat *chat) {
     free(chat);
 }
 
-/* Adds text [bytes] to `to`, which has room for three times as many bytes. A byte 0, which messages cannot have,
- * becomes U+FFFD. */
+/* Appends text [bytes] to `to`, which has room for three times as many bytes. U+FFFD replaces a byte 0, which messages
+ * cannot contain. */
 static void put_text(char *to, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         if (text[i]) {
@@ -250,7 +249,7 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
     return status;
 }
 
-/* A text that the next message has not in it. */
+/* Writes a mark that does not occur in the user's message. */
 static void make_mark(const char *user, char mark[MARK]) {
     unsigned i = 0;
 
@@ -259,7 +258,7 @@ static void make_mark(const char *user, char mark[MARK]) {
     while (strstr(user, mark));
 }
 
-/* Renders with the last answer replaced by a mark; *at is where what follows it begins. */
+/* Formats the conversation with a mark in place of the last answer. *at is the offset of the text after the mark. */
 static int later_text(struct cli_chat *chat, struct kvc_rendered *made, size_t *at) {
     struct kvc_message *last = &chat->messages[chat->count - 2];
     struct kvc_message answer = *last;

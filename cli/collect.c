@@ -1,4 +1,5 @@
-/* collect.c - kvcull collect: runs a model over a text and writes what is known of its queries, for triattention. */
+/* collect.c - kvcull collect: runs a model over a text and writes statistics of its queries, for the policy
+ * triattention. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +13,15 @@ struct arguments {
     int64_t tokens;
 };
 
-/* Sums over the queries before their rotation, in the order of the text. */
+/* Sums over the queries before RoPE, in the order of the text. */
 struct collector {
     uint32_t layers, heads, head_size;
-    size_t capacity;  /* rows at once */
+    size_t capacity;  /* rows of `queries` */
     float *queries;   /* [capacity, heads, head_size] */
     uint64_t *rows;   /* [layers] */
     uint32_t *rotary; /* [layers] */
     double *sum;      /* [layers, heads, head_size] */
-    double *length;   /* [layers, heads, head_size / 2]: of the rotated pairs */
+    double *length;   /* [layers, heads, head_size / 2] lengths of the rotated pairs */
 };
 
 static void close_collector(struct collector *c) {
@@ -84,7 +85,7 @@ static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values
 
 /* ---- the file, as policies/query_stats.h has it ---- */
 
-/* The mean length of the mean query's pairs beside the mean length of their pairs: 1 where queries do not stray. */
+/* The length of a pair's mean divided by the mean of its lengths, over all pairs: 1 if queries do not vary. */
 struct concentration {
     double sum;
     uint64_t pairs, high;
@@ -221,10 +222,10 @@ int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.file = NULL};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXT, 'f', "file", "FILE", "a text; - is standard input. BOS is put in front as the model says", &a.file,
-         0, 0, NULL},
-        {CLI_TEXT, 'o', "out", "OUT", "the file to write; - is standard output", &a.out, 0, 0, NULL},
-        {CLI_INT, 'n', "tokens", "N", "tokens of the text at most; 0: as many as the model was trained for", &a.tokens,
+        {CLI_TEXT, 'f', "file", "FILE", "a text; - is standard input. The BOS token is added if the model uses one",
+         &a.file, 0, 0, NULL},
+        {CLI_TEXT, 'o', "out", "OUT", "file to write; - is standard output", &a.out, 0, 0, NULL},
+        {CLI_INT, 'n', "tokens", "N", "maximum tokens of the text; 0: as many as the model was trained for", &a.tokens,
          0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),

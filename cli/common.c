@@ -1,4 +1,4 @@
-/* common.c - errors, and opening engine, policies and model as the common options say. */
+/* common.c - error messages, and opening an engine, policies and a model according to the common options. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void print_list(const struct cli_command *command, const char *kind, cons
     free(text);
 }
 
-/* What the command line says wrong, rank 0 tells for all. */
+/* Rank 0 reports errors of the command line for all ranks. */
 static bool is_told(enum kvc_status status) { return cli_data_rank() > 0 && status == KVC_USAGE; }
 
 int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...) {
@@ -67,7 +67,7 @@ void cli_common_defaults(struct cli_common *common) {
     *common = (struct cli_common){
         .backend = "cpu", .cache_type = options.cache_type, .chunk = 512, .rank_timeout = KVC_RANKS_TIMEOUT};
     if (cli_ranks() && kvc_ranks_tensor(cli_ranks()) > 1)
-        common->chunk = 256; /* as the library's own */
+        common->chunk = 256; /* the library's default */
 }
 
 enum kvc_math cli_math(const struct cli_common *common) {
@@ -97,7 +97,8 @@ int cli_open_engine(const struct cli_command *command, const struct cli_common *
     if (kvc_engine_open(&options, engine, &error) != KVC_OK)
         return cli_report(command, &error);
     if (options.math == KVC_MATH_FAST)
-        cli_warn(command, "--math fast: results are not the exact ones; `kvcull logits --math fast` shows by how much");
+        cli_warn(command, "--math fast: results depend on the machine; `kvcull logits --math fast` shows how far they "
+                          "are from float");
     return KVC_OK;
 }
 
@@ -111,7 +112,8 @@ int cli_check_policies(const struct cli_command *command, const struct kvc_engin
     return KVC_OK;
 }
 
-/* error: why the model could not be opened; it says more than why its text cannot, unless memory is missing. */
+/* Tries to open the model's text. error: why the model could not be opened. It says more than the reason why the text
+ * cannot be opened, unless memory is missing. */
 static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model,
                       struct kvc_error *error) {
     struct kvc_error own;
@@ -129,7 +131,7 @@ static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text
     return false;
 }
 
-/* Engine, policies and model; text: whose text will do where that fails; NULL: of none. */
+/* Opens engine, policies and model. text: for which models the text alone is enough; NULL: for none. */
 static int open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                       const struct cli_texts *specs, const enum cli_text_of *text, struct kvc_engine **engine,
                       struct kvc_model **model) {
@@ -232,8 +234,8 @@ int cli_data_path(const struct cli_command *command, const char *name, char **pa
         }
         free(try);
     }
-    return cli_error(command, KVC_INPUT,
-                     "%s/%s: the bundled data is not there; set KVCULL_DATA to the folder that "
-                     "holds it, or give -m MODEL",
-                     places[0], name);
+    return cli_error(
+        command, KVC_INPUT,
+        "%s/%s: the bundled data is missing; set KVCULL_DATA to the folder that holds it, or give -m MODEL", places[0],
+        name);
 }

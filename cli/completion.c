@@ -1,9 +1,9 @@
-/* completion.c - a command's options as lines that tools/completions.sh makes completions for shells of. */
+/* completion.c - prints a command's options as lines, from which tools/completions.sh makes shell completions. */
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* What a value is: "flag", "number", "size", "choice", "text". */
+/* Returns the kind of a value: "flag", "number", "size", "choice", "text". */
 static const char *kind_name(enum cli_kind kind) {
     switch (kind) {
     case CLI_FLAG:
@@ -22,7 +22,7 @@ static const char *kind_name(enum cli_kind kind) {
     }
 }
 
-/* The help up to what ends its first part, so that it fits a line beside others. */
+/* Prints the first part of a help text, which fits a line beside others. */
 static void brief(const char *help) {
     size_t n = strcspn(help, ";:");
     const char *stop = strstr(help, ". "), *open = strstr(help, " (");
@@ -35,7 +35,8 @@ static void brief(const char *help) {
         fputc(help[i] == '\t' || help[i] == '\n' ? ' ' : help[i], stdout);
 }
 
-/* Lines of fields between tabs: "letter name kind meta choices help", "-" where there is none; choices between '|'. */
+/* Prints lines of fields separated by tabs: "letter name kind meta choices help"; "-" for an empty field; choices are
+ * separated by '|'. */
 void cli_completion(const struct cli_option *options) {
     for (; options->kind != CLI_END; options++) {
         char types[CLI_TYPES_BYTES];

@@ -38,16 +38,15 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
     struct cli_common common;
     const char *out = NULL;
     enum kvc_type type = KVC_TYPES;
-    const struct cli_option options[] = {
-        {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write, or, with a slash at its end, the Hugging Face folder",
-         &out, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE",
-         "of the matrices (q8_0), in a folder f32, f16 or bf16 (the source's, where it is f32 or bf16, or f16); norms "
-         "and "
-         "biases stay f32",
-         &type, 0, 0, NULL},
-        CLI_OUTPUT_OPTIONS(&common),
-        {.kind = CLI_END}};
+    const struct cli_option options[] = {{CLI_TEXT, 'o', "out", "OUT",
+                                          "GGUF file to write, or, if it ends in a slash, Hugging Face folder", &out, 0,
+                                          0, NULL},
+                                         {CLI_TYPE, 0, "type", "TYPE",
+                                          "type of the matrices (q8_0). In a folder f32, f16 or bf16 (the type of the "
+                                          "source if that is f32 or bf16, else f16). Norms and biases stay f32",
+                                          &type, 0, 0, NULL},
+                                         CLI_OUTPUT_OPTIONS(&common),
+                                         {.kind = CLI_END}};
     struct cli_words words = {NULL, 0};
     struct kvc_error error;
     double start = cli_seconds();
@@ -85,10 +84,10 @@ int kvc_cli_mkmodel(const struct cli_command *command, int argc, char **argv) {
     int64_t seed = 0;
     bool list = false;
     const struct cli_option options[] = {
-        {CLI_TEXT, 0, "shape", "NAME", "the geometry; --list shows them", &shape, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE", "of the matrices; norms stay f32", &type, 0, 0, NULL},
-        {CLI_INT, 0, "seed", "S", "of the random weights", &seed, 0, 9007199254740992.0, NULL},
-        {CLI_TEXT, 'o', "out", "OUT", "the GGUF file to write", &out, 0, 0, NULL},
+        {CLI_TEXT, 0, "shape", "NAME", "geometry; --list shows them", &shape, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "type of the matrices; norms stay f32", &type, 0, 0, NULL},
+        {CLI_INT, 0, "seed", "S", "seed of the random weights", &seed, 0, 9007199254740992.0, NULL},
+        {CLI_TEXT, 'o', "out", "OUT", "GGUF file to write", &out, 0, 0, NULL},
         {CLI_FLAG, 0, "list", NULL, "list the shapes", &list, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&common),
         {.kind = CLI_END}};

@@ -1,5 +1,5 @@
-/* distance.c - how far the logits of --math int8 or fast are from those of float: rows of the first run are kept in an
- * unnamed file, a second run by float is compared with them row by row. */
+/* distance.c - the distance between logits of --math int8 or fast and those of float. The rows of the first run are
+ * kept in an unnamed file, and a second run with float is compared with them row by row. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ static uint32_t distance_likeliest(const float *logits, uint32_t vocab) {
     return best;
 }
 
-/* ln of the sum of exp(logit). */
+/* Returns ln(sum of exp(logit)). */
 static double log_sum(const float *logits, uint32_t vocab) {
     double most = -INFINITY, sum = 0;
 
@@ -45,7 +45,8 @@ static double log_sum(const float *logits, uint32_t vocab) {
     return most + log(sum);
 }
 
-/* Kullback-Leibler divergence of the other probabilities from the exact ones: the sum of p ln(p / q). */
+/* Returns the Kullback-Leibler divergence of the other probabilities q from the exact ones p: the sum of p ln(p / q).
+ */
 static double divergence(const float *exact, const float *other, uint32_t vocab) {
     const double p = log_sum(exact, vocab), q = log_sum(other, vocab);
     double sum = 0;
@@ -90,8 +91,8 @@ json_t *distance_json(const struct distance *distance) {
 }
 
 void distance_print(const struct distance *distance, const char *math) {
-    printf("%-7s %.2g at most from float, a row's relative error %.2g at most, the likeliest token the same in %llu "
-           "of %llu rows, mean divergence %.2g nats\n",
+    printf("%-7s largest difference from float %.2g, largest relative error of a row %.2g, same most likely token in "
+           "%llu of %llu rows, mean divergence %.2g nats\n",
            math, distance->largest, distance->relative, (unsigned long long)distance->same,
            (unsigned long long)distance->count, distance->divergence / (double)distance->count);
 }

@@ -1,4 +1,4 @@
-/* eval.c - kvcull eval: hands over to a task with options of its own, or runs standard tasks. */
+/* eval.c - kvcull eval: calls a task that has options of its own, or runs standard tasks. */
 #include <string.h>
 
 #include "cli/cli.h"

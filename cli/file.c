@@ -1,4 +1,4 @@
-/* file.c - reading whole files, and writing files that appear only when they are complete. */
+/* file.c - reads whole files, and writes files that appear only when they are complete. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@ int cli_check_text(const struct cli_command *command, const char *name, char *te
     if (zero)
         return cli_error(
             command, KVC_INPUT,
-            "%s: byte %zu is 0, which no text may have; iconv -t UTF-8 converts it if it is UTF-16 or UTF-32", name,
-            (size_t)(zero - text));
+            "%s: byte %zu is 0, which a text cannot contain; iconv -t UTF-8 converts it if it is UTF-16 or UTF-32",
+            name, (size_t)(zero - text));
     if (*bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         *bytes -= 3;
         memmove(text, text + 3, *bytes + 1);
-        cli_warn(command, "%s: begins with a byte order mark, which is left out", name);
+        cli_warn(command, "%s: begins with a byte order mark, which is ignored", name);
     }
     return KVC_OK;
 }
@@ -187,7 +187,7 @@ int cli_flush(const struct cli_command *command) {
         int failure = errno;
 
         clearerr(stdout);
-        if (failure == EPIPE) /* the reader has seen enough, as in `kvcull info methods | head` */
+        if (failure == EPIPE) /* the reader has closed the pipe, as in `kvcull info methods | head` */
             return KVC_RESOURCE;
         return cli_error(command, KVC_RESOURCE, "standard output: cannot be written: %s",
                          failure ? strerror(failure) : "write error");

@@ -1,4 +1,4 @@
-/* format.c - bytes, times and numbers as people read them; the clock. */
+/* format.c - bytes, times and numbers in readable form, and the clock. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>

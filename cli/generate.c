@@ -1,4 +1,4 @@
-/* generate.c - one turn: the prompt, then token after token until something ends the answer. */
+/* generate.c - one turn: the prompt, then token after token until the answer ends. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -32,7 +32,7 @@ void cli_sampling_defaults(struct cli_sampling *sampling) {
                                       .limit = 256};
 }
 
-/* A seed that --seed takes, another one each time. */
+/* Returns a new seed each time, in the range of --seed. */
 static uint64_t drawn_seed(void) {
     struct timespec now = {0};
     uint64_t seed = 0;
@@ -118,7 +118,7 @@ static bool generate_grow(struct cli_answer *answer, size_t *capacity, size_t mo
     return true;
 }
 
-/* Bytes at the end that may be the beginning of a stop text or of a character, and so must wait. */
+/* Returns the number of bytes at the end that may begin a stop text or a character, and so are not written yet. */
 static size_t waiting(const struct cli_answer *answer, const struct cli_texts *stops) {
     size_t most = 0;
 
@@ -134,7 +134,7 @@ static size_t waiting(const struct cli_answer *answer, const struct cli_texts *s
     return most + cli_begun(answer->text, answer->bytes - most);
 }
 
-/* Where the first stop text begins at or after `from`; SIZE_MAX: nowhere. */
+/* Returns where the first stop text begins at or after `from`; SIZE_MAX: nowhere. */
 static size_t find_stop(const struct cli_answer *answer, const struct cli_texts *stops, size_t from) {
     size_t first = SIZE_MAX;
 
@@ -154,7 +154,7 @@ static size_t find_stop(const struct cli_answer *answer, const struct cli_texts 
 struct writer {
     struct cli_generation *generation;
     struct cli_answer *answer;
-    size_t capacity, shown; /* bytes of text allocated; bytes on the screen */
+    size_t capacity, shown; /* bytes of text allocated; bytes written */
     size_t token_capacity;
     bool first;
 };
@@ -169,7 +169,7 @@ static int generate_show(struct writer *writer, size_t until) {
     return cli_flush(writer->generation->command);
 }
 
-/* Adds a token's bytes. *stopped: a stop text is complete; the answer then ends before it. */
+/* Appends a token's bytes. *stopped: a stop text is complete, and the answer ends before it. */
 static int add_token(struct writer *writer, int32_t token, bool *stopped) {
     struct cli_answer *answer = writer->answer;
     const struct kvc_model *model = writer->generation->model;
@@ -325,7 +325,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                               &error) != KVC_OK)
         return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
-    if (status == KVC_OK && count > 0) /* none: an answer goes on */
+    if (status == KVC_OK && count > 0) /* 0: continue an answer */
         status = generate_prompt(generation, tokens, count);
     if (status != KVC_OK)
         return status;

@@ -1,4 +1,4 @@
-/* help.c - a command's help and its manual page, from the same table. */
+/* help.c - prints a command's help and its manual page, from the same table. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -6,7 +6,7 @@
 
 enum { WIDTH = 100, HELP_COLUMN = 30 };
 
-/* The target's value before anything was read, as the default; false: nothing worth showing. */
+/* Writes the default, the target's value before parsing. Returns false if there is none to show. */
 static bool defaults(const struct cli_option *option, char text[64]) {
     text[0] = '\0';
     switch (option->kind) {
@@ -49,7 +49,7 @@ static size_t help_columns(const char *text, size_t bytes) {
     return n;
 }
 
-/* Words of one paragraph from column `at` on, further lines indented. */
+/* Prints the words of one paragraph from column `at` on; further lines are indented. */
 static void help_fill(FILE *stream, const char *text, size_t bytes, size_t at, unsigned indent) {
     size_t column = at;
     bool first = true;
@@ -148,7 +148,7 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
 
 /* ---- the manual, in mdoc --------------------------------------------------------------------------------------- */
 
-/* A macro's argument: quoted where it must be. */
+/* Prints a macro's argument, quoted if necessary. */
 static void argument(const char *text) {
     printf("\"");
     for (; *text; text++) {
@@ -201,7 +201,7 @@ static void manual_types(void) {
     printf(".Ss Weight types\nThe matrices of models are read and written as\n%s.\n", text);
 }
 
-/* Options that are spelled as other programs spell them. */
+/* Prints the aliases of options. */
 static void manual_aliases(void) {
     const char *other, *name;
 

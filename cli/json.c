@@ -1,4 +1,5 @@
-/* json.c - JSON output, and what jansson lost for want of memory: it seldom says so itself. */
+/* json.c - JSON output, and detection of values that jansson lost because of a failed allocation, which it seldom
+ * reports. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,11 +30,11 @@ json_t *cli_json_text(const char *text, size_t bytes) {
 
 json_t *cli_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* Values that this thread lost for want of memory; the program ends without printing any JSON then. */
+/* Values that this thread lost to failed allocations. If any, the program ends without printing JSON. */
 static _Thread_local size_t lost;
 
-/* After a failed request jansson goes on with texts that lack characters, and its scanner may end in an assertion. So
- * it gets this, until somebody has looked at cli_json_lost. */
+/* After a failed allocation jansson continues with incomplete texts, and its scanner may end in an assertion. So it
+ * gets this memory until the caller has read cli_json_lost. */
 static _Thread_local union {
     max_align_t align;
     unsigned char bytes[65536];
@@ -76,7 +77,7 @@ int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream
     int status = KVC_OK;
 
     lost += !root;
-    /* A write error stays with the stream and is reported by cli_flush or cli_file_commit. */
+    /* The stream remembers a write error, which cli_flush or cli_file_commit reports. */
     if (!lost && json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
         fputc('\n', stream);
     if (lost)

@@ -10,10 +10,10 @@ struct arguments {
     int64_t prompt;
 };
 
-struct sink { /* where rows go, in order */
+struct sink { /* destination of the rows */
     struct kvc_tensor_writer *writer;
     struct kvc_hash *hash;
-    struct distance *distance; /* NULL: not asked for */
+    struct distance *distance; /* NULL: not measured */
     uint32_t vocab;
     enum kvc_math math; /* in force */
     enum kvc_status status;
@@ -102,7 +102,7 @@ static int compute(const struct cli_command *command, const struct arguments *a,
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
 }
 
-/* The same tokens once more with float arithmetic, compared with the rows that were kept. */
+/* Computes the same tokens again with float arithmetic, and compares the rows with those kept. */
 static int logits_compare(const struct cli_command *command, const struct arguments *a,
                           const struct kvc_session_options *options, const int32_t *tokens, size_t count,
                           struct sink *sink) {
@@ -156,7 +156,7 @@ static int logits_print(const struct cli_command *command, const struct argument
            math == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
     if (sink->distance)
         distance_print(sink->distance, a->common.math);
-    printf("cache   %s, %llu of %zu entries in the fullest head\n",
+    printf("cache   %s, %llu of %zu entries in the longest head\n",
            cli_bytes(stats.cache_bytes + stats.state_bytes, held), (unsigned long long)stats.entries_most, count);
     return cli_flush(command);
 }
@@ -217,17 +217,16 @@ int kvc_cli_logits(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.kv = "full"};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXT, 0, "tokens", "LIST", "token ids 1,2,3, or @FILE with such a list; nothing is added", &a.tokens, 0, 0,
-         NULL},
-        {CLI_TEXT, 'f', "file", "FILE", "a text; - is standard input. BOS is put in front as the model says", &a.file,
-         0, 0, NULL},
-        {CLI_TEXT, 'o', "out", "OUT", "the safetensors file to write: logits [tokens, vocab]; without it only the hash",
+        {CLI_TEXT, 0, "tokens", "LIST", "token ids such as 1,2,3, or @FILE with such a list; nothing is added",
+         &a.tokens, 0, 0, NULL},
+        {CLI_TEXT, 'f', "file", "FILE", "a text; - is standard input. The BOS token is added if the model uses one",
+         &a.file, 0, 0, NULL},
+        {CLI_TEXT, 'o', "out", "OUT", "safetensors file to write: logits [tokens, vocab]; without: print only the hash",
          &a.out, 0, 0, NULL},
-        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "policy of the cache", &a.kv, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N",
-         "tokens below N are the prompt, later ones single decode steps; 0: all are the "
-         "prompt",
-         &a.prompt, 0, 2147483647, NULL},
+         "the first N tokens are the prompt, later ones are decode steps; 0: all are the prompt", &a.prompt, 0,
+         2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
         CLI_OUTPUT_OPTIONS(&a.common),

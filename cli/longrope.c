@@ -1,11 +1,12 @@
-/* longrope.c - models with two sets of rope factors, of which a session that began short keeps the short ones: beyond
- * the length they serve it begins anew where the cache is whole, and is warned of where it is not. */
+/* longrope.c - models with two sets of rope factors. A session that began with the short factors keeps them. Past the
+ * length that they serve, a session with a whole cache is computed again with the long factors; any other gets a
+ * warning. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* Of a session that has seen nothing: `original` tokens are served by the short factors; 0: there is one set. */
+/* Returns the number of tokens that the short factors serve in a new session; 0: there is one set. */
 static uint64_t short_until(const struct cli_generation *generation) {
     const uint64_t original = kvc_model_info(generation->model)->original_context;
 
@@ -42,7 +43,7 @@ static int remember(struct cli_generation *generation, const int32_t *tokens, si
     return KVC_OK;
 }
 
-/* All tokens so far once more, as if it had been known from the first how many there would be. */
+/* Computes all tokens so far again, as if their number had been known at the beginning. */
 static int begin_anew(struct cli_generation *generation) {
     struct cli_progress progress;
     struct kvc_prompt_options options = {.progress = cli_progress, .user = &progress};
@@ -71,10 +72,11 @@ int cli_longrope(struct cli_generation *generation, const int32_t *tokens, size_
     if (generation->given > 0 && keeps_all(generation))
         status = begin_anew(generation);
     else if (generation->given > 0)
-        cli_warn(generation->command,
-                 "more than the %llu tokens that longrope's short factors serve, and entries are gone, so that it goes "
-                 "on with them; --ctx %llu or more begins with the long ones",
-                 (unsigned long long)original, (unsigned long long)original + 1);
+        cli_warn(
+            generation->command,
+            "the context exceeds the %llu tokens that longrope's short factors serve; evicted entries cannot be "
+            "computed again, so the short factors stay in use; --ctx %llu or more selects the long ones from the start",
+            (unsigned long long)original, (unsigned long long)original + 1);
     free(generation->history);
     generation->history = NULL;
     return status;

@@ -76,8 +76,8 @@ static int program_main(const struct cli_command *self, int argc, char **argv) {
     return cli_error(self, KVC_USAGE, "%s: no such command; `kvcull --help` lists them", argv[1]);
 }
 
-/* Where the caller closed one of the three standard files, the next file opened would get its number, and messages
- * would be written into it. What is put there fails to be read or written, as a closed one does. */
+/* If the caller closed one of the three standard files, the next opened file would get its number and receive messages.
+ * The placeholder fails to be read or written, as a closed file does. */
 static void fill_closed_files(void) {
     for (int file = 0; file <= 2; file++)
         if (fcntl(file, F_GETFD) == -1 && open("/dev/null", file == 0 ? O_WRONLY : O_RDONLY) == -1)

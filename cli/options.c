@@ -1,4 +1,4 @@
-/* options.c - reads a command's arguments after its option table. */
+/* options.c - parses a command's arguments according to its option table. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -49,7 +49,7 @@ bool cli_alias(size_t i, const char **other, const char **name) {
     return true;
 }
 
-/* The option's own name where the name [*length] is an alias, otherwise the name itself. */
+/* Returns the option's own name if the name [*length] is an alias, otherwise the name itself. */
 static const char *own_name(const char *name, size_t *length) {
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strlen(aliases[i].other) == *length && memcmp(aliases[i].other, name, *length) == 0) {
@@ -74,7 +74,7 @@ static const struct cli_option *options_find(const struct cli_option *options, c
     return NULL;
 }
 
-/* "--threads" or "-n", as the user wrote it. */
+/* Writes "--threads" or "-n", as the user wrote it. */
 static void spell(const struct cli_option *option, bool brief, char text[48]) {
     if (brief || !option->name)
         snprintf(text, 48, "-%c", option->letter);
@@ -181,7 +181,7 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
     return CLI_GO;
 }
 
-/* A value that is none of an option's choices; without choices, no type of weights. */
+/* Reports a value that is not one of an option's choices; without choices, not a weight type. */
 static int no_choice(const struct cli_command *command, const struct cli_option *option, const char *name,
                      const char *text) {
     struct kvc_nearest nearest = kvc_nearest(text, strlen(text));
@@ -264,9 +264,8 @@ static int add_word(const struct cli_command *command, struct cli_words *words, 
 
     if (!words)
         return cli_error(command, KVC_USAGE,
-                         "%s: not an option, and nothing else is taken here; `kvcull %s --help` "
-                         "shows what is",
-                         word, command->name);
+                         "%s: not an option, and the command takes no other words; see `kvcull %s --help`", word,
+                         command->name);
     items = realloc(words->items, (words->count + 1) * sizeof *items);
     if (!items)
         return cli_no_memory(command);
@@ -275,7 +274,7 @@ static int add_word(const struct cli_command *command, struct cli_words *words, 
     return CLI_GO;
 }
 
-/* "--name", "--name value", "--name=value". */
+/* Parses "--name", "--name value" or "--name=value". */
 static int long_option(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
                        int *at) {
     const char *argument = argv[*at], *name = argument + 2;
@@ -289,7 +288,7 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         cli_help(command, options);
         return cli_flush(command);
     }
-    if (strcmp(word, "manual") == 0) { /* for the maintainers: makes docs/man */
+    if (strcmp(word, "manual") == 0) { /* for tools/manual.sh */
         cli_manual(command, options);
         return cli_flush(command);
     }
@@ -317,7 +316,7 @@ static int long_option(const struct cli_command *command, const struct cli_optio
     return set(command, option, word, argv[++*at]);
 }
 
-/* "-q", "-n 5", "-n5", "-qn5". */
+/* Parses "-q", "-n 5", "-n5" or "-qn5". */
 static int brief_options(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
                          int *at) {
     for (const char *letter = argv[*at] + 1; *letter; letter++) {
@@ -346,7 +345,7 @@ static int brief_options(const struct cli_command *command, const struct cli_opt
     return CLI_GO;
 }
 
-/* The value of "--name VALUE" or "--name=VALUE" where argument i is that option, or NULL. */
+/* Returns the value if argument i is "--name VALUE" or "--name=VALUE", else NULL. */
 static const char *value_at(int argc, char **argv, int i, const char *name) {
     const size_t length = strlen(name);
 
@@ -357,7 +356,7 @@ static const char *value_at(int argc, char **argv, int i, const char *name) {
     return argv[i][2 + length] == '\0' && i + 1 < argc ? argv[i + 1] : NULL;
 }
 
-/* Whether --cache-type-k and --cache-type-v, where one is given, are both given and with one type. */
+/* Returns false if --cache-type-k and --cache-type-v are not both given, or have different types. */
 static bool types_agree(int argc, char **argv) {
     const char *keys = NULL, *values = NULL;
 

@@ -1,5 +1,5 @@
-/* outputs.c - what is checked before a command computes: whether it will be able to write what it is to write, without
- * replacing what it reads; and locks, so that one process at a time writes to a session or to a folder of them. */
+/* outputs.c - checks before a command computes: that it can write its outputs and does not replace its inputs. Locks,
+ * so that one process at a time writes to a session or to a folder of sessions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static bool same_place(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Whether the file at path, which is there, is a model's file in that folder. GGUF files there are not read. */
+/* Returns true if the existing file at path is part of the model in that folder. GGUF files there are not read. */
 static bool is_part_of(const char *path, const struct stat *folder) {
     struct stat about;
     const size_t length = strlen(path);
@@ -26,7 +26,7 @@ static bool is_part_of(const char *path, const struct stat *folder) {
     bool inside = false;
 
     if (slash && (length < 5 || strcmp(path + length - 5, ".gguf") != 0)) {
-        slash[slash == whole] = '\0'; /* "/" stays */
+        slash[slash == whole] = '\0'; /* keep "/" */
         inside = stat(whole, &about) == 0 && same_place(&about, folder);
     }
     free(whole);
@@ -41,7 +41,7 @@ int cli_check_inputs(const struct cli_command *command, const char *path, const 
     for (size_t i = 0; i < count; i++)
         if (inputs[i] && stat(inputs[i], &in) == 0 &&
             (same_place(&out, &in) || (S_ISDIR(in.st_mode) && is_part_of(path, &in))))
-            return cli_error(command, KVC_USAGE, "%s: is read by this command and is not replaced; give another name",
+            return cli_error(command, KVC_USAGE, "%s: is an input of this command; give another name for the output",
                              path);
     return KVC_OK;
 }
@@ -51,7 +51,7 @@ int cli_check_output(const struct cli_command *command, const char *path) {
     struct stat about;
 
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
-        return KVC_OK; /* who reads a pipe would take this for its end */
+        return KVC_OK; /* the reader of a pipe would take this for its end */
     const int status = cli_file_open(command, path, &file);
     if (status == KVC_OK)
         cli_file_abandon(&file);
@@ -60,7 +60,7 @@ int cli_check_output(const struct cli_command *command, const char *path) {
 
 /* ---- locks ---- */
 
-/* Opens the lock's file and locks it. Returns 0, EWOULDBLOCK where another process has the lock, or why it fails. */
+/* Opens the lock file and locks it. Returns 0, EWOULDBLOCK if another process has the lock, or the error number. */
 static int take_lock(const char *guard, int *file) {
     struct stat here, there;
 
@@ -74,7 +74,7 @@ static int take_lock(const char *guard, int *file) {
         close(*file);
         if (taken)
             return EWOULDBLOCK;
-    } /* the last owner of the lock has just removed its file: once more */
+    } /* the last owner of the lock has just removed its file: try again */
 }
 
 int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
@@ -89,8 +89,8 @@ int cli_lock_open(const struct cli_command *command, const char *option, const c
     }
     free(copy);
     if (reason == EWOULDBLOCK)
-        return cli_error(command, KVC_RESOURCE, "--%s %s: another process is writing it; give each its own", option,
-                         path);
+        return cli_error(command, KVC_RESOURCE,
+                         "--%s %s: another process is writing it; give each process its own file", option, path);
     return cli_error(command, KVC_RESOURCE, "--%s %s: %s cannot be written: %s", option, path, guard, strerror(reason));
 }
 
@@ -115,7 +115,7 @@ int cli_session_guard(const struct cli_command *command, const char *option, con
                            option, path);
     if (status != KVC_OK)
         return status;
-    char *target = realpath(path, NULL); /* a link to a session guards the session */
+    char *target = realpath(path, NULL); /* for a link, lock the session it points to */
     const char *name = target ? target : path;
     char *guard = malloc(strlen(name) + sizeof CLI_LOCK);
     if (guard)

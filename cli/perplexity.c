@@ -1,4 +1,4 @@
-/* perplexity.c - kvcull perplexity: how well a model, with a bounded cache, predicts a text. */
+/* perplexity.c - kvcull perplexity: measures how well a model with a bounded cache predicts a text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +14,17 @@ struct arguments {
     struct cli_texts specs;
 };
 
-struct score {           /* of one policy, in one window or in all */
+struct score {           /* of one policy, for one window or all */
     double loss, square; /* sums of -log p and of its square */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats stats; /* of the longest window that held most at its end, with the peak of all */
+    struct kvc_session_stats
+        stats; /* of the longest window with the most bytes at its end; the peak is of all windows */
 };
 
-struct rows { /* prompt rows of a window, as they come */
+struct rows { /* receives the rows of a window's prompt */
     const int32_t *tokens;
-    size_t count, from; /* rows from..: the row before a token scores it */
+    size_t count, from; /* rows so far; first row that counts. Each row scores the next token */
     uint32_t vocab;
     struct score *score;
 };
@@ -55,15 +56,16 @@ static int take_row(void *user, uint64_t row, const float *logits) {
     return 0;
 }
 
-/* How a text is scored: the same tokens whatever the policies are. */
+/* How a text is cut into windows and scored; the same tokens for all policies. */
 struct plan {
     size_t windows, length; /* the last window may be shorter */
-    size_t prompt;          /* tokens of each that are its prompt; those from there on are scored */
+    size_t prompt;          /* tokens of each window that are its prompt; later ones are scored */
     enum kvc_math math;     /* in force */
-    bool at_once;           /* full alone: rows of one prompt, which have the bits of single steps */
+    bool at_once;           /* policy full only: take the rows of one prompt, which are bit-identical to decode steps */
 };
 
-/* Windows are added in their order, so that the sums have the same bits whoever computed them. */
+/* Adds the scores of a window. Call it in the order of the windows, so that the sums are bit-identical for any number
+ * of ranks. */
 static void add_window(struct score *all, const struct score *window) {
     const struct kvc_session_stats *held = &all->stats, *stats = &window->stats;
     const uint64_t peak = cli_max(stats->peak_bytes, held->peak_bytes);
@@ -78,7 +80,7 @@ static void add_window(struct score *all, const struct score *window) {
     all->stats.peak_bytes = peak;
 }
 
-/* One window with one policy. The last token is scored and never given. */
+/* Scores one window with one policy. The last token is scored but not processed. */
 static int window(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                   const char *spec, const struct plan *plan, const int32_t *tokens, size_t count, struct score *score) {
     struct kvc_session_options options;
@@ -92,7 +94,7 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     if (!logits)
         return cli_no_memory(command);
     cli_session_options(&a->common, spec, &options);
-    options.context = plan->length; /* longrope's factors go by it */
+    options.context = plan->length; /* selects the factors of longrope models */
     options.expected = count - plan->prompt;
     status = kvc_session_open(model, &options, &session, &error);
     if (status == KVC_OK)
@@ -124,7 +126,8 @@ static int perplexity_print(const struct cli_command *command, const struct argu
         const struct score *s = &scores[i];
         double n = (double)s->scored, mean = s->loss / n, value = exp(mean);
         double variance = n > 1 ? (s->square - n * mean * mean) / (n - 1) : 0;
-        double spread = value * sqrt(variance > 0 ? variance / n : 0); /* standard error of the mean, carried over */
+        double spread =
+            value * sqrt(variance > 0 ? variance / n : 0); /* standard error of the mean loss, times the perplexity */
         char text[3][32];
 
         if (a->common.json) {
@@ -148,7 +151,7 @@ static int perplexity_print(const struct cli_command *command, const struct argu
         if (n > 1)
             cli_cell(table, "%.4f", spread);
         else
-            cli_cell(table, "-"); /* of one token there is none */
+            cli_cell(table, "-"); /* one token has no standard error */
         cli_cell(table, "%llu", (unsigned long long)s->scored);
         cli_cell(table, "%.1f", n / s->seconds);
         cli_cell(table, "%s", cli_bytes(s->stats.cache_bytes + s->stats.state_bytes, text[0]));
@@ -168,10 +171,10 @@ static int perplexity_print(const struct cli_command *command, const struct argu
         if (!a->common.quiet && plan->math == KVC_MATH_INT8)
             printf("math " CLI_INT8_NOTE "\n");
         if (!a->common.quiet)
-            printf("%zu window%s of at most %zu tokens; the first %zu of each are its prompt, what follows is "
-                   "scored%s\n\n",
-                   plan->windows, plan->windows == 1 ? "" : "s", plan->length, plan->prompt,
-                   plan->windows == 1 ? "" : ";\ncache and full holds: at the end of a whole window");
+            printf(
+                "%zu window%s of at most %zu tokens; the first %zu of each are its prompt, the others are scored%s\n\n",
+                plan->windows, plan->windows == 1 ? "" : "s", plan->length, plan->prompt,
+                plan->windows == 1 ? "" : ";\ncache and full holds: at the end of a whole window");
         status = cli_table_print(command, table, stdout);
         if (status == KVC_OK)
             status = cli_flush(command);
@@ -180,7 +183,7 @@ static int perplexity_print(const struct cli_command *command, const struct argu
     return status;
 }
 
-/* The windows of rank r among `ranks`: each r-th. */
+/* Scores the windows of rank r among `ranks`: every r-th one. */
 static int run_windows(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                        const struct plan *plan, const int32_t *tokens, size_t count, size_t rank, size_t ranks,
                        struct score *windows) {
@@ -206,7 +209,7 @@ static int run_windows(const struct cli_command *command, const struct arguments
     return status;
 }
 
-/* Every rank's windows to all. */
+/* Sends the scores of every rank's windows to all ranks. */
 static void gather_windows(const struct cli_command *command, struct kvc_ranks *ranks, size_t each, size_t count,
                            struct score *windows) {
     const size_t rank_count = kvc_ranks_count(ranks), bytes = count * each * sizeof *windows;
@@ -214,7 +217,7 @@ static void gather_windows(const struct cli_command *command, struct kvc_ranks *
     void *all = NULL;
 
     if (!sizes)
-        _exit(cli_no_memory(command)); /* which ends the other ranks, that wait */
+        _exit(cli_no_memory(command)); /* ends the other ranks, which wait */
     kvc_ranks_gather(ranks, windows, bytes, &all, sizes);
     for (size_t w = 0; w < count; w++)
         memcpy(windows + w * each, (const char *)all + (w % rank_count) * bytes + w * each * sizeof *windows,
@@ -238,7 +241,7 @@ static int perplexity_measure(const struct cli_command *command, const struct ar
     if (count < 2) {
         free(scores);
         return cli_error(command, KVC_INPUT,
-                         "%s: is empty or a single token, which leaves nothing to score; give a longer text", a->file);
+                         "%s: has less than two tokens, so there is nothing to score; give a longer text", a->file);
     }
     if (plan.length > count)
         plan.length = count;
@@ -246,8 +249,8 @@ static int perplexity_measure(const struct cli_command *command, const struct ar
     if (plan.length < 2 || plan.prompt >= plan.length) {
         free(scores);
         return cli_error(command, KVC_USAGE,
-                         "windows of %zu tokens with a prompt of %zu leave nothing to score; give "
-                         "a longer text, a larger --ctx or a smaller --prompt",
+                         "windows of %zu tokens with a prompt of %zu leave no token to score; give a longer text, a "
+                         "larger --ctx or a smaller --prompt",
                          plan.length, plan.prompt);
     }
     cli_warn_context(command, model, plan.length, &warned);
@@ -276,12 +279,12 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXT, 'f', "file", "FILE", "the text; - is standard input", &a.file, 0, 0, NULL},
+        {CLI_TEXT, 'f', "file", "FILE", "text file; - is standard input", &a.file, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared on the same tokens", &a.specs, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N",
-         "tokens of each window that are its prompt; later ones are scored; 0: half a window", &a.prompt, 0, 2147483647,
-         NULL},
-        {CLI_INT, 0, "windows", "N", "windows at most; 0: the whole text", &a.windows, 0, 2147483647, NULL},
+         "tokens of each window that are its prompt; later tokens are scored; 0: half a window", &a.prompt, 0,
+         2147483647, NULL},
+        {CLI_INT, 0, "windows", "N", "maximum number of windows; 0: the whole text", &a.windows, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
         CLI_OUTPUT_OPTIONS(&a.common),
@@ -306,7 +309,8 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
         if (!a.file)
             status = cli_error(command, KVC_USAGE, "give a text with -f FILE");
         else if (cli_data_ranks() && strcmp(a.file, "-") == 0)
-            status = cli_error(command, KVC_USAGE, "-f -: rank 0 alone has standard input; give --ranks data a file");
+            status =
+                cli_error(command, KVC_USAGE, "-f -: only rank 0 has standard input; with --ranks data give a file");
         else
             status = cli_open_model(command, &a.common, a.model, &a.specs, &engine, &model);
         if (status == KVC_OK)

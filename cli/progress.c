@@ -1,4 +1,4 @@
-/* progress.c - a bar on a terminal, now and then a plain line elsewhere. */
+/* progress.c - a progress bar on a terminal, occasional lines elsewhere. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ void cli_progress_start(struct cli_progress *progress, const char *what, bool qu
         (struct cli_progress){.what = what, .quiet = quiet, .terminal = isatty(2) == 1, .start = now, .last = now};
 }
 
-/* Parts are this many seconds apart at least, so that parts which end together count as one. */
+/* Minimum seconds between parts, so that parts that end together count as one. */
 #define MARK_SECONDS 0.3
 
 void cli_progress_mark(struct cli_progress *progress, double now, uint64_t done) {
@@ -38,7 +38,7 @@ double cli_progress_left(const struct cli_progress *progress, uint64_t total) {
            (double)(progress->marks[last].done - progress->marks[first].done);
 }
 
-/* "40 s", "3 min", "2 h": an estimate needs no more digits. */
+/* Writes "40 s", "3 min" or "2 h": an estimate needs no more digits. */
 static void rough_time(double seconds, char text[32]) {
     if (seconds < 99.5)
         snprintf(text, 32, "%.0f s", seconds < 1 ? 1 : seconds);

@@ -1,6 +1,6 @@
-/* ranks.c - a program that was started as several processes: rank 0 goes on as ever, the others do what its calls ask
- * for and leave with it. With --ranks data all go on, each with a share of the work, and rank 0 prints what they find.
- */
+/* ranks.c - a program started as several processes: rank 0 runs the command, and the other ranks compute their part of
+ * its library calls until it ends. With --ranks data every rank runs the command with a share of the work, and rank 0
+ * prints the results. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 static struct kvc_ranks *program_ranks; /* of this process, from start to exit */
 static bool program_data;               /* --ranks data */
 static bool program_agreed;             /* cli_agree was called */
-static int program_failed;              /* what it then said on all ranks: none of them asks again */
+static int program_failed;              /* its result on all ranks, which is then final */
 
 struct kvc_ranks *cli_ranks(void) {
     return program_data ? NULL : program_ranks;
@@ -36,10 +36,10 @@ bool cli_traffic(struct kvc_ranks_traffic *traffic) {
 int cli_refuse_data(const struct cli_command *command) {
     return cli_error(
         command, KVC_USAGE,
-        "--ranks data: goes with perplexity and with eval's standard tasks; others take tensor or pipeline");
+        "--ranks data: works with perplexity and with eval's standard tasks; others take tensor or pipeline");
 }
 
-/* Of all ranks' exit statuses the first that is none of success, and whose it is. */
+/* Returns the first nonzero exit status of all ranks, and the rank it came from. */
 static int gather_status(int status, uint32_t *whose) {
     const uint32_t count = kvc_ranks_count(program_ranks);
     size_t *sizes = malloc(count * sizeof *sizes);
@@ -47,7 +47,7 @@ static int gather_status(int status, uint32_t *whose) {
     int first = KVC_OK;
     *whose = 0;
     if (!sizes)
-        _exit(KVC_RESOURCE); /* which ends the other ranks */
+        _exit(KVC_RESOURCE); /* this ends the other ranks */
     program_agreed = true;
     kvc_ranks_gather(program_ranks, &status, sizeof status, &all, sizes);
     while (*whose < count && (first = ((const int *)all)[*whose]) == KVC_OK)
@@ -63,8 +63,8 @@ int cli_agree(const struct cli_command *command, int status) {
         return program_failed ? program_failed : status;
     const int first = program_failed = gather_status(status, &whose);
     if (first != KVC_OK && status == KVC_OK && cli_data_rank() == 0)
-        return cli_error(command, (enum kvc_status)first, "rank %u has ended with exit status %d: its share is missing",
-                         whose, first);
+        return cli_error(command, (enum kvc_status)first,
+                         "rank %u ended with exit status %d, so its results are missing", whose, first);
     return first;
 }
 
@@ -87,10 +87,10 @@ int cli_same_bytes(const struct cli_command *command, int status, const char *wh
         return KVC_OK;
     if (cli_data_rank() > 0)
         return KVC_INPUT;
-    return cli_error(command, KVC_INPUT, "%s: is not the same on rank %u as here: all ranks need the same", what, rank);
+    return cli_error(command, KVC_INPUT, "%s: is not the same on rank %u: all ranks need the same", what, rank);
 }
 
-/* What an option says, before the command's own options are read: every rank has to know. */
+/* Returns the value of an option before the command's own options are parsed, because every rank needs it. */
 static const char *ranks_given(const char *option, int argc, char **argv) {
     const size_t length = strlen(option);
     const char *value = NULL;
@@ -105,7 +105,7 @@ static const char *ranks_given(const char *option, int argc, char **argv) {
     return value;
 }
 
-/* What may differ from rank to rank. */
+/* Returns true for options whose values may differ between ranks. */
 static bool is_own(const char *argument) {
     static const char *const own[] = {"--backend", "--threads", "-t", "--out", "--rank-timeout"};
     const size_t length = strcspn(argument, "=");
@@ -115,7 +115,7 @@ static bool is_own(const char *argument) {
     return false;
 }
 
-/* Ranks that each run the command must be given the same. */
+/* With --ranks data: checks that all ranks were started with the same arguments. */
 static int same_arguments(const struct cli_command *command, int argc, char **argv) {
     size_t bytes = 0;
     uint32_t rank;
@@ -123,7 +123,7 @@ static int same_arguments(const struct cli_command *command, int argc, char **ar
         bytes += strlen(argv[i]) + 1;
     char *text = calloc(1, bytes + 1);
     if (!text)
-        _exit(cli_no_memory(command)); /* which ends the other ranks */
+        _exit(cli_no_memory(command)); /* this ends the other ranks */
     bytes = 0;
     for (int i = 1; i < argc; i++) {
         if (is_own(argv[i])) {
@@ -137,13 +137,13 @@ static int same_arguments(const struct cli_command *command, int argc, char **ar
     free(text);
     if (same || cli_data_rank() > 0)
         return same ? KVC_OK : KVC_USAGE;
-    return cli_error(command, KVC_USAGE,
-                     "rank %u was given other arguments: must be the same but for --backend, "
-                     "--threads, --out and --rank-timeout",
-                     rank);
+    return cli_error(
+        command, KVC_USAGE,
+        "rank %u was started with other arguments: only --backend, --threads, --out and --rank-timeout may differ",
+        rank);
 }
 
-/* A rank that ends early is waited for where the others agree. */
+/* With --ranks data: a rank that ends early takes part in the others' next agreement. */
 void cli_leave_ranks(void) {
     uint32_t whose;
     if (!program_ranks)
@@ -156,16 +156,16 @@ void cli_leave_ranks(void) {
 
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     struct kvc_error error;
-    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* whose --ranks is a question */
+    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* info only plans with --ranks */
     const char *how = plans ? NULL : ranks_given("--ranks", argc, argv),
                *share = plans ? NULL : ranks_given("--share", argc, argv);
     if (!how && !share && !kvc_ranks_started())
         return CLI_GO;
     if (kvc_ranks_open(how, share, &program_ranks, &error) != KVC_OK)
         return error.text[0] ? cli_report(command, &error)
-                             : KVC_OK; /* a status of theirs could end rank 0 before its line */
+                             : KVC_OK; /* a failing rank could make mpirun end rank 0 before it prints its message */
     const char *timeout = ranks_given("--rank-timeout", argc, argv);
-    if (timeout) /* that it is a number is found later */
+    if (timeout) /* a wrong number is reported later */
         kvc_ranks_timeout(program_ranks, strtod(timeout, NULL));
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {

@@ -1,4 +1,4 @@
-/* replay.c - kvcull replay: runs a policy on tensors from anywhere and writes which entries it keeps. */
+/* replay.c - kvcull replay: runs a policy on tensors from any source and writes which entries it keeps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@ struct arguments {
     struct cli_common common;
     const char *kv, *in, *out, *attn;
     int64_t prompt, seed;
-    bool selects; /* the policy has a method that chooses what is read */
+    bool selects; /* the policy has a select method */
 };
 
-struct layer {                        /* in the mapped file */
-    const float *q, *k, *v;           /* [T, H, d], [T, H_kv, d] twice */
-    const float *pseudo_q, *pseudo_k; /* [m, H, d], [m, H_kv, d], where the dump has them */
+struct layer {                        /* pointers into the mapped file */
+    const float *q, *k, *v;           /* q [T, H, d], k and v [T, H_kv, d] */
+    const float *pseudo_q, *pseudo_k; /* [m, H, d] and [m, H_kv, d]; NULL if the file has none */
     uint32_t pseudo;
 };
 
@@ -26,7 +26,7 @@ struct dump {
     struct layer *layers;
 };
 
-/* One tensor of a layer, with the shape that the dump so far asks for (0: not known yet). */
+/* Reads one tensor of a layer and checks its shape against those read so far (0: not known yet). */
 static int read_tensor(const struct cli_command *command, const char *path, struct dump *dump, uint32_t layer,
                        const char *kind, const float **values) {
     bool query = strcmp(kind, "q") == 0;
@@ -49,17 +49,15 @@ static int read_tensor(const struct cli_command *command, const char *path, stru
     if (*heads == 0)
         *heads = (uint32_t)tensor.shape[1];
     if (tensor.shape[0] != dump->rows || tensor.shape[1] != *heads || tensor.shape[2] != dump->geometry.head_size)
-        return cli_error(command, KVC_INPUT,
-                         "%s: %s: is [%llu, %llu, %llu]; the tensors before it ask for [%llu, %u, "
-                         "%u]",
-                         path, name, (unsigned long long)tensor.shape[0], (unsigned long long)tensor.shape[1],
+        return cli_error(command, KVC_INPUT, "%s: %s: has shape [%llu, %llu, %llu]; must be [%llu, %u, %u]", path, name,
+                         (unsigned long long)tensor.shape[0], (unsigned long long)tensor.shape[1],
                          (unsigned long long)tensor.shape[2], (unsigned long long)dump->rows, *heads,
                          dump->geometry.head_size);
     *values = tensor.values;
     return KVC_OK;
 }
 
-/* Rows that a method adds, "layers.<l>.<kind>" [rows, heads, d]; *rows gets how many, 0 where there are none. */
+/* Reads rows that a method adds, "layers.<l>.<kind>" [rows, heads, d]; *rows is 0 if there are none. */
 static int read_extra(const struct cli_command *command, const char *path, const struct dump *dump, const char *name,
                       uint32_t heads, const float **values, uint32_t *rows) {
     struct kvc_tensor tensor;
@@ -96,7 +94,7 @@ static int read_pseudo(const struct cli_command *command, const char *path, cons
     return status;
 }
 
-/* A layer's tensors after one that is missing would be left out without a word. */
+/* Reports tensors of layers after a missing one, which would be ignored otherwise. */
 static int check_no_gap(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t layers) {
     const char *name;
 
@@ -153,7 +151,7 @@ static int read_dump(const struct cli_command *command, const struct arguments *
     return KVC_OK;
 }
 
-/* Where results go as they come. */
+/* Writes results as they are computed. */
 struct output {
     const struct cli_command *command;
     const struct kvc_session *session;
@@ -161,14 +159,14 @@ struct output {
     FILE *stream;
     int32_t *positions;
     size_t capacity;
-    bool first; /* nothing has been written */
+    bool first; /* no step was written yet */
     int status;
 };
 
 typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t layer, uint32_t kv_head, int32_t *positions,
                                 size_t capacity, size_t *count, struct kvc_error *);
 
-/* "name": [layer][head][position...] */
+/* Writes "name": [layer][head][position...]. */
 static int write_lists(struct output *o, const char *name, list_fn *list) {
     fprintf(o->stream, ", \"%s\": [", name);
     for (uint32_t l = 0; l < o->dump->geometry.layers; l++) {
@@ -200,7 +198,7 @@ static int write_lists(struct output *o, const char *name, list_fn *list) {
     return KVC_OK;
 }
 
-/* {"at": ..., "kept": ...}, the steps separated by commas. */
+/* Begins {"at": ..., "kept": ...}; a comma separates steps. */
 static void begin_step(struct output *o, const char *at) {
     fprintf(o->stream, "%s{\"at\": %s", o->first ? "" : ",\n", at);
     o->first = false;
@@ -216,7 +214,7 @@ static int write_chunk(void *user, uint32_t chunk) {
     return o->status;
 }
 
-/* The probes of one layer: layers.<l>.probe_q.<chunk>, as many as the dump has. */
+/* Passes the probes of one layer, layers.<l>.probe_q.<chunk>, as many as the file has. */
 static int give_probes(const struct cli_command *command, struct kvc_replay *replay, const char *path,
                        const struct dump *dump, uint32_t l) {
     int status = KVC_OK;
@@ -279,7 +277,7 @@ static int replay_row(const struct cli_command *command, struct kvc_replay *repl
     return KVC_OK;
 }
 
-/* One decode row: what it read, where a select method chose, and what is left after it. */
+/* Runs one decode row and writes the entries it read (for a select method) and the entries kept after it. */
 static int write_row(const struct arguments *a, struct output *o, uint64_t row) {
     char at[24];
     int status = KVC_OK;
@@ -327,7 +325,7 @@ static int write_steps(const struct cli_command *command, const struct arguments
         if (status == KVC_OK)
             status = write_row(a, &o, row);
         cli_progress(&progress, row + 1 - dump->prompt, dump->rows - dump->prompt);
-        if (ferror(stream)) /* a full disk; commit says so */
+        if (ferror(stream)) /* a full disk, which the commit reports */
             break;
     }
     cli_progress_end(&progress);
@@ -355,7 +353,7 @@ static void summary(const struct arguments *a, const struct kvc_replay *replay, 
             cli_bytes(stats.full_bytes, text[2]));
 }
 
-/* The tensors of --attn: layers.<l>.out [T - prompt, H, d]. */
+/* Opens the file of --attn with its tensors layers.<l>.out [T - prompt, H, d]. */
 static int open_attention(const struct cli_command *command, const char *path, const struct dump *dump,
                           struct kvc_tensor_writer **writer) {
     uint32_t layers = dump->geometry.layers;
@@ -425,22 +423,24 @@ static int replay(const struct cli_command *command, const struct arguments *a, 
 int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.out = "-"};
     const struct cli_option options[] = {
-        {CLI_TEXT, 0, "kv", "SPEC", "the policy", &a.kv, 0, 0, NULL},
-        {CLI_INT, 0, "prompt", "N", "rows below N are the prompt, each later row a decode step; 0: all are the prompt",
-         &a.prompt, 0, 2147483647, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "policy to run", &a.kv, 0, 0, NULL},
+        {CLI_INT, 0, "prompt", "N",
+         "the first N rows are the prompt, later ones are decode steps; 0: all are the prompt", &a.prompt, 0,
+         2147483647, NULL},
         {CLI_TEXT, 'i', "in", "DUMP",
          "a safetensors file: layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, after RoPE; for dapq "
          "layers.<l>.pseudo_q [m, H, d] and .pseudo_k [m, H_kv, d]; for take layers.<l>.probe_q.<chunk> [p, H, d]",
          &a.in, 0, 0, NULL},
-        {CLI_TEXT, 'o', "out", "KEPT", "the JSON file to write; - is standard output", &a.out, 0, 0, NULL},
-        {CLI_TEXT, 0, "attn", "OUT", "also write layers.<l>.out [T - prompt, H, d], the attention's outputs", &a.attn,
-         0, 0, NULL},
-        {CLI_INT, 0, "seed", "S", "of policies that draw", &a.seed, 0, 9007199254740992.0, NULL},
+        {CLI_TEXT, 'o', "out", "KEPT", "JSON file to write; - is standard output", &a.out, 0, 0, NULL},
+        {CLI_TEXT, 0, "attn", "OUT",
+         "also write the attention outputs, layers.<l>.out [T - prompt, H, d], to this safetensors file", &a.attn, 0, 0,
+         NULL},
+        {CLI_INT, 0, "seed", "S", "seed of policies that draw random numbers", &a.seed, 0, 9007199254740992.0, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
-        {CLI_INT, 0, "chunk", "N", "prompt rows computed at once. Never changes a bit", &a.common.chunk, 1, 65536,
-         NULL},
+        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once. Does not change results", &a.common.chunk, 1,
+         65536, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &a.common.quiet, 0, 0, NULL},
         {.kind = CLI_END}};
     struct kvc_error error;
@@ -462,7 +462,7 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     if (a.attn && (status = cli_check_name(command, "attn", a.attn)) != KVC_OK)
         return status;
     if (a.attn && strcmp(a.attn, a.out) == 0)
-        return cli_error(command, KVC_USAGE, "--attn %s: is --out, too; give two names", a.attn);
+        return cli_error(command, KVC_USAGE, "--attn %s: is the same file as --out; give two names", a.attn);
     kv = (struct cli_given){0, a.kv};
     status = cli_check_inputs(command, a.out, &a.in, 1);
     if (status == KVC_OK && a.attn)

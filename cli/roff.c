@@ -1,4 +1,4 @@
-/* roff.c - text for manual pages in mdoc: lines that begin with a dot or a quote, and backslashes, are escaped. */
+/* roff.c - text for manual pages in mdoc. Backslashes, and dots and quotes at the beginning of a line, are escaped. */
 #include "cli/roff.h"
 
 #include <ctype.h>

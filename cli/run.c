@@ -1,6 +1,5 @@
-/* run.c - kvcull run: answers a prompt in the model's chat template, or continues it; several prompts are several
- * turns of one session.
- */
+/* run.c - kvcull run: answers a prompt through the model's chat template, or continues it. Several prompts are several
+ * turns of one session. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +16,10 @@ struct arguments {
 };
 
 struct prompt {
-    char *owned; /* what was read from a file, or NULL */
+    char *owned; /* text read from a file, or NULL */
     const char *text;
     size_t bytes;
-    int32_t *tokens; /* of a chat: made turn by turn, as each depends on the answer before */
+    int32_t *tokens; /* NULL in a chat, which tokenizes turn by turn because each turn depends on the last answer */
     size_t count;
 };
 
@@ -37,7 +36,7 @@ static int read_text(const struct cli_command *command, const struct cli_given *
     return status;
 }
 
-/* A prompt that is continued as it stands. first: nothing precedes it. */
+/* Tokenizes a prompt that is continued unchanged. first: no tokens precede it. */
 static int read_tokens(const struct cli_command *command, const struct kvc_model *model, bool special, bool first,
                        struct prompt *prompt) {
     const unsigned flags = (first ? KVC_TOKENIZE_BOS : 0u) | (special ? KVC_TOKENIZE_SPECIAL : 0u);
@@ -46,7 +45,7 @@ static int read_tokens(const struct cli_command *command, const struct kvc_model
     if (kvc_tokenize(model, prompt->text, prompt->bytes, flags, &prompt->tokens, &prompt->count, &error) != KVC_OK)
         return cli_report(command, &error);
     if (prompt->count == 0 && first && kvc_model_info(model)->bos >= 0) {
-        /* A text that nothing precedes begins where all texts do, also where the tokenizer does not put it there. */
+        /* An empty first text begins with BOS, even if the tokenizer does not add it. */
         free(prompt->tokens);
         prompt->tokens = malloc(sizeof *prompt->tokens);
         if (!prompt->tokens)
@@ -59,7 +58,8 @@ static int read_tokens(const struct cli_command *command, const struct kvc_model
     return KVC_OK;
 }
 
-/* Whether the text holds a control token of the model, as "<|im_start|>": a template was applied to it already. */
+/* Returns true in *found if the text contains a control token of the model, such as "<|im_start|>", so that a template
+ * was already applied. */
 static int find_control(const struct cli_command *command, const struct kvc_model *model, const struct prompt *prompt,
                         bool *found) {
     struct kvc_error error;
@@ -77,8 +77,9 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Whether prompts are messages of a chat. The options of a template say so; without them the model's own template does,
- * unless --raw is given, there is no prompt, or a prompt holds control tokens (which --no-special makes plain text). */
+/* Decides whether prompts are messages of a chat. Options of a template decide it; without them the model's own
+ * template is used, unless --raw is given, there is no prompt, or a prompt contains control tokens (which --no-special
+ * makes plain text). */
 static int run_choose(const struct cli_command *command, const struct arguments *arguments,
                       const struct kvc_model *model, const struct prompt *prompts, bool *chat) {
     bool control = false;
@@ -90,8 +91,9 @@ static int run_choose(const struct cli_command *command, const struct arguments 
     for (size_t i = 0; i < arguments->prompts.count && status == KVC_OK && !control && !arguments->no_special; i++)
         status = find_control(command, model, &prompts[i], &control);
     if (status == KVC_OK && control && !arguments->common.quiet)
-        fprintf(stderr, "(the prompt holds control tokens and is continued as it stands; --template model makes it a "
-                        "message)\n");
+        fprintf(
+            stderr,
+            "(the prompt contains control tokens and is continued unchanged; --template model makes it a message)\n");
     *chat = !control;
     return status;
 }
@@ -138,7 +140,7 @@ static int run_turns(const struct cli_command *command, struct cli_generation *g
     return status;
 }
 
-/* The answer of a saved session goes on. */
+/* Continues the answer of a saved session. */
 static int go_on(const struct cli_command *command, const struct arguments *arguments,
                  struct cli_generation *generation, struct cli_chat *chat, json_t *turns) {
     struct cli_answer answer = {0};
@@ -149,7 +151,7 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
                          arguments->load);
     if (generation->frequency_penalty != 0 || generation->presence_penalty != 0)
         return cli_error(command, KVC_USAGE,
-                         "--load %s: does not say which tokens its answer has; give a prompt, or leave out "
+                         "--load %s: does not contain the tokens of its answer; give a prompt, or omit "
                          "--frequency-penalty and --presence-penalty",
                          arguments->load);
     status = cli_generate(generation, NULL, 0, false, &answer);
@@ -165,7 +167,7 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
     return status;
 }
 
-/* A saved session in the place of the new one. Without options of a template it is a chat where it was saved as one. */
+/* Loads a saved session in place of the new one. Without template options it is a chat if it was saved as one. */
 static int run_load(const struct cli_command *command, const struct arguments *arguments,
                     struct cli_generation *generation, struct cli_chat **chat) {
     const struct cli_template *template = &arguments->template;
@@ -205,7 +207,7 @@ static int answer_prompts(const struct cli_command *command, const struct argume
     return status == KVC_OK ? run_turns(command, generation, *chat, prompts, count, turns) : status;
 }
 
-/* Every prompt is read before anything is generated. */
+/* Reads every prompt before it generates. */
 static int read_and_run(const struct cli_command *command, const struct arguments *arguments,
                         struct cli_generation *generation, struct cli_chat **chat, json_t *turns) {
     static const struct cli_given empty = {'p', ""};
@@ -269,7 +271,7 @@ static int run_with_model(const struct cli_command *command, const struct argume
     return status;
 }
 
-/* "-" among the words is a prompt from standard input, another word the model. */
+/* Interprets the words: "-" is a prompt from standard input, another word the model. */
 static int take_words(const struct cli_command *command, const struct cli_words *words, struct arguments *a) {
     for (size_t i = 0; i < words->count; i++) {
         const char *word = words->items[i];
@@ -294,23 +296,21 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXTS, 'p', "prompt", "TEXT", "the prompt; several are several turns", &a.prompts, 0, 0, NULL},
+        {CLI_TEXTS, 'p', "prompt", "TEXT", "a prompt; several are several turns", &a.prompts, 0, 0, NULL},
         {CLI_TEXTS, 'f', "file", "FILE", "a file with the prompt; - is standard input", &a.prompts, 0, 0, NULL},
-        {CLI_TEXT, 0, "kv", "SPEC", "the cache's policy", &a.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "policy of the cache", &a.kv, 0, 0, NULL},
         {CLI_TEXT, 0, "load", "FILE",
-         "go on with a saved session; without a prompt its answer goes on. The policy and the type of entries are the "
-         "file's",
-         &a.load, 0, 0, NULL},
+         "continue a saved session with its policy and entry type; without a prompt, continue its answer", &a.load, 0,
+         0, NULL},
         {CLI_TEXT, 0, "save", "FILE", "save the session after the last answer", &a.save, 0, 0, NULL},
         {CLI_FLAG, 0, "raw", NULL,
-         "continue the prompt as it stands; without --raw the prompt is a user's message where the model has a chat "
-         "template",
+         "continue the prompt unchanged; without --raw the prompt is a user's message if the model has a chat template",
          &a.raw, 0, 0, NULL},
         CLI_NO_SPECIAL_OPTION(&a.no_special),
         {CLI_TEXT, 0, "template", "NAME",
-         "make each prompt a user's message in this chat template; model: the model's own", &a.template.name, 0, 0,
+         "chat template that formats each prompt as a user's message; model: the model's own", &a.template.name, 0, 0,
          NULL},
-        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of a chat", &a.template.system, 0, 0, NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "system message of a chat", &a.template.system, 0, 0, NULL},
         CLI_TEMPLATE_OPTIONS(&a.template),
         CLI_SAMPLING_OPTIONS(&a.sampling),
         CLI_ENGINE_OPTIONS(&a.common),
@@ -333,7 +333,8 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     if (status == CLI_GO)
         status = take_words(command, &words, &a);
     if (status == CLI_GO && a.raw && cli_template_given(&a.template))
-        status = cli_error(command, KVC_USAGE, "--raw continues a prompt as it stands, and takes no option of a chat");
+        status = cli_error(command, KVC_USAGE,
+                           "--raw continues a prompt unchanged and cannot be combined with options of a chat");
     a.template.implied = !cli_template_given(&a.template);
     a.kv_given = cli_is_given(argc, argv, "kv");
     a.type_given = cli_is_given(argc, argv, "kv-type");

@@ -1,6 +1,6 @@
-/* saved.c - saved sessions as run and chat have them: beside the session its file holds the token that is still to be
- * given, the tokens so far where a longrope model may want them again, and the messages of a chat, as a note in JSON.
- */
+/* saved.c - saved sessions of run and chat. Besides the session the file contains the last token of the answer, which
+ * the session has not processed yet; all tokens so far, if a longrope model may have to compute them again; and the
+ * messages of a chat, as a note in JSON. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ int cli_generation_save(struct cli_generation *generation, const char *path, con
 
 /* ---- reading ---- */
 
-/* Whether all that a session has seen was counted and, where its cache is whole, is there to be given again. */
+/* Returns true if all tokens of the session were counted and, for a whole cache, are available to be computed again. */
 static bool has_history(const struct kvc_session *session, const struct kvc_saved *saved, size_t given) {
     struct kvc_session_stats stats;
 
@@ -50,7 +50,7 @@ static bool has_history(const struct kvc_session *session, const struct kvc_save
     return stats.tokens == given && (saved->token_count == given || strcmp(kvc_session_policy(session), "full") != 0);
 }
 
-/* What the note says of the generation. false: it is not one of ours. */
+/* Reads the generation's members from the note. Returns false if another program wrote the note. */
 static bool read_note(struct cli_generation *generation, const struct kvc_session *session, const json_t *note,
                       const struct kvc_saved *saved) {
     const json_t *pending = json_object_get(note, "pending"), *given = json_object_get(note, "given");
@@ -67,7 +67,7 @@ static bool read_note(struct cli_generation *generation, const struct kvc_sessio
     return true;
 }
 
-/* The session and what was saved beside it take the place of what the generation has. */
+/* Replaces the generation's session and members by the loaded ones. */
 static int saved_take(struct cli_generation *generation, struct kvc_session *session, struct kvc_saved *saved) {
     kvc_session_close(generation->session);
     generation->session = session;
@@ -77,7 +77,7 @@ static int saved_take(struct cli_generation *generation, struct kvc_session *ses
         return cli_no_memory(generation->command);
     generation->options.policy = generation->policy;
     generation->options.cache_type = kvc_session_cache_type(session);
-    if (!generation->outgrown) /* it began with the short factors, whatever --ctx says now */
+    if (!generation->outgrown) /* it began with the short factors, whatever --ctx is now */
         generation->options.context = 0;
     if (saved->logits)
         memcpy(generation->logits, saved->logits, saved->logit_count * sizeof *saved->logits);
@@ -109,8 +109,7 @@ int cli_generation_load(struct cli_generation *generation, const char *path, boo
     if (!note && cli_json_lost())
         status = cli_no_memory(command);
     else if (!read_note(generation, session, note, &saved))
-        status =
-            cli_error(command, KVC_INPUT, "%s: was saved by another program, and has no note of run or chat", path);
+        status = cli_error(command, KVC_INPUT, "%s: was saved by another program and has no note of run or chat", path);
     if (status == KVC_OK)
         *messages = json_incref(json_object_get(note, "messages"));
     if (status == KVC_OK)
@@ -128,7 +127,7 @@ int cli_chat_resume(struct cli_generation *generation, const struct cli_template
     int status;
 
     if (from->system || from->messages)
-        return cli_error(generation->command, KVC_USAGE, "%s %s: the conversation in %s has begun without it",
+        return cli_error(generation->command, KVC_USAGE, "%s %s: cannot be added to the conversation in %s",
                          from->system ? "--system" : "--messages", from->system ? from->system : from->messages, path);
     status = cli_generation_load(generation, path, kv, type, &messages);
     if (status == KVC_OK)

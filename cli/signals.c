@@ -1,13 +1,13 @@
-/* signals.c - what the program does when a signal ends it: no file stays half-written, and the caller sees the signal.
- * A model file that is cut short while it is mapped comes as a signal too, and is told as any other bad file. */
+/* signals.c - how signals end the program: no half-written file remains, and the caller sees the signal. A model file
+ * that is truncated while mapped raises a signal, too; the program reports it like any other bad file. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 
-/* Everything here runs in handlers: async-signal-safe functions only. SA_RESETHAND has put the default action back; the
- * signal is blocked until the handler returns, and what is raised ends the program then. */
+/* Handlers use async-signal-safe functions only. SA_RESETHAND has restored the default action. The signal is blocked
+ * until the handler returns; the raised signal then ends the program. */
 static void on_end(int number) {
     kvc_output_remove_all();
     raise(number);
@@ -27,7 +27,7 @@ static void say(const char *text) {
 }
 
 static void on_bus_error(int number, siginfo_t *about, void *context) {
-    /* raised by the kernel: of a signal that another process sends there is no address */
+    /* only a signal raised by the kernel has an address */
     const char *path = about->si_code > 0 ? kvc_mapped_path(about->si_addr) : NULL;
     char line[500];
 
@@ -48,8 +48,8 @@ void cli_signals(void) {
     static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGABRT};
     struct sigaction action = {.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND}, old;
 
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
-    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
+    signal(SIGPIPE, SIG_IGN); /* report a closed pipe as a write error */
+    signal(SIGXFSZ, SIG_IGN); /* report a file size limit as a write error */
     sigfillset(&action.sa_mask);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
         if (sigaction(ending[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) /* nohup ignores SIGHUP */

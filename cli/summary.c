@@ -1,11 +1,12 @@
-/* summary.c - what is told beside an answer: the prompt as the model has it, why the answer ended, what it cost. */
+/* summary.c - messages beside an answer: the prompt as the model receives it, the reason why the answer ended, and its
+ * cost. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "kvcull/ranks.h"
 
-/* The first answer token comes with the prompt's logits; the others each cost one step. */
+/* Returns tokens per second. The prompt yields the first answer token; each further one is a decode step. */
 static double rate(uint64_t tokens, double seconds) { return seconds > 0 ? (double)tokens / seconds : 0; }
 
 int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count) {
@@ -27,18 +28,19 @@ int cli_show_prompt(const struct cli_generation *generation, const int32_t *toke
 void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer) {
     const struct cli_command *command = generation->command;
 
-    /* These are said with -q, too: nothing else tells an answer that is missing from one that failed. */
+    /* These are printed with -q, too: otherwise an empty answer looks like a failure. */
     if (answer->stop == CLI_STOP_END && answer->count == 0)
         cli_warn(command, "the answer is empty: the model ended it with its first token; %s %s",
                  generation->unused ? generation->unused : "--ignore-eos",
-                 generation->unused ? "asks in its chat template" : "continues");
+                 generation->unused ? "applies its chat template" : "continues");
     else if (answer->stop == CLI_STOP_TEXT && answer->bytes == 0)
         cli_warn(command, "the answer is empty: it began with a --stop text");
     else if (answer->stop == CLI_STOP_CONTEXT)
-        cli_warn(command, "--ctx %llu: the context is full, which cut the answer after %zu tokens; give a larger --ctx",
+        cli_warn(command,
+                 "--ctx %llu: the context is full, so the answer was cut after %zu tokens; give a larger --ctx",
                  (unsigned long long)generation->context, answer->count);
     else if (answer->stop == CLI_STOP_LENGTH && answer->count > 0 && !generation->quiet)
-        fprintf(stderr, "(cut after %zu tokens; -n sets how many)\n", answer->count);
+        fprintf(stderr, "(cut after %zu tokens; -n sets the maximum)\n", answer->count);
 }
 
 void cli_summary_print(const struct cli_generation *generation, const char *spec) {

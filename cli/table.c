@@ -1,5 +1,5 @@
-/* table.c - aligned tables of at most 100 columns. Where cells are too wide, words in the last column wrap, and a long
- * first cell (a policy, say) stands on a line of its own. */
+/* table.c - aligned tables of at most 100 columns. If a table is too wide, words in the last column wrap, and a long
+ * first cell, such as a policy, gets a line of its own. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20, LEAST_FIRST = 8
 struct cli_table {
     size_t columns, cells, capacity;
     bool left[MOST_COLUMNS];
-    char *heading; /* cut into pieces */
+    char *heading; /* a copy, split at the separators */
     const char *head[MOST_COLUMNS];
     char **cell; /* NULL: the row is an empty line */
     bool failed;
@@ -92,7 +92,8 @@ static void pad(FILE *stream, size_t count) {
         fputc(' ', stream);
 }
 
-/* The last column, wrapped to the given width: at words, else after a comma or a plus (policies), else anywhere. */
+/* Prints the last column wrapped to the given width: between words, else after a comma or a plus (policies), else
+ * anywhere. */
 static void print_last(FILE *stream, const char *text, size_t indent, size_t width) {
     bool first = true;
 

@@ -1,5 +1,4 @@
-/* temporary.c - a model's file for a while, in a folder of its own under TMPDIR, which goes away however the program
- * ends. */
+/* temporary.c - a temporary model file in its own folder under TMPDIR, removed however the program ends. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -7,7 +6,8 @@
 
 #include "cli/cli.h"
 
-/* A process that removes the folder when *hold is closed, or when this process ends, however it does; -1: none. */
+/* Starts a process that removes the folder when *hold is closed or this process ends in any way. Returns -1 on failure.
+ */
 static pid_t watch_folder(const char *folder, int *hold) {
     int ends[2];
 
@@ -19,7 +19,7 @@ static pid_t watch_folder(const char *folder, int *hold) {
         char byte;
 
         close(ends[1]);
-        signal(SIGINT, SIG_IGN); /* which a terminal sends to both */
+        signal(SIGINT, SIG_IGN); /* a terminal sends it to both processes */
         signal(SIGQUIT, SIG_IGN);
         signal(SIGHUP, SIG_IGN);
         signal(SIGTERM, SIG_IGN);
@@ -45,7 +45,7 @@ int cli_temporary_open(const struct cli_command *command, struct cli_temporary *
     if (snprintf(folder, sizeof temporary->folder, "%s/kvcull-XXXXXX", base) >= (int)sizeof temporary->folder ||
         !mkdtemp(folder))
         return cli_error(command, KVC_RESOURCE,
-                         "%s: cannot make a folder there; set TMPDIR to a folder with space for the model", base);
+                         "%s: cannot create a folder there; set TMPDIR to a folder with space for the model", base);
     temporary->watcher = watch_folder(folder, &temporary->hold);
     snprintf(temporary->file, sizeof temporary->file, "%s/model.gguf", folder);
     return KVC_OK;

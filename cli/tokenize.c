@@ -1,4 +1,4 @@
-/* tokenize.c - kvcull tokenize: text to token ids, ids to text, and the pieces between. */
+/* tokenize.c - kvcull tokenize: converts text to token ids and back, and lists the pieces. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +13,15 @@ struct arguments {
     struct cli_words words;
 };
 
-/* All words joined by spaces, -p or -f; *text is malloc'ed. */
+/* Reads the input: all words joined by spaces, -p or -f. The caller frees *text. */
 static int input(const struct cli_command *command, const struct arguments *a, char **text, size_t *bytes) {
     size_t capacity = 1;
 
     *text = NULL;
     *bytes = 0;
     if (a->decode && cli_template_given(&a->template))
-        return cli_error(command, KVC_USAGE, "--decode takes token ids, and so no --template or --system");
+        return cli_error(command, KVC_USAGE,
+                         "--decode takes token ids, so it cannot be combined with --template or --system");
     if ((a->file != NULL) + (a->prompts.count > 0) + (a->words.count > 0) != 1)
         return cli_error(command, KVC_USAGE, "give the %s as words, with -p TEXT or with -f FILE",
                          a->decode ? "token ids" : "text");
@@ -44,7 +45,7 @@ static int input(const struct cli_command *command, const struct arguments *a, c
     return KVC_OK;
 }
 
-/* A piece as people see it: control bytes, and parts of characters, escaped. */
+/* Writes a piece in readable form: control bytes and parts of characters are escaped. */
 static void readable(const char *bytes_of, size_t bytes, char *text, size_t capacity) {
     bool whole = true; /* UTF-8 */
     size_t at = 0, n;
@@ -70,7 +71,8 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t capa
     text[at] = '\0';
 }
 
-/* A token's bytes, of a control token its name, malloc'ed; NULL: reported, *status says what. */
+/* Returns a token's bytes, or a control token's name; the caller frees it. NULL: an error was reported, *status is its
+ * status. */
 static char *piece(const struct cli_command *command, const struct kvc_model *model, int32_t token, size_t *bytes,
                    int *status) {
     struct kvc_error error;
@@ -167,7 +169,7 @@ static int tokenize_decode(const struct cli_command *command, const struct argum
     return status;
 }
 
-/* The tokens of the text as a user's message; *shown is what the template makes of it, malloc'ed. */
+/* Tokenizes the text as a user's message. *shown is the formatted text; the caller frees it. */
 static int encode_chat(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                        const char *message, int32_t **tokens, size_t *count, char **shown, size_t *bytes) {
     struct kvc_error error;
@@ -189,7 +191,7 @@ static int encode(const struct cli_command *command, const struct arguments *a, 
     struct kvc_error error;
     int32_t *tokens = NULL;
     size_t count = 0;
-    char *shown = NULL; /* the text with its template */
+    char *shown = NULL; /* the formatted text */
     int status = KVC_OK;
 
     if (cli_template_given(&a->template)) {
@@ -219,17 +221,19 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXTS, 'p', "prompt", "TEXT", "the text, for one that begins with a dash", &a.prompts, 0, 0, NULL},
+        {CLI_TEXTS, 'p', "prompt", "TEXT", "the text; useful if it begins with a dash", &a.prompts, 0, 0, NULL},
         {CLI_TEXT, 'f', "file", "FILE", "a file with the text or the ids; - is standard input", &a.file, 0, 0, NULL},
-        {CLI_FLAG, 'd', "decode", NULL, "token ids in, text out", &a.decode, 0, 0, NULL},
-        {CLI_FLAG, 0, "pieces", NULL, "a table of ids and the bytes they stand for; control tokens by name", &a.pieces,
-         0, 0, NULL},
-        {CLI_FLAG, 0, "special", NULL, "--decode writes control tokens, too", &a.special, 0, 0, NULL},
+        {CLI_FLAG, 'd', "decode", NULL, "convert token ids to text", &a.decode, 0, 0, NULL},
+        {CLI_FLAG, 0, "pieces", NULL, "print a table of ids and their bytes; control tokens by name", &a.pieces, 0, 0,
+         NULL},
+        {CLI_FLAG, 0, "special", NULL, "with --decode: write control tokens, too", &a.special, 0, 0, NULL},
         CLI_NO_SPECIAL_OPTION(&a.no_special),
-        {CLI_FLAG, 0, "no-bos", NULL, "does not put in front what the model wants there", &a.bare, 0, 0, NULL},
-        {CLI_TEXT, 0, "template", "NAME", "the text is a user's message in this chat template; model: the model's own",
-         &a.template.name, 0, 0, NULL},
-        {CLI_TEXT, 0, "system", "TEXT", "the system message in front of it", &a.template.system, 0, 0, NULL},
+        {CLI_FLAG, 0, "no-bos", NULL, "do not add the tokens that the model puts in front of a text, such as BOS",
+         &a.bare, 0, 0, NULL},
+        {CLI_TEXT, 0, "template", "NAME",
+         "treat the text as a user's message in this chat template; model: the model's own", &a.template.name, 0, 0,
+         NULL},
+        {CLI_TEXT, 0, "system", "TEXT", "system message in front of it", &a.template.system, 0, 0, NULL},
         CLI_TEMPLATE_OPTIONS(&a.template),
         {CLI_FLAG, 0, "json", NULL, "print JSON: the text, ids and pieces", &a.common.json, 0, 0, NULL},
         {.kind = CLI_END}};
@@ -240,7 +244,7 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.backend = "ref"; /* nothing is computed */
+    a.common.backend = "ref"; /* no layers are computed */
     status = cli_parse(command, options, argc, argv, &a.words);
     if (status == CLI_GO) {
         status = input(command, &a, &text, &bytes);

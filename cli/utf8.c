@@ -1,9 +1,9 @@
-/* utf8.c - text that comes in pieces, as characters: what is whole, what is begun, what is none. */
+/* utf8.c - splits text into complete, incomplete and invalid UTF-8 characters. */
 #include "cli/cli.h"
 
 size_t cli_part(const char *text, size_t bytes, enum cli_part *kind) {
     const unsigned char *at = (const unsigned char *)text;
-    unsigned char first = at[0], low = 0x80, high = 0xbf; /* of the second byte */
+    unsigned char first = at[0], low = 0x80, high = 0xbf; /* range of the second byte */
     size_t n = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
 
     low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : low;

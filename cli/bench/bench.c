@@ -5,8 +5,8 @@
 
 #include "cli/bench/bench.h"
 
-/* The bytes of weights that a step reads where it needs all experts: all but an input embedding that is not also the
- * output matrix. The share of that table is taken from the count of parameters. */
+/* Returns the bytes of weights that a step reads if it needs all experts: all except an input embedding that is not
+ * also the output matrix. The embedding's share is computed from the number of parameters. */
 static uint64_t step_bytes(const struct kvc_model_info *info) {
     double table = (double)info->vocab * info->hidden;
     double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
@@ -41,7 +41,7 @@ static unsigned available_threads(const struct bench_arguments *a) {
     return 1;
 }
 
-/* A random model of the shape in a file that goes away by itself: it has no name once it is open. */
+/* Creates and opens a random model of the shape. Its file is unlinked as soon as it is open. */
 static int open_shape(struct bench *bench, const char *shape, enum kvc_type type) {
     struct cli_temporary temporary;
     struct kvc_error error;
@@ -70,7 +70,7 @@ static int note_copy(void *user, const struct kvc_rooflines *rooflines, const st
     return 1;
 }
 
-/* Of a device's own memory: what a large copy reads and writes, before the model is there. */
+/* Measures the memory bandwidth of a device by a large copy, before the model is loaded. */
 static void measure_device(struct bench *bench) {
     const struct cli_common *common = &bench->a->common;
     const struct kvc_engine_options options = {
@@ -174,7 +174,7 @@ static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) 
     return a->count == b->count && memcmp(a->items, b->items, a->count * sizeof *a->items) == 0;
 }
 
-/* The first option that was given and that --ops has no use for; NULL: none. */
+/* Returns the first given option that --ops does not use; NULL: none. */
 static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *defaults) {
     const struct {
         const char *name;
@@ -205,10 +205,11 @@ static int run_operations(const struct cli_command *command, const struct bench_
     const char *const other = other_option(a, standard_arguments);
 
     if (!a->ops)
-        return cli_error(command, KVC_USAGE, "--beside, --only and --entries go with --ops");
+        return cli_error(command, KVC_USAGE, "--beside, --only and --entries need --ops");
     if (other)
         return cli_error(command, KVC_USAGE,
-                         "--ops takes no %s: it measures operations of a backend, without a model or a policy", other);
+                         "--ops takes no %s: --ops measures operations of a backend, without a model or a policy",
+                         other);
     return bench_ops(command, a);
 }
 
@@ -217,7 +218,7 @@ static int run_policies(const struct cli_command *command, struct bench_argument
     struct cli_given full = {0, "full"};
     const struct cli_texts given = a->specs, defaults = {&full, 1};
     struct cli_texts specs = {NULL, 0};
-    /* budgets of "all": a quarter of the first prompt */
+    /* budget of "all": a quarter of the first prompt */
     int status = cli_all_specs(command, given.count ? &given : &defaults, a->prompts.items[0] / 4 + 1, &specs);
 
     a->specs = specs;
@@ -234,7 +235,7 @@ static int run_policies(const struct cli_command *command, struct bench_argument
         kvc_model_close(bench.model);
         kvc_engine_close(bench.engine);
     }
-    cli_specs_free(&a->specs); /* fewer than they were, where a model does not suit some */
+    cli_specs_free(&a->specs); /* the list is shorter if a model does not suit some policies */
     a->specs = given;
     return status;
 }
@@ -245,34 +246,36 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 0, "shape", "NAME",
-         "instead of a model: random weights of this geometry, made in TMPDIR and removed; "
-         "`kvcull info shapes` lists them",
+         "geometry of a random model to use instead of MODEL; its file is created in TMPDIR and removed; `kvcull info "
+         "shapes` lists them",
          &a.shape, 0, 0, NULL},
-        {CLI_TYPE, 0, "type", "TYPE", "of the weights of --shape", &a.type, 0, 0, NULL},
+        {CLI_TYPE, 0, "type", "TYPE", "type of the weights of --shape", &a.type, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
-         "a policy, or all methods; several are interleaved and compared with the first (full)", &a.specs, 0, 0, NULL},
-        {CLI_COUNTS, 0, "prompt", "N,..", "tokens of a prompt", &a.prompts, 1, 1073741824, NULL},
+         "a policy, or all for all methods; several are interleaved and compared with the first (full)", &a.specs, 0, 0,
+         NULL},
+        {CLI_COUNTS, 0, "prompt", "N,..", "lengths of prompts, in tokens", &a.prompts, 1, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
-        {CLI_COUNTS, 0, "batch", "B,..", "sessions that decode together", &a.batches, 1, 4096, NULL},
+        {CLI_COUNTS, 0, "batch", "B,..", "numbers of sessions that decode together", &a.batches, 1, 4096, NULL},
         {CLI_FLAG, 0, "fill", NULL,
-         "no prompt is computed: caches are filled with random entries, and the policy's prompt stage looks at them "
-         "from random queries; only decode is timed, or with --gen 0 the filling, that is what the stage takes, and "
-         "the attention of the last --chunk rows where it looks from any",
+         "fill the caches with random entries instead of computing a prompt; the policy's prompt stage reads them with "
+         "random queries. Only decode is timed. With --gen 0 the prompt stage is timed, together with the attention of "
+         "the last --chunk rows if it reads any queries",
          &a.fill, 0, 0, NULL},
-        {CLI_INT, 0, "repeat", "N", "prefills of each policy", &a.repeat, 1, 1000, NULL},
+        {CLI_INT, 0, "repeat", "N", "number of prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
-         "instead of a model: every operation of the backend, in bytes and flops per second, beside what its device "
-         "can do: a large copy, a loop of multiply-adds, a library's matrix product",
+         "measure every operation of the backend instead of a model, in bytes and flops per second, and compare it "
+         "with the limits of the device: a large copy, a loop of multiply-adds, a BLAS library's matrix product",
          &a.ops, 0, 0, NULL},
-        {CLI_TEXT, 0, "beside", "NAME", "with --ops: time the same calls on this backend too; exit 1 if any is slower",
-         &a.beside, 0, 0, NULL},
-        {CLI_TEXT, 0, "only", "OPERATION", "with --ops: this one", &a.only, 0, 0, NULL},
+        {CLI_TEXT, 0, "beside", "NAME",
+         "with --ops: time the same calls on this backend, too; exit status 1 if any is slower", &a.beside, 0, 0, NULL},
+        {CLI_TEXT, 0, "only", "OPERATION", "with --ops: measure only this operation", &a.only, 0, 0, NULL},
         {CLI_INT, 0, "entries", "N",
-         "with --ops: instead, what a context of N entries costs in a layer of eight billion parameters: a decode "
-         "step's linear layer and its attention over heads of different lengths, a chunk's prefill, the selection of "
-         "what a prompt leaves in the cache",
+         "with --ops: measure one layer of a model with eight billion parameters at a context of N entries instead: "
+         "the linear layers and the attention of a decode step over heads of different lengths, the prefill of a "
+         "chunk, and the selection of a prompt stage",
          &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
-        {CLI_INT, 0, "seed", "S", "of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0, NULL},
+        {CLI_INT, 0, "seed", "S", "seed of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0,
+         NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         CLI_SESSION_OPTIONS(&a.common),
         CLI_OUTPUT_OPTIONS(&a.common),

@@ -1,4 +1,4 @@
-/* bench.h - the parts of kvcull bench. */
+/* bench.h - declarations shared by the files of kvcull bench. */
 #ifndef KVC_CLI_BENCH_BENCH_H
 #define KVC_CLI_BENCH_BENCH_H
 
@@ -9,20 +9,20 @@
 struct bench_arguments {
     struct cli_common common;
     const char *model, *shape;
-    const char *beside, *only; /* of --ops */
+    const char *beside, *only; /* for --ops */
     bool ops, fill;
     enum kvc_type type;
     struct cli_texts specs;
     struct cli_counts prompts, batches;
-    int64_t generate, repeat, seed, entries; /* entries: of --ops */
+    int64_t generate, repeat, seed, entries; /* entries: for --ops */
 };
 
-struct bench { /* what is measured, and what the measurements share */
+struct bench { /* the measured model, and state shared by the measurements */
     const struct cli_command *command;
     struct bench_arguments *a;
     struct kvc_engine *engine;
     struct kvc_model *model;
-    uint64_t weight_bytes; /* read by a step that needs all experts */
+    uint64_t weight_bytes; /* weights read by a step that needs all experts */
     double load_seconds;
     double bandwidth; /* bytes per second, the best so far */
     unsigned threads;
@@ -33,42 +33,42 @@ struct bench_prefill { /* one policy at one prompt length */
     uint64_t prompt;
     double *seconds; /* [repeat] */
     double median, best;
-    double relative; /* to the first policy: the median of the ratios round by round */
+    double relative; /* relative to the first policy: the median of the ratios of each round */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
     uint64_t entry_bytes;   /* keys and values of the entries kept */
-    uint64_t expected_peak; /* by the estimate */
+    uint64_t expected_peak; /* predicted by the estimate */
     enum kvc_expected peak_kind;
-    double expected_entry_bytes; /* by the methods' formulas */
+    double expected_entry_bytes; /* predicted by the methods' formulas */
     enum kvc_expected entry_kind;
-    struct kvc_ranks_traffic sent; /* by all ranks, in one prefill */
-    double computing;              /* ranks that computed at once, in the mean of all repeats */
+    struct kvc_ranks_traffic sent; /* by all ranks in one prefill */
+    double computing;              /* mean number of ranks that computed at once */
 };
 
 enum { BENCH_POINTS = 3, BENCH_QUARTERS = 4 };
 struct bench_decode { /* one policy at one batch size */
     const char *spec;
     uint64_t prompt, batch;
-    double *seconds; /* [generate] of one step */
+    double *seconds; /* [generate] seconds of each step */
     double median, mean, quarter[BENCH_QUARTERS];
-    double relative;                   /* to the first policy: the median of the ratios step by step */
-    uint64_t read_bytes, select_bytes; /* of the cache, per step; of these, to choose what to read */
-    double expected_read_bytes;        /* by the methods' formulas */
+    double relative;                   /* relative to the first policy: the median of the ratios of each step */
+    uint64_t read_bytes, select_bytes; /* cache bytes read per step; the part of these read to choose entries */
+    double expected_read_bytes;        /* predicted by the methods' formulas */
     enum kvc_expected read_kind;
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
     uint64_t peak_bytes;
-    struct kvc_ranks_traffic sent; /* by all ranks, in all steps */
-    double computing;              /* ranks that computed at once, in the mean */
+    struct kvc_ranks_traffic sent; /* by all ranks in all steps */
+    double computing;              /* mean number of ranks that computed at once */
 };
 
-/* The best of several sweeps over memory that no cache holds, with so many threads; bytes per second, 0: no memory. */
+/* Returns the best read bandwidth of several sweeps with so many threads over memory larger than any cache, in bytes
+ * per second; 0: no memory. */
 double bench_bandwidth(unsigned threads);
-/* Anonymous resident memory of this process; 0: not known. */
+/* Returns the anonymous resident memory of this process; 0: unknown. */
 uint64_t bench_resident(void);
 
-/* The bytes of weights that a step of so many sessions reads: where tokens choose experts, if no two choose the same.
- */
+/* Returns the bytes of weights that a step of so many sessions reads, if no two tokens choose the same expert. */
 uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch);
-/* Both fill results [prompts or batches, specs] that the caller frees with bench_free_...; an exit status. */
+/* Fill results [prompts or batches, specs], which the caller frees with bench_free_.... Return an exit status. */
 int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill *results);
 int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struct bench_decode *results);
 
@@ -77,7 +77,7 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 int bench_print_json(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                      const struct bench_decode *decode, size_t decodes);
 
-/* --ops: every operation of a backend beside what its device can do, and beside another backend. */
+/* --ops: measures every operation of a backend, relative to its device and to another backend. */
 int bench_ops(const struct cli_command *command, const struct bench_arguments *arguments);
 
 #endif

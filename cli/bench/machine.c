@@ -1,4 +1,4 @@
-/* machine.c - what the machine can do: read bandwidth, and the process's resident memory. */
+/* machine.c - properties of the machine: read bandwidth, and the process's resident memory. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ struct reader {
     size_t count;
     pthread_barrier_t *barrier;
     uint64_t sum;
-    double start[SWEEPS], end[SWEEPS]; /* its own clock: the thread that waits for all of them may run late */
+    double start[SWEEPS],
+        end[SWEEPS]; /* each thread measures its own time: the thread that waits for all may run late */
 };
 
 static void *read_part(void *argument) {
@@ -64,7 +65,7 @@ static void *read_part(void *argument) {
     return NULL;
 }
 
-/* Times the sweeps of all threads; the first one also touches the caches' worth of pages and does not count. */
+/* Times the sweeps of all threads. The first sweep also touches the pages and does not count. */
 static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes, pthread_barrier_t *barrier) {
     pthread_t thread[MOST_THREADS];
     double best = 0;
@@ -74,7 +75,7 @@ static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes
         return 0;
     while (started < threads && pthread_create(&thread[started], NULL, read_part, &readers[started]) == 0)
         started++;
-    if (started < threads) { /* the barrier would wait for ever: end the started ones */
+    if (started < threads) { /* the barrier would wait forever: end the started threads */
         for (unsigned i = 0; i < started; i++) {
             pthread_cancel(thread[i]);
             pthread_join(thread[i], NULL);

@@ -1,4 +1,4 @@
-/* ops.c - kvcull bench --ops: the operations of a backend beside the ceilings of its device. */
+/* ops.c - kvcull bench --ops: the operations of a backend relative to the roofline of its device. */
 #include <string.h>
 
 #include "cli/bench/bench.h"
@@ -7,14 +7,14 @@ struct ops_report {
     const struct cli_command *command;
     const struct bench_arguments *a;
     struct cli_table *table;
-    json_t *rows; /* NULL: a table is wanted */
+    json_t *rows; /* NULL: print a table */
     struct kvc_rooflines rooflines;
     unsigned slower;
-    char first[128]; /* the first of those */
+    char first[128]; /* name of the first of them */
     bool failed;
 };
 
-/* What holds a call up, and how near to it the call came. */
+/* Returns the limit that bounds a call, and the fraction of it that the call reached. */
 static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measured *row, const char **bound) {
     const double bytes = (double)row->bytes / c->copy, flops = (double)row->flops / c->fma;
     const double least = bytes > flops ? bytes : flops;
@@ -23,7 +23,8 @@ static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measur
     return (c->launch > least ? c->launch : least) / row->seconds;
 }
 
-/* By more than two empty calls for each call cost, and more than measurements scatter. */
+/* Returns true if a call is slower by more than two empty calls for each of its calls, and by more than measurements
+ * vary. */
 static bool is_slower(const struct kvc_measured *row) {
     return row->beside > 0 && row->seconds - 2 * row->calls * row->launch > 1.1 * row->beside;
 }
@@ -110,8 +111,8 @@ static int print_table(struct ops_report *report) {
     if (status != KVC_OK)
         return status;
     if (!report->a->common.quiet)
-        printf("\nBytes and flops are those a call cannot do without, of data that may lie in a cache; of limit: what "
-               "the copy,\nthe multiply-adds or the empty call allow, by what the call took.\n");
+        printf("\nBytes and flops are the minimum that a call needs; its data may be in a cache. of limit: the time "
+               "that the copy, the\nmultiply-adds or the empty call allow, divided by the time of the call.\n");
     if (report->a->beside && report->slower)
         printf("\nSLOWER than %s: %u, the first %s\n", report->a->beside, report->slower, report->first);
     else if (report->a->beside)

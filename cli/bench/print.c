@@ -1,9 +1,9 @@
-/* print.c - the measurements as tables and as JSON. */
+/* print.c - prints the measurements as tables and as JSON. */
 #include <string.h>
 
 #include "cli/bench/bench.h"
 
-/* Relative to the first policy of the same prompt or batch. */
+/* Writes the ratio to the first policy of the same prompt or batch. */
 static void relative(double ratio, bool self, char text[32]) {
     if (self)
         snprintf(text, 32, "-");
@@ -11,7 +11,7 @@ static void relative(double ratio, bool self, char text[32]) {
         snprintf(text, 32, "%+.1f %%", 100 * (ratio - 1));
 }
 
-/* Seconds that the reads of one step need at the machine's bandwidth. */
+/* Returns the seconds that the reads of one step need at the machine's bandwidth. */
 static double limit(const struct bench *bench, const struct bench_decode *d) {
     return bench->bandwidth > 0 ? (double)(bench_step_bytes(bench, d->batch) + d->read_bytes) / bench->bandwidth : 0;
 }
@@ -52,7 +52,7 @@ static int print_decode(const struct bench *bench, const struct bench_decode *de
     char text[32];
     int status;
 
-    printf("\nDecode%s, median of %lld steps; the limit: weights and cache read once at the measured bandwidth\n",
+    printf("\nDecode%s, median of %lld steps; limit: weights and cache read once at the measured bandwidth\n",
            bench->a->fill ? " from made-up entries (no prompt was computed)" : "", (long long)bench->a->generate);
     for (size_t i = 0; i < count; i++) {
         const struct bench_decode *d = &decode[i], *first = &decode[i - i % specs];
@@ -111,8 +111,8 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
     return status;
 }
 
-/* Three cells: what was counted, what was expected, and how far off it is. Of a bound: that it holds, or by how much it
- * does not. */
+/* Prints three cells: the counted and the predicted number, and their relative difference; for a bound: whether it
+ * holds, or by how much it is exceeded. */
 static void counted_cells(struct cli_table *table, uint64_t counted, double expected, enum kvc_expected kind) {
     const bool most = kind == KVC_EXPECTED_MOST;
     char text[32];
@@ -127,7 +127,7 @@ static void counted_cells(struct cli_table *table, uint64_t counted, double expe
         cli_cell(table, counted > 0 ? "above 0" : "0.0 %%");
 }
 
-/* What was counted beside what the methods' formulas say. */
+/* Prints the counted numbers and the predictions of the methods' formulas. */
 static int print_formulas(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                           const struct bench_decode *decode, size_t decodes) {
     struct cli_table *table = cli_table_open("<policy|kept|formula|off|peak|estimate|off|read|formula|off");
@@ -136,8 +136,9 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     char text[32];
     int status;
 
-    printf("\nCounted beside the methods' formulas: entries kept after the prompt, the peak of cache and\n"
-           "state in prefill, cache bytes read per token; \"<=\": the data decides, the formula is a bound\n");
+    printf("\nCounted numbers beside the predictions of the methods' formulas: entries kept after the prompt, the peak "
+           "of cache and\nstate in prefill, cache bytes read per token; \"<=\": the data decides, and the formula is "
+           "an upper bound\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;
@@ -164,7 +165,7 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     }
     status = cli_table_print(bench->command, table, stdout);
     if (status == KVC_OK && chooses) {
-        printf("\nCache bytes that methods which choose what to read spend on it\n");
+        printf("\nCache bytes that select methods read in order to choose entries\n");
         status = cli_table_print(bench->command, choosing, stdout);
     }
     cli_table_free(table);
@@ -184,13 +185,13 @@ static void sent_row(struct cli_table *table, const char *spec, const char *what
     cli_cell(table, "%.2f", computing);
 }
 
-/* What ranks say to each other. */
+/* Prints the messages between ranks. */
 static int print_sent(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                       const struct bench_decode *decode, size_t decodes) {
     struct cli_table *table = cli_table_open("<policy|<of|batch|bytes/token|messages/token|computing");
     int status;
 
-    printf("\nSent by %u ranks together, and how many of them computed at once, in the mean: the others waited\n",
+    printf("\nBytes sent by all %u ranks, and the mean number of ranks that computed at once (the others waited)\n",
            kvc_ranks_count(cli_ranks()));
     for (size_t i = 0; i < prefills; i++)
         sent_row(table, prefill[i].spec, "prefill", 1, &prefill[i].sent, (double)prefill[i].prompt,
@@ -231,7 +232,7 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 /* ---- JSON
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* What the figure by formula is to the counted one. */
+/* Returns how the prediction relates to the counted number. */
 static json_t *kind_json(enum kvc_expected kind) {
     return json_string(kind == KVC_EXPECTED_MOST ? "at most" : "equal");
 }

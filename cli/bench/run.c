@@ -1,4 +1,4 @@
-/* run.c - the measurements: prefill, and decode steps of the policies, interleaved. */
+/* run.c - the measurements: prefill and decode steps of the policies, interleaved. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +29,8 @@ static int open_session(const struct bench *bench, const char *spec, struct kvc_
     return KVC_OK;
 }
 
-/* The median of values[i] / first[i]: what a moment of the machine does to one, it does to its neighbour. 0: no memory.
- */
+/* Returns the median of values[i] / first[i]: a slow moment of the machine affects neighbouring measurements alike. 0:
+ * no memory. */
 static double paired(const double *values, const double *first, size_t count) {
     double *ratio = malloc(count * sizeof *ratio), median;
 
@@ -43,7 +43,7 @@ static double paired(const double *values, const double *first, size_t count) {
     return median;
 }
 
-/* sent += what ranks have sent since `before`. */
+/* Adds the messages of the ranks since `before` to sent. */
 static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_traffic *sent) {
     struct kvc_ranks_traffic now;
 
@@ -54,7 +54,7 @@ static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_tr
     }
 }
 
-/* Ranks that computed at once, in the mean: those that did not wait for others. */
+/* Returns the mean number of ranks that computed at once, that is, did not wait for others. */
 static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
     const double ranks = cli_ranks() ? kvc_ranks_count(cli_ranks()) : 1;
 
@@ -64,12 +64,12 @@ static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
 
-/* Formulas know no sliding windows: of a model with some they are the most that can be counted. */
+/* Formulas ignore sliding windows: for a model with windows their results are upper bounds. */
 static enum kvc_expected most_with_windows(const struct bench *bench, enum kvc_expected kind) {
     return kvc_model_info(bench->model)->windows ? KVC_EXPECTED_MOST : kind;
 }
 
-/* What formulas and estimate say of it. */
+/* Computes the predictions of the formulas and of the estimate. */
 static int expect_prefill(struct bench *bench, struct bench_prefill *result, uint64_t entry_bytes) {
     const struct kvc_geometry geometry = geometry_of(bench);
     const enum kvc_type type = bench->a->common.cache_type;
@@ -145,14 +145,14 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
             status = cli_no_memory(bench->command);
     }
     /* The policies alternate, and each round starts with another one, so that a slow moment of the machine does not
-     * hit one of them only. */
+     * affect only one of them. */
     for (size_t r = 0; r < repeat && status == KVC_OK; r++)
         for (size_t i = 0; i < specs && status == KVC_OK; i++)
             status = one_prefill(bench, tokens, &results[(i + r) % specs], r);
     for (size_t i = specs; i-- > 0 && status == KVC_OK;) {
         results[i].relative = paired(results[i].seconds, results[0].seconds, repeat);
         results[i].median = cli_median(results[i].seconds, repeat);
-        results[i].best = results[i].seconds[0]; /* they are sorted now */
+        results[i].best = results[i].seconds[0]; /* the values are sorted now */
     }
     free(tokens);
     return status;
@@ -298,7 +298,8 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
             status = cli_no_memory(bench->command);
             break;
         }
-        for (int64_t s = 0; s < bench->a->generate; s++) /* resident now, so that the memory shown is the library's */
+        for (int64_t s = 0; s < bench->a->generate;
+             s++) /* touch the memory now, so that the memory shown is the library's */
             results[i].seconds[s] = 1;
         status = open_all(bench, prompt, batch, results[i].spec, &decodings[i]);
         if (status == KVC_OK)

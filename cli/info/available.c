@@ -1,19 +1,19 @@
-/* available.c - how much memory is left for this process: what the machine, its control groups and its own limits
- * leave, the least of them. What cannot be read limits nothing.
- *
- * A control group's limit is for all that lies in it, its groups included, so each one up to the root counts, less what
- * is used there. Pages of files are not counted as used: the kernel takes them back before it refuses memory, as those
- * that it counts in MemAvailable. Swap is not counted on. */
+/* available.c - computes the memory available to this process: the smallest of what the machine, its control groups and
+ * its own limits leave. A limit that cannot be read does not count. A control group's limit covers all groups within
+ * it, so each group up to the root counts, less the memory used there. File pages do not count as used: as in
+ * MemAvailable, the kernel frees them before it refuses memory. Swap does not count as available. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/info/info.h"
 
-struct source { /* a file under `root`, or a line of it */
+struct source { /* a file under `root` */
     const char *root, *folder, *name;
 };
 
-/* The number after key on a line of a file, or on its first line where key is NULL; false: there is none ("max"). */
+/* Reads the number after key on a line of a file, or on its first line if key is NULL. Returns false if there is no
+ * number
+ * ("max"). */
 static bool available_number(struct source source, const char *key, uint64_t *value) {
     char path[4096 + 512], line[512];
     FILE *stream = NULL;
@@ -49,7 +49,7 @@ static void lower(struct info_available *capacity, uint64_t limit, uint64_t used
     }
 }
 
-static const struct version { /* of control groups */
+static const struct version { /* versions of control groups */
     const char *system, *controller, *limits[2], *used, *files[2];
 } versions[] = {{"cgroup2", "", {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}},
                 {"cgroup",
@@ -70,12 +70,12 @@ static void group(struct info_available *capacity, const char *root, const char 
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
         if (available_number((struct source){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);
-    /* of version 1: the least one up to the root, also where those above cannot be seen */
+    /* version 1: the smallest limit up to the root, including groups that are not visible */
     if (available_number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
         lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
 
-/* The group and those above it, up to where they are mounted. */
+/* Applies the limits of the group and of those above it, up to the mount point. */
 static void groups(struct info_available *capacity, const char *root, const char *mount, const char *path,
                    const struct version *version) {
     char folder[4096];
@@ -93,7 +93,7 @@ static void groups(struct info_available *capacity, const char *root, const char
             return;
         *slash = '\0';
         if (available_number((struct source){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
-            return; /* old kernels: its limit is not for those below */
+            return; /* old kernels: its limit does not cover groups below */
     }
 }
 
@@ -106,7 +106,7 @@ static bool is_listed(const char *list, const char *word) {
     return false;
 }
 
-/* Where that version is mounted; top: the group that is seen there. "" where it is not. */
+/* Finds where that version is mounted ("" if it is not) and the group visible there (top). */
 static void find_mount(const char *root, const struct version *version, char mount[4096], char top[4096]) {
     char path[4096 + 512], line[16384], system[64], options[4096], *end;
     FILE *stream = NULL;
@@ -165,7 +165,7 @@ void info_available(const char *root, uint64_t mapped, struct info_available *ca
     if (available_number((struct source){root, "/proc", "meminfo"}, "MemAvailable", &size))
         lower(capacity, size * 1024, 0, "the machine", "");
     control_groups(capacity, root);
-    /* The mapped weights are part of the address space already, and never of the data. */
+    /* Mapped weights are already part of the address space, and never of the data segment. */
     if (available_number(limits, "Max address space", &limit) && available_number(status, "VmSize", &size))
         lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
               "the address space (ulimit -v)", "");

@@ -1,4 +1,4 @@
-/* families.c - kvcull info families: the models that can be read, as a table or as Markdown. */
+/* families.c - kvcull info families: the supported model families, as a table or as Markdown. */
 #include "cli/info/info.h"
 
 static int markdown(const struct cli_command *command) {

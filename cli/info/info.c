@@ -1,10 +1,10 @@
-/* info.c - kvcull info: this build, its backends, the methods, a model. */
+/* info.c - kvcull info: this build, its backends, the methods, or a model. */
 #include <string.h>
 
 #include "cli/info/info.h"
 #include "kvcull/ranks.h"
 
-/* The devices of the i-th backend, a line each; an empty list where there is only one to choose. */
+/* Returns the devices of the i-th backend, one line each; an empty list if there is only one to choose. */
 static json_t *devices(size_t i) {
     json_t *list = json_array();
     char text[256];
@@ -17,7 +17,7 @@ static json_t *devices(size_t i) {
     return list;
 }
 
-/* On a line each: what it is; what it can; its driver. */
+/* Prints a device on three lines: its name, its properties, its driver. */
 static void print_device(const char *backend, const char *text, bool first) {
     printf("%s%s:", first ? "\n" : "", backend);
     for (const char *rest; (rest = strstr(text, "; ")) != NULL; text = rest + 2)
@@ -50,7 +50,7 @@ static int backends(const struct cli_command *command, const struct info_argumen
         cli_json_set(root, "backends", list);
         return cli_json_print(command, root, stdout);
     }
-    table = cli_table_open("<backend|<usable|<left to ref|<detail");
+    table = cli_table_open("<backend|<usable|<runs on ref|<detail");
     for (size_t i = 0; kvc_backend(i, &info); i++) {
         cli_cell(table, "%s", info.name);
         cli_cell(table, "%s", info.usable ? "yes" : "no");
@@ -108,23 +108,24 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_GROUP, 0, "Will it fit", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N", "tokens of the prompt; 0: the trained length", &a.prompt, 0, 1073741824, NULL},
-        {CLI_INT, 0, "gen", "N", "tokens generated after it", &a.generate, 0, 1073741824, NULL},
+        {CLI_INT, 0, "gen", "N", "tokens generated after the prompt", &a.generate, 0, 1073741824, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
-        {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
         {CLI_BYTES, 0, "mem", "SIZE",
-         "memory that may be used, 8G say; exit status 1 where it does not fit (what the "
+         "limit of memory, such as 8G; the exit status is 1 if the model does not fit (default: the memory that the "
          "machine, control groups and ulimit leave)",
          &a.memory, 0, 0, NULL},
         {CLI_TEXT, 0, "ranks", "HOW",
-         "who would hold what if processes shared the model, tensor=4,pipeline=2 say; --mem is then each one's",
+         "show the parts that processes of a parallel run would hold, such as tensor=4,pipeline=2; --mem is then the "
+         "limit of each",
          &a.ranks, 0, 0, NULL},
-        {CLI_TEXT, 0, "share", "LIST", "how much of it each of them gets, in proportion: 2,1,1 say", &a.share, 0, 0,
+        {CLI_TEXT, 0, "share", "LIST", "relative sizes of the parts of these processes, such as 2,1,1", &a.share, 0, 0,
          NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_FLAG, 0, "man", NULL, "methods [NAME] as a manual page", &a.man, 0, 0, NULL},
-        {CLI_FLAG, 0, "markdown", NULL, "methods [NAME] or families as Markdown", &a.markdown, 0, 0, NULL},
+        {CLI_FLAG, 0, "man", NULL, "print methods [NAME] as a manual page", &a.man, 0, 0, NULL},
+        {CLI_FLAG, 0, "markdown", NULL, "print methods [NAME] or families as Markdown", &a.markdown, 0, 0, NULL},
         {CLI_FLAG, 0, "json", NULL, "print JSON", &a.common.json, 0, 0, NULL},
-        {CLI_FLAG, 'q', "quiet", NULL, "tables only", &a.common.quiet, 0, 0, NULL},
+        {CLI_FLAG, 'q', "quiet", NULL, "print tables only", &a.common.quiet, 0, 0, NULL},
         {.kind = CLI_END}};
     struct cli_words words = {NULL, 0};
     struct cli_given full = {0, "full"};
@@ -135,7 +136,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.backend = "ref"; /* nothing is computed, no weight is moved to a device */
+    a.common.backend = "ref"; /* nothing is computed, so no weight moves to a device */
     status = cli_parse(command, options, argc, argv, &words);
     given = a.specs.count > 0;
     if (status == CLI_GO && a.ranks && kvc_ranks_planned(a.ranks, &ranks, &error) != KVC_OK)
@@ -144,10 +145,10 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         a.specs = (struct cli_texts){&full, 1};
     what = words.count ? words.items[0] : NULL;
     if (status == CLI_GO && words.count > (what && strcmp(what, "methods") == 0 ? 2 : 1))
-        status = cli_error(command, KVC_USAGE,
-                           "%s: one thing at a time; give backends, methods [NAME], families, "
-                           "shapes, templates or a MODEL",
-                           words.items[words.count - 1]);
+        status =
+            cli_error(command, KVC_USAGE,
+                      "%s: takes one subject; give backends, methods [NAME], families, shapes, templates or a MODEL",
+                      words.items[words.count - 1]);
     if (status == CLI_GO) {
         if (!what)
             status = overview(command, &a);

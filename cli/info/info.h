@@ -1,4 +1,4 @@
-/* info.h - the parts of kvcull info. */
+/* info.h - declarations shared by the files of kvcull info. */
 #ifndef KVC_CLI_INFO_INFO_H
 #define KVC_CLI_INFO_INFO_H
 
@@ -10,12 +10,12 @@ struct info_arguments {
     struct cli_texts specs;
     int64_t prompt, generate;
     const char *ranks, *share;
-    uint64_t memory; /* 0: what info_available finds */
+    uint64_t memory; /* 0: the result of info_available */
     bool man, markdown;
 };
 
 int info_methods(const struct cli_command *command, const struct info_arguments *arguments, const char *name);
-/* Pages in mdoc and in Markdown: what holds for all methods with their list, and one method's. */
+/* Print pages in mdoc and in Markdown: the page of all methods, and the page of one. */
 int info_methods_manual(const struct cli_command *command, const struct kvc_engine *engine);
 int info_method_manual(const struct cli_command *command, const struct kvc_policy_class *policy);
 int info_methods_markdown(const struct cli_command *command, const struct kvc_engine *engine);
@@ -23,28 +23,28 @@ int info_method_markdown(const struct cli_command *command, const struct kvc_pol
 int info_families(const struct cli_command *command, const struct info_arguments *arguments);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
-/* --ranks: who would hold what. all: whether each fits. */
+/* --ranks: prints what each rank would hold. *all: whether every rank fits. */
 int info_parts(const struct cli_command *command, const struct info_arguments *arguments,
                const struct kvc_engine *engine, const struct kvc_model_info *model, uint64_t prompt, uint64_t memory,
                json_t *root, bool *all);
 
 struct info_available {
-    uint64_t bytes;  /* UINT64_MAX: not known */
-    char from[4400]; /* what leaves no more: "the machine", "memory.max of /sys/fs/cgroup/job" */
+    uint64_t bytes;  /* UINT64_MAX: unknown */
+    char from[4400]; /* source of the limit: "the machine", "memory.max of /sys/fs/cgroup/job" */
 };
-/* The memory that is left here. root: "" or, for tests, a folder that stands for "/"; mapped: bytes of files that this
- * process has mapped already and that are asked for once more. */
+/* Computes the available memory. root: "", or for tests a folder that stands for "/". mapped: bytes of files that this
+ * process has mapped and that will be requested again. */
 void info_available(const char *root, uint64_t mapped, struct info_available *capacity);
 
-/* A text of every class: those before its options and those after, ended by a row without key. */
+/* A text of every class: the tables of texts before and after the options, each ended by a row without key. */
 struct info_part {
     const char *key, *title;
     size_t offset;
 };
 extern const struct info_part info_before[], info_after[];
-const char *info_text(const struct kvc_policy_class *policy, const struct info_part *part); /* "" where it has none */
+const char *info_text(const struct kvc_policy_class *policy, const struct info_part *part); /* "" if it has none */
 
-/* What holds for every method (rules.c); tables end with a row without name. */
+/* Texts that hold for every method (rules.c); a row without name ends a table. */
 struct info_rule {
     const char *name, *text;
 };
@@ -53,7 +53,7 @@ extern const char info_joining[];
 
 /* "prompt, decode" */
 void info_stages(unsigned stages, char text[64]);
-/* What an option takes: "1..4096", "tokens or a share as 10%", "sum|max". */
+/* Writes the values of an option: "1..4096", "tokens or a share as 10%", "sum|max". */
 void info_range(const struct kvc_option *option, char text[96]);
 
 #endif

@@ -1,4 +1,4 @@
-/* manual.c - the methods as manual pages (mdoc), from the methods' own tables. */
+/* manual.c - prints the methods as manual pages (mdoc), from the methods' own tables. */
 #include "cli/info/info.h"
 #include "cli/roff.h"
 
@@ -65,7 +65,7 @@ int info_methods_manual(const struct cli_command *command, const struct kvc_engi
     }
     printf(".El\n");
     roff_rules("Words", info_words);
-    roff_rules("Stages, in the order in which they come", info_stage_rules);
+    roff_rules("Stages, in their order", info_stage_rules);
     printf(".Pp\n");
     cli_roff(info_joining);
     printf(".Ss Rules for every method\n.Bl -enum\n");

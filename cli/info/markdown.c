@@ -1,10 +1,10 @@
-/* markdown.c - the methods as Markdown, docs/reference/methods.md and docs/reference/methods/NAME.md, from the methods'
- * own tables. */
+/* markdown.c - prints the methods as Markdown (docs/reference/methods.md and docs/reference/methods/NAME.md), from the
+ * methods' own tables. */
 #include <ctype.h>
 
 #include "cli/info/info.h"
 
-/* A table's cell: the bar is escaped. */
+/* Prints a table's cell and escapes bars. */
 static void cell(const char *text) {
     for (; *text; text++) {
         if (*text == '|')

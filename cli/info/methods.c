@@ -1,4 +1,4 @@
-/* methods.c - kvcull info methods: a table of all, or a page about one, from the methods' own tables. */
+/* methods.c - kvcull info methods: a table of all methods, or a page about one, from the methods' own tables. */
 #include <math.h>
 #include <string.h>
 
@@ -166,7 +166,7 @@ static int methods_unknown(const struct cli_command *command, const struct kvc_e
     return cli_error(command, KVC_USAGE, "%s: no such method; `kvcull info methods` lists them", name);
 }
 
-/* What one text of every method says; a table of its own, because only a last column wraps. */
+/* Prints one text of every method, in a table of its own because only a last column wraps. */
 static int text_table(const struct cli_command *command, const struct kvc_engine *engine, const char *headings,
                       const char *(*text)(const struct kvc_policy_class *policy)) {
     const struct kvc_policy_class *policy;
@@ -223,8 +223,8 @@ static int methods_list(const struct cli_command *command, const struct info_arg
     if (status == KVC_OK)
         status = text_table(command, engine, "<method|<paper", paper);
     if (status == KVC_OK && !a->common.quiet)
-        printf("\nA policy is name:option=value,option=value; methods of different stages are joined by +.\n"
-               "`kvcull info methods NAME` tells about one.\n");
+        printf("\nA policy is name:option=value,option=value; methods of different stages are joined by +.\n`kvcull "
+               "info methods NAME` describes one.\n");
     return status == KVC_OK ? cli_flush(command) : status;
 }
 

@@ -1,4 +1,5 @@
-/* model.c - kvcull info MODEL: what a model is, and whether it fits with a policy, without reading its weights. */
+/* model.c - kvcull info MODEL: the properties of a model, and whether it fits with a policy, without reading its
+ * weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,8 @@
 struct fit { /* of one policy */
     struct kvc_estimate estimate;
     uint64_t total;
-    uint64_t longest; /* tokens of prompt that still fit with what is generated; UINT64_MAX: no end in sight */
+    uint64_t
+        longest; /* the longest prompt, in tokens, that fits with the generated tokens; UINT64_MAX: no limit found */
     bool fits;
 };
 
@@ -26,7 +28,7 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
     return status;
 }
 
-/* The longest prompt that fits, by halving; up to 2^30 tokens. */
+/* Finds the longest prompt that fits by bisection, up to 2^30 tokens. */
 static enum kvc_status model_longest(const struct kvc_engine *engine, const struct kvc_model_info *info,
                                      const char *spec, const struct info_arguments *a, uint64_t memory,
                                      uint64_t *tokens, struct kvc_error *error) {
@@ -127,7 +129,7 @@ static int print_model(const struct cli_command *command, const struct kvc_model
     return status;
 }
 
-/* A file that holds a vocabulary and no weights. */
+/* Prints the properties of a vocabulary without weights. */
 static int print_vocabulary(const struct cli_command *command, const struct kvc_model *model) {
     const struct kvc_model_info *info = kvc_model_info(model);
     struct cli_table *table = cli_table_open("<|<");

@@ -1,4 +1,4 @@
-/* parts.c - kvcull info MODEL --ranks HOW: what each of several ranks would hold of a model. */
+/* parts.c - kvcull info MODEL --ranks HOW: the part of a model that each of several ranks would hold. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,7 +101,7 @@ int info_parts(const struct cli_command *command, const struct info_arguments *a
     if (root)
         cli_json_set(root, "ranks", list);
     if (status == KVC_OK && !root) {
-        printf("\nOf %u ranks (--ranks %s) each holds; the memory is what one of them may use\n\n", count, a->ranks);
+        printf("\nPart of each of %u ranks (--ranks %s), and the memory that one rank may use\n\n", count, a->ranks);
         status = cli_table_print(command, table, stdout);
         if (status == KVC_OK)
             status = cli_flush(command);

@@ -1,6 +1,6 @@
-/* hashes.c - the file of stored hashes: what ref computes, so that a backend can be checked without waiting for
- * it. Lines of words: "arithmetic N"; "operation NAME CASES HASH"; "runs MODEL PROMPT STEPS TYPE" (MODEL a hash of its
- * files), then "method SPEC LOGITS KEPT READ" for each; "end COUNT HASH" over all bytes before it. */
+/* hashes.c - the file of stored hashes of ref's results, so that a backend can be checked without running ref. Its
+ * lines are "arithmetic N"; "operation NAME CASES HASH"; "runs MODEL PROMPT STEPS TYPE" (MODEL is a hash of its files),
+ * each followed by its "method SPEC LOGITS KEPT READ"; and "end COUNT HASH" over all bytes before it. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -139,7 +139,7 @@ static int damaged(const struct cli_command *command, const struct verify_hashes
     return cli_error(command, KVC_INPUT, "%s: line %zu: %s; %s", hashes->path, line, what, renew);
 }
 
-/* The line that begins with "end" tells whether all before it is as it was written. */
+/* Checks by the "end" line that the file is complete and unchanged. */
 static int check_end(const struct cli_command *command, const struct verify_hashes *hashes, const char *text,
                      size_t bytes) {
     const char *last = bytes > 1 && text[bytes - 1] == '\n' ? text + bytes - 1 : text;
@@ -200,13 +200,13 @@ int verify_hashes_read(const struct cli_command *command, struct verify_hashes *
     }
     free(text);
     if (status == KVC_OK && hashes->arithmetic != KVC_ARITHMETIC_VERSION)
-        status = cli_error(command, KVC_INPUT, "%s: is of arithmetic %d, the program's is %d; %s", hashes->path,
+        status = cli_error(command, KVC_INPUT, "%s: has hashes of arithmetic %d, the program has %d; %s", hashes->path,
                            hashes->arithmetic, KVC_ARITHMETIC_VERSION, renew);
     return status;
 }
 
 int verify_hashes_stale(const struct cli_command *command, const struct verify_hashes *hashes, const char *name) {
-    return cli_error(command, KVC_INPUT, "%s: %s: ref's results have another hash than the stored one; %s",
+    return cli_error(command, KVC_INPUT, "%s: %s: the hash of ref's results differs from the stored one; %s",
                      hashes->path, name, renew);
 }
 

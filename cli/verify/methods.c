@@ -1,11 +1,11 @@
-/* methods.c - whole runs: prompt, then decode steps, on ref and on every backend beside each other. After every
- * step the logits and the entries kept must be the same. */
+/* methods.c - whole runs: a prompt, then decode steps, on ref and on every backend in parallel. After every step the
+ * logits and the entries kept must be the same. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/verify/verify.h"
 
-struct run { /* of one backend; the first is ref */
+struct run { /* the run of one backend; the first is ref */
     const char *name;
     struct kvc_engine *engine;
     struct kvc_model *model;
@@ -19,12 +19,12 @@ struct runs {
     const struct cli_command *command;
     const struct verify_arguments *a;
     struct run *run;     /* [count] */
-    size_t first, count; /* first 1: the backends run alone */
+    size_t first, count; /* first 1: the backends run without ref */
     uint32_t vocab, layers;
     int32_t *positions[2];
     size_t capacity;
-    char *opened; /* the policy under way as sessions are opened with it */
-    char *name;   /* and as it is called: "int8:" in front in that arithmetic */
+    char *opened; /* current policy string, as sessions are opened with it */
+    char *name;   /* its name in the output: with "int8:" in front for that arithmetic */
 };
 
 /* ---- one run -------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ static void hash_positions(struct kvc_hash *hash, const int32_t *positions, size
     }
 }
 
-/* One head's entries, kept or read, of every run. */
+/* Compares one head's entries, kept or read, between all runs. */
 static int compare_head(struct runs *runs, bool read, uint32_t layer, uint32_t head, const char *when) {
     entries_fn *entries = read ? kvc_session_reads : kvc_session_positions;
     size_t want = 0, got;
@@ -144,8 +144,8 @@ static int compare_head(struct runs *runs, bool read, uint32_t layer, uint32_t h
             differing = verify_positions(runs->positions[0], want, runs->positions[1], got, &first);
         if (differing && run->row.first[0] == '\0')
             snprintf(run->row.first, sizeof run->row.first,
-                     "%s, layer %u, head %u: the entry at position %d is %s by one only", when, layer, head, first,
-                     read ? "read" : "kept");
+                     "%s, layer %u, head %u: the entry at position %d is %s by only one of the two", when, layer, head,
+                     first, read ? "read" : "kept");
         *(read ? &run->row.read_differing : &run->row.kept_differing) += differing;
     }
     return status;
@@ -169,7 +169,8 @@ static int32_t methods_likeliest(const float *logits, uint32_t vocab) {
     return (int32_t)best;
 }
 
-/* Feeds the same tokens to all: the prompt, or (NULL) one decode step with the likeliest token, of ref if it runs. */
+/* Runs the same tokens on all: the prompt, or (tokens NULL) one decode step with the most likely token, that of ref if
+ * it runs. */
 static int feed(struct runs *runs, const int32_t *tokens, size_t count, const char *when) {
     struct kvc_error error;
     int status = KVC_OK;
@@ -221,7 +222,7 @@ static int open_run(const struct runs *runs, struct run *run) {
     return KVC_OK;
 }
 
-/* One policy on all, from the first run on; the rows are filled. */
+/* Runs one policy on all backends from `first` on, and fills the rows. */
 static int run_policy(struct runs *runs) {
     const struct verify_arguments *a = runs->a;
     size_t prompt = (size_t)a->prompt;
@@ -257,7 +258,7 @@ static int run_policy(struct runs *runs) {
 
 static bool is_int8(const struct runs *runs) { return cli_math(&runs->a->common) == KVC_MATH_INT8; }
 
-/* The next policy's names. Of the list's policies one that wants a file gets the bundled one. */
+/* Sets the names of the next policy. A policy of the list that needs a file gets the bundled one. */
 static int name_policy(struct runs *runs, const struct cli_given *given) {
     const char *ending = strstr(given->text, VERIFY_FILE);
     char *path = NULL;
@@ -287,7 +288,7 @@ static int name_policy(struct runs *runs, const struct cli_given *given) {
     return status;
 }
 
-/* One policy: the backends alone where hashes are stored, and beside ref where these are others or there are none. */
+/* Verifies one policy: the backends alone if hashes are stored, and with ref if the hashes differ or are missing. */
 static int verify_policy(struct runs *runs, struct verify_report *report) {
     bool alone = report->stored || report->writing, same = true;
     int status;
@@ -347,8 +348,8 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     return KVC_OK;
 }
 
-/* The hashes stored for methods are of one model, prompt and cache type; those for other runs are not there. In int8
- * they are of the bundled model quantized. */
+/* Checks that the stored hashes apply: they belong to one model, prompt and cache type; in int8 to the bundled model,
+ * quantized. */
 static int match_stored(const struct runs *runs, const char *path, struct verify_report *report) {
     const struct verify_arguments *a = runs->a;
     const struct cli_command *command = runs->command;
@@ -387,7 +388,7 @@ int verify_model(const struct cli_command *command, const struct verify_argument
     return status;
 }
 
-/* Opens the model on all: the one given, or the bundled one, whose weights are quantized for int8. */
+/* Opens the model on all backends: the given one, or the bundled one, quantized for int8. */
 static int open_model(struct runs *runs, const char *path, const char *const *backends) {
     struct cli_temporary temporary;
     struct kvc_error error;

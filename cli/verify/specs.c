@@ -1,4 +1,4 @@
-/* specs.c - lists of policies: "all" is every method; kvcull verify also runs every choice of their options. */
+/* specs.c - lists of policies. "all" is every method; kvcull verify also runs every choice of their options. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,8 @@ void cli_specs_free(struct cli_texts *specs) {
     cli_texts_free(specs);
 }
 
-/* Whether the model suits the policy, and not only its geometry. Keys at cache positions, say, want no window. */
+/* Returns true if the policy can run on the model. Some requirements exceed the geometry: positions=cache excludes
+ * sliding windows. */
 static bool suits(struct kvc_model *model, const char *spec, struct kvc_error *error) {
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
@@ -59,7 +60,7 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
     specs->count = kept;
 }
 
-/* Adds the spec where it is valid; one that is not (a method that needs a file, say) is left out with a word. */
+/* Adds the spec if it is valid; otherwise (a method that needs a file, for example) skips it with a message. */
 static int add_valid(const struct cli_command *command, const struct kvc_engine *engine, const char *spec,
                      struct cli_texts *specs) {
     struct kvc_error error;
@@ -75,7 +76,7 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
     return KVC_OK;
 }
 
-/* "name:budget=...", with every budget and file that a method must be given. */
+/* Writes "name:budget=...", with every required budget and file. */
 static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t capacity) {
     snprintf(spec, capacity, "%s", policy->name);
     for (const struct kvc_option *option = policy->options; option && option->name; option++) {
@@ -85,7 +86,7 @@ static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, 
         if (option->kind == KVC_OPTION_BUDGET && (!option->default_value || strcmp(option->name, "budget") == 0))
             snprintf(spec + n, capacity - n, "%s%s=%llu", join, option->name, (unsigned long long)budget);
         else if (option->kind == KVC_OPTION_TEXT && !option->default_value &&
-                 option->choices) /* a word for any model */
+                 option->choices) /* a word that suits any model */
             snprintf(spec + n, capacity - n, "%s%s=%s", join, option->name, option->choices);
     }
 }
@@ -116,13 +117,13 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
     return status;
 }
 
-/* A budget that the prompt exceeds, and above the usual windows where the prompt is long enough. */
+/* Returns a budget that the prompt exceeds, and that exceeds the usual windows if the prompt is long enough. */
 static unsigned long long budget(const struct verify_arguments *a) { return cli_max((uint64_t)a->prompt / 3, 40); }
 
-/* Hashes are stored of policies alone, not of files beside them. */
+/* Returns true if methods with files are run: stored hashes cover policies only, not their files. */
 static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }
 
-/* A method with what it needs, then with each other choice of its options. */
+/* Adds a method with its required options, then once for each other choice of its options. */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
     const struct kvc_option *option;
@@ -157,8 +158,8 @@ static int add_method(const struct cli_command *command, const struct verify_arg
 
 static int specs_fill(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, struct cli_texts *specs) {
-    /* A share, an interval and a layer's exception: what the parts alone do not try; and a pair of each kind that may
-     * be joined (tests/core/test_policy.c has the table). */
+    /* Cases that single methods do not cover: a percentage, an interval, a layer that is excluded, and one pair of each
+     * kind that may be joined (tests/core/test_policy.c has the table). */
     static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
                                          "adakv:budget=%llu+scissorhands:budget=%llu",
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",

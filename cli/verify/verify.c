@@ -1,4 +1,4 @@
-/* verify.c - kvcull verify: is every backend equal to the reference, to the bit? */
+/* verify.c - kvcull verify: checks that every backend is bit-identical to the reference. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,8 +56,8 @@ static bool opens(const char *backend, struct kvc_error *error) {
     return true;
 }
 
-/* The backends to compare with ref. all: every CPU path and device that can be opened here; a listed device that cannot
- * is reported. */
+/* Chooses the backends to compare with ref. all: every CPU instruction set and device that can be opened here; a listed
+ * device that cannot be opened is reported. */
 static int verify_choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
                          size_t *count, struct verify_report *report) {
     static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
@@ -90,12 +90,12 @@ static int verify_choose(const struct cli_command *command, const struct verify_
             report->absent_count++;
         }
     }
-    if (*count == 0) /* nothing faster than plain C here: its two builds and its threads are still compared */
+    if (*count == 0) /* this machine has only plain C: compare its two builds and its threads */
         backends[(*count)++] = "cpu";
     return KVC_OK;
 }
 
-/* Without the backend's name in front, which is said already. */
+/* Returns the reason without the backend's name in front. */
 static const char *reason(const struct verify_absent *absent) {
     size_t length = strlen(absent->backend);
     bool named =
@@ -147,7 +147,7 @@ static int verify_finish(const struct cli_command *command, const struct verify_
             printf("\nDIFFERENT: %llu values and entries; the first: %s\n", (unsigned long long)report->differing,
                    report->first);
         else if (status == KVC_OK && !a->common.quiet && !report->with_stored)
-            printf("\nEqual to the reference, to the bit (arithmetic %d%s).\n", KVC_ARITHMETIC_VERSION,
+            printf("\nEqual to the reference, bit for bit (arithmetic %d%s).\n", KVC_ARITHMETIC_VERSION,
                    cli_int8_version(cli_math(&a->common), int8));
         else if (status == KVC_OK && !a->common.quiet)
             printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d%s).\n",
@@ -162,10 +162,10 @@ static int verify_finish(const struct cli_command *command, const struct verify_
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-struct pass { /* one backend's operations */
+struct pass { /* results of one backend's operations */
     struct verify_report *report;
     const char *backend;
-    struct again { /* an operation whose hash is not the stored one: to be run beside ref */
+    struct again { /* an operation whose hash differs from the stored one: run it beside ref */
         const char *name;
         enum verify_stored why;
     } * again;
@@ -246,7 +246,7 @@ static int check_broken(const struct cli_command *command, const struct verify_a
         return cli_error(command, KVC_USAGE, "KVCULL_INJECT=%s: must not be set with --write-hashes", a->inject);
     for (size_t i = 0; a->inject && (name = kvc_verify_operation(i)) != NULL; i++)
         if (strcmp(a->inject, name) == 0) {
-            cli_warn(command, "KVCULL_INJECT is set: %s gives wrong results, as a test", name);
+            cli_warn(command, "KVCULL_INJECT is set: %s gives wrong results on purpose, as a test", name);
             return KVC_OK;
         }
     if (a->inject)
@@ -293,7 +293,7 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_operations(a, backends, count, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
-    if (status == KVC_OK && a->write && !a->model && !a->only) { /* both arithmetics are stored */
+    if (status == KVC_OK && a->write && !a->model && !a->only) { /* hashes of both arithmetics are stored */
         struct verify_arguments int8 = *a;
 
         int8.common.math = "int8";
@@ -317,32 +317,32 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
                                  .effort = 10};
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
-         "what to compare with ref: all that can be used here, or one: cpu, avx2, avx2vnni, avx512, "
-         "avx512vnni, neon, neondotprod, neoni8mm, opencl, cuda",
+         "backend to compare with ref: all usable ones, or one of cpu, avx2, avx2vnni, avx512, avx512vnni, neon, "
+         "neondotprod, neoni8mm, opencl, cuda",
          &a.backend, 0, 0, NULL},
-        {CLI_TEXTS, 0, "kv", "SPEC", "a policy, several, or all: every method, with every choice of its options (all)",
-         &a.specs, 0, 0, NULL},
-        {CLI_TEXT, 'm', "model", "MODEL", "the model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},
-        {CLI_CHOICE, 0, "only", "PART", "half of the work", &a.only, 0, 0, "operations|methods"},
+        {CLI_TEXTS, 0, "kv", "SPEC",
+         "a policy; may be given several times; all: every method, with every choice of its options (all)", &a.specs, 0,
+         0, NULL},
+        {CLI_TEXT, 'm', "model", "MODEL", "model of the whole runs (the bundled one)", &a.model, 0, 0, NULL},
+        {CLI_CHOICE, 0, "only", "PART", "run only this half of the work", &a.only, 0, 0, "operations|methods"},
         {CLI_CHOICE, 0, "math", "MATH",
-         "arithmetic of linear layers in whole runs; int8 takes the bundled model in q8_0", &a.common.math, 0, 0,
+         "arithmetic of linear layers in whole runs; int8 uses the bundled model in q8_0", &a.common.math, 0, 0,
          "float|int8"},
         {CLI_CHOICE, 0, "against", "WHAT",
-         "ref: run it beside the backend, value by value; stored: compare hashes with those stored for ref, and run "
-         "ref only where they differ or none is stored",
+         "ref: run ref beside the backend and compare value by value. stored: compare with the stored hashes of ref, "
+         "and run ref only if they differ or are missing",
          &a.against, 0, 0, "ref|stored"},
-        {CLI_INT, 0, "effort", "N", "multiplies the shapes that each operation is tried with; 0: very few", &a.effort,
-         0, 1000, NULL},
-        {CLI_FLAG, 0, "small", NULL,
-         "short rows and few entries in each shape: for an interpreter of kernels, such as Oclgrind", &a.small, 0, 0,
+        {CLI_INT, 0, "effort", "N", "factor of the number of shapes per operation; 0: very few", &a.effort, 0, 1000,
          NULL},
-        {CLI_INT, 0, "prompt", "N", "tokens of prompt in a whole run", &a.prompt, 1, 1048576, NULL},
+        {CLI_FLAG, 0, "small", NULL, "use short rows and few entries, for an interpreter of kernels such as Oclgrind",
+         &a.small, 0, 0, NULL},
+        {CLI_INT, 0, "prompt", "N", "tokens of the prompt in a whole run", &a.prompt, 1, 1048576, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps in a whole run", &a.steps, 0, 1048576, NULL},
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core", &a.common.threads, 0, 1024, NULL},
         CLI_RANKS_OPTION(&a.common),
-        {CLI_TYPE, 0, "kv-type", "TYPE", "how cache entries are stored", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
-        {CLI_INT, 0, "chunk", "N", "prompt rows computed at once", &a.common.chunk, 1, 65536, NULL},
-        {CLI_TEXT, 0, "write-hashes", "FILE", "runs ref alone and writes the hashes that --against stored reads",
+        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once", &a.common.chunk, 1, 65536, NULL},
+        {CLI_TEXT, 0, "write-hashes", "FILE", "run ref alone and write the hashes that --against stored reads",
          &a.write, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};

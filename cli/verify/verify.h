@@ -1,4 +1,4 @@
-/* verify.h - the parts of kvcull verify. */
+/* verify.h - declarations shared by the files of kvcull verify. */
 #ifndef KVC_CLI_VERIFY_VERIFY_H
 #define KVC_CLI_VERIFY_VERIFY_H
 
@@ -9,7 +9,7 @@ struct verify_arguments {
     struct cli_common common;
     const char *model;
     const char *backend, *only;  /* only: NULL, "operations" or "methods" */
-    const char *against, *write; /* "ref" or "stored"; a file to write the stored hashes to, or NULL */
+    const char *against, *write; /* against: "ref" or "stored"; write: file to write the stored hashes to, or NULL */
     const char *inject;          /* KVCULL_INJECT, or NULL */
     struct cli_texts specs;
     int64_t prompt, steps, effort;
@@ -23,12 +23,12 @@ struct verify_hashes {
     struct verify_entry {
         bool method;
         char *name;
-        uint64_t cases;   /* of an operation */
-        uint64_t hash[3]; /* results; or logits, entries kept, entries read */
+        uint64_t cases;   /* cases of an operation */
+        uint64_t hash[3]; /* of results; or of logits, entries kept, entries read */
     } * items;
     size_t count;
     int arithmetic;
-    uint64_t model; /* of the methods' runs, as are the next */
+    uint64_t model; /* hash of the model of the whole runs; the next members describe these runs, too */
     int64_t prompt, steps;
     enum kvc_type type;
 };
@@ -37,47 +37,48 @@ int verify_hashes_write(const struct cli_command *command, const struct verify_h
 int verify_hashes_add(const struct cli_command *command, struct verify_hashes *hashes,
                       const struct kvc_verify_row *row);
 enum verify_stored verify_hashes_find(const struct verify_hashes *hashes, const struct kvc_verify_row *row);
-/* The error that what ref computes now is not what is stored. */
+/* Reports that ref's results differ from the stored hashes. */
 int verify_hashes_stale(const struct cli_command *command, const struct verify_hashes *hashes, const char *name);
 void verify_hashes_free(struct verify_hashes *hashes);
-/* Of a model's file, or of its folder's config.json and *.safetensors. */
+/* Computes a hash of a model file, or of a folder's config.json and *.safetensors. */
 int verify_model_hash(const struct cli_command *command, const char *path, uint64_t *value);
 
-enum { VERIFY_BACKENDS = 8 }; /* at most */
-struct verify_report {        /* of everything so far */
+enum { VERIFY_BACKENDS = 8 }; /* maximum number of backends */
+struct verify_report {        /* results so far */
     const struct cli_command *command;
     struct cli_table *table;
-    json_t *rows; /* NULL: a table is wanted */
+    json_t *rows; /* NULL: print a table */
     struct verify_hashes hashes;
-    bool stored, writing;         /* backends run alone, and their hashes are looked up, or collected */
-    uint64_t with_stored, beside; /* rows compared with a stored hash, and with ref */
+    bool stored, writing; /* backends run without ref; their hashes are compared with stored ones, or collected */
+    uint64_t with_stored, beside; /* rows compared with a stored hash; rows compared with ref */
     uint64_t differing;
-    char first[400]; /* the first difference of all, and where it is */
+    char first[400]; /* the first difference and its place */
     struct verify_absent {
         const char *backend;
         struct kvc_error why;
-    } absent[VERIFY_BACKENDS]; /* listed here, but do not open */
+    } absent[VERIFY_BACKENDS]; /* listed backends that cannot be opened */
     size_t absent_count;
     bool failed;
 };
-/* against_stored: the row's hash is the stored one; otherwise it was compared with ref. */
+/* Adds a row. against_stored: its hash equals the stored one; otherwise it was compared with ref. */
 void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row,
                 bool against_stored);
 
-/* How the spec of a choice that wants a file of token ids ends; verify_methods opens the bundled one for it. */
+/* End of a spec that needs a file of token ids; verify_methods opens the bundled file for it. */
 #define VERIFY_FILE ",file=tokens.txt"
 
-/* Fills a list with the policies to run; cli_specs_free frees it. */
+/* Lists the policies to run. Free with cli_specs_free. */
 int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs);
-/* Whether the model of the whole runs opens; operations, which come first, take long. */
+/* Checks that the model of the whole runs can be opened, before the operations, which take long. */
 int verify_model(const struct cli_command *command, const struct verify_arguments *arguments);
-/* Whole runs of every policy on ref and on the backends, step by step beside each other; or on the backends alone. */
+/* Runs every policy on ref and on the backends step by step, or on the backends alone. */
 int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs,
                    const char *const *backends, size_t count, struct verify_report *report);
 
-/* Values with other bits, NaNs being equal, the first of them, and how many bits (added). */
+/* Returns the number of values that differ in any bit (NaNs are equal), the first of them, and adds the number of
+ * differing bits. */
 uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first, uint64_t *differing_bits);
-/* Entries that one of two lists has and the other has not, and the first of them; both lists ascend. */
+/* Returns the number of entries that only one of two ascending lists has, and the first of them. */
 uint64_t verify_positions(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first);
 
 #endif

@@ -78,6 +78,6 @@ that 'a chat refuses it' [ $? = 3 ]
 has 'standard input: byte 1 is 0' "$work/err"
 printf '\357\273\277hello' >"$work/mark"
 ok tokenize -m "$tiny" -f "$work/mark"
-has 'mark: begins with a byte order mark, which is left out' "$work/err"
+has 'mark: begins with a byte order mark, which is ignored' "$work/err"
 that 'the text is what follows' [ "$(cat "$work/out")" = "$(kv tokenize -m "$tiny" hello)" ]
 finish

@@ -22,7 +22,7 @@ fails 2 'no model; give -m MODEL' run
 fails 2 'no model' chat
 fails 2 'not an option' run -m "$demo" hello
 fails 2 'hello: not an option; the model is' chat -m "$demo" hello
-fails 2 'nothing else is taken here' bench -m "$demo" hello
+fails 2 'the command takes no other words' bench -m "$demo" hello
 for value in x '' 1.5 -2 1e3 99999999999999999999; do
     fails 2 'kvcull run: -n.*takes a whole number from -1' run -m "$demo" -n "$value"
 done
@@ -131,7 +131,7 @@ that 'every prompt is read before anything is generated' [ ! -s "$work/out" ]
 fails 2 'the prompt is empty' run -m "$demo" -p 'then the old sailor' -p ''
 that 'and looked at' [ ! -s "$work/out" ]
 fails 3 'none' perplexity -m "$demo" -f "$work/none"
-fails 3 'empty or a single token' perplexity -m "$demo" -f "$work/empty"
+fails 3 'has less than two tokens' perplexity -m "$demo" -f "$work/empty"
 fails 2 'token ids' logits -m "$demo" --tokens 1,x
 fails 2 'token ids' logits -m "$demo" --tokens ''
 fails 2 'token ids' logits -m "$demo" --tokens=-1

@@ -272,7 +272,7 @@ that 'another policy is scored on the same' [ "$(json prompt) $(json scored) $(j
 that 'and within its budget as full' [ "$(json results.0.perplexity)" = "$whole" ]
 for kv in full window:budget=1000; do
     ok perplexity -m "$demo" -f "$work/text" --kv $kv
-    has '^1 window of at most 97 tokens; the first 48 of each are its prompt, what follows is scored$'
+    has '^1 window of at most 97 tokens; the first 48 of each are its prompt, the others are scored$'
 done
 echo then >"$work/two"
 ok perplexity -m "$demo" -f "$work/two" --json
@@ -303,7 +303,7 @@ that 'and in JSON' [ "$(json tokens)" = 97 ]
 ok collect -m "$demo" -f "$work/text" -o - -n 20 -q
 has '^tokens 20$'
 ok logits -m "$demo" -f "$work/text" --prompt 40 --kv "triattention:budget=20,every=8,stats=$work/stats"
-has ' 2[0-9] of 97 entries in the fullest head$'
+has ' 2[0-9] of 97 entries in the longest head$'
 fails 2 'give a text with -f FILE' collect -m "$demo" -o "$work/none"
 fails 3 'is empty; give a file with text' collect -m "$demo" -f /dev/null -o "$work/none"
 that 'nothing is left of it' [ ! -e "$work/none" ]

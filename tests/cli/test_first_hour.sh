@@ -36,10 +36,10 @@ that '--raw continues the text' [ "$raw" != "$made" ]
 ok run -m "$demo" -n 2 --temp 0 -q --show-prompt -p "$question"
 that 'as without a template' [ "$(tail -n 1 "$work/err" | tr , '\n' | wc -l)" = \
     "$(($(echo "$raw" | tail -n 1 | tr , '\n' | wc -l) + 1))" ]
-fails 2 'takes no option of a chat' run -m "$model" --raw --system x -p hello
+fails 2 'cannot be combined with options of a chat' run -m "$model" --raw --system x -p hello
 # <pad> is a control token of this model: a caller who writes one has applied a template
 ok run -m "$model" -p "$question <pad>" -n 2 --temp 0 --show-prompt
-has 'holds control tokens and is continued as it stands; --template model makes it a message' "$work/err"
+has 'contains control tokens and is continued unchanged; --template model makes it a message' "$work/err"
 that 'nothing is put around it' [ "$(grep -c 'old sailor' "$work/err")" = 1 ]
 ok run -m "$model" -p "$question <pad>" -n 2 --temp 0 -q
 that 'not said with -q' [ ! -s "$work/err" ]
@@ -68,7 +68,7 @@ ok tokenize -m "$given" --template model --json harbor --date 2025-01-04 --messa
     --tools "$work/tools" --documents "$work/tools" --template-vars '{"young": false}'
 that 'all of it is in the prompt' [ "$(json text | tr -d '[]"')" = '<s> the <pad> harbor lantern 48 04 old' ]
 ok tokenize -m "$given" --template model hello
-has "the chat template asks for the date: $(date +%Y)-.*; --date gives another" "$work/err"
+has "the chat template needs a date and gets $(date +%Y)-.*; --date sets another" "$work/err"
 ok tokenize -m "$given" --template model hello --date today
 that 'not where it is given' [ ! -s "$work/err" ]
 fails 3 '2025-06-30' tokenize -m "$given" --template model hello --date 2025-13-01
@@ -138,7 +138,7 @@ that 'the one for tools' [ "$(json text | tr -d '[]"')" = '<s> lantern 48' ]
 that 'which reads them' [ ! -s "$work/err" ]
 ok tokenize -m "$given" --template tool_use --json harbor
 that 'one by its name' [ "$(json text | tr -d '[]"')" = '<s> lantern 47' ]
-unread='the chat template reads no tools, so the model does not see those of --tools'
+unread='the chat template reads no tools, so the model does not receive those of --tools'
 ok tokenize -m "$given" --template default harbor --tools "$work/tools"
 has "$unread" "$work/err"
 kv run -m "$given" --template default --tools "$work/tools" --documents "$work/tools" -p the -p old -n 1 >"$work/out" 2>"$work/err"
@@ -162,7 +162,7 @@ that 'no tokens asked for, none missed' [ ! -s "$work/err" ]
 
 # ---- an answer that --ctx cuts
 ok run -m "$demo" -p "$question" -n 50 --temp 0 -q --ctx 30
-has 'warning: --ctx 30: the context is full, which cut the answer after [0-9]* tokens' "$work/err"
+has 'warning: --ctx 30: the context is full, so the answer was cut after [0-9]* tokens' "$work/err"
 
 # ---- the prompt that a template makes, with its control tokens
 kv mkmodel --shape tiny --type f16 --seed 7 -o "$work/tiny.gguf" -q || exit 1

@@ -125,7 +125,7 @@ cp "$work/text" "$work/dump.safetensors" "$work/target"
 ln -s ../text "$work/target/folder/link"
 find "$work/target" -type f -exec cksum {} + | sort >"$work/sums"
 stays() {
-    fails 2 'is read by this command and is not replaced' "$@"
+    fails 2 'is an input of this command' "$@"
     find "$work/target" -type f -exec cksum {} + | sort >"$work/sums.now"
     that "$1: everything is as it was" cmp -s "$work/sums" "$work/sums.now"
 }

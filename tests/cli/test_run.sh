@@ -77,7 +77,7 @@ for penalty in frequency presence; do
     fails 2 "$penalty-penalty 2.5: takes a number from -2 to 2" run -m "$demo" -p a --$penalty-penalty 2.5
 done
 ok run -m "$demo" -p 'the red kettle' -n 3 --ignore-eos --save "$work/saved" -q
-fails 2 'which tokens its answer has' run -m "$demo" --load "$work/saved" -n 3 --presence-penalty 1
+fails 2 'does not contain the tokens of its answer' run -m "$demo" --load "$work/saved" -n 3 --presence-penalty 1
 
 ok run -m "$demo" -n 10 --temp 1.5 --top-k 1 --seed 3 -q
 one=$(cat "$work/out")

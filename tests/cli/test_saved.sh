@@ -99,7 +99,7 @@ fails 3 'kv-type: it was saved with f16, and here is q8_0' run -q -m "$demo" --l
 fails 3 'not a saved session' run -q -m "$demo" --load "$demo/config.json" -p x
 fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
 fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x
-fails 2 'has begun without it' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
+fails 2 'cannot be added to the conversation' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
 fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
 ok mkmodel --shape tiny --type f16 --seed 3 -o "$work/other.gguf" -q
 fails 3 'model: it was saved with ' run -q -m "$work/other.gguf" --load "$work/prompt" -p x

@@ -26,7 +26,7 @@ that 'int8: every hash is stored; run make hashes' [ "$(grep -c '"against": "ref
 # In a model of one's own, beside ref; a difference is found there.
 ok convert "$top_srcdir/data/demo" -o "$work/q4_0.gguf" --type q4_0 -q
 ok verify --backend cpu --math int8 --only methods --kv full --kv snapkv:budget=40 --prompt 60 --gen 4 -m "$work/q4_0.gguf"
-has 'Equal to the reference, to the bit (arithmetic [0-9]*, int8 [0-9]*)'
+has 'Equal to the reference, bit for bit (arithmetic [0-9]*, int8 [0-9]*)'
 KVCULL_INJECT=linear_int8 kv verify --backend cpu --math int8 --only methods --kv full --prompt 30 --gen 1 -q >"$work/out" \
     2>"$work/err"
 that 'a fault of linear_int8 is found' [ $? = 1 ]
@@ -105,7 +105,7 @@ that 'changed entries: status 1' [ $? = 1 ]
 that 'what is kept differs' [ "$(json rows.0.kept_differing)" -gt 0 ]
 that 'what is attended differs, too' [ "$(json rows.0.read_differing)" -gt 0 ]
 that 'and the logits' [ "$(json rows.0.differing_bits)" -gt 0 ]
-has 'is kept by one only'
+has 'is kept by only one of the two'
 # Against stored hashes an injected fault is found and located as well.
 KVCULL_INJECT=zero kv verify --only operations --backend cpu --against stored --json -q >"$work/out" 2>"$work/err"
 that 'a fault, against stored hashes: status 1' [ $? = 1 ]
@@ -126,10 +126,10 @@ ok verify --write-hashes "$work/data/hashes.txt" --only operations --effort 0 -q
 KVCULL_DATA=$work/data ok verify --backend cpu --against stored --only operations --effort 0 -q
 has '^backend'
 "$build/tests/cli/stale_hashes" "$work/data" norm
-KVCULL_DATA=$work/data fails 3 'norm: ref.s results have another hash' \
+KVCULL_DATA=$work/data fails 3 'norm: the hash of ref.s results differs' \
     verify --backend cpu --against stored --only operations --effort 0 -q
 "$build/tests/cli/stale_hashes" "$work/data" arithmetic
-stored 3 'is of arithmetic 0'
+stored 3 'has hashes of arithmetic 0'
 
 fails 2 'kv nosuch' verify --kv nosuch -q --backend cpu
 kv verify --backend nosuch -q >"$work/out" 2>"$work/err"

@@ -125,7 +125,7 @@ refused_quietly 3 'text: is not the same on rank 1' $perplexity
 cp "$work/at.0/text" "$other/text"
 echo '--prompt 4' >"$other/with"
 # shellcheck disable=SC2086
-refused_quietly 2 'rank 1 was given other arguments' $perplexity
+refused_quietly 2 'rank 1 was started with other arguments' $perplexity
 echo '--threads 2' >"$other/with"
 # shellcheck disable=SC2086
 same 'threads may differ' 2 $perplexity

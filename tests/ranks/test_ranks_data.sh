@@ -107,5 +107,5 @@ ranks 2 $eval --out "$work/torn" --ranks data
 that 'one rank fails: no table' [ ! -s "$work/out" ]
 that 'one rank fails: exit' [ $status != 0 ]
 errors | grep -q 'rank 1: --out' && good || bad 'rank 1 says why'
-errors | grep -q 'rank 1 has ended with exit status 4' && good || bad 'rank 0 says who'
+errors | grep -q 'rank 1 ended with exit status 4' && good || bad 'rank 0 says who'
 finish
