@@ -21,7 +21,7 @@ KVC_GROUP_KERNEL(route_choose)
     }
     most[id] = top;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* the other work-items saw only x[0] */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* work-items from `experts` on have only x[0] */
         top = kvc_max(most[i], top);
     for (kvc_u32 e = id; e < experts; e += KVC_GROUP)
         p[e] = kvc_exp(x[e] - top);
@@ -69,7 +69,7 @@ KVC_GROUP_KERNEL(route_number)
         below += expert[i] < e;
     before[id] = below;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* the other work-items counted nothing */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* work-items from `pairs` on counted nothing */
         at += before[i];
     KVC_BARRIER();
     if (id == 0)
@@ -103,9 +103,9 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
 }
 
 /* Grid: (pairs * across), where `across` is the number of blocks of outputs. A group computes one block of outputs. If
- * its pair is the first of KVC_EXPERT_ROWS pairs of an expert, it computes all of these in one pass over the weights;
- * otherwise it does nothing. w holds rows first_row .. first_row + count - 1 of all experts' matrices, one below the
- * other. */
+ * the group's pair is the first of KVC_EXPERT_ROWS pairs of an expert, the group computes all of these pairs in one
+ * pass over the weights; otherwise it does nothing. w holds rows first_row .. first_row + count - 1 of all experts'
+ * matrices, one below the other. */
 #define KVC_EXPERT_ROWS KVC_EXPERT_ROWS_OF(KVC_WORKERS)
 #define KVC_EXPERT_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \

@@ -14,14 +14,14 @@
 
 #define KVC_CHUNKS 16u /* maximum chunks of an arena */
 
-/* Sizes that depend on the group or on KVC_WORKERS:
- *   KVC_GROUP_OF         work-items in a group of group kernels, unless the host sets another number (KVC_GROUP)
- *   KVC_ITEMS_OF         work-items in a group of the other kernels
- *   KVC_PACK_X_OF        rows in a block of packed x
- *   KVC_PACK_W_OF        rows in a block of packed w
- *   KVC_EACH_OF          outputs that a team of linear computes one after another
- *   KVC_SMALL_BATCH      rows of linear in one pass over the weights
- *   KVC_EXPERT_ROWS_OF   rows of expert_linear in one pass over the weights */
+/* Sizes that depend on the group or on KVC_WORKERS.
+ *   KVC_GROUP_OF         Work-items in a group of group kernels, unless the host sets another number (KVC_GROUP).
+ *   KVC_ITEMS_OF         Work-items in a group of the other kernels.
+ *   KVC_PACK_X_OF        Rows in a block of packed x.
+ *   KVC_PACK_W_OF        Rows in a block of packed w.
+ *   KVC_EACH_OF          Outputs that a team of linear computes one after another.
+ *   KVC_SMALL_BATCH      Rows of linear in one pass over the weights.
+ *   KVC_EXPERT_ROWS_OF   Rows of expert_linear in one pass over the weights. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(group) ((group) == 1 ? 64u : (group))
 #define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)

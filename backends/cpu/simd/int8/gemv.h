@@ -13,8 +13,8 @@ INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
 #endif
 }
 /* dot_signed does the same for signed quants of -128 .. 127. SMALL_BATCH_OFFSET is the amount by which the multiplied
- * codes exceed the quants. Without VNNI, pairs of products are added in 16 bits with saturation. No pair saturates: two
- * products of a magnitude of at most 128 and one of at most 127 make at most 32512. */
+ * codes exceed the quants. Without VNNI, pairs of products are added in 16 bits with saturation. No pair saturates,
+ * because a product is at most 128 * 127 and two of them are at most 32512. */
 #define SMALL_BATCH_OFFSET(is_signed, offset) (!(is_signed) ? (offset) : PAIRS ? 0 : 128)
 INLINE __m256i dot_signed(__m256i w, __m256i q) {
 #if PAIRS

@@ -1,6 +1,5 @@
 /* neon.c - linear layers with 8-bit activations for NEON without dot product instructions. Products are added in pairs
- * in 16 bits. No pair overflows: two products of a magnitude of at most 128 and one of at most 127 make at most 32512.
- */
+ * in 16 bits. No pair overflows, because a product is at most 128 * 127 and two of them are at most 32512. */
 #include "backends/cpu/simd/lanes/neon.h"
 
 #include "backends/cpu/simd/int8/int8.h"
@@ -15,7 +14,7 @@ INLINE int32x4_t neon_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
 
 #include "backends/cpu/simd/int8/neon/four_outputs.h"
 
-/* Two sums for each of the outputs 0 and 1, then for 2 and 3. */
+/* half[0] has two sums for each of the outputs 0 and 1, half[1] for each of the outputs 2 and 3. */
 struct sums {
     int32x4_t half[2];
 };

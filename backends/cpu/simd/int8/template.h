@@ -1,10 +1,11 @@
-/* template.h - the kernels of int8.h for x86 CPUs. The including file must define:
- *   PATH                       name of the instruction set
- *   PAIRS                      1 without VNNI: products of bytes are added in pairs (prepare.h)
- *   BITS                       vector width for many rows
- *   TILE_ROWS, TILE_VECTORS    size of a tile: rows, and vectors of outputs
- *   TILE_EVERY(m)              calls m(rows) for each height of a tile
- *   SMALL_BATCH_LIMIT          the largest number of rows that counts as few */
+/* template.h - the kernels of int8.h for x86 CPUs. The including file must define these names.
+ *
+ *   PATH                       Name of the instruction set.
+ *   PAIRS                      1 without VNNI: products of bytes are added in pairs (prepare.h).
+ *   BITS                       Vector width for many rows.
+ *   TILE_ROWS, TILE_VECTORS    Size of a tile: rows, and vectors of outputs.
+ *   TILE_EVERY(m)              Calls m(rows) for each height of a tile.
+ *   SMALL_BATCH_LIMIT          The largest number of rows that counts as few. */
 #include <immintrin.h>
 #include <string.h>
 

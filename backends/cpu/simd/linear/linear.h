@@ -2,10 +2,10 @@
  * threads.
  *
  * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]). Kernels are free in everything but the order of this
- * sum (core/base/ops.h). There are three shapes:
- * - one row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once;
- * - few rows: the same with several rows, with weights dequantized once for all of them;
- * - many rows (gemm): the lanes are computed one after another. Rows and outputs are packed lane by lane. An
+ * sum (core/base/ops.h). There are three shapes.
+ * - One row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once.
+ * - Few rows: the same with several rows, with weights dequantized once for all of them.
+ * - Many rows (gemm): the lanes are computed one after another. Rows and outputs are packed lane by lane. An
  *   outer-product kernel sums one lane of a tile of rows x outputs. The partial sums are added in the order of the tree
  *   over the lanes. */
 #ifndef KVC_SIMD_LINEAR_LINEAR_H

@@ -1,11 +1,13 @@
-/* template.h - the kernels of linear.h, written once with the vectors of lanes/. The including file must define:
- *   TILE_ROWS, TILE_VECTORS    size of a packed tile: rows, and vectors of outputs
- *   TILE_EVERY(m)              calls m(rows) for each height of a tile
- *   GEMV_STREAMS               outputs that are summed together for one row
- *   SMALL_BATCH_OUTPUTS        outputs that are summed together for few rows
- *   SMALL_BATCH_ROWS           rows that are summed together, at most
- *   SMALL_BATCH_EVERY(m)       calls m(rows) for 1 ... SMALL_BATCH_ROWS
- *   SMALL_BATCH_LIMIT          the largest number of rows for which packing is not faster */
+/* template.h - the kernels of linear.h, written once with the vectors of lanes/. The including file must define these
+ * names.
+ *
+ *   TILE_ROWS, TILE_VECTORS    Size of a packed tile: rows, and vectors of outputs.
+ *   TILE_EVERY(m)              Calls m(rows) for each height of a tile.
+ *   GEMV_STREAMS               Outputs that are summed together for one row.
+ *   SMALL_BATCH_OUTPUTS        Outputs that are summed together for few rows.
+ *   SMALL_BATCH_ROWS           Rows that are summed together, at most.
+ *   SMALL_BATCH_EVERY(m)       Calls m(rows) for 1 ... SMALL_BATCH_ROWS.
+ *   SMALL_BATCH_LIMIT          The largest number of rows for which packing is not faster. */
 
 #include "backends/cpu/simd/linear/linear.h"
 #include "backends/cpu/simd/linear/dequantize.h"

@@ -1,14 +1,15 @@
-/* template.h - the kernels of int8.h for CPUs with NEON. The including file must define:
- *   dot16                      adds to sum the four sums of the products of four signed bytes each
- *   UNIT_ROWS, UNIT_OUTPUTS    rows and outputs in a vector of four sums, for many rows
- *   TILE_ROWS, TILE_OUTPUTS    size of a tile
- *   TILE_EVERY(m)              calls m(units) for each number of units of rows in a tile
- *   struct codes, codes_load   16 packed quants of each of UNIT_OUTPUTS outputs, in the layout of pack_codes
- *   struct quants, quants_load 16 quants of each of UNIT_ROWS rows
- *   struct sums, sums_zero, sums_add, sums_of   sums of their products
- *   of_outputs, of_rows        vectors with one float per output or per row
- *   store_unit                 stores a vector of outputs
- *   SMALL_BATCH_LIMIT          the largest number of rows that counts as few */
+/* template.h - the kernels of int8.h for CPUs with NEON. The including file must define these names.
+ *
+ *   dot16                      Adds to sum four sums of the products of four signed bytes.
+ *   UNIT_ROWS, UNIT_OUTPUTS    Rows and outputs in a vector of four sums, for many rows.
+ *   TILE_ROWS, TILE_OUTPUTS    Size of a tile.
+ *   TILE_EVERY(m)              Calls m(units) for each number of units of rows in a tile.
+ *   struct codes, codes_load   16 packed quants of each of UNIT_OUTPUTS outputs, in the layout of pack_codes.
+ *   struct quants, quants_load 16 quants of each of UNIT_ROWS rows.
+ *   struct sums, sums_zero, sums_add, sums_of   Sums of their products.
+ *   of_outputs, of_rows        Return vectors with one float per output or per row.
+ *   store_unit                 Stores a vector of outputs.
+ *   SMALL_BATCH_LIMIT          The largest number of rows that counts as few. */
 #include "backends/cpu/simd/int8/neon/unpack.h"
 
 #include "backends/cpu/simd/int8/neon/quantize.h"
