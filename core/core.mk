@@ -1,6 +1,6 @@
-# core.mk - core/: sources, folder by folder; docs/explanation/design.md says what is where. Headers are found by Makefile.am.
+# core.mk - the sources of core/ by folder. docs/explanation/design.md describes them; Makefile.am finds the headers.
 
-# What every backend may include.
+# Files that every backend may include.
 libkvc_la_SOURCES += \
 	core/base/decimal.c \
 	core/base/error.c \
@@ -19,7 +19,7 @@ libkvc_la_SOURCES += \
 	core/ranks/ranks.c \
 	core/ranks/split.c
 
-# What computes: the operations of a forward pass, the lists of entries.
+# Computation: the operations of a forward pass, and the lists of entries.
 libkvc_la_SOURCES += \
 	core/engine/advice.c \
 	core/engine/batch.c \
@@ -39,7 +39,7 @@ libkvc_la_SOURCES += \
 	core/engine/sharded.c \
 	core/engine/extra_slots.c
 
-# Sessions: what they hold, prompts (prompt.c, pass.c), decode steps (decode.c, step.c), evictions (evict.c).
+# Sessions: their state, prompts (prompt.c, pass.c), decode steps (decode.c, step.c), evictions (evict.c).
 libkvc_la_SOURCES += \
 	core/engine/cache_positions.c \
 	core/engine/decode.c \
@@ -62,7 +62,7 @@ libkvc_la_SOURCES += \
 	core/engine/step.c \
 	core/engine/expired.c
 
-# Policy strings, and what a stage function may call.
+# Policy strings, and the functions that a stage function may call.
 libkvc_la_SOURCES += \
 	core/stage/policy.c \
 	core/stage/policy_layers.c \
@@ -79,7 +79,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage_leverage.c \
 	core/stage/stage_call.c
 
-# What a policy will need, worked out beforehand.
+# Forecasts of a policy's memory and reads.
 libkvc_la_SOURCES += \
 	core/forecast/estimate.c \
 	core/forecast/estimator.c \
@@ -88,7 +88,7 @@ libkvc_la_SOURCES += \
 	core/forecast/formula.c \
 	core/forecast/ledger.c
 
-# Operations beside the reference.
+# Checks of operations against the reference.
 libkvc_la_SOURCES += \
 	core/check/inject.c \
 	core/check/verify.c \
@@ -108,7 +108,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_select.c \
 	core/check/verify_twins.c
 
-# Times of operations.
+# Measurements of operations.
 libkvc_la_SOURCES += \
 	core/measure/measure.c \
 	core/measure/measure_cache.c \

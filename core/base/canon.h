@@ -406,7 +406,7 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
  * activations is divided into blocks of KVC_INT8_BLOCK. top is the largest magnitude of a block as bits, in any order;
  * a NaN counts as larger than infinity. Scale = kvc_div(top, 127), quant = kvc_rint(x * kvc_div(127, top)), halves to
  * even. Since |x| <= top, no quant exceeds +-127 and no clamping is needed. If top is below KVC_INT8_LEAST = 2^-119,
- * the scale and the quants are 0; from there on both quotients are normal numbers. If top is an infinity or a NaN, the
+ * the scale and the quants are 0; otherwise both quotients are normal numbers. If top is an infinity or a NaN, the
  * scale is a NaN, so that it shows in the output, and the quants are 0.
  *
  * An output has KVC_INT8_LANES lanes, from 0. Block b of the row goes to lane b % 8, ascending. A block of weights has

@@ -85,24 +85,24 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
     layer->state_bytes = 0;
 }
 
-/* Frees all slots of head h beyond its first `stay` slots. Returns the number of bytes freed. */
-static uint64_t give_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t stay) {
-    const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = stay / KVC_TILE;
+/* Frees all slots of head h beyond its first `kept` slots. Returns the number of bytes freed. */
+static uint64_t free_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t kept) {
+    const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = kept / KVC_TILE;
     const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
-    if (stay == had)
+    if (kept == had)
         return 0;
     if (whole > from)
         cache->device->ops->arena_return(cache->device, cache->store->arena, whole - from, names + from);
     if (had % KVC_TILE)
         kvc_extra_slots_free(cache->store, 1, names + whole);
-    return (kvc_slots_hold(had) - stay) * entry_bytes(&cache->format);
+    return (kvc_slots_hold(had) - kept) * entry_bytes(&cache->format);
 }
 
 void kvc_cache_close(struct kvc_cache *cache) {
     for (uint32_t l = 0; cache->layer && l < cache->layers; l++) {
         struct kvc_cache_layer *layer = &cache->layer[l];
         for (uint32_t h = 0; layer->blocks && h < layer->lists.kv_heads; h++)
-            give_head(cache, layer, h, 0);
+            free_head(cache, layer, h, 0);
         free_arrays(cache, layer);
         free(layer->count);
     }
@@ -199,9 +199,9 @@ struct fresh {
 static enum kvc_status cache_take(struct kvc_cache *cache, const struct kvc_lists *old, const uint32_t *base,
                                   struct fresh *fresh, struct kvc_error *error) {
     for (uint32_t h = 0; h < old->kv_heads; h++) {
-        const uint32_t then = base[h + 1] - base[h], stay = kvc_slots_kept(then, head_slots(old, h));
-        fresh->blocks += then / KVC_TILE - stay / KVC_TILE;
-        fresh->extra_slots += then != stay && then % KVC_TILE;
+        const uint32_t then = base[h + 1] - base[h], kept = kvc_slots_kept(then, head_slots(old, h));
+        fresh->blocks += then / KVC_TILE - kept / KVC_TILE;
+        fresh->extra_slots += then != kept && then % KVC_TILE;
     }
     const uint64_t bytes =
         fresh->blocks * block_bytes(&cache->format) + fresh->extra_slots * entry_bytes(&cache->format);
@@ -240,14 +240,14 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     }
     const uint32_t *block = fresh.block, *extra_slot = fresh.extra_slot;
     for (uint32_t h = 0; h < heads; h++) {
-        const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], stay = kvc_slots_kept(then, had);
+        const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], kept = kvc_slots_kept(then, had);
         uint32_t *names = made.blocks + kvc_first_block(base[h], h);
-        if (stay > 0)
+        if (kept > 0)
             memcpy(names, layer->blocks + kvc_first_block(old->host_base[h], h),
-                   kvc_slots_blocks(stay) * sizeof *names);
-        for (uint32_t b = stay / KVC_TILE; then != stay && b < then / KVC_TILE; b++)
+                   kvc_slots_blocks(kept) * sizeof *names);
+        for (uint32_t b = kept / KVC_TILE; then != kept && b < then / KVC_TILE; b++)
             names[b] = *block++;
-        if (then != stay && then % KVC_TILE)
+        if (then != kept && then % KVC_TILE)
             names[then / KVC_TILE] = *extra_slot++;
     }
     ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
@@ -259,7 +259,7 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     }
     record_peak(cache);
     for (uint32_t h = 0; h < heads && old->host_base; h++)
-        cache->cache_bytes -= give_head(cache, layer, h, kvc_slots_kept(base[h + 1] - base[h], head_slots(old, h)));
+        cache->cache_bytes -= free_head(cache, layer, h, kvc_slots_kept(base[h + 1] - base[h], head_slots(old, h)));
     free_arrays(cache, layer);
     *layer = made;
     free(fresh.block);

@@ -248,16 +248,16 @@ static void end_layer(struct kvc_session *session, const struct kvc_row_source *
     if (status == KVC_OK)
         status = pass_evict(session, source, layer, error);
     if (status == KVC_OK && (prompt_ends || !kvc_stage_decides(session, layer))) {
-        const uint64_t come = prompt_ends ? session->turn : session->prompt.chunk_from + (uint64_t)rows;
-        status = kvc_expired_free(session, layer, session->tokens + come, error);
+        const uint64_t rows_passed = prompt_ends ? session->turn : session->prompt.chunk_from + (uint64_t)rows;
+        status = kvc_expired_free(session, layer, session->tokens + rows_passed, error);
     }
     session->failure.status = status;
 }
 
 /* Adds the values clipped since `saturated` to each session's count, as if each had stored its rows itself. Lists per
  * query head store every value once for each head of the group. */
-static enum kvc_status share_saturated(struct kvc_session *const *sessions, size_t count, uint32_t layer,
-                                       uint64_t saturated, struct kvc_error *error) {
+static enum kvc_status divide_saturated(struct kvc_session *const *sessions, size_t count, uint32_t layer,
+                                        uint64_t saturated, struct kvc_error *error) {
     struct kvc_device *device = sessions[0]->runner->device;
     const enum kvc_status status = device->ops->sync(device, error);
     uint64_t stored = 0;
@@ -306,7 +306,7 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
     if (status == KVC_OK && count == 1)
         end_layer(owner, source, layer);
     if (status == KVC_OK && count > 1)
-        status = share_saturated(sessions, count, layer, saturated, error);
+        status = divide_saturated(sessions, count, layer, saturated, error);
     for (size_t i = 0; i < count && count > 1 && status == KVC_OK; i++)
         if (sessions[i] != owner)
             status = end_shared_layer(sessions[i], owner, source, layer, error);
@@ -318,7 +318,7 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
 /* ---- a pipeline ---- */
 
 /* Repeats the prompt stages of the layers above this rank's layers, because they may take entries from these layers. */
-static enum kvc_status share_again(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
+static enum kvc_status repeat_prompt_stages(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
     const struct kvc_network *network = session->runner->network;
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; l < network->layers; l++)
@@ -341,5 +341,5 @@ enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_ro
     if (status != KVC_OK || !session->prompt.last_chunk)
         return status;
     status = end_layers(session, source, last, network->layers - 1, error);
-    return status == KVC_OK && kvc_pipeline_shares(session) ? share_again(session, last, error) : status;
+    return status == KVC_OK && kvc_pipeline_shares(session) ? repeat_prompt_stages(session, last, error) : status;
 }

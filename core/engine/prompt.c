@@ -228,16 +228,16 @@ static void settle(const struct prompt *prompt) {
 
 /* In a pipeline, passes the results of a pass's rows to the caller after the pass has left this rank's layers. If
  * passes do not overlap, this happens after the pass has left all ranks. */
-static enum kvc_status report_pass(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
+static enum kvc_status report_pass(struct prompt *prompt, uint64_t rows_passed, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     const uint64_t layers = session->cache.layers;
     enum kvc_status status = prompt->lead ? KVC_OK : kvc_prompts_live(prompt->sessions, prompt->count, error);
     if (status == KVC_OK && options && options->row)
         status = report_rows(session, 0, session->prompt.chunk_rows, options, prompt->row_logits, error);
-    prompt->done = come * layers;
+    prompt->done = rows_passed * layers;
     return status == KVC_OK && options && options->progress
-               ? call_progress(prompt, (session->turn - come) * layers, error)
+               ? call_progress(prompt, (session->turn - rows_passed) * layers, error)
                : status;
 }
 
@@ -298,17 +298,17 @@ static bool receive_statuses(struct prompt *prompt, uint32_t lead) {
 }
 
 /* Reports a pass to the caller, which may stop the prompt. */
-static enum kvc_status report(struct prompt *prompt, uint64_t come, struct kvc_error *error) {
+static enum kvc_status report(struct prompt *prompt, uint64_t rows_passed, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     enum kvc_status status = KVC_OK;
     if (session->runner->network->part.pipeline) {
         if (!prompt->lead)
             settle(prompt);
-        status = report_pass(prompt, come, error);
+        status = report_pass(prompt, rows_passed, error);
     }
     return status == KVC_OK && session->prompt.chunking.chunk && options && options->chunk
-               ? report_chunk(session, options, come, error)
+               ? report_chunk(session, options, rows_passed, error)
                : status;
 }
 

@@ -119,8 +119,8 @@ static size_t neighbours(const struct kvc_session *session, const struct kvc_row
 }
 
 /* Uploads q, k and v of a part's rows to the runner. */
-static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
-                                 struct kvc_projected *projected, struct kvc_error *error) {
+static enum kvc_status upload_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
+                                   struct kvc_projected *projected, struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_runner *runner = replay->runner;
     struct kvc_session *session = replay->session;
@@ -160,7 +160,8 @@ static enum kvc_status give_rows(void *user, uint32_t layer, const struct kvc_ro
 }
 
 /* Copies the attention output of a part's rows to the caller. */
-static enum kvc_status take_rows(void *user, uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
+static enum kvc_status download_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
+                                     struct kvc_error *error) {
     struct kvc_replay *replay = user;
     struct kvc_device *device = replay->runner->device;
     const struct kvc_geometry *g = &replay->runner->geometry;
@@ -186,8 +187,8 @@ static struct kvc_row_source source_of(struct kvc_replay *replay) {
     return (struct kvc_row_source){.user = replay,
                                    .pseudo = replay->layer[0].pseudo_rows,
                                    .load = load_rows,
-                                   .project = give_rows,
-                                   .feed_forward = take_rows,
+                                   .project = upload_rows,
+                                   .feed_forward = download_rows,
                                    .gather = gather_rows};
 }
 

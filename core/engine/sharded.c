@@ -67,14 +67,14 @@ static void sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct 
     device->ops->upload(device, y, to, all);
 }
 
-static bool shared_out(const struct kvc_runner *runner, uint64_t N, enum kvc_ownership parts) {
+static bool is_sharded(const struct kvc_runner *runner, uint64_t N, enum kvc_ownership parts) {
     return parts == KVC_OUTPUTS ? kvc_sharded_splits(runner, N)
                                 : parts == KVC_HEADS && ranks_of(runner) && runner->network->part.heads_sharded;
 }
 
 /* Writes the number of columns of each rank to ranks->widths. Returns false if every rank has all columns. */
 static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_ownership parts) {
-    if (!shared_out(runner, N, parts))
+    if (!is_sharded(runner, N, parts))
         return false;
     struct kvc_ranks *ranks = ranks_of(runner);
     const struct kvc_split *split = &ranks->rows.split;

@@ -53,7 +53,7 @@ static double least(double a, double b) { return a < b ? a : b; }
 struct course {
     struct kvc_method_layer select;
     struct kvc_method_layer decode;
-    struct kvc_method_layer fuller; /* decode, for the longest lists */
+    struct kvc_method_layer longest_decode; /* decode, for the longest lists */
     uint64_t prompt;
     uint64_t after; /* entries of the longest list at the end of the prompt */
     double lists;   /* number of lists */
@@ -131,7 +131,7 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
         if (decode)
             held = least(held, kvc_policy_entries(&course->decode, course->whole, course->prompt, t));
         if (decode && longest > 0)
-            longest = least(longest, kvc_policy_entries(&course->fuller, true, course->prompt, t));
+            longest = least(longest, kvc_policy_entries(&course->longest_decode, true, course->prompt, t));
     }
 }
 
@@ -179,9 +179,9 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
 
 /* Handles a prompt method that leaves lists of different lengths: sets the largest length that a list may have, given
  * the entries before the method. If the layer has two kinds of lists, this concerns one kind. */
-static void deal_out(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
-                     const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
-                     struct course *course) {
+static void set_longest(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
+                        const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
+                        struct course *course) {
     const double lists = course->select.context.kv_heads, mean = course->held;
     if (kvc_method_forecast(prompt->method)->ragged == KVC_RAGGED_HEADS) {
         course->after = (uint64_t)least(before, lists * mean);
@@ -216,7 +216,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         }
         formula->entries += course.held * course.lists;
         if (course.uneven && kvc_method_forecast(prompt_method)->ragged)
-            deal_out(policy, &at, g, format, before, &course);
+            set_longest(policy, &at, g, format, before, &course);
         if (!course.whole && course.decode.method && course.decode.method != prompt_method &&
             follows(course.decode.method, course.held, prompt)) {
             course.uneven = true;
@@ -227,7 +227,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         course.decode.context.uneven = course.uneven;
         add_steps(&course, steps, formula);
         course.longest = course.held;
-        course.fuller = course.decode;
+        course.longest_decode = course.decode;
     }
 }
 

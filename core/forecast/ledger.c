@@ -40,18 +40,18 @@ void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *
     ledger->state -= less;
 }
 
-/* Counts a relayout. Old and new tables exist at the same time, and `come` new slots are allocated before `go` old ones
- * are freed. Lists of different lengths get their blocks one after another, so the last list's blocks exist next to all
- * earlier ones. */
-static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots, uint64_t come,
-                     uint64_t go) {
+/* Counts a relayout. Old and new tables exist at the same time, and `added` new slots are allocated before `freed` old
+ * ones are freed. Lists of different lengths get their blocks one after another, so the last list's blocks exist next
+ * to all earlier ones. */
+static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots, uint64_t added,
+                     uint64_t freed) {
     const uint64_t arrays = kvc_ledger_arrays(layer, slots),
                    block = layer->by_layer ? layer->heads * KVC_TILE : KVC_TILE;
     const bool apart = layer->members && slots > layer->slots + block;
     const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
-    ledger->cache += layer->elsewhere ? 0 : come * ledger->slot_bytes;
+    ledger->cache += layer->elsewhere ? 0 : added * ledger->slot_bytes;
     kvc_ledger_state(ledger, layer, arrays + more, layer->arrays + more);
-    ledger->cache -= layer->elsewhere ? 0 : go * ledger->slot_bytes;
+    ledger->cache -= layer->elsewhere ? 0 : freed * ledger->slot_bytes;
     layer->slots = slots;
     layer->arrays = arrays;
 }
@@ -66,17 +66,17 @@ static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_TILE; }
 
 /* Gives each list of a kind each[kind] slots. */
 static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, const uint64_t each[2]) {
-    uint64_t slots = 0, come = 0, go = 0;
+    uint64_t slots = 0, added = 0, freed = 0;
     for (int i = 0; i < 2; i++) {
-        const uint64_t then = each[i], had = layer->each[i], stay = in_blocks(kvc_min_u64(then, had));
+        const uint64_t then = each[i], had = layer->each[i], kept = in_blocks(kvc_min_u64(then, had));
         slots += layer->lists[i] * then;
         if (then != had) { /* an extra slot counts as one entry */
-            come += layer->lists[i] * (in_blocks(then) - stay + (then % KVC_TILE > 0));
-            go += layer->lists[i] * (in_blocks(had) - stay + (had % KVC_TILE > 0));
+            added += layer->lists[i] * (in_blocks(then) - kept + (then % KVC_TILE > 0));
+            freed += layer->lists[i] * (in_blocks(had) - kept + (had % KVC_TILE > 0));
         }
         layer->each[i] = each[i];
     }
-    relayout(ledger, layer, slots, come, go);
+    relayout(ledger, layer, slots, added, freed);
 }
 
 void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t l, uint64_t rows) {
