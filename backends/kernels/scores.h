@@ -67,7 +67,7 @@ KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pas
 }
 
 /* Writes a value to the ring buffer's column for this position. For KVC_RING_COUNTS, also writes the number of low
- * probabilities and updates minus their sum. */
+ * probabilities, and updates the column that holds minus the sum of these numbers. */
 KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc_u32 mode, kvc_u32 first_column,
                              kvc_u32 ring, kvc_i32 position, kvc_u32 seen, float value, float few, float one) {
     const kvc_u32 row = (kvc_u32)position % ring;

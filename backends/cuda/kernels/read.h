@@ -1,7 +1,7 @@
 /* read.h - attention with CUDA's own kernels: a block reads one tile of one KV head once, for several queries (rows
  * times the group's query heads), 8 or 16 of them at a time. Keys, then values, are copied to shared memory in pieces,
- * each while the previous pieces are used. Row sizes are multiples of 4. Heads have at most 256 channels, a multiple of
- * 8. q is aligned to 16 bytes. The results of a tile are those of backends/kernels/attention.h. */
+ * each while the previous pieces are used. Row sizes are multiples of 4. The number of channels of a head is a multiple
+ * of 8 and at most 256. q is aligned to 16 bytes. The results of a tile are those of backends/kernels/attention.h. */
 
 #define KVC_READ_BYTES 8192u /* bytes of a piece */
 #define KVC_READ_PIECES 3u   /* pieces in shared memory */

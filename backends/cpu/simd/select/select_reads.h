@@ -62,15 +62,15 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* Data that a thread prefetches while it computes without reading memory: the entries that it chose for the previous
- * head, from number `next` on; and bytes at .. end - 1 of each channel [dims] of the next head, one piece of each
- * channel after another. */
+/* Data that a thread prefetches while it computes without reading memory. First, the entries chosen for its previous
+ * head, starting with number `next`. Second, bytes at .. end - 1 of each channel [dims] of its next head, one piece of
+ * each channel after another. */
 struct select_prefetch {
     struct head_entries chosen;
     uint32_t next, dims, channel;
     const struct dot_channel *channels;
     size_t at, end;
-    unsigned heads; /* number of heads that the thread has chosen for */
+    unsigned heads; /* number of heads whose entries the thread has chosen */
 };
 
 #define ENTRIES_AT_ONCE 4u
@@ -198,9 +198,9 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
         to->high = INT32_MAX;
 }
 
-/* Writes the entries of the `top` best candidates, ascending; each unit has `page` entries. Candidates whose key is
- * equal to `bound` are taken from the lowest unit on, and the last one of them leaves out its last `cut` entries.
- * Overwrites the candidates. */
+/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Of the candidates whose key
+ * is `bound`, the lowest units are taken. The last of these leaves out its last `cut` entries. Overwrites the
+ * candidates. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
                              int32_t bound, uint32_t *next) {
     uint32_t equal = top - count_above(from->key, from->count, bound), chosen = 0, last = UINT32_MAX;
@@ -234,8 +234,8 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     return next;
 }
 
-/* Writes the entries to read of a head with `places` entries to `next`, ascending. Returns the address after them. keys
- * [3, keys_capacity(n)] is scratch. */
+/* Writes to `next` which entries of a head with `places` entries are read, ascending. Returns the address after them.
+ * keys [3, keys_capacity(n)] is scratch. */
 static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;

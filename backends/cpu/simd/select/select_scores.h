@@ -131,8 +131,8 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
-/* Computes the scores of the units from .. to-1, all of which are seen, and except for bounds the largest [G] of them.
- */
+/* Computes the scores of units from .. to - 1. Every query head sees all of these units. Except for bounds, also writes
+ * each query head's largest score to most [G]. */
 static void score_units(const struct select_job *job, struct select_work *work, const struct select_head *head,
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;
