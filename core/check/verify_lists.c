@@ -264,7 +264,7 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
         out[side] = (struct kvc_read_list){counts.buffer[side], indices.buffer[side], stride};
 }
 
-/* Makes a twin of the same array of both lists. */
+/* Combines the same array of both lists into a twin. */
 #define KVC_TWIN_OF(twin_lists, member)                                                                                \
     ((struct kvc_twin){{(twin_lists)->lists[0].member, (twin_lists)->lists[1].member}})
 

@@ -12,7 +12,7 @@ struct kvc_cache_layer {
     bool stale;         /* an eviction has made the lists shorter than `count` */
     uint32_t before;    /* number of lists in the layers below */
     uint32_t *blocks;   /* host copy of lists.blocks */
-    uint64_t step_most; /* entries that a list has within decode steps but never between them; 0: unknown */
+    uint64_t step_most; /* length that a list reaches only within decode steps; 0: unknown */
     uint64_t state_bytes;
 };
 

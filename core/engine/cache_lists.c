@@ -125,7 +125,7 @@ static void read_block(const struct list *list, uint32_t b, unsigned char *keys,
     struct kvc_device *device = list->cache->device;
     struct kvc_arena *arena = list->cache->store->arena;
     const uint32_t first = b * KVC_TILE;
-    const uint32_t some = list->slots - first < KVC_TILE ? 1 : KVC_TILE; /* an extra slot is read alone */
+    const uint32_t some = list->slots - first < KVC_TILE ? 1 : KVC_TILE; /* an extra slot is read on its own */
     const size_t row = list->row, half = KVC_TILE * row;
     bool used = false;
     for (uint32_t s = 0; s < some; s++)

@@ -11,7 +11,7 @@ struct kvc_runner;
 
 /* The rows that were quantized last. */
 struct kvc_linear_scratch {
-    bool int8;                             /* true: the int8 path multiplies some weight of the network */
+    bool int8;                             /* true: some weight of the network uses the int8 path */
     bool holds;                            /* true: the rows of the previous layer are still here */
     struct kvc_growable quant, scale, sum; /* as in struct kvc_int8_rows */
 };

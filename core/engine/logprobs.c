@@ -6,8 +6,7 @@
 
 #include <math.h>
 
-/* Inserts a token into the sorted list of the `count` best tokens, which holds at most `most`. Returns the new
- * count. */
+/* Inserts a token into the sorted list `best`, which has `count` tokens and room for `most`. Returns the new count. */
 static size_t insert(struct kvc_logprob *best, size_t count, size_t most, float logit, int32_t token) {
     const kvc_u32 key = kvc_score_key(logit);
     if (count == most && (most == 0 || key <= kvc_score_key(best[most - 1].logprob)))

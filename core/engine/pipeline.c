@@ -27,8 +27,8 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
 
 static void pipeline_end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
 
-/* Sends or receives data. The status of a prompt's passes uses its own channel, because it arrives later than messages
- * of the calls in between. */
+/* Sends or receives data. The status of a prompt's pass uses its own channel, because the receiver reads it after
+ * messages that were sent later. */
 static void move(const struct kvc_passing *passing, enum way way, void *data, size_t bytes) {
     struct kvc_link *link = ranks_of(passing->runner)->stages.link;
     const enum kvc_channel outcome = passing->source ? KVC_CHANNEL_LATE : KVC_CHANNEL_CALL;

@@ -4,8 +4,8 @@
 
 #include "core/engine/archive.h"
 
-/* Writes or reads the number of draws and the recent tokens. If the sampler being read has a shorter penalty window, it
- * takes the newest tokens. If sampler is NULL, the data are skipped. */
+/* Writes or reads the number of draws and the recent tokens. If the receiving sampler has a shorter penalty window, it
+ * keeps only the newest tokens. If sampler is NULL, the data are skipped. */
 void kvc_sampler_pass(struct kvc_archive *archive, struct kvc_sampler *sampler);
 
 #endif

@@ -302,7 +302,8 @@ enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, 
                                    uint32_t *stride, struct kvc_error *error) {
     const uint32_t most = most_places(session, layer) + 1;
     if (most <= select->budget ||
-        (by_page(select) && !select->page)) /* everything is read, or the selection will be rejected */
+        (by_page(select) &&
+         !select->page)) /* either everything is read, or the selection is invalid and will be rejected later */
         return KVC_OK;
     *stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     return select_reserve(session, layer, select, most, error);

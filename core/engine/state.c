@@ -84,7 +84,7 @@ static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint
 
 /* The sizes of a layer's data. */
 struct layer_shape {
-    bool there, ordered; /* it has slots; index and slot differ */
+    bool there, ordered; /* there: the layer has slots; ordered: index and slot differ */
     uint32_t *slots;     /* [lists] */
     uint32_t *count;     /* [lists] */
     uint32_t *viewed;    /* [lists] */
@@ -145,8 +145,8 @@ static void pass_shape(struct kvc_archive *a, struct layer_shape *shape, uint32_
     kvc_archive_bool(a, &shape->select.sums);
 }
 
-/* Checks that lists hold no more entries than the text has and the file contains, and no more free slots than methods
- * leave. */
+/* Checks that lists hold no more entries than the text has tokens and the file has bytes for. Also checks that they
+ * have no more free slots than methods leave. */
 static void check_lists(struct kvc_archive *a, const struct kvc_session *session, uint32_t l,
                         const struct layer_shape *shape, uint32_t columns) {
     const struct kvc_cache *cache = &session->cache;

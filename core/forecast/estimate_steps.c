@@ -44,7 +44,7 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     return kvc_min_u64(grown, kvc_max_u64(now, most));
 }
 
-/* Returns true if lists of a kind are evicted from up to the last of `steps` steps, of which `over` are done. */
+/* Returns true if lists of a kind lose entries by the last of `steps` steps, of which `over` are done. */
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint32_t window = kvc_estimator_window(e, l);

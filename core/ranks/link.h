@@ -57,7 +57,7 @@ struct kvc_link {
     const struct kvc_link_class *class;
     uint32_t rank, count;
     uint32_t near;             /* number of lower ranks on the same machine */
-    uint32_t machine;          /* number of this machine; all ranks of the whole link that run on it have the same */
+    uint32_t machine;          /* number of this rank's machine; all ranks on the same machine have the same number */
     uint64_t messages, bytes;  /* sent by this rank, counted once for each receiver */
     uint64_t waited;           /* nanoseconds spent waiting for other ranks */
     struct kvc_direct *direct; /* list of connections between device memories (core/ranks/direct.h) */

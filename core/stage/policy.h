@@ -89,7 +89,7 @@ uint32_t
 kvc_policy_queries(const struct kvc_policy *policy); /* maximum number of a prompt's last queries that a method reads */
 uint32_t kvc_policy_columns(const struct kvc_policy *policy,
                             uint32_t layer); /* columns of all methods that act in the layer */
-/* Same, plus the columns of the unrotated keys if a method rotates keys again. The columns of the keys come last. */
+/* Same, plus the columns of the unrotated keys if a method uses cache positions. The columns of the keys come last. */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
 /* Returns the method that rotates a layer's keys to their cache positions, or NULL. */
 const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer);
@@ -113,8 +113,8 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
 /* Returns, by the method's formula, the entries of a list after the prompt or after `steps` steps: of a list that keeps
  * everything (whole), or the mean of the other lists. */
 double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps);
-/* Returns, by the decode method's formula, the number of entries that an evicting list has within decode steps but
- * never between them, for N = `held`. Returns 0 if no method gives a formula. */
+/* Returns, by the decode method's formula, the length that an evicting list reaches only within decode steps, for N =
+ * `held`. Returns 0 if no method gives a formula. */
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                               const struct kvc_entry_format *format, uint64_t held);
 /* Returns the layer whose chunk stage chooses what this layer keeps. It is this layer itself unless the method chooses

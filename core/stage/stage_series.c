@@ -1,5 +1,5 @@
-/* stage_series.c - TriAttention's scores: copies queries to the host, where the method collects their statistics, and
- * uploads the statistics for the coming positions before a step. */
+/* stage_series.c - TriAttention's scores: copies queries to the host, where the method collects their statistics.
+ * Before a step, it adapts the statistics to the coming positions and uploads them. */
 #include "core/stage/stage.h"
 
 #include "core/base/canon.h"
