@@ -294,7 +294,7 @@ static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_
 
 /* ---- the whole network ---- */
 
-/* Loads each layer into the list of its kind. A layer with attention also gets the delta nets in front of it. */
+/* Loads each layer into the list of its kind. A layer with attention also records which delta nets precede it. */
 static enum kvc_status load_layers(struct kvc_loader *in) {
     struct kvc_network *network = in->network;
     struct kvc_part_of *part = &network->part;

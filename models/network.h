@@ -19,7 +19,7 @@ enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_con
                                  const struct kvc_tensors *tensors, const char *where, struct kvc_network *network,
                                  struct kvc_model_info *info, struct kvc_error *error);
 
-/* Copies text that need not be NUL-terminated and replaces control bytes by '?'. Returns NULL without memory. */
+/* Copies text that need not be NUL-terminated and replaces control bytes by '?'. Returns NULL if out of memory. */
 char *kvc_copy_text(const char *text, size_t bytes);
 
 #endif

@@ -11,8 +11,8 @@ struct kvc_loaded {
     uint64_t expert_parameters, expert_bytes; /* totals over all experts of all layers */
 };
 
-/* Fills info except for path and name. Free it with kvc_model_info_free. Returns false without memory; then nothing is
- * left to free. */
+/* Fills info except for path and name. Free it with kvc_model_info_free. Returns false if out of memory; then nothing
+ * is left to free. */
 bool kvc_network_info(const struct kvc_loaded *loaded, const struct kvc_config *config, bool gguf,
                       const struct kvc_network *network, struct kvc_model_info *info);
 

@@ -18,7 +18,7 @@ void kvc_session_identity_free(struct kvc_session_identity *identity) {
     *identity = (struct kvc_session_identity){NULL, NULL};
 }
 
-/* values [ITEMS]; all except the policy are short. */
+/* The values of the ITEMS properties. All except the policy are short. */
 struct values {
     char text[ITEMS - 1][160];
     char *policy; /* allocated */

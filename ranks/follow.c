@@ -193,7 +193,7 @@ static void prompt_many(struct kvc_ranks *ranks, struct kvc_packet *in) {
 static void follow_decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
     size_t count;
     struct kvc_session **session = sessions_of(ranks, in, &count);
-    (void)kvc_packet_get_number(in); /* size of the tokens, already known */
+    (void)kvc_packet_get_number(in); /* number of tokens: one per session */
     int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
     const bool wanted = kvc_packet_get_number(in);
     float *logits = follow_room(ranks, wanted, count, (uint32_t)kvc_packet_get_number(in));

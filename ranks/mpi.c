@@ -356,7 +356,7 @@ void kvc_mpi_wait(struct kvc_link *link, MPI_Request *request) {
     wait_for(mpi, request, patience_of(mpi), BLINK);
 }
 
-/* Makes a link that owns the communicator. Returns NULL without memory, after freeing the communicator. */
+/* Makes a link that owns the communicator. Returns NULL if out of memory, after freeing the communicator. */
 static struct mpi_link *mpi_make(MPI_Comm comm) {
     struct mpi_link *made = calloc(1, sizeof *made);
     int rank = 0, ranks = 1;
@@ -433,7 +433,7 @@ static enum mode read_mode(void) {
     return (enum mode)mode;
 }
 
-/* Opens the link after MPI has started. Returns NULL without memory. */
+/* Opens the link after MPI has started. Returns NULL if out of memory. */
 static struct mpi_link *open_all(bool started, int level) {
     const enum mode mode = read_mode();
     int near, before, first;

@@ -73,8 +73,8 @@ static void close_nccl(struct kvc_direct *direct) {
 static const struct kvc_direct_class class = {
     .name = "NCCL", .gather = nccl_gather, .send = nccl_send, .receive = nccl_receive, .close = close_nccl};
 
-/* Exchanges numbers in at [count + 2]. at[count] is this rank's number: all ranks receive it, and the next rank
- * receives it in at[count + 1]. */
+/* Exchanges numbers in at [count + 2]. at[count] is this rank's number. All ranks receive it in at[0..count), and the
+ * next rank receives it again in at[count + 1]. */
 static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
     const struct kvc_link *link = nccl->direct.link;
     const cudaStream_t stream = stream_of(&nccl->direct);

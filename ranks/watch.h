@@ -14,8 +14,8 @@
 
 struct kvc_watch;
 
-/* Starts the watch. All ranks of the communicator call it; the watch duplicates the communicator. Returns NULL without
- * memory or if the thread cannot start. */
+/* Starts the watch. All ranks of the communicator call it; the watch duplicates the communicator. Returns NULL if out
+ * of memory or if the thread cannot start. */
 struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm);
 /* Sets how long a rank may be silent. 0: no limit. */
 void kvc_watch_limit(struct kvc_watch *watch, double seconds);

@@ -22,7 +22,7 @@ import compare_templates
 
 # Accepted errors of kvcull where jinja2 renders: an unsupported feature, or a limit.
 NAMED = re.compile(r"not supported|64 bits|too (large|much|many|deep)|more than \d+|cannot be a key|has no character|has no slices|"
-                   r"cannot be written|is no character|must not change|cannot be written as JSON|not a finite number")
+                   r"cannot be written|is not a character|must not change|cannot be written as JSON|not a finite number")
 
 LETTERS = ["a", "B", "ß", "ﬁ", "ŉ", "ǆ", "ǅ", "Σ", "ς", "σ", "İ", "ı", "ΐ", "ᾳ", "ᾼ", "é", "e\u0301", "Ⅷ", "ⓐ", "ª", "ʰ", "²",
            "½", "一", "٣", "①", "漢", "🦙", "_", "'", ".", " ", "\u00a0", "\t", "\n", "\u2028", "\x1c", "-", "(", "<", "&",

@@ -31,7 +31,7 @@ enum kvc_qk_norm {
     KVC_QK_NONE,
     KVC_QK_ALIKE, /* [d], shared by all heads */
     KVC_QK_WHOLE, /* [heads*d]: one norm over all heads */
-    KVC_QK_EACH,  /* [heads, d]; from here on, a flag of config.json says whether the model has these norms */
+    KVC_QK_EACH,  /* [heads, d]; this and the following kinds depend on a flag in config.json */
     KVC_QK_SPLIT, /* [heads, d], but folders have one tensor per head */
     KVC_QK_BIASED /* [d], with a bias [d] */
 };
@@ -75,22 +75,20 @@ struct kvc_family {
     bool tied;                      /* default if config.json lacks the key */
     enum kvc_norms norms;
     enum kvc_activation activation;
-    unsigned features;    /* bits of enum kvc_config_feature */
-    bool experts;         /* feed-forward networks are mixtures of experts */
-    bool shared;          /* has a shared expert, which every token uses */
-    bool block_sparse;    /* Hugging Face names of expert tensors are Mixtral's */
-    bool normalised;      /* default: routing weights are normalized to a sum of 1 */
-    bool stacked;         /* folders have one tensor for all experts of a layer; the experts have biases */
-    bool sinks;           /* attention has sinks */
-    bool clamps;          /* config.json's swiglu_limit and swiglu_alpha must equal the values in canon.h */
-    bool output_bias;     /* q, k, v and o have biases if config.json lacks attention_bias */
-    bool keep_fractions;  /* GGUF: yarn does not round the ends of its ramp. config.json has a flag for it and must give
-                             the scaling */
-    bool norm_topk_prob;  /* config.json has this flag; default: false */
-    bool gated_attention; /* q has twice the rows: for each head, the query and then a gate of the output */
-    bool delta_grouped;   /* both formats store a delta net's projections grouped by key head */
-    bool delta_tiled; /* value head h uses key head h % key heads in GGUF files; folders store value heads grouped by
-                         key head */
+    unsigned features;        /* bits of enum kvc_config_feature */
+    bool experts;             /* feed-forward networks are mixtures of experts */
+    bool shared;              /* has a shared expert, which every token uses */
+    bool block_sparse;        /* Hugging Face files name expert tensors as Mixtral does */
+    bool normalised;          /* default: routing weights are normalized to a sum of 1 */
+    bool stacked;             /* folders have one tensor for all experts of a layer; the experts have biases */
+    bool sinks;               /* attention has sinks */
+    bool clamps;              /* config.json's swiglu_limit and swiglu_alpha must equal the values in canon.h */
+    bool output_bias;         /* q, k, v and o have biases if config.json lacks attention_bias */
+    bool keep_fractions;      /* GGUF: yarn keeps fractions at its ramp's ends. config.json: a flag says so */
+    bool norm_topk_prob;      /* config.json has this flag; default: false */
+    bool gated_attention;     /* q has twice the rows: for each head, the query and then a gate of the output */
+    bool delta_grouped;       /* both formats store a delta net's projections grouped by key head */
+    bool delta_tiled;         /* GGUF: value head h uses key head h % key heads. Folders: grouped by key head */
     uint64_t attention_every; /* default: every n-th layer has attention, all others are delta nets */
     enum kvc_window_kind window;
     uint64_t pattern;     /* default: every n-th layer has no window */

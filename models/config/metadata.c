@@ -82,7 +82,7 @@ static void put_field(const struct kvc_config *config, const struct kvc_config_f
     }
 }
 
-/* Returns true if the layers with a window are those that readers of the family assume. */
+/* Returns true if the layers with a window are those that other programs assume for the family. */
 static bool follows_pattern(const struct kvc_config *config) {
     bool follows = config->family->window == KVC_WINDOW_PATTERN;
     for (uint64_t i = 0; i < config->layers; i++) {
@@ -105,8 +105,8 @@ static void put_general(const struct kvc_config *config, const struct kvc_plan *
     kvc_gguf_put_uint32(writer, "general.quantization_version", 2);
 }
 
-/* Writes the kind of rotary scaling. Readers of Command-R need the key even without scaling. Readers of Phi-3 need the
- * original context and a window of 0, which distinguishes Phi-4. */
+/* Writes the kind of rotary scaling. Other programs need the kind for Command-R even if there is no scaling. For Phi-3
+ * they need the original context, and a window of 0, by which they recognize Phi-4. */
 static void put_scaling(const struct kvc_config *config, struct kvc_gguf_writer *writer) {
     const struct kvc_family *family = config->family;
     const enum kvc_rope_kind kind = config->rope.kind;

@@ -46,10 +46,11 @@ struct kvc_plan {
  * tensors are F32. */
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error);
-/* Returns how many tensors of a folder make up the planned one: 0 if it comes from config.json, 1 if it is not
- * apart. */
+/* Returns how many tensors of a folder make up the planned one: 0 if it comes from config.json, 1 unless `apart` is
+ * set. */
 uint64_t kvc_plan_parts(const struct kvc_planned_tensor *planned);
-/* Writes the name that folders use for part `part` of a planned tensor, or for the whole tensor if it is not apart. */
+/* Writes the name that folders use for part `part` of a planned tensor, or for the whole tensor unless `apart` is
+ * set. */
 void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned_tensor *planned, uint32_t part, char *name,
                    size_t capacity);
 void kvc_plan_free(struct kvc_plan *plan);

@@ -118,7 +118,7 @@ static float yarn_attention(const struct kvc_config *config) {
     return (float)(scale * magnitude(config->rope.factor, 1));
 }
 
-/* Finds the float32 multiplier whose product with the factor's own magnitude is nearest to `wanted`. GGUF stores the
+/* Finds the float32 multiplier whose product with magnitude(factor, 1) is nearest to `wanted`. GGUF stores the
  * multiplier, config.json the product. */
 static void set_yarn_attention(struct kvc_config *config, float wanted) {
     const double own = magnitude(config->rope.factor, 1);

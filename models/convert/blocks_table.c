@@ -19,8 +19,8 @@ void kvc_quantize_iq4_nl(const float *x, struct kvc_block_iq4_nl *block) {
     put_part(x, KVC_HALF(block->d), block->q);
 }
 
-/* The codebook values have a root mean square of 67.4. Evenly spread values have one of 1 / sqrt(3) of the largest. A
- * random bit chooses the scale's sign, because the codebook's mean is a little below 0. */
+/* The codebook values have a root mean square of 67.4. Evenly spread values have a root mean square of 1 / sqrt(3)
+ * times the largest one. A random bit chooses the scale's sign, because the codebook's mean is a little below 0. */
 enum { IQ4_SPREAD = 117 }; /* 67.4 * sqrt(3) */
 static float either_sign(const kvc_u8 *bits, float d) { return bits[1] & 0x80 ? -d : d; }
 

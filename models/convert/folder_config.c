@@ -1,5 +1,5 @@
 /* folder_config.c - writes a model's description as config.json. Every number is written so that reading it gives the
- * same float32. The file is then read back and compared, so that a description that it cannot express is an error. */
+ * same float32. The file is then read back and compared. A description that config.json cannot express is an error. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -59,7 +59,7 @@ static json_t *class_of(const char *type) {
 
 /* ---- fields ---- */
 
-/* Returns true for fields that are not plain copies of a number (written below) and for fields of other families. */
+/* Returns true for fields that need special treatment (written below) and for fields of other families. */
 static bool is_special(const struct kvc_config *config, const struct kvc_config_field *field) {
     static const char *const special[] = {
         "partial_rotary_factor", "query_pre_attn_scalar", "attention_multiplier", "sliding_window", "mscale",
@@ -209,7 +209,8 @@ static json_t *attention_factor(struct made *made) {
 static void put_rope(struct made *made) {
     const struct kvc_config *config = made->config;
     const enum kvc_rope_kind kind = config->rope.kind;
-    if (kind == KVC_ROPE_PLAIN || kind == KVC_ROPE_DIVISORS) { /* divisors: the comparison after reading back decides */
+    if (kind == KVC_ROPE_PLAIN ||
+        kind == KVC_ROPE_DIVISORS) { /* config.json cannot hold divisors; reading back reports any difference */
         folder_config_put(made, made->root, "rope_scaling", json_null());
         return;
     }

@@ -13,7 +13,7 @@ enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_
                                  struct kvc_error *error);
 
 /* Writes the keys for the tokens and for splitting a text into them. *whole: true if they describe the tokenizer
- * completely. Returns false without memory. */
+ * completely. Returns false if out of memory. */
 bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole);
 
 /* Returns the merges sorted by priority. The caller frees them. NULL: no memory. */

@@ -61,8 +61,8 @@ enum kvc_status kvc_output_set_json(struct kvc_output_set *set, const char *name
 
 /* ---- the list of tensors ---- */
 
-/* Returns the family as which the folder is written. A Llama with a window becomes a Mistral; families that read images
- * become their text-only relatives. */
+/* Returns the family under which the folder is written. A Llama with a window becomes a Mistral; families that read
+ * images become their text-only relatives. */
 static const struct kvc_family *folder_family(const struct kvc_config *config) {
     const struct kvc_family *own = config->family;
     const bool window = config->sliding_window > 0 && own->window == KVC_WINDOW_NONE;
@@ -245,7 +245,8 @@ static enum kvc_status check_tensors(const struct work *work) {
 
 /* ---- writing ---- */
 
-/* Converts 1 + w back to w. Every float that was computed from a w has an exact one, but other floats may have none. */
+/* Converts 1 + w back to w. Fails if no w gives the stored number exactly, which cannot happen if the file was made
+ * from a folder. */
 static enum kvc_status write_norm(struct work *work, const struct kvc_file_tensor *tensor, size_t i) {
     const size_t length = (size_t)tensor->cols;
     float *values = malloc(length * sizeof *values);
@@ -258,7 +259,8 @@ static enum kvc_status write_norm(struct work *work, const struct kvc_file_tenso
         values[k] = sum - 1.0f;
         if (values[k] + 1.0f != sum)
             status = kvc_fail(work->error, KVC_INPUT,
-                              "%s: tensor %s: number %zu, %g, is no float32 plus 1, which folders of %s hold",
+                              "%s: tensor %s: number %zu, %g, cannot be stored: folders of %s store w for 1 + w, and "
+                              "no float32 w gives it",
                               work->converter->from, tensor->name, k, (double)sum, work->config.family->hf);
     }
     if (!status)
@@ -333,7 +335,8 @@ static enum kvc_status write_folder(struct work *work, const char *to, enum kvc_
         status = kvc_convert_read_back(kvc_output_set_folder(set), to, work->error);
     if (!status)
         return kvc_output_set_commit(set, work->error);
-    kvc_tensor_writer_abandon(work->converter->tensors); /* before the folder that contains its file */
+    kvc_tensor_writer_abandon(
+        work->converter->tensors); /* must be abandoned before the folder that contains its file */
     work->converter->tensors = NULL;
     kvc_output_set_abandon(set);
     return status;

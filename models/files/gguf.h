@@ -34,8 +34,8 @@ struct kvc_file_tensor {
     uint64_t shape[4]; /* outermost first (GGUF files store the reverse) */
     const void *data;  /* in the mapping, checked to lie inside the file */
     uint64_t bytes;
-    struct kvc_scaled *scaled; /* not NULL: data is NULL and is made on demand (models/files/scaled.h) */
-    enum kvc_raw raw; /* element type that is not a type of its own; used only while a safetensors file is opened */
+    struct kvc_scaled *scaled; /* if set, data is NULL and is computed on demand (models/files/scaled.h) */
+    enum kvc_raw raw;          /* raw element type; used only while a safetensors file is opened */
 };
 
 /* Returns true if the name is that of one part of a split model, such as NAME-00001-of-00003.gguf. */

@@ -22,7 +22,7 @@ struct parts {
     size_t stem;             /* bytes of the path before the ending */
     struct kvc_gguf **files; /* [count] */
     uint32_t count;
-    uint64_t tensors; /* total that the parts give */
+    uint64_t tensors; /* total according to the parts' metadata */
     struct kvc_error *error;
 };
 

@@ -29,7 +29,7 @@ static bool too_deep(const char *text, size_t bytes) {
     return false;
 }
 
-/* Returns the bytes of the longest string or number. */
+/* Returns the length of the longest string or number. */
 static size_t longest_token(const char *text, size_t bytes) {
     size_t longest = 0, run = 0;
     bool quoted = false;

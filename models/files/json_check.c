@@ -1,6 +1,6 @@
 /* json_check.c - checks without allocating whether a text is JSON. jansson reports the same errors for damaged text and
- * for lack of memory; this check distinguishes them. It skips what jansson reports by separate errors: invalid UTF-8,
- * NULs, duplicate keys, numbers out of range. */
+ * for lack of memory; this check distinguishes them. It does not check conditions for which jansson has separate
+ * errors: invalid UTF-8, NULs, duplicate keys, numbers out of range. */
 #include <string.h>
 
 #include "models/files/json.h"

@@ -42,7 +42,7 @@ static void output_free(struct kvc_output *output) {
     free(output);
 }
 
-/* Follows a symbolic link to a file that does not exist. Returns NULL without memory. */
+/* Follows a symbolic link to a file that does not exist. Returns NULL if out of memory. */
 static char *follow_links(const char *path) {
     char link[PATH_MAX];
     char *target = strdup(path);

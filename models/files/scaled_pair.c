@@ -72,7 +72,7 @@ static enum kvc_status pair_fp8(const struct pairing *in, struct kvc_file_tensor
         const float scale = kvc_scale_at(scales->data, scales->type, i);
         if (!(scale * 0.0f == 0.0f)) {
             return kvc_fail(in->error, KVC_INPUT,
-                            "%s: tensor %s: number %" PRIu64 " is infinite or NaN, which is no scale", in->path,
+                            "%s: tensor %s: number %" PRIu64 " is infinite or NaN, which is not a scale", in->path,
                             scales->name, i);
         }
     }
@@ -106,7 +106,7 @@ static enum kvc_status pair_mxfp4(const struct pairing *in, struct kvc_file_tens
     }
     const unsigned char *power = scales->data, *wrong = memchr(power, 255, (size_t)scales->bytes);
     if (wrong) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: number %" PRIu64 " is 255, which is no scale", in->path,
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: number %" PRIu64 " is 255, which is not a scale", in->path,
                         scales->name, (uint64_t)(wrong - power));
     }
     tensor->type = KVC_MXFP4; /* cannot overflow: 17 bytes for 16 and 1 in the file */

@@ -29,7 +29,7 @@ struct kvc_tensor_reader {
 
 /* ---- writing ---- */
 
-/* Returns the bytes of a tensor's values. 0: invalid shape. */
+/* Returns the size of a tensor's values in bytes. 0: invalid shape. */
 static uint64_t size_of(const struct kvc_tensor *tensor, enum kvc_type type) {
     const uint64_t size = kvc_type_block(type).bytes;
     uint64_t values = 1;
@@ -76,7 +76,7 @@ static enum kvc_status place_tensors(struct kvc_tensor_writer *writer, const cha
 
 enum { HEADER_FLAGS = JSON_COMPACT | JSON_PRESERVE_ORDER };
 
-/* Adds a tensor to the header. Returns false without memory. */
+/* Adds a tensor to the header. Returns false if out of memory. */
 static bool tensor_file_describe(json_t *root, const struct written *tensor, const struct kvc_tensor *shape_of) {
     json_t *shape = json_array();
     bool done = shape != NULL;

@@ -80,8 +80,8 @@ static const struct jinja_special_case *special_case(uint32_t code) {
     return row->code == code && code ? row : NULL;
 }
 
-/* Writes the UTF-8 of the characters that a character becomes. Returns the bytes; out is large enough for any of
- * them. */
+/* Writes the case mapping of a character as UTF-8 and returns its length in bytes. out is large enough for every
+ * character. */
 static size_t mapped(uint32_t code, enum jinja_case to, char out[16]) {
     const utf8proc_int32_t is = (utf8proc_int32_t)code;
     const struct jinja_special_case *special = to == JINJA_UPPER || to == JINJA_TITLE ? special_case(code) : NULL;

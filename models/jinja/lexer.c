@@ -93,7 +93,7 @@ static size_t trimmed(const struct jinja_lexer *lexer, size_t begin, size_t end,
     return whole && without_blanks(lexer->text, line, end) == line ? line : end;
 }
 
-/* Returns the bytes of a tag's end at `at`: "%}" with its sign and the whitespace that it strips. 0: no tag ends
+/* Returns the length of a tag's end at `at`: "%}" with its sign and the whitespace that it strips. 0: no tag ends
  * there. */
 static size_t tag_end(const struct jinja_lexer *lexer, size_t at, const char *end, bool trims) {
     const char sign = at < lexer->bytes ? lexer->text[at] : '\0';
@@ -112,7 +112,7 @@ static size_t sign_at(const struct jinja_lexer *lexer, size_t at) {
     return at < lexer->bytes && (lexer->text[at] == '-' || lexer->text[at] == '+');
 }
 
-/* Returns the bytes of "{% raw %}" or, by name, "{% endraw %}" at `at`. 0: something else is there. */
+/* Returns the length of "{% raw %}" or, by name, "{% endraw %}" at `at`. 0: something else is there. */
 static size_t raw_tag(const struct jinja_lexer *lexer, size_t at, const char *name, bool trims) {
     const size_t begin = at;
     at += 2 + sign_at(lexer, at + 2);
@@ -324,7 +324,7 @@ static void put_escape(struct jinja_lexer *lexer, const char *text, size_t bytes
     const size_t before = *at;
     const uint32_t code = digits ? code_at(text, bytes, at, digits, 16) : code_at(text, bytes, at, 3, 8);
     if ((digits && *at - before != digits) || code == 0 || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
-        lexer_fail(lexer, "an escape in a string is no character");
+        lexer_fail(lexer, "an escape in a string is not a character");
         return;
     }
     jinja_put_made(lexer->j, out, utf8, kvc_utf8_put(code, utf8), false);
@@ -372,7 +372,7 @@ static struct jinja_token operator_token(struct jinja_lexer *lexer) {
         }
     }
     if (!token.data) {
-        lexer_fail(lexer, "a character is no part of an expression");
+        lexer_fail(lexer, "a character is not allowed in an expression");
         token.data = "";
         return token;
     }

@@ -22,7 +22,7 @@ static struct jinja_node *body_to(struct jinja_parser *p, const char *const *end
     return parse_body(p, ends);
 }
 
-/* Does the same with a single end and skips its name. */
+/* Parses a body up to a single kind of end tag and skips its name. */
 static struct jinja_node *body(struct jinja_parser *p, const char *end) {
     const char *const ends[] = {end, NULL};
     struct jinja_node *first = body_to(p, ends);

@@ -14,7 +14,7 @@ enum {
     MOST_VARIABLES = 256
 };
 
-/* Returns the approximate bytes of the strings in a value. */
+/* Returns the approximate size in bytes of the strings in a value. */
 static uint64_t bytes_of(const json_t *json, unsigned depth) {
     uint64_t bytes = 64;
     if (json_is_string(json)) {
@@ -45,7 +45,7 @@ static void set_variables(struct jinja *j, const json_t *variables, bool marked)
     }
 }
 
-/* Runs the template. Its variables are in a scope inside that of the given variables and hide these. */
+/* Runs the template. Its variables are in an inner scope and hide given variables of the same names. */
 static void render_run(struct jinja *j, const struct kvc_jinja_job *job) {
     const struct jinja_node *first = NULL;
     if (job->bytes > MOST_SOURCE) {

@@ -42,8 +42,8 @@ static int added_compare(const struct kvc_tokenizer *tokenizer, const struct kvc
     return order ? order : a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Sorts by text with a bottom-up merge sort, because qsort cannot pass the store to its comparison. Returns false
- * without memory. */
+/* Sorts by text with a bottom-up merge sort, because qsort cannot pass the store to its comparison. Returns false if
+ * out of memory. */
 static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_list *list) {
     if (list->count < 2)
         return true;

@@ -13,7 +13,7 @@ enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, ui
 enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const char *path, uint64_t vocab,
                                          struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 
-/* Makes the path folder/name, NUL-terminated. Returns false without memory. */
+/* Makes the path folder/name, NUL-terminated. Returns false if out of memory. */
 bool kvc_folder_path(const char *folder, const char *name, struct kvc_text *path);
 /* Loads a JSON file of a folder. *root is NULL if there is no such file. */
 enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **root, struct kvc_error *error);

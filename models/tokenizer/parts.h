@@ -4,7 +4,7 @@
 
 #include "models/tokenizer/tokenizer.h"
 
-/* ---- growing buffers; functions that add return false without memory ---- */
+/* ---- growing buffers; functions that add return false if out of memory ---- */
 
 struct kvc_text {
     char *data;
@@ -42,7 +42,7 @@ int kvc_char_to_byte(uint32_t code);
 
 struct kvc_pattern {      /* a regular expression, or the text `literal` if not NULL */
     void *code, *counted; /* compiled by pcre2; counted: calls back before each part */
-    uint32_t repeats;     /* most characters that a part may pass without a callback */
+    uint32_t repeats;     /* maximum number of characters that a part may pass without a callback */
     char *expression;     /* source text */
     char *literal;
     size_t literal_bytes;
@@ -184,7 +184,7 @@ struct kvc_decoder {
     bool first_plain;   /* removes every `mark` from the first token (Metaspace); in other tokens it becomes a space */
     char *replace[2];   /* from and to; NULL: none */
     char *join;         /* inserted between tokens; NULL: nothing */
-    size_t strip;       /* most spaces to remove from the beginning of the text */
+    size_t strip;       /* maximum number of spaces to remove from the beginning of the text */
 };
 
 struct kvc_template { /* a Jinja template */

@@ -344,7 +344,7 @@ static void refuses_scales_that_do_not_fit(void **state) {
                   "must have the shape");
     refuse_header("{" BLOCKS("2,16", "32") OTHER("w_scales", "U8", "2", "32", "34") "}", 34, 0, "must have the shape");
     refuse_header("{" BLOCKS("1,2,16", "32") OTHER("w_scales", "U8", "1,2", "32", "34") "}", 34, 255,
-                  "w_scales: number 0 is 255, which is no scale");
+                  "w_scales: number 0 is 255, which is not a scale");
     refuse_header("{" BLOCKS("1,2,16", "32") OTHER("w_scales", "U8", "1,2", "32", "34")
                       OTHER("w", "U8", "1", "34", "35") "}",
                   35, 0, "tensor w has dtype U8");
