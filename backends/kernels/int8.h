@@ -163,7 +163,8 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
 #define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows of a tile */
 
 /* A group computes KVC_INT8_TILE rows x 64 outputs. A work-item computes 4 x 4 of them: rows 4a .. 4a + 3, outputs b, b
- * + 16, b + 32, b + 48. A block of 32 values of each row and output is in local memory, word by word. */
+ * + 16, b + 32, b + 48. Local memory holds one block of 32 values of each row and output at a time, as words of four
+ * values. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED kvc_u32 x_word[8][KVC_INT8_TILE], w_word[8][64];
     KVC_SHARED float x_scale[KVC_INT8_TILE], w_scale[2][64], w_minimum[2][64];

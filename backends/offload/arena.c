@@ -1,6 +1,6 @@
 /* arena.c - the allocator of cache blocks on a device. Chunks double in size up to the limit for one allocation
- * (backends/kernels/lists.h). The lowest free block is handed out first, and a block counts as memory while it is
- * taken. A trim frees the chunks that have no taken block. */
+ * (backends/kernels/lists.h). The lowest free block is handed out first. Only blocks that are taken count as memory in
+ * use. A trim frees the chunks that have no taken block. */
 #include <stdlib.h>
 #include <string.h>
 
