@@ -1,4 +1,4 @@
-/* adakv.c - snapkv whose heads share out a layer's budget by their scores (docs/reference/methods/adakv.md). */
+/* adakv.c - snapkv whose heads divide the budget of a layer by their scores (docs/reference/methods/adakv.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {
@@ -43,6 +43,6 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    /* in the mean over the heads, which is what their sum needs */
+    /* a mean over the heads, from which their sum follows */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_HEADS},
     .prompt = adakv_prompt};

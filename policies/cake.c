@@ -1,4 +1,4 @@
-/* cake.c - a layer's share of the cache goes by how widely and how restlessly it attends
+/* cake.c - layers share the cache by the dispersion and the variance of their attention
  * (docs/reference/methods/cake.md). */
 #include "policies/policies.h"
 
@@ -17,12 +17,12 @@ static const struct kvc_option options[] = {
     {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
     KVC_OPTIONS_END};
 
-/* What is known of the layers that a prompt has passed, by their number among those the method acts on. */
+/* Data of the layers that the prompt has passed, in the order of the layers on which the method acts. */
 struct cake_layer {
     uint32_t number;
-    uint64_t older;  /* entries outside the window when the prompt was in */
+    uint64_t older;  /* entries outside the window at the end of the prompt */
     double P;        /* preference */
-    uint64_t budget; /* entries kept beside the window */
+    uint64_t budget; /* entries kept outside the window */
 };
 struct cake {
     uint64_t mean; /* B - w */
@@ -34,7 +34,7 @@ static size_t state_bytes(const struct kvc_values *values, const struct kvc_geom
     return sizeof(struct cake) + geometry->layers * sizeof(struct cake_layer);
 }
 
-/* Each prompt fills it before it looks at it. */
+/* Any state is valid, because each prompt writes the state before it reads it. */
 static bool state_fits(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state) {
     (void)values, (void)geometry, (void)state;
     return true;
@@ -42,10 +42,10 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
 
 static uint32_t cake_columns(const struct kvc_values *values) {
     (void)values;
-    return 1; /* the entry's score: earlier layers shrink again when a later one has been seen */
+    return 1; /* the score of each entry, because earlier layers shrink again when a later layer is complete */
 }
 
-/* `amount` goes evenly to the layers below their cap, the remainder from the lowest on. */
+/* Distributes `amount` evenly among the layers below their cap, the remainder from the lowest layer on. */
 static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t receivers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
@@ -62,7 +62,7 @@ static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     }
 }
 
-/* The same, from the layers that have more than 1. */
+/* Removes `amount` in the same way from the layers that have more than 1. */
 static void cake_take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t givers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
@@ -80,13 +80,13 @@ static void cake_take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     }
 }
 
-/* How `slots` entries beside the windows fall to n layers. */
+/* Divides `slots` entries (without the windows) among n layers. */
 static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
     double sum = 0.0;
     uint64_t cut = 0, all = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += layer[i].P;
-    const bool some = sum > 0.0 && isfinite(sum); /* otherwise no layer is before another */
+    const bool some = sum > 0.0 && isfinite(sum); /* otherwise all layers are equal */
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t share = (uint64_t)floor((some ? layer[i].P / sum : 1.0 / (double)n) * (double)slots);
         layer[i].budget = kvc_min_u64(share, layer[i].older);
@@ -101,7 +101,7 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
         cake_take(layer, n, all - slots);
 }
 
-/* Scores of the layer at hand go into its column; what they say of the layer becomes its preference. */
+/* Stores the current layer's scores in its column, and computes its preference from them. */
 static enum kvc_status cake_look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = kvc_window_rows(values, info);
@@ -152,7 +152,7 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
     cake->layer[here].number = info->layer;
     cake->layer[here].older = info->held > window ? info->held - window : 0;
     enum kvc_status status = KVC_OK;
-    bool above = false; /* shares matter where a layer holds more than B */
+    bool above = false; /* budgets matter if a layer holds more than B */
     for (uint32_t i = 0; i <= here; i++)
         above = above || cake->layer[i].older > cake->mean;
     if (!above)
@@ -193,7 +193,7 @@ const struct kvc_policy_class kvc_policy_cake = {
     .state_fits = state_fits,
     .queries = kvc_window_queries,
     .columns = cake_columns,
-    /* in the mean over the layers, as their sum */
+    /* a mean over the layers, from which their sum follows */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
     .observe_prompt = cake_look,
     .prompt = cake_prompt};

@@ -1,4 +1,5 @@
-/* chunkkv.c - neighbours stay or go together, by another method's scores (docs/reference/methods/chunkkv.md). */
+/* chunkkv.c - keeps or evicts chunks of neighbouring entries, by another method's scores
+ * (docs/reference/methods/chunkkv.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

@@ -1,5 +1,5 @@
-/* criticalkv.c - half of the budget by another method's scores, half by them times what the value makes of the layer's
- * output (docs/reference/methods/criticalkv.md). */
+/* criticalkv.c - chooses half of the budget by another method's scores, and half by these scores times the value's
+ * contribution to the layer's output (docs/reference/methods/criticalkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static uint32_t criticalkv_sinks(const struct kvc_values *values) {
     return kvc_scorer_is(values, "expected") ? SINKS : 0;
 }
 
-/* What always stays. */
+/* Returns the number of entries that are always kept. */
 static uint64_t criticalkv_fixed(const struct kvc_values *values) {
     return (uint64_t)kvc_value_int(values, "window") + criticalkv_sinks(values);
 }
@@ -56,8 +56,8 @@ static enum kvc_status score(struct kvc_stage *stage, const struct kvc_values *v
         return status;
     status =
         kvc_stage_pool(stage, scores, window, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
-    const struct kvc_stage_info *info = kvc_stage_info(stage); /* from sums to means */
-    return status == KVC_OK
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    return status == KVC_OK /* the mean instead of the sum */
                ? kvc_stage_group(stage, scores, (float)(window * (info->heads / info->kv_heads)), scores, error)
                : status;
 }

@@ -1,4 +1,4 @@
-/* dapq.c - pseudo tokens after the prompt look where the answer will (docs/reference/methods/dapq.md). */
+/* dapq.c - scores from pseudo tokens at the positions of the answer (docs/reference/methods/dapq.md). */
 #include "policies/policies.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static size_t file_bytes(const struct kvc_values *values, const struct kvc_geome
                : 0;
 }
 
-/* At most `most` ids of a text. */
+/* Parses at most `most` token ids. */
 static enum kvc_status read_tokens(const char *text, const char *path, uint32_t most, struct token_file *file,
                                    struct kvc_error *error) {
     static const char separators[] = " \t\r\n,";
@@ -91,7 +91,7 @@ static enum kvc_status open_file(const struct kvc_values *values, const struct k
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
-/* count tokens of the prompt from `first` on, after those that are there. */
+/* Appends `count` tokens of the prompt from `first` on. */
 static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t count, uint32_t at, int32_t *tokens) {
     for (uint64_t i = 0; tokens && i < count; i++)
         tokens[at + i] = turn->tokens[first + i];

@@ -1,6 +1,5 @@
-/* duo.c - some heads keep everything, the others their first and newest entries, as a file says
- * (docs/reference/methods/duo.md).
- */
+/* duo.c - some heads keep everything, the others keep their first and newest entries, as a file says
+ * (docs/reference/methods/duo.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -23,7 +22,7 @@ static const struct kvc_option options[] = {
      "share of all heads that stream, the lowest scores first; replaces threshold"},
     KVC_OPTIONS_END};
 
-/* Which heads stream [layers, heads]. */
+/* The heads that stream [layers, heads]. */
 struct duo {
     size_t layers, heads, capacity;
     float *score;
@@ -38,7 +37,7 @@ static void free_duo(struct duo *duo) {
     free(duo);
 }
 
-/* Puts the numbers of one line after the others. */
+/* Appends the numbers of one line. */
 static enum kvc_status read_line(struct duo *duo, const char *path, char *line, struct kvc_error *error) {
     size_t count = 0;
     for (char *at = line; *(at += strspn(at, " \t\r"));) {
@@ -72,7 +71,7 @@ struct scored {
     size_t head;
 };
 
-/* Ascending scores, of equal ones the last head first. */
+/* Compares by ascending score; of equal scores the last head comes first. */
 static int duo_compare(const void *a, const void *b) {
     const struct scored *x = a, *y = b;
     if (x->score != y->score)
@@ -80,7 +79,7 @@ static int duo_compare(const void *a, const void *b) {
     return x->head > y->head ? -1 : x->head < y->head;
 }
 
-/* Below the threshold; or the lowest scores. */
+/* Marks the heads below the threshold, or those with the lowest scores. */
 static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *values, struct kvc_error *error) {
     const size_t n = duo->layers * duo->heads;
     const bool sparsity = kvc_value_given(values, "sparsity");
@@ -102,7 +101,7 @@ static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *
     return KVC_OK;
 }
 
-/* Alternating scores, for any model. */
+/* Makes alternating scores, which suit any model. */
 static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads, struct kvc_error *error) {
     duo->score = malloc(layers * heads * sizeof *duo->score);
     if (!duo->score)
@@ -114,7 +113,7 @@ static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads,
     return KVC_OK;
 }
 
-/* layers, heads: the model's, for those who need no file. */
+/* Loads the scores. layers, heads: of the model, for scores that need no file. */
 static enum kvc_status duo_load(const struct kvc_values *values, size_t layers, size_t heads, struct duo **made,
                                 struct kvc_error *error) {
     const char *path = kvc_value_text(values, "file");
@@ -158,7 +157,7 @@ static enum kvc_status duo_check(const struct kvc_values *values, struct kvc_err
     return status;
 }
 
-/* The scores of a file of this model. */
+/* Loads the scores and checks that they belong to this model. */
 static enum kvc_status load_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                   struct duo **made, struct kvc_error *error) {
     struct duo *duo;
@@ -178,7 +177,7 @@ static enum kvc_status load_model(const struct kvc_values *values, const struct 
     return KVC_OK;
 }
 
-/* Of a session: which heads stream [layers, heads]. */
+/* State of a session: the heads that stream [layers, heads]. */
 struct streams {
     size_t heads;
     bool streams[];
@@ -212,13 +211,13 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return status;
 }
 
-/* Of a head that keeps everything. */
+/* Bound of a head that keeps everything. */
 static uint64_t duo_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     (void)values;
     return prompt + steps;
 }
 
-/* Of a head that streams. */
+/* Entries of a head that streams. */
 static double duo_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                           uint64_t steps) {
     const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
@@ -226,7 +225,8 @@ static double duo_entries(const struct kvc_values *values, const struct kvc_laye
     return (double)kvc_min_u64(prompt + steps, some);
 }
 
-/* Lists of the heads that do not; all, where the file cannot be read: an estimate must not be too low. */
+/* Returns the number of lists that keep everything; all lists if the file cannot be read, because an estimate must not
+ * be too low. */
 static uint32_t duo_whole(const struct kvc_values *values, const struct kvc_layer_context *context) {
     struct duo *duo;
     size_t streaming = 0;
@@ -244,7 +244,7 @@ static enum kvc_status duo_evict(struct kvc_stage *stage, const struct kvc_value
     const struct streams *duo = kvc_stage_state(stage);
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
     const bool *streams = duo->streams + info->layer * duo->heads;
-    const size_t lists = info->model_lists / duo->heads; /* of each KV head */
+    const size_t lists = info->model_lists / duo->heads; /* lists per KV head */
     bool any = false;
     for (size_t h = 0; h < duo->heads; h++)
         any = any || streams[h];

@@ -1,4 +1,4 @@
-/* every_steps.c - evicting every so many decode steps by what the last queries attended to, which a ring remembers: for
+/* every_steps.c - eviction every n decode steps, by the attention of the last queries in a ring buffer: for
  * snapkv-decode and rkv. */
 #include "policies/policies.h"
 
@@ -10,7 +10,7 @@ static uint64_t every_steps_bound(const struct kvc_values *values, uint64_t prom
     return kvc_window_budget(values, prompt) + kvc_min_u64(steps, kvc_every(values));
 }
 
-/* A list grows up to the n-th step, whatever it held before. */
+/* A list grows until the n-th step, even above the budget. */
 double kvc_every_entries(const struct kvc_values *values, double first, uint64_t budget, uint64_t steps) {
     const uint64_t since = steps % kvc_every(values), last = steps - since;
     return (last ? fmin(first + (double)last, (double)budget) : first) + (double)since;
@@ -33,7 +33,7 @@ enum kvc_status kvc_every_scores(struct kvc_stage *stage, const struct kvc_value
                                  struct kvc_scores **scores, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = kvc_window_queries(values), every = kvc_every(values);
-    const uint64_t ahead = (every - info->step % every) % every; /* steps to the next eviction */
+    const uint64_t ahead = (every - info->step % every) % every; /* steps until the next eviction */
     const int64_t recent = kind == KVC_ROW_LOGITS ? (int64_t)info->now - window : INT64_MAX;
     enum kvc_status status = KVC_OK;
     *scores = NULL;

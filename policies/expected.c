@@ -1,5 +1,4 @@
-/* expected.c - what queries yet to come will attend to, from those of the prompt (docs/reference/methods/expected.md).
- */
+/* expected.c - scores from the expected attention of future queries (docs/reference/methods/expected.md). */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fastkv.c - snapkv, and above one layer only the prompt's important tokens are computed
+/* fastkv.c - snapkv, and above one layer only important tokens of the prompt are computed
  * (docs/reference/methods/fastkv.md). */
 #include "policies/policies.h"
 
@@ -25,7 +25,7 @@ static enum kvc_status fastkv_check(const struct kvc_values *values, struct kvc_
     return kvc_check_window(values, error);
 }
 
-/* -1: none, there is no layer above it. */
+/* Returns the layer above which tokens are pruned; -1: none, because there is no layer above it. */
 static int64_t tsp_layer(const struct kvc_values *values, uint32_t layers) {
     const int64_t given = kvc_value_int(values, "tsp_layer");
     return given < 0 ? (int64_t)(layers / 2) - 1 : given;
@@ -49,7 +49,7 @@ static uint64_t propagated(const struct kvc_values *values, const struct kvc_lay
     return context->layer == tsp_layer(values, context->layers) && rows > tsp ? tsp : rows;
 }
 
-/* Window mass, pooled for each query head by itself, then summed over the groups. */
+/* Computes the window mass, pools it for each query head, and sums it over the groups. */
 static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t window,
                                    struct kvc_scores **scores, struct kvc_error *error) {
     struct kvc_scores *heads;
@@ -66,7 +66,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_val
 
 /* ---- token pruning: which rows are kept ---- */
 
-/* A row of the turn with its score: the higher is first, of equal ones the lower row. */
+/* A row of the turn with its score, sorted by descending score, then by ascending row. */
 struct candidate {
     float score;
     uint32_t row, key;
@@ -84,7 +84,7 @@ static int fastkv_ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* Adds one head's scores to those of the rows before the window; the turn's entries are the head's newest. */
+/* Adds one head's scores to the rows before the window. The turn's entries are the head's newest. */
 static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head, float *values,
                                 struct candidate *candidates, uint32_t count, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

@@ -1,4 +1,4 @@
-/* h2o.c - heavy hitters: the entries that all queries so far have looked at most (docs/reference/methods/h2o.md). */
+/* h2o.c - heavy hitters: keeps the entries with the most accumulated attention (docs/reference/methods/h2o.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

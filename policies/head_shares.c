@@ -1,4 +1,4 @@
-/* head_shares.c - a layer's slots dealt out to its heads by their scores, for adakv and kvzip. */
+/* head_shares.c - divides a layer's entries among its heads by their scores, for adakv and kvzip. */
 #include "policies/policies.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* hsa.c - hybrid sparse attention: bounds of pages from the query's strongest channels (docs/reference/methods/hsa.md).
+/* hsa.c - hybrid sparse attention: bounds of pages from the query's largest channels (docs/reference/methods/hsa.md).
  */
 #include "policies/policies.h"
 

@@ -1,4 +1,4 @@
-/* kvzip.c - what is needed to say the prompt again (docs/reference/methods/kvzip.md). */
+/* kvzip.c - keeps the entries that the model needs to repeat the prompt (docs/reference/methods/kvzip.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

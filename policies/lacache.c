@@ -1,4 +1,4 @@
-/* lacache.c - a ladder of kept spans across the layers, thinned again and again (docs/reference/methods/lacache.md). */
+/* lacache.c - a ladder of kept spans across the layers, thinned repeatedly (docs/reference/methods/lacache.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -13,12 +13,12 @@ static const struct kvc_option options[] = {
     KVC_POSITIONS_OPTION,
     KVC_OPTIONS_END};
 
-/* Of a block of `block` neighbouring entries a layer keeps `stay`; which ones differs from layer to layer. */
+/* Of each block of `block` neighbouring entries a layer keeps `stay`; the choice shifts from layer to layer. */
 struct ladder {
     uint64_t layers, sinks, block, stay, gone;
 };
 
-/* span is below layers. */
+/* Requires span < layers. */
 static struct ladder make_ladder(const struct kvc_values *values, uint64_t layers) {
     const uint64_t span = (uint64_t)kvc_value_int(values, "span");
     const uint64_t rung = span - (uint64_t)kvc_value_int(values, "overlap"), stay = kvc_divide_up(span, rung);
@@ -29,7 +29,7 @@ static struct ladder make_ladder(const struct kvc_values *values, uint64_t layer
     return ladder;
 }
 
-/* The least budget: after the sinks there is one entry for each layer and space for one block's. */
+/* Returns the smallest budget: the sinks, one entry per layer, and space for one block. */
 static uint64_t least_budget(const struct ladder *ladder) {
     const uint64_t least = ladder->sinks + ladder->layers + ladder->stay, more = ladder->gone / 2;
     return least > more + 1 ? least - more : 1;
@@ -71,12 +71,12 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-/* Where the next thinning of a list begins, 0: at the sinks; and where the one after the planned step does. */
+/* now: index at which the next thinning of a list begins (0: at the sinks). then: the same after the planned step. */
 struct cursor {
     uint64_t now, then;
 };
 
-/* Of every list: [layers, H]. */
+/* One cursor for every list: [layers, H]. */
 static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
     (void)values;
     return (size_t)geometry->layers * geometry->heads * sizeof(struct cursor);
@@ -91,14 +91,14 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
     return fits;
 }
 
-/* The mean over the layers, which is what their sum needs. */
+/* Returns the mean over the layers, from which their sum follows. */
 static uint64_t lacache_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_budget(values, prompt, (uint64_t)kvc_value_int(values, "sinks")) + (steps ? 1 : 0);
 }
 
-/* Thins the list [n]: after its first `first` entries are `blocks` blocks of `block`; of each the `stay` entries
- * shift, shift + step, ... remain. What reaches beyond the blocks remains anyway. Returns how many are left. list NULL:
- * that is all. */
+/* Thins the list [n]. After its first `first` entries come `blocks` blocks of `block` entries. Each keeps the `stay`
+ * entries shift, shift + step, ...; entries beyond the blocks are kept. Returns the new length. list NULL: only
+ * computes it. */
 static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks, uint64_t block, uint64_t shift,
                      uint64_t stay, uint64_t step) {
     const uint64_t end = kvc_min_u64(first + blocks * block, n);
@@ -119,7 +119,7 @@ static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks
     return left;
 }
 
-/* What stays of n > most indices, in list [n] or NULL. */
+/* Thins n > most indices in list [n] (or NULL) to at most `most`. Returns the new length. */
 static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t layer, uint64_t n, uint64_t *cursor,
                         uint32_t *list) {
     const uint64_t stay = ladder->stay, gone = ladder->gone, need = n - most;
@@ -141,8 +141,8 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
-/* The size a layer has after so many steps: from thinning to thinning, which come again and again. After lists of
- * which each holds something else thinnings come at any time: no list is then longer than just before one. */
+/* Returns the size of a layer after so many steps, from one thinning to the next. If another method left different
+ * entries in each list, thinnings come at any time, and the result is the size just before one, the maximum. */
 static double lacache_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const struct ladder ladder = make_ladder(values, context->actings);
@@ -150,7 +150,7 @@ static double lacache_entries(const struct kvc_values *values, const struct kvc_
     uint64_t n = (uint64_t)(context->from + 0.5), cursor = ladder.sinks, left = steps;
     if (context->uneven)
         return fmin(context->from + (double)steps, (double)most);
-    if (!context->prompts && left > 0) { /* a step brings an entry before any goes */
+    if (!context->prompts && left > 0) { /* a step appends an entry before it evicts */
         n++;
         left--;
     }
@@ -179,7 +179,8 @@ static uint64_t most_of(const struct kvc_stage_info *info, const struct kvc_valu
     return kvc_budget(values, info->held, least_budget(ladder) - 1) + ladder->gone / 2;
 }
 
-/* What stays of each list, which in a decode step gets one entry more: known before the step. */
+/* Plans which entries of each list are kept. In a decode step each list gets one more entry, so the plan is known
+ * before the step. */
 static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct ladder ladder = make_ladder(values, info->actings);

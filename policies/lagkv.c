@@ -1,4 +1,4 @@
-/* lagkv.c - keys and values that stand out against those of the tokens after them (docs/reference/methods/lagkv.md). */
+/* lagkv.c - keeps keys and values that differ from those of the next partition (docs/reference/methods/lagkv.md). */
 #include "policies/policies.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ static const struct kvc_option options[] = {
      "order within each partition, or the scores across all"},
     KVC_OPTIONS_END};
 
-/* What always stays: the first entries, the last partition and what does not fill another one. */
+/* Returns the number of entries that are always kept: the first ones, the last whole partition, and the incomplete one
+ * after it. */
 static uint64_t lagkv_fixed(const struct kvc_values *values) {
     return (uint64_t)kvc_value_int(values, "sinks") + 2 * (uint64_t)kvc_value_int(values, "lag") - 1;
 }

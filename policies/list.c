@@ -1,4 +1,4 @@
-/* list.c - the built-in methods, as policies/policies.mk lists them: list.def is made of it, one KVC_POLICY(name) for
+/* list.c - the built-in methods of policies/policies.mk. list.def is generated from it, with one KVC_POLICY(name) for
  * each class kvc_policy_NAME. */
 #include "core/base/policy_list.h"
 

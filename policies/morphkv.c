@@ -1,4 +1,4 @@
-/* morphkv.c - a constant-size cache chosen anew by the most recent queries (docs/reference/methods/morphkv.md). */
+/* morphkv.c - a cache of constant size, chosen again by the most recent queries (docs/reference/methods/morphkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static bool fuses_by_sum(const struct kvc_values *values) {
     return kind_of(values) == KVC_ROW_PROBABILITIES && !strcmp(kvc_value_text(values, "fusion"), "sum");
 }
 
-/* The ring, and where its rows are added up the sums of its blocks. */
+/* The columns of the ring buffer, and of its blocks' sums if its rows are summed. */
 static uint32_t morphkv_columns(const struct kvc_values *values) {
     return window_of(values) + (fuses_by_sum(values) ? kvc_ring_blocks(window_of(values)) : 0);
 }
@@ -44,7 +44,7 @@ static uint64_t morphkv_bound(const struct kvc_values *values, uint64_t prompt, 
     return budget_of(values, prompt) + kvc_min_u64(steps, surplus(values));
 }
 
-/* A list grows up to the n-th step, whatever it held before. */
+/* A list grows until the n-th step, even above the budget. */
 static double morphkv_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const double budget = (double)budget_of(values, prompt);
@@ -53,7 +53,7 @@ static double morphkv_entries(const struct kvc_values *values, const struct kvc_
     return (last ? fmin(first + (double)last, budget) : first) + (double)since;
 }
 
-/* Keeps the top C of the entries older than the last R tokens, and those. */
+/* Keeps the entries of the last R tokens and the top C of the older ones. */
 static enum kvc_status morphkv_evict(struct kvc_stage *stage, const struct kvc_values *values,
                                      struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -83,7 +83,7 @@ static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_valu
                                                     : status;
 }
 
-/* The rows of the prompt's last queries; also when another method evicts after the prompt. */
+/* Writes the rows of the prompt's last queries, even if another method evicts after the prompt. */
 static enum kvc_status morphkv_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                        struct kvc_error *error) {
     return write_rows(stage, values, (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, window_of(values)), error);

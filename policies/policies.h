@@ -1,5 +1,5 @@
-/* policies.h - the built-in methods and the little they share. A policy works through the stage functions of
- * kvcull/policy.h only. */
+/* policies.h - the built-in methods and their shared functions. A method uses the stage functions of kvcull/policy.h
+ * only. */
 #ifndef KVC_POLICIES_POLICIES_H
 #define KVC_POLICIES_POLICIES_H
 
@@ -7,20 +7,21 @@
 #include "kvcull/policy.h"
 #include "policies/select_sizes.h"
 
-/* The largest budget a policy string may name: positions are 31 bits. */
+/* The largest budget in a policy string: positions have 31 bits. */
 #define KVC_BUDGET_MOST 2147483647.0
 
-/* rule 7 of docs/reference/methods.md: budget must be above what `part` takes of it. */
+/* Checks that the budget exceeds the option `part` (rule 7 of docs/reference/methods.md). */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
-/* A check_model: `dims` channels of keys must be there. */
+/* A check_model function: keys must have at least `dims` channels. */
 enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry, const bool *acts,
                                struct kvc_error *error);
 
-/* The budget for what a head held when the turn's prompt was in; a share is at least part + 1. */
+/* Returns the budget for N = held entries. A percentage is at least part + 1. */
 uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t part);
 
-/* An odd `kernel`; and `pooling` as the stage functions want it (rule 6 of docs/reference/methods.md). */
+/* Check that `kernel` is odd, and return `pooling` as the stage functions take it (rule 6 of
+ * docs/reference/methods.md). */
 enum kvc_status kvc_check_kernel(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 
@@ -28,7 +29,7 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 
 /* clang-format off */
 #define KVC_OPTIONS_END {.name = NULL}
-/* A budget that must be given. */
+/* A required budget. */
 #define KVC_BUDGET_OPTION(help) {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, help}
 #define KVC_SINKS_OPTION(tokens) \
     {"sinks", KVC_OPTION_INT, tokens, 0, KVC_BUDGET_MOST, NULL, "first entries, which are always kept"}
@@ -57,45 +58,45 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 /* clang-format on */
 
 bool kvc_per_head(const struct kvc_values *values); /* per=head */
-/* positions=cache: keys stand not at their positions in the text, but at cache positions. */
+/* positions=cache: keys are rotated by their index in the cache, not by their position in the text */
 bool kvc_positions_in_cache(const struct kvc_values *values);
 
-/* ---- the newest entries that never go, of methods that evict by score ---- */
+/* ---- methods that evict by score and always keep the newest entries ---- */
 
 enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_error *error);
-/* The budget, above `recent` where that is a number, and R. */
+/* Return the budget, which exceeds `recent` if that is a number, and R. */
 uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held);
 uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
-/* That budget after the prompt and after every step. */
+/* Forecast: that budget after the prompt and after every step. */
 extern const struct kvc_forecast kvc_recent_forecast;
 
-/* h2o and keyformer: two state columns hold each entry's accumulated attention; the lowest of what is not recent goes.
- */
+/* h2o and keyformer: two state columns hold the accumulated attention of each entry. The entries with the lowest sums
+ * that are not recent are evicted. */
 uint32_t kvc_accumulated_columns(const struct kvc_values *values);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
                                       struct kvc_error *error);
 
-/* random, knorm and keydiff: what entries hold says which of those that are not recent go (KVC_NEWEST_OPTION), after
- * the * prompt and after every step. */
+/* random, knorm and keydiff: evict entries that are not recent (KVC_NEWEST_OPTION) by a score of the entries alone,
+ * after the prompt and after every step. */
 enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error);
 extern const struct kvc_forecast kvc_newest_forecast;
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
                                   uint64_t seed, struct kvc_error *error);
 
-/* chunkkv and criticalkv take another method's scores, by the option `scorer`: is it this one; scores before they are
- * pooled, rows: of the window. */
+/* chunkkv and criticalkv use another method's scores, named by the option `scorer`: whether it is this one, and the
+ * scores before pooling. rows: of the window. */
 bool kvc_scorer_is(const struct kvc_values *values, const char *name);
 enum kvc_status kvc_check_scorer(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores *scores, struct kvc_error *error);
 
-/* adakv and kvzip: a layer's slots, `each` in the mean, fall to the heads by scores, mixed with a share `least` that
- * every head has; the last `tail` entries of each stay besides. */
+/* adakv and kvzip: divide a layer's entries, `each` per head on average, among the heads by scores. Every head gets at
+ * least the share `least`, and keeps its last `tail` entries in addition. */
 enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t each, uint64_t tail,
                                 double least, struct kvc_error *error);
 
-/* A ring's newest rows that have been written: one per token seen, at most `rows`. Decode steps write theirs only where
- * the method acts in them; otherwise the rows before this turn's are of no use. */
+/* Returns how many rows of a ring buffer are valid: one per token, at most `rows`. Decode steps write rows only if the
+ * method holds the decode stage; otherwise rows before this turn are out of date. */
 static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {
     return (uint32_t)kvc_min_u64(info->owns_decode ? info->now : info->turn_tokens, rows);
 }
@@ -104,38 +105,38 @@ static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32
 
 enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error);
 uint32_t kvc_window_queries(const struct kvc_values *values);
-uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* above the window */
-/* The window's rows of this turn. */
+uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* exceeds the window */
+/* Returns the rows of the window in this turn. */
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
-/* The budget and what comes, for `bound`. */
+/* A `bound` function: the budget and the entries appended since. */
 uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-extern const struct kvc_forecast kvc_window_forecast; /* that bound, in every layer and head */
-/* The top of what is older than the window, by scores, and the window: so many entries. */
+extern const struct kvc_forecast kvc_window_forecast; /* that bound in every layer and head */
+/* Returns a rule that keeps so many entries: the window and the older entries of highest score. */
 struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores);
-/* snapkv's prompt stage for so many entries. */
+/* Evicts as snapkv's prompt stage does, down to so many entries. */
 enum kvc_status kvc_window_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t entries,
                                  struct kvc_error *error);
-/* Window mass of the last `rows` queries, pooled over what is older. */
+/* Computes the window mass of the last `rows` queries, pooled over the older entries. */
 enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores **scores, struct kvc_error *error);
 
 /* ---- a file of numbers for each head: duo and triattention ---- */
 
-/* The text of option=path, with a NUL after it, at most `most` bytes. *text is malloc'ed. */
+/* Reads the file of option=path, at most `most` bytes, and appends a NUL. The caller frees *text. */
 enum kvc_status kvc_read_option_file(const char *policy, const char *option, const char *path, uint32_t most,
                                      char **text, struct kvc_error *error);
 
-/* ---- the same as snapkv while decoding, every so many steps, from a ring: snapkv-decode and rkv ---- */
+/* ---- snapkv's choice every n decode steps, from a ring buffer: snapkv-decode and rkv ---- */
 
 uint32_t kvc_every(const struct kvc_values *values);
-/* Of a list that held `first` before the first step. */
+/* Returns the entries of a list that held `first` before the first step. */
 double kvc_every_entries(const struct kvc_values *values, double first, uint64_t budget, uint64_t steps);
 extern const struct kvc_forecast kvc_every_forecast;
-/* The prompt's last rows, to the ring. */
+/* Writes the prompt's last rows to the ring buffer. */
 enum kvc_status kvc_every_observe(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_row_kind kind,
                                   struct kvc_error *error);
-/* The step's row, to the ring; in a step that evicts the ring's sums, pooled over what is older than the window, and
- * otherwise NULL. Rows of logits are softmaxes over what is older. */
+/* Writes the step's row to the ring buffer. In a step that evicts, returns its sums, pooled over the entries older than
+ * the window; otherwise NULL. Each row of logits first passes a softmax over the older entries. */
 enum kvc_status kvc_every_scores(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_row_kind kind,
                                  struct kvc_scores **scores, struct kvc_error *error);
 enum kvc_status kvc_every_keep(struct kvc_stage *stage, const struct kvc_values *values,

@@ -1,5 +1,4 @@
-/* pyramidkv.c - snapkv with more entries in the lower layers and fewer in the upper ones
- * (docs/reference/methods/pyramidkv.md).
+/* pyramidkv.c - snapkv with more entries in lower layers and fewer in upper ones (docs/reference/methods/pyramidkv.md).
  */
 #include "policies/policies.h"
 
@@ -13,26 +12,26 @@ static const struct kvc_option options[] = {
     {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "steepness: the last layer keeps (B - w) / beta and the window"},
     KVC_OPTIONS_END};
 
-/* a / b to the nearest, halves up. */
+/* Returns a / b rounded to the nearest, halves up. */
 static uint64_t round_ratio(uint64_t a, uint64_t b) { return a / b + (a % b >= b - a % b); }
 
-/* Entries beside the window that a layer keeps, of `older` that there are; `mean` is B - w, below older. All of it is
- * whole numbers over a common denominator: rounding happens once. */
+/* Returns how many of the `older` entries outside the window a layer keeps; `mean` is B - w, below older. The
+ * computation uses whole numbers over a common denominator, so that it rounds once. */
 static uint64_t layer_budget(uint64_t mean, uint64_t older, uint64_t beta, uint64_t layer, uint64_t layers) {
     const uint64_t last = layers - 1;
     if (layers == 1)
         return mean;
-    if (mean * (2 * beta - 1) > older * beta) /* the first layer would keep more than there is */
+    if (mean * (2 * beta - 1) > older * beta) /* the first layer would keep more entries than it has */
         return round_ratio(older * last - layer * 2 * (older - mean), last);
     return round_ratio(mean * ((2 * beta - 1) * last - 2 * layer * (beta - 1)), beta * last);
 }
 
-/* What a layer keeps, window included, of `held` entries. */
+/* Returns how many of `held` entries a layer keeps, window included. */
 static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t window, uint64_t layer,
                         uint64_t layers) {
     const uint64_t budget = kvc_window_budget(values, held);
     if (held <= budget)
-        return held; /* a layer's budget is then no less */
+        return held; /* then no layer's budget is below it */
     return layer_budget(budget - window, held - window, (uint64_t)kvc_value_int(values, "beta"), layer, layers) +
            window;
 }
@@ -70,6 +69,6 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    /* in the mean over the layers, as their sum */
+    /* a mean over the layers, from which their sum follows */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = pyramidkv_entries},
     .prompt = pyramidkv_prompt};

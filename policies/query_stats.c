@@ -1,4 +1,4 @@
-/* query_stats.c - see query_stats.h. */
+/* query_stats.c - reads and draws statistics of queries; see query_stats.h. */
 #include "policies/query_stats.h"
 
 #include "core/base/canon.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define FILE_MOST (512u << 20) /* bytes */
-#define SIZE_MOST 65536u       /* of each side of a geometry */
+#define SIZE_MOST 65536u       /* limit of each dimension of a geometry */
 
 void kvc_query_stats_free(struct kvc_query_stats *stats) {
     if (stats) {
@@ -58,7 +58,7 @@ enum kvc_status kvc_query_stats_draw(const struct kvc_geometry *geometry, struct
 
 struct reader {
     const char *policy, *option, *path;
-    char *next; /* the line after this one */
+    char *next; /* the next line */
     size_t number;
     size_t left; /* bytes from `next` on */
     struct kvc_error *error;
@@ -69,7 +69,7 @@ static enum kvc_status query_stats_wrong(const struct reader *reader, const char
                     reader->option, reader->path, reader->number, right);
 }
 
-/* The next line, without its end; NULL past the last. */
+/* Returns the next line without its end; NULL past the last one. */
 static char *next_line(struct reader *reader) {
     char *line = reader->next, *end = line + strcspn(line, "\n");
     const size_t taken = (size_t)(end - line) + (*end != 0);
@@ -85,7 +85,7 @@ static char *next_line(struct reader *reader) {
     return line;
 }
 
-/* The number at *at, after blanks; moves past it. */
+/* Reads the number at *at, after blanks, and advances *at. */
 static bool take_number(char **at, double *value) {
     *at += strspn(*at, " \t");
     const size_t length = strcspn(*at, " \t");
@@ -103,7 +103,7 @@ static bool take_whole(char **at, double most, uint32_t *value) {
     return true;
 }
 
-/* Where the line goes on after these words; NULL: it has others. */
+/* Returns the rest of the line after these words; NULL if it begins differently. */
 static char *after(char *line, const char *words) {
     const size_t n = strlen(words);
     return line && !strncmp(line, words, n) ? line + n : NULL;
@@ -128,13 +128,13 @@ static enum kvc_status read_head(struct reader *reader, struct kvc_query_stats *
             return query_stats_wrong(reader, "\"shape LAYERS HEADS SIZE\", each 1 to 65536");
     if (!is_end(at))
         return query_stats_wrong(reader, "\"shape LAYERS HEADS SIZE\" and no more");
-    /* a number takes two bytes at least: nothing is allocated that the file could not fill */
+    /* a number takes at least two bytes, so a file of this size cannot fill a larger allocation */
     if ((uint64_t)size[0] * size[1] > reader->left / 2 / size[2])
         return query_stats_wrong(reader, "a shape whose numbers the file has");
     return query_stats_create(size[0], size[1], size[2], stats, reader->error);
 }
 
-/* Row `row` of the means and spreads. */
+/* Reads row `row` of the means and spreads. */
 static enum kvc_status read_row(struct reader *reader, struct kvc_query_stats *stats, size_t row, uint32_t pairs) {
     const uint32_t d = stats->head_size;
     float *mean = stats->mean + row * d, *spread = stats->spread + row * (d / 2);

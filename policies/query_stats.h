@@ -1,9 +1,9 @@
-/* query_stats.h - what is known of all queries of a model before their rotation: statistics that `kvcull collect`
- * writes and triattention reads.
+/* query_stats.h - statistics of all queries of a model before RoPE, which `kvcull collect` writes and triattention
+ * reads.
  *
- * The file is text. Lines of words: "kvcull query statistics 1"; "model NAME"; "tokens N"; "shape LAYERS HEADS SIZE";
- * then for each layer "layer L rotary R" and a line for each query head: SIZE numbers, the mean query, channels in the
- * order in which rope gives them out, and R / 2 numbers, the mean length of each pair of channels (i, i + R / 2). */
+ * The file is text. Its lines are "kvcull query statistics 1"; "model NAME"; "tokens N"; "shape LAYERS HEADS SIZE";
+ * then for each layer "layer L rotary R" and one line per query head. That line has SIZE numbers, the mean query with
+ * channels in RoPE's order, and R / 2 numbers, the mean length of each pair of channels (i, i + R / 2). */
 #ifndef KVC_POLICIES_QUERY_STATS_H
 #define KVC_POLICIES_QUERY_STATS_H
 
@@ -13,15 +13,15 @@ struct kvc_query_stats {
     uint32_t layers, heads, head_size;
     uint32_t *rotary; /* [layers] */
     float *mean;      /* [layers, heads, head_size] */
-    float *spread;    /* [layers, heads, head_size / 2]: mean lengths less the lengths of the means */
+    float *spread;    /* [layers, heads, head_size / 2] mean lengths minus the lengths of the means */
 };
 
-/* policy, option: who asks, in errors. */
+/* Reads a file. policy, option: their names, for errors. */
 enum kvc_status kvc_query_stats_read(const char *policy, const char *option, const char *path,
                                      struct kvc_query_stats **stats, struct kvc_error *error);
-/* Numbers drawn by lot, to try a method on any model. */
+/* Draws random statistics, to try a method on any model. */
 enum kvc_status kvc_query_stats_draw(const struct kvc_geometry *geometry, struct kvc_query_stats **stats,
                                      struct kvc_error *error);
-void kvc_query_stats_free(struct kvc_query_stats *stats); /* NULL is fine */
+void kvc_query_stats_free(struct kvc_query_stats *stats); /* NULL is allowed */
 
 #endif

@@ -1,4 +1,4 @@
-/* quest.c - the pages of entries whose keys may score highest (docs/reference/methods/quest.md). */
+/* quest.c - reads the pages of entries whose keys may score highest (docs/reference/methods/quest.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -16,7 +16,7 @@ static const struct kvc_option options[] = {
 
 #define PAGE_MOST (1 << 20)
 
-/* 0: auto; -1: neither that nor a number in range. */
+/* Returns the page size; 0: auto; -1: an invalid value. */
 static int64_t page_of(const struct kvc_values *values) {
     const char *text = kvc_value_text(values, "page");
     const size_t digits = strspn(text, "0123456789");

@@ -1,4 +1,4 @@
-/* random.c - entries drawn by lot, the floor of every comparison (docs/reference/methods/random.md). */
+/* random.c - keeps entries drawn at random, the baseline of comparisons (docs/reference/methods/random.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

@@ -1,4 +1,4 @@
-/* rkv.c - every so many decode steps, what the last queries attended to and what no other key repeats
+/* rkv.c - every n decode steps, keeps entries that the last queries attended to and that no other key repeats
  * (docs/reference/methods/rkv.md). */
 #include "policies/policies.h"
 
@@ -21,7 +21,7 @@ static enum kvc_row_kind rkv_kind(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_PROBABILITIES : KVC_ROW_LOGITS;
 }
 
-/* The prompt's last queries vote in a step that comes before there are `window` others. */
+/* Writes the rows of the prompt's last queries, which vote until there are `window` decode steps. */
 static enum kvc_status rkv_observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return kvc_every_observe(stage, values, rkv_kind(values), error);
 }

@@ -1,4 +1,4 @@
-/* scissorhands.c - entries that recent queries often passed over go (docs/reference/methods/scissorhands.md). */
+/* scissorhands.c - evicts entries that recent queries often ignored (docs/reference/methods/scissorhands.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -11,7 +11,7 @@ static const struct kvc_option options[] = {
 
 static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
 
-/* Two rings: the probabilities, and how often they were low; and minus the sum of the latter. */
+/* Two ring buffers, of the probabilities and of the counts of low ones, and minus the sum of the counts. */
 static uint32_t scissorhands_columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
 
 static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct kvc_values *values,
@@ -24,7 +24,8 @@ static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct 
     const uint32_t rows = history(values), filled = kvc_ring_filled(info, rows);
     struct kvc_scores *counts;
     enum kvc_status status = kvc_stage_scores(stage, &counts, error);
-    if (status == KVC_OK && filled == rows) { /* the highest counts go: their negatives are what is kept by */
+    if (status == KVC_OK &&
+        filled == rows) { /* entries with the highest counts are evicted, so their negatives are the scores */
         status = kvc_stage_column_scores(stage, 2 * rows, 1, counts, error);
     } else if (status == KVC_OK) {
         status = kvc_stage_ring_fuse(stage, rows, rows, filled, KVC_ROW_LOW, KVC_FUSE_SUM, recent, counts, error);
@@ -37,7 +38,7 @@ static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct 
     return kvc_stage_keep_ring(stage, &keep, 0, rows, filled, UINT32_MAX, error);
 }
 
-/* The rows of the prompt's last queries; also when another method evicts after the prompt. */
+/* Writes the rows of the prompt's last queries, even if another method evicts after the prompt. */
 static enum kvc_status scissorhands_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                             struct kvc_error *error) {
     const uint32_t rows = history(values), count = (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, rows);

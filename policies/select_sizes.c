@@ -1,6 +1,5 @@
-/* select_sizes.c - how a compression is shared out: between rocketkv's two stages, and inside hsa between neighbouring
- * entries and channels. Powers and logarithms are those of core/base/trig.h, so that every machine has the same sizes.
- */
+/* select_sizes.c - divides a compression ratio between the two stages of rocketkv, and within hsa between entries and
+ * channels. It uses the powers and logarithms of core/base/trig.h, so that every machine computes the same sizes. */
 #include "policies/select_sizes.h"
 
 #include <math.h>
@@ -19,7 +18,7 @@ struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size) {
     return sizes;
 }
 
-/* floor, of a quotient that is whole but for rounding the whole number. */
+/* Returns floor(x), or the whole number that x equals except for rounding. */
 static uint64_t floor_of(double x) {
     const double nearest = floor(x + 0.5);
     return (uint64_t)(fabs(x - nearest) < 1e-12 * x ? nearest : floor(x));

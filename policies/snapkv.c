@@ -1,4 +1,4 @@
-/* snapkv.c - what the prompt's last queries looked at (docs/reference/methods/snapkv.md). */
+/* snapkv.c - keeps the entries that the last queries of the prompt attended to (docs/reference/methods/snapkv.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* snapkv_decode.c - snapkv's choice made anew every so many decode steps (docs/reference/methods/snapkv-decode.md). */
+/* snapkv_decode.c - repeats snapkv's choice every n decode steps (docs/reference/methods/snapkv-decode.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, window included"),
@@ -9,7 +9,7 @@ static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per 
                                             KVC_POOLING_OPTION("max"),
                                             KVC_OPTIONS_END};
 
-/* The prompt's last queries vote in a step that comes before there are `window` others. */
+/* Writes the rows of the prompt's last queries, which vote until there are `window` decode steps. */
 static enum kvc_status snapkv_decode_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                              struct kvc_error *error) {
     return kvc_every_observe(stage, values, KVC_ROW_PROBABILITIES, error);

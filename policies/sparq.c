@@ -1,5 +1,5 @@
-/* sparq.c - approximate scores from the query's strongest channels, and a mean for the rest
- * (docs/reference/methods/sparq.md). */
+/* sparq.c - reads the entries of highest approximate score, from the query's largest channels, and replaces the others
+ * by a mean value (docs/reference/methods/sparq.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

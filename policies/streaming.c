@@ -1,4 +1,4 @@
-/* streaming.c - the first few entries ("sinks") and the most recent ones. */
+/* streaming.c - keeps the first few entries ("sinks") and the most recent ones. */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,6 +1,5 @@
-/* take.c - a prompt read chunk by chunk into a bounded cache, with the question beside every chunk
- * (docs/reference/methods/take.md).
- */
+/* take.c - reads a prompt chunk by chunk into a bounded cache, with the question's tokens as probes beside every chunk
+ * (docs/reference/methods/take.md). */
 #include "policies/policies.h"
 
 #include <stdlib.h>
@@ -78,7 +77,7 @@ static uint64_t between(const struct kvc_values *values, const struct kvc_layer_
                                                                    : budget_of(values, prompt);
 }
 
-/* The layers below W-1 keep what it chooses. */
+/* The layers below W-1 keep the entries that layer W-1 chooses. */
 static uint32_t decider(const struct kvc_values *values, const struct kvc_layer_context *context) {
     const uint32_t W = warmup_layers(values, context->layers);
     return context->layer < W ? W - 1 : context->layer;
@@ -88,9 +87,9 @@ static uint64_t take_bound(const struct kvc_values *values, uint64_t prompt, uin
     return budget_of(values, prompt) + steps;
 }
 
-/* ---- the positions that layer W-1 chose go for the layers below ---- */
+/* ---- the layers below keep the positions that layer W-1 chose ---- */
 
-struct chosen { /* by head */
+struct chosen { /* per head */
     int32_t **positions;
     size_t *counts;
     uint32_t heads;
@@ -118,7 +117,7 @@ static enum kvc_status read_chosen(struct kvc_stage *stage, struct chosen *chose
     return status == KVC_RESOURCE ? kvc_fail(error, KVC_RESOURCE, "no memory for the chosen positions") : status;
 }
 
-/* Layers 0 .. W-2 keep what layer W-1 has kept. In a first turn all of them hold the same positions. */
+/* Layers 0 .. W-2 keep the entries that layer W-1 has kept. In a first turn all of them hold the same positions. */
 static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct chosen chosen = {NULL, NULL, 0};
@@ -145,7 +144,7 @@ static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_valu
         warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
     const float alpha = (float)kvc_value_real(values, "alpha");
     struct kvc_scores *scores;
-    if (info->entries <= budget) /* in every chunk the probe accumulates */
+    if (info->entries <= budget) /* the probe accumulates in every chunk */
         return kvc_stage_probe_mass(stage, alpha, NULL, error);
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)

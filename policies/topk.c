@@ -1,4 +1,4 @@
-/* topk.c - the ceiling of select methods: the entries with the most attention (docs/reference/methods/topk.md). */
+/* topk.c - the oracle of select methods: reads the entries with the most attention (docs/reference/methods/topk.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* tova.c - what the newest query attends to (TOVA). The method docs/how-to/add-a-method.md walks through. */
+/* tova.c - keeps the entries that the newest query attends to (TOVA). docs/how-to/add-a-method.md explains this file.
+ */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {
@@ -16,7 +17,7 @@ static uint32_t tova_queries(const struct kvc_values *values) {
     return 1;
 }
 
-/* Both stages: the last query of the prompt, and then the query of every step, say what stays. */
+/* Both stages: the last query of the prompt, then the query of every step, decides which entries are kept. */
 static enum kvc_status tova_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);

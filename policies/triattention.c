@@ -1,5 +1,5 @@
-/* triattention.c - every so many decode steps, what queries of known statistics will attend to from positions to come
- * (docs/reference/methods/triattention.md). */
+/* triattention.c - every n decode steps, scores entries by the attention that queries with known statistics will give
+ * from future positions (docs/reference/methods/triattention.md). */
 #include "policies/query_stats.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ static enum kvc_status triattention_check(const struct kvc_values *values, struc
     return status;
 }
 
-/* The statistics of a file, checked against the model, or drawn. */
+/* Reads the statistics of a file and checks them against the model, or draws random ones. */
 static enum kvc_status stats_of(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                 struct kvc_query_stats **made, struct kvc_error *error) {
     struct kvc_query_stats *stats = NULL;
@@ -79,7 +79,7 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return status;
 }
 
-/* Of a session: the channels that rope turns [layers], then means and spreads as struct kvc_query_stats has them. */
+/* State of a session: the number of rotated channels [layers], then means and spreads as in struct kvc_query_stats. */
 struct known {
     uint32_t layers, heads, head_size;
     uint32_t rotary[];
@@ -115,7 +115,7 @@ static enum kvc_status open_state(const struct kvc_values *values, const struct 
     return KVC_OK;
 }
 
-/* Of the stage's layer. */
+/* Returns the series of the stage's layer. */
 static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_values *values) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct known *known = kvc_stage_state(stage);

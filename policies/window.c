@@ -1,4 +1,4 @@
-/* window.c - the most recent entries. */
+/* window.c - keeps the most recent entries. */
 #include "policies/policies.h"
 
 #include <stdint.h>

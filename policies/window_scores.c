@@ -1,4 +1,5 @@
-/* window_scores.c - what the last queries of a prompt attended to, for snapkv and the methods built on it. */
+/* window_scores.c - scores from the attention of the last queries of a prompt, for snapkv and the methods built on it.
+ */
 #include "policies/policies.h"
 
 #include <stdint.h>
