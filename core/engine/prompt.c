@@ -55,7 +55,7 @@ struct prompt {
     float *row_logits;
     uint64_t done;              /* row-layers computed */
     struct kvc_fill *fill;      /* NULL: the network computes the rows */
-    struct kvc_passing passing; /* the pass in flight between ranks; status: of all passes */
+    struct kvc_passing passing; /* the pass in flight between ranks; its status covers all passes */
     /* in a pipeline (pipeline.h): */
     uint32_t lead;       /* how many passes this rank may run ahead of the last status it received */
     uint32_t unreceived; /* passes sent whose status has not been received */
@@ -216,7 +216,8 @@ static void pass_delta(const struct prompt *prompt, uint32_t layer) {
         pass_delta_net(prompt, above->delta_from + i);
 }
 
-/* Applies what stages of other ranks chose. A failure ends all ranks, because the others would wait for this one. */
+/* Applies the choices that stages of other ranks made. A failure ends all ranks, because the others would wait for this
+ * one. */
 static void settle(const struct prompt *prompt) {
     struct kvc_link *link = prompt->session->runner->network->part.pipeline->link; /* ends all ranks */
     struct kvc_error error;
@@ -241,8 +242,8 @@ static enum kvc_status report_pass(struct prompt *prompt, uint64_t rows_passed, 
                : status;
 }
 
-/* Runs the rows of one pass through all layers. If an earlier pass has failed, it still receives the messages of the
- * ranks below. */
+/* Runs the rows of one pass through all layers. After a failed pass, the function only receives the messages that ranks
+ * below still send. */
 static void run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
     struct kvc_session *session = prompt->session;
     struct kvc_device *device = session->runner->device;
@@ -313,7 +314,7 @@ static enum kvc_status report(struct prompt *prompt, uint64_t rows_passed, struc
 }
 
 /* Returns the number of rows of a pass: a chunk if the policy cuts the prompt. In a pipeline whose passes may overlap,
- * it is the number of rows that a layer computes at once, so that results do not depend on the pipeline. */
+ * a pass has as many rows as a layer computes at once, so each row is computed as without a pipeline. */
 static uint32_t rows_of_pass(struct prompt *prompt) {
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
@@ -347,7 +348,8 @@ enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tok
     const enum kvc_status status = kvc_network_check_tokens(session->runner->network, tokens, count, error);
     if (status != KVC_OK)
         return status;
-    session->long_rope = kvc_prompt_long_rope(session, count); /* decides the frequencies of the cosine and sine rows */
+    session->long_rope =
+        kvc_prompt_long_rope(session, count); /* long_rope selects the frequencies of the cosine and sine rows */
     return kvc_prompt_begin(session, count, error);
 }
 
@@ -402,7 +404,7 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     if (prompt.fill)
         kvc_fill_close(&fill, session);
     kvc_batch_free(runner, &runner->prompt);
-    if (session_count == 1) /* several sessions are counted separately */
+    if (session_count == 1) /* with several sessions, pass.c counts clipped values for each */
         session->sums.saturated += device->saturated - saturated;
     for (size_t i = 0; i < session_count && status == KVC_OK; i++)
         if (kvc_session_lives(sessions[i]))

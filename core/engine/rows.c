@@ -128,7 +128,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     session->sums.peak_before = session->cache.peak_bytes;
     session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
     session->in_prompt = true;
-    session->failed = true; /* reset when the prompt ends */
+    session->failed = true; /* the session counts as failed until the prompt ends */
     return KVC_OK;
 }
 

@@ -58,7 +58,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     double kept[2];
     const double all[2] = {INFINITY, INFINITY};
     note_stale(e, l, at.method);
-    kvc_estimator_clear(e, l, all); /* expired entries are evicted from lists that were thinned before */
+    kvc_estimator_clear(e, l, all); /* only if the layer was thinned before */
     note_counts(e, l, e->from[l]);
     at.context.prompts = true;
     if (at.method) {

@@ -48,7 +48,7 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint32_t window = kvc_estimator_window(e, l);
-    if (window && !e->ledger.layer[l].thinned && /* the last step evicts before its own entry is counted */
+    if (window && !e->ledger.layer[l].thinned && /* the last step evicts before it adds its own entry */
         e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1)
         return true;
     at.context.from = e->from[l][whole];
@@ -130,7 +130,7 @@ static int by_step(const void *a, const void *b) {
 }
 
 /* Grows all lists to `most` entries, block by block; `over` steps are done. The last blocks are added in the order of
- * the steps that need them. Pages that exist by then count together with the tables that are rebuilt. */
+ * the steps that need them. Tables are rebuilt meanwhile, and the pages that exist at that time count, too. */
 static void grow_all(struct kvc_estimator *e, uint64_t over) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const int kind = kvc_longest_kind(&e->ledger.layer[l]);
@@ -172,8 +172,8 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     }
 }
 
-/* Returns true if lengths alone determine what a layer's window evicts from thinned lists. Otherwise the data decide
- * which of their entries have expired, unless the method evicts one entry for each new one. */
+/* Returns true if lengths alone determine how many entries a layer's window evicts from thinned lists. In general the
+ * data decide which of their entries have expired, but not if the method evicts one entry for each new one. */
 static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     const struct kvc_method_layer at = decoder(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);

@@ -53,15 +53,14 @@ static double least(double a, double b) { return a < b ? a : b; }
 struct course {
     struct kvc_method_layer select;
     struct kvc_method_layer decode;
-    struct kvc_method_layer longest_decode; /* decode, for the longest lists */
+    struct kvc_method_layer longest_decode; /* same as decode, with the context of the longest lists */
     uint64_t prompt;
     uint64_t after; /* entries of the longest list at the end of the prompt */
     double lists;   /* number of lists */
     double held;    /* entries per list */
-    double longest; /* if other lists of the layer are longer: their entries after the prompt; otherwise 0 */
+    double longest; /* entries of the layer's longest lists after the prompt, or 0 if this kind is the longest */
     bool whole;
-    bool uneven; /* the data decide how entries are divided among lists, so an upper bound of what they read is counted
-                  */
+    bool uneven; /* the data decide how entries are divided among lists; reads are then an upper bound */
 };
 
 /* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the bytes that
@@ -82,7 +81,8 @@ static double reads_of(const struct course *course, double n, double most, doubl
         dims = least(d, dims + 1.5);
         pages = select.page ? n / select.page + 1 : 0;
     } else if (n <= budget) {
-        if (select.mean_value && most > budget) /* the longest lists choose, so sums are read here as well */
+        if (select.mean_value &&
+            most > budget) /* the longest lists choose, so the sums are read even if this list reads everything */
             *choose = d * sizeof(float);
         return n;
     }
@@ -158,8 +158,8 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
     return held;
 }
 
-/* Returns true if all layers in which a method acts have the same later methods and the same number of lists that keep
- * everything. */
+/* Compares the layers in which a method acts. Returns true if all of them have the same select and decode methods and
+ * the same number of lists that keep everything. */
 static bool alike(const struct kvc_policy *policy, const struct kvc_method *method, const struct kvc_geometry *g,
                   const struct kvc_entry_format *format) {
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_SELECT, KVC_STAGE_DECODE};
@@ -177,8 +177,8 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
     return true;
 }
 
-/* Handles a prompt method that leaves lists of different lengths: sets the largest length that a list may have, given
- * the entries before the method. If the layer has two kinds of lists, this concerns one kind. */
+/* Handles a prompt method after which lists differ in length. Sets the largest length that a list may have, from the
+ * number of entries before that method. In a layer with two kinds of lists, only one kind is affected. */
 static void set_longest(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
                         const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                         struct course *course) {

@@ -116,7 +116,7 @@ KVC_MEASURE(rotate_keys, 1, variant) {
                                                                  .interleaved = false});
 }
 
-/* Moves to lists with a quarter of the slots after an eviction; three quarters of the remaining entries move. */
+/* Moves lists to a quarter of their slots after an eviction. Three quarters of the kept entries move. */
 KVC_MEASURE(relayout, 1, variant) {
     const uint32_t left = MEASURE_ENTRIES / 4;
     struct kvc_lists *from = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 2, true);

@@ -8,7 +8,7 @@
 
 typedef enum kvc_status stage_fn(struct kvc_stage *, const struct kvc_values *, struct kvc_error *);
 
-/* Computes where the session's lists of a layer are among the lists of all ranks. */
+/* Computes the index of this rank's first list of a layer among the lists of all ranks. */
 static void number_lists(const struct kvc_session *session, struct kvc_stage_info *info) {
     const struct kvc_network *network = session->runner->network;
     const uint32_t group = info->heads / session->runner->geometry.kv_heads;
@@ -89,7 +89,7 @@ static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn
     return kvc_fail(error, status, "policy %s, layer %u: %s", method->policy->name, defaults->layer, cause.text);
 }
 
-/* Calls a function of every method whose class has it. */
+/* Calls one function of every method whose class provides it. */
 static enum kvc_status run_observers(struct kvc_stage *stage, size_t member, struct kvc_error *error) {
     const struct kvc_policy *policy = stage->session->policy;
     enum kvc_status status = KVC_OK;
@@ -144,7 +144,8 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
     if (status == KVC_OK)
         status = run_owner(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
     if (status == KVC_OK &&
-        stage->session->evictions.thinned[stage->layer]) /* a thinned list need not stay bit-identical to a whole one */
+        stage->session->evictions.thinned[stage->layer]) /* results of a thinned list need not be bit-identical to those
+                                                            of a complete list */
         status = kvc_expired_clear(stage, error);
     return status == KVC_OK ? run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
 }
