@@ -1,5 +1,5 @@
-/* network_delta.c - loads the tensors of gated delta nets. They are rows of fused matrices, which are reordered if the
- * file has another order. libc only. */
+/* network_delta.c - loads the tensors of gated delta nets. These are rows of fused matrices, reordered if the file's
+ * order differs from the network's. libc only. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
     const struct slice apart[] = {{qkv, 0, n, key_heads, n, false},   {qkv, keys, n, key_heads, n, false},
                                   {qkv, 2 * keys, d, heads, d, true}, {z, 0, d, heads, d, true},
                                   {a, 0, 1, heads, 1, true},          {b, 0, 1, heads, 1, true}};
-    /* for each key head: query, key, values, gates; in the other matrix betas, decays */
+    /* rows of each key head: query, key, values, gates; in the second matrix: betas, decays */
     const uint64_t group = 2 * n + 2 * each * d;
     const struct slice grouped[] = {{"in_proj_qkvz", 0, n, key_heads, group, false},
                                     {"in_proj_qkvz", n, n, key_heads, group, false},
@@ -139,7 +139,7 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
                                 &layer->delta_gate, &layer->delta_decay, &layer->delta_beta};
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; !status && i < sizeof to / sizeof *to; i++) {
-        /* in such GGUF files q, k, v and gates are separate, but decays and betas are grouped */
+        /* grouped families: in GGUF files only decays and betas are grouped; q, k, v and gates are separate */
         const bool by_group = in->config->family->delta_grouped && (!in->gguf || i > 3);
         const uint64_t all = i > 3 ? (by_group ? 2 * heads : heads) : by_group ? rows[1] : i == 3 ? heads * d : rows[0];
         status = load_slice(in, l, by_group ? &grouped[i] : &apart[i], all, to[i]);
@@ -240,7 +240,7 @@ enum kvc_status kvc_loader_delta_units(struct kvc_loader *in) {
     const size_t n = (size_t)in->config->delta.key_size;
     float *unit = malloc(n * sizeof *unit);
     enum kvc_status status = unit ? KVC_OK : kvc_loader_no_memory(in);
-    for (int key = 0; key < 2 && !status; key++) { /* queries are divided by sqrt(n) once more */
+    for (int key = 0; key < 2 && !status; key++) { /* queries have a further factor of 1 / sqrt(n) */
         for (size_t i = 0; i < n; i++) {
             unit[i] = (float)(key ? 1 / sqrt((double)n) : 1 / (double)n);
         }

@@ -95,7 +95,7 @@ static enum kvc_status read_scaling(const struct kvc_hf_source *in, struct kvc_c
     static const struct {
         const char *name;
         enum kvc_rope_kind kind;
-        bool su; /* only for families with this spelling */
+        bool su; /* only for families that use this spelling */
     } kinds[] = {{"default", KVC_ROPE_PLAIN, false},    {"su", KVC_ROPE_LONGROPE, true},
                  {"yarn", KVC_ROPE_LONGROPE, true},     {"linear", KVC_ROPE_LINEAR, false},
                  {"llama3", KVC_ROPE_LLAMA3, false},    {"yarn", KVC_ROPE_YARN, false},

@@ -14,8 +14,8 @@ uint32_t kvc_plan_file_type(enum kvc_type type) {
     return numbers[type];
 }
 
-/* Writes the size label: "135M" for the number of weights; with experts "8x6.6B", the number of experts and the weights
- * of one expert with the shared weights. */
+/* Writes the size label. "135M" is the number of weights. "8x6.6B" means 8 experts; one expert together with the shared
+ * weights has 6.6B weights. */
 static void size_label(const struct kvc_plan *plan, uint64_t experts, char *label, size_t capacity) {
     uint64_t count = 0;
     for (size_t i = 0; i < plan->count; i++) {

@@ -22,8 +22,8 @@ enum kvc_extent {
 };
 uint64_t kvc_extent(const struct kvc_config *config, enum kvc_extent extent);
 
-/* Which families have a tensor: separate or fused q, k, v; separate or fused gate and up; with or without gate; with a
- * shared expert. */
+/* The families that have a tensor: those with separate or fused q, k and v; with separate or fused gate and up; with or
+ * without a gate; with a shared expert. */
 enum kvc_when { KVC_SEPARATE, KVC_FUSED, KVC_FEED_SEPARATE, KVC_FEED_FUSED, KVC_GATED, KVC_UNGATED, KVC_SHARED };
 enum kvc_bias_flag { KVC_QKV_BIAS, KVC_OUTPUT_BIAS, KVC_FEED_BIAS }; /* flag that says whether the tensor has a bias */
 

@@ -93,8 +93,8 @@ void kvc_quantize_mxfp4(const float *x, struct kvc_block_mxfp4 *block) {
     }
 }
 
-/* The codebook values have a root mean square of 5.85. The wanted scale is rarely a power of two, so each block takes
- * the power below or above it, by its random byte, in a ratio that gives the right mean square. */
+/* The codebook values have a root mean square of 5.85. The wanted scale is rarely a power of two. So each block takes
+ * the next lower or higher power, chosen by its random byte. The ratio of the two gives the right mean square. */
 void kvc_random_mxfp4(struct kvc_block_mxfp4 *block, float reach) {
     const float scale = reach / 10.14f;                       /* 5.85 * sqrt(3) */
     const int power = (int)(kvc_bits(scale) >> 23 & 255) + 1; /* kvc_power_half(power) <= scale */

@@ -26,7 +26,7 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                                    enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);
 
-/* Writes tensor `index` of a gpt-oss folder in F32, F16 or BF16: stacks [experts, outputs, inputs] become [experts,
+/* Writes tensor `index` of a gpt-oss folder in F32, F16 or BF16. Stacks [experts, outputs, inputs] become [experts,
  * inputs, outputs]; biases remain [experts, outputs]. Two parts of the same shape are interleaved by output. */
 enum kvc_status kvc_convert_stacked(struct kvc_converter *converter, const struct kvc_file_tensor *const *parts,
                                     size_t count, enum kvc_type type, size_t index, struct kvc_error *error);

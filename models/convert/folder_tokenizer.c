@@ -1,5 +1,5 @@
-/* folder_tokenizer.c - writes tokenizer.json for a tokenizer read from GGUF keys. Byte-level BPE gets its splitting
- * patterns. SentencePiece pieces become BPE with byte fallback, with merges derived from the scores. */
+/* folder_tokenizer.c - writes tokenizer.json for a tokenizer read from GGUF keys. A byte-level tokenizer also gets its
+ * splitting patterns. SentencePiece pieces become BPE with byte fallback, with merges derived from the scores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,8 +222,8 @@ static bool is_added(const struct kvc_vocab_entry *piece) {
     return piece->kind == KVC_TOKEN_CONTROL || piece->kind == KVC_TOKEN_USER;
 }
 
-/* Returns the number of entries in "vocab". Byte-level files list added tokens at the end of the vocabulary only as
- * added tokens. Other tokens, and other kinds of tokenizers, keep their ids by being in "vocab", too. */
+/* Returns the number of entries in "vocab". In byte-level files, added tokens at the end of the vocabulary are listed
+ * only as added tokens. All other tokens must be in "vocab" to keep their ids. */
 static size_t vocabulary_end(const struct kvc_tokenizer *t) {
     size_t end = t->count;
     while (end > 0 && t->pieces[end - 1].kind == KVC_TOKEN_ABSENT) /* embedding rows without a token */

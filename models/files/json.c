@@ -96,7 +96,7 @@ static json_t *json_parse(const char *text, size_t bytes) {
     return root;
 }
 
-/* Tells whether an error means lack of memory. jansson rarely says so; it reports a syntax error or nothing. */
+/* Returns true if an error means lack of memory. jansson rarely says so; it reports a syntax error or nothing. */
 static bool no_memory(const json_error_t *why, const char *text, size_t bytes) {
     switch (json_error_code(why)) {
     case json_error_out_of_memory:

@@ -18,7 +18,7 @@ struct kvc_scaled {
     const unsigned char *raw, *scales; /* in the file, perhaps unaligned */
     enum kvc_type scale_type;          /* of FP8 scales */
     uint64_t block_rows, block_cols, grid_cols;
-    uint32_t parts, part; /* MXFP4 and transposed tensors: outputs part, part + parts and so on */
+    uint32_t parts, part; /* outputs in this tensor: part, part + parts, ... (MXFP4 and transposed) */
     bool turned;          /* plain numbers without scales, stored as [inputs, outputs] */
     void *made;
 };

@@ -106,10 +106,10 @@ static enum kvc_status pair_mxfp4(const struct pairing *in, struct kvc_file_tens
     }
     const unsigned char *power = scales->data, *wrong = memchr(power, 255, (size_t)scales->bytes);
     if (wrong) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: number %" PRIu64 " is 255, which is not a scale", in->path,
-                        scales->name, (uint64_t)(wrong - power));
+        return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s: number %" PRIu64 " is 255, which is not a scale",
+                        in->path, scales->name, (uint64_t)(wrong - power));
     }
-    tensor->type = KVC_MXFP4; /* cannot overflow: 17 bytes for 16 and 1 in the file */
+    tensor->type = KVC_MXFP4; /* cannot overflow: 17 bytes per block, as in the file */
     tensor->dimensions = dimensions;
     tensor->shape[dimensions] = 0;
     tensor->shape[dimensions - 1] = tensor->cols = scales->cols * 32;

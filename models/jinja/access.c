@@ -1,5 +1,5 @@
-/* access.c - attributes, items, slices and `in`. As in Jinja, an attribute that is missing is looked up as an item, and
- * the reverse. */
+/* access.c - attributes, items, slices and `in`. As in Jinja, a missing attribute is looked up as an item, and a
+ * missing item as an attribute. */
 #include "models/jinja/syntax.h"
 
 #include <string.h>

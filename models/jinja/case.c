@@ -1,5 +1,5 @@
-/* case.c - upper and lower case as in Python's str, including characters that become several and the Greek sigma at the
- * end of a word. */
+/* case.c - upper and lower case as in Python's str, including characters that map to several characters, and the Greek
+ * sigma at the end of a word. */
 #include <string.h>
 #include <utf8proc.h>
 

@@ -8,7 +8,7 @@ struct jinja_field {
     struct jinja_string fill; /* padding character, with the mark of its author */
     char align;               /* <, >, ^, or = for padding after the sign; 0: text to the left, numbers to the right */
     char sign;                /* + or a space in front of nonnegative numbers; 0: none */
-    char group;               /* , or _ between digit groups; 0: none */
+    char group;               /* ',' or '_' between digit groups; 0: none */
     char kind;                /* s, d, f, ...; 0: depends on the value */
     bool alternate, zeros;    /* flags # and 0 */
     int64_t width, places;    /* -1: not given */

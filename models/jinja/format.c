@@ -6,7 +6,7 @@
 struct format {
     const struct jinja_call *call;
     size_t next;            /* next argument for a field without a name */
-    bool counted, numbered; /* whether fields without names, and fields with numbers, have occurred */
+    bool counted, numbered; /* a field without a name occurred; a field with a number occurred */
 };
 
 static size_t digits_at(const struct jinja_string *text) {

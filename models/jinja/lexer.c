@@ -112,7 +112,7 @@ static size_t sign_at(const struct jinja_lexer *lexer, size_t at) {
     return at < lexer->bytes && (lexer->text[at] == '-' || lexer->text[at] == '+');
 }
 
-/* Returns the length of "{% raw %}" or, by name, "{% endraw %}" at `at`. 0: something else is there. */
+/* Returns the length of the tag {% name %} at `at`; name is "raw" or "endraw". 0: something else is there. */
 static size_t raw_tag(const struct jinja_lexer *lexer, size_t at, const char *name, bool trims) {
     const size_t begin = at;
     at += 2 + sign_at(lexer, at + 2);

@@ -129,8 +129,7 @@ void jinja_append(struct jinja_node *node, struct jinja_node ***end, struct jinj
 struct jinja_node *jinja_constant(struct jinja_parser *p, struct jinja_value value);
 struct jinja_node *jinja_parse_primary(struct jinja_parser *p);
 struct jinja_node *jinja_parse_postfix(struct jinja_parser *p, struct jinja_node *node);
-struct jinja_node *jinja_parse_attribute(struct jinja_parser *p,
-                                         struct jinja_node *a); /* the current token is the point */
+struct jinja_node *jinja_parse_attribute(struct jinja_parser *p, struct jinja_node *a); /* the current token is '.' */
 struct jinja_node *jinja_parse_expression(struct jinja_parser *p);
 enum { JINJA_NO_CONDITION = 1, JINJA_NO_BRACKETS = 2 };
 /* Parses expressions separated by commas. stop: a name that ends them. */

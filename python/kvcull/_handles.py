@@ -7,8 +7,8 @@ Python may raise KeyboardInterrupt between any two bytecodes, and neither `with`
 bytecode runs between acquiring the gate's lock and releasing it, except in callbacks from the library. `Gate.call` and
 `Gate.close` pass all steps to one C function (`list.extend`, `all`), which runs them one after another.
 
-Finalizers are not relied on either. `_entries` lists all open objects. A weak reference tells when nothing refers to an
-object any more, and the object is then closed. If an interrupt prevents one call of `Gate.drain` from closing it, the
+The code does not rely on finalizers either. `_entries` lists all open objects. A weak reference tells when nothing
+refers to an object any more, and the object is then closed. If an interrupt prevents one call of `Gate.drain` from closing it, the
 next call does.
 """
 import atexit
@@ -68,8 +68,8 @@ class Gate:
         arguments, a handle stands for its pointer, a list of handles for an array of pointers, and an entry for the
         location to which a newly opened pointer is written.
 
-        If a Python callback raises an exception during the call, the exception is raised here. record: an empty list.
-        Its item 2 becomes [the function's result] in every case, even if an interrupt follows the call.
+        If a Python callback raises an exception during the call, the exception is raised here. record: an empty list,
+        to which the call appends its steps. record[2] is then [result], even if an interrupt follows the call.
         """
         self.check()
         needed: List[List[bool]] = []
@@ -97,7 +97,7 @@ class Gate:
                 self.caught.copy,
                 self._lock.release)))
         except BaseException:
-            if self.inside:  # a step failed, which happens only without memory
+            if self.inside:  # a step failed, which happens only if memory runs out
                 self._lock.release()
             raise
         if self._due:
