@@ -60,8 +60,8 @@ struct kvc_error {
     char text[500];         /**< one line without a newline, always terminated by a NUL */
 };
 
-/** Fills `error` (which may be NULL) with a formatted message and returns `status`, for `return kvc_fail(...)`. The
- * message becomes one line, as by kvc_printable. */
+/** Fills `error` (which may be NULL) with a formatted message and returns `status`, for `return kvc_fail(...)`.
+ * kvc_printable turns the message into one line. */
 enum kvc_status kvc_fail(struct kvc_error *error, enum kvc_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
@@ -79,7 +79,7 @@ struct kvc_nearest {
     size_t word_bytes; /**< length of `word` */
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
-    size_t edits;      /**< the next name must need fewer edits than this */
+    size_t edits;      /**< a better name needs fewer edits than this */
 };
 /** Returns the start of a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);
@@ -226,10 +226,10 @@ struct kvc_model_info {
     uint32_t expert_layers;     /**< layers with experts, each expert of width feed_forward */
     uint32_t dense_feed;        /**< width of the network in layers without experts; 0: all or no layers have experts */
     uint64_t parameters;        /**< number of weights */
-    uint64_t weight_bytes;      /**< their size */
-    uint64_t mapped_bytes;      /**< of weight_bytes, the part used in the mapped file without a copy */
-    uint64_t active_parameters; /**< of parameters, those that one token is computed with */
-    uint64_t active_bytes;      /**< their size */
+    uint64_t weight_bytes;      /**< size of all weights */
+    uint64_t mapped_bytes;      /**< the part of weight_bytes that is used in the mapped file, without a copy */
+    uint64_t active_parameters; /**< number of weights that one token is computed with */
+    uint64_t active_bytes;      /**< size of these weights */
     const char *weight_types;   /**< for example "q4_k, q6_k, f32" */
     enum kvc_math math;     /**< in force: the engine's, or FLOAT if the engine has INT8 but no weight is quantized */
     const char *rope;       /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
@@ -244,9 +244,9 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
                                struct kvc_error *error);
 /** Opens only the tokenizer and the chat templates of a model. No weights are read, so the file may be a vocabulary
  * without weights, or a model of an unsupported family. The functions on text accept such a model; kvc_session_open
- * refuses it with KVC_USAGE. kvc_model_info reports its vocabulary, name, architecture, and in weight_bytes the bytes
- * of weights in a GGUF file (0 for a vocabulary and for a folder); all other sizes are 0. Fails with KVC_INPUT if there
- * is no tokenizer. */
+ * refuses it with KVC_USAGE. kvc_model_info reports the vocabulary, name and architecture. Its weight_bytes is the size
+ * of the weights in a GGUF file (0 for a vocabulary and for a folder). All other sizes are 0. Fails with KVC_INPUT if
+ * there is no tokenizer. */
 enum kvc_status kvc_model_open_text(struct kvc_engine *engine, const char *path, struct kvc_model **model,
                                     struct kvc_error *error);
 /** Frees a model. Its sessions must be closed before. NULL is allowed. */
@@ -256,9 +256,9 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
 
 /** Writes the model `from` (a GGUF file or a folder) to `to` with weights of another type.
  *
- * `to` is a GGUF file, or, if it ends in a slash, a Hugging Face folder of type f32, f16 or bf16, which must not exist
- * or be empty. A matrix whose rows are not a whole number of the type's blocks becomes q8_0 or f16; the function then
- * returns KVC_OK with a note in error->text, which is "" otherwise. Fails with KVC_USAGE for a wrong type or name, with
+ * `to` is a GGUF file, or, if it ends in a slash, a Hugging Face folder of type f32, f16 or bf16, which must be new or
+ * empty. A matrix whose rows are not a whole number of the type's blocks becomes q8_0 or f16; the function then returns
+ * KVC_OK with a note in error->text, which is "" otherwise. Fails with KVC_USAGE for a wrong type or name, with
  * KVC_INPUT if `from` cannot be converted, and with KVC_RESOURCE if `to` cannot be written. */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
 /** Sets `*type` to the default type for kvc_convert: KVC_Q8_0 for a GGUF file. For a folder (a name that ends in a
@@ -298,8 +298,9 @@ enum kvc_status kvc_tokenize(const struct kvc_model *model, const char *text, si
 enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,
                                char **text, size_t *bytes, struct kvc_error *error);
 /** Writes the bytes that one token adds to a text, at its beginning (`first`) or after other tokens. A token may hold
- * part of a character. `*bytes` is their number; `text` receives at most `capacity` of them and no NUL. Allocates no
- * memory. Fails with KVC_INPUT if the model has no tokenizer, and with KVC_USAGE if there is no such token. */
+ * part of a character. `*bytes` receives the number of these bytes; `text` receives at most `capacity` of them and no
+ * NUL. Allocates no memory. Fails with KVC_INPUT if the model has no tokenizer, and with KVC_USAGE if there is no such
+ * token. */
 enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error);
 /** Returns true if the model's files name the token as an end: eos, or one of the further end tokens in
@@ -383,33 +384,34 @@ const char *kvc_session_policy(const struct kvc_session *session);
 /** Returns the type of the session's entries. */
 enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
 
-/** Receives the logits [vocab] of one prompt row. Rows come in ascending order. `logits` is valid during the call,
- * which must not use the model's sessions. Nonzero stops the prompt. */
+/** Receives the logits [vocab] of one prompt row. Rows come in ascending order. `logits` is valid during the call. The
+ * function must not use the model's sessions. Nonzero stops the prompt. */
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
 /** Receives progress: `done` of `total`, in rows times layers. Nonzero stops the prompt. The last call has `done` equal
- * to `total`; `total` decreases when token pruning drops rows. The call may run kvc_decode on other sessions of the
- * model, so that a long prompt does not delay them, and it may close other sessions. It must not start a prompt.
- * Results do not change. */
+ * to `total`; `total` decreases when token pruning drops rows. The function may run kvc_decode on other sessions of the
+ * model, so that a long prompt does not delay them, and may close other sessions. It must not start a prompt. This does
+ * not change results. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 /** Called after each chunk when a method reads the prompt in chunks (stage chunk). `tokens` is the number of the turn's
  * tokens read so far; kvc_session_positions reports the entries held then. Nonzero stops the prompt. */
 typedef int kvc_prompt_chunk_fn(void *user, uint64_t tokens);
 
-/** Callbacks and options of one prompt. Zeroed memory: none. */
+/** Callbacks and options of one prompt. Zeroed memory: no callbacks. */
 struct kvc_prompt_options {
     kvc_row_fn *row;            /**< NULL, or called with the logits of every row */
     kvc_progress_fn *progress;  /**< NULL, or called from time to time */
     kvc_prompt_chunk_fn *chunk; /**< NULL, or called after each chunk of a chunk method */
     void *user;                 /**< first argument of all three */
     bool synthetic;             /**< for measurements: skip the layers and fill the cache with random keys and values.
-                                     Only the rows that the policy's prompt stage reads attend; logits are meaningless */
+                                     Attention is computed only for the rows that the policy's prompt stage reads. Logits are
+                                   meaningless */
 };
 /** Runs one turn: `count` (at least 1) tokens, then the policy's prompt stage. `logits` [vocab], or NULL, receives the
  * logits of the last token.
  *
- * Fails with KVC_USAGE for a token outside the vocabulary or if a callback stopped the prompt, with KVC_RESOURCE if
- * memory or the session's limit does not suffice, and with KVC_INPUT if the last row has logits or hidden states that
- * are NaN or infinite (or any row, if `row` is set); the error names the first layer with such a value. After a failure
+ * Fails with KVC_USAGE for a token outside the vocabulary or if a callback stopped the prompt, and with KVC_RESOURCE if
+ * memory runs out or the session's limit is reached. Fails with KVC_INPUT if logits or hidden states of the last row
+ * (if `row` is set: of any row) are NaN or infinite; the error names the first layer with such a value. After a failure
  * the session holds an undefined number of the turn's tokens and must be closed. */
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error);
@@ -440,7 +442,7 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
 enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *tokens, size_t count, float *logits,
                            enum kvc_status *statuses, struct kvc_error *error);
 
-/** Counters of a session. With several processes, sums over all of them. */
+/** Counters of a session. With several processes, they are sums over all processes. */
 struct kvc_session_stats {
     uint64_t tokens;            /**< tokens processed so far */
     uint64_t entries;           /**< entries held now, in all layers and heads */
@@ -450,9 +452,9 @@ struct kvc_session_stats {
     uint64_t state_bytes;       /**< state held now: columns, order lists, positions, block tables */
     uint64_t peak_bytes;        /**< the most of cache_bytes + state_bytes since the session was opened */
     uint64_t prompt_peak_bytes; /**< the most of that sum during the last prompt */
-    uint64_t full_bytes;        /**< the size of `full`'s cache with as many tokens and the same type */
+    uint64_t full_bytes;        /**< the size that the cache of policy `full` would have now, with the same type */
     uint64_t read_bytes;        /**< cache bytes that decode steps have read, select_bytes included */
-    uint64_t select_bytes;      /**< of read_bytes, those read in order to choose entries */
+    uint64_t select_bytes;      /**< the part of read_bytes that was read in order to choose entries */
     uint64_t decode_steps;      /**< decode steps so far */
     uint64_t saturated;         /**< values clipped to the F16 range when stored. After a step of several sessions, each
                                      counts the values of all of them */
@@ -500,7 +502,7 @@ void kvc_hash_close(struct kvc_hash *hash);
 /** How to draw the next token. The order is repeat penalty, frequency and presence penalties, bias, top_k, temperature,
  * top_p, min_p. */
 struct kvc_sampler_options {
-    float temperature;    /**< 0 to 100; 0: take the highest logit, of equal ones the lowest token */
+    float temperature;    /**< 0 to 100; 0: take the most likely token, of equal ones the lowest id */
     int32_t top_k;        /**< draw among the k most likely tokens; 0: all */
     float top_p;          /**< draw among the most likely tokens whose probabilities add up to this; 1: all */
     float min_p;          /**< minimum probability relative to the most likely token; 0: none */
@@ -546,14 +548,14 @@ struct kvc_logprob {
     float logprob; /**< the natural logarithm of its probability */
 };
 /** Returns the natural logarithm of the probability of `token` in the softmax of logits [vocab]. `best` [count], or
- * NULL with `count` 0, receives the most likely tokens, best first, of equal ones the lowest token; entries past the
- * vocabulary have token -1. Bit-identical on every machine. */
+ * NULL with `count` 0, receives the most likely tokens in descending order, of equal ones the lowest id first; elements
+ * past the vocabulary have token -1. Results are bit-identical on every machine. */
 float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
 
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
 
 /** Checks a policy string, `name[:option=value[,...]][+name...]`, without a model. Fails with KVC_USAGE if it is wrong,
- * and with KVC_INPUT for a file that it names. */
+ * and with KVC_INPUT if a file that it names is wrong. */
 enum kvc_status kvc_policy_check(const struct kvc_engine *engine, const char *spec, struct kvc_error *error);
 
 /** The shape of a model's attention. Each number is 1 to 65536, and kv_heads divides heads; otherwise functions fail
@@ -576,12 +578,13 @@ enum kvc_expected {
 struct kvc_estimate {
     uint64_t entries;     /**< entries of the longest head after the prompt and the generated tokens; the mean over
                                heads if that depends on the data */
-    uint64_t cache_bytes; /**< blocks of keys and values then */
-    uint64_t state_bytes; /**< state then */
+    uint64_t cache_bytes; /**< size of the blocks of keys and values at that time */
+    uint64_t state_bytes; /**< size of the state at that time */
     uint64_t peak_bytes;  /**< the most of cache and state at any time, prefill included */
     uint64_t prompt_peak_bytes; /**< the most of cache and state during prefill */
-    uint64_t hidden_bytes;      /**< hidden states during prefill, in addition; only a chunk's with a chunk method */
-    enum kvc_expected kind;     /**< accuracy of these bytes */
+    uint64_t hidden_bytes;  /**< hidden states during prefill, not part of peak_bytes; with a chunk method those of one
+                               chunk */
+    enum kvc_expected kind; /**< accuracy of these bytes */
 };
 /** Predicts the memory of a session with policy string `spec` after `prompt` tokens and `generated` more. `hidden` is
  * the width of the hidden states (0: leave them out). Fails with KVC_USAGE for a wrong argument. */
@@ -622,11 +625,11 @@ enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *e
 /** Removes the temporary file, or the folder if it is empty, and frees the output. NULL is allowed. */
 void kvc_output_abandon(struct kvc_output *output);
 
-/** Removes all temporary files of this process. Meant for a handler of signals that end the program, which must then
- * end the process; the library itself installs no handler. Async-signal-safe. */
+/** Removes all temporary files of this process. A handler of signals that end the program may call it, and must then
+ * end the process. The library itself installs no handler. Async-signal-safe. */
 void kvc_output_remove_all(void);
-/** Returns the path of the model or tensor file that is mapped at an address, or NULL. Meant for a handler of SIGBUS
- * (si_addr), which means that the file was truncated or cannot be read any more. Async-signal-safe. */
+/** Returns the path of the model or tensor file that is mapped at an address, or NULL. A handler of SIGBUS may call it
+ * with si_addr: the signal means that the file was truncated or cannot be read any more. Async-signal-safe. */
 const char *kvc_mapped_path(const void *address);
 
 /* ---- tensor files: float32 arrays in safetensors files, for replay and logits --------------------------------- */
@@ -640,7 +643,8 @@ struct kvc_tensor {
 };
 
 /** Writes a safetensors file. Names and shapes are fixed when it is opened; values are appended to each tensor, in any
- * order of the tensors. Until the commit the file has a temporary name, and an existing file stays (struct kvc_output).
+ * order of the tensors. Until the commit the file has a temporary name, and an existing file is not replaced (struct
+ * kvc_output).
  */
 struct kvc_tensor_writer;
 /** Creates a file of `count` tensors. Fails with KVC_USAGE if names are not UTF-8 or not unique, and with KVC_RESOURCE.

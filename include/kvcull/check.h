@@ -17,7 +17,7 @@ extern "C" {
 struct kvc_formula {
     double entries;               /**< entries of all layers and heads after the prompt */
     double read_bytes;            /**< cache bytes that all decode steps read, select_bytes included */
-    double select_bytes;          /**< of read_bytes, those read in order to choose entries */
+    double select_bytes;          /**< the part of read_bytes that is read in order to choose entries */
     enum kvc_expected entry_kind; /**< accuracy of `entries` */
     enum kvc_expected read_kind;  /**< accuracy of `read_bytes` */
 };

@@ -28,7 +28,7 @@ enum kvc_option_kind {
     KVC_OPTION_REAL,   /**< a number, minimum to maximum */
     KVC_OPTION_BUDGET, /**< a number of tokens, or a percentage of the prompt such as "10%" */
     KVC_OPTION_CHOICE, /**< one of `choices` */
-    KVC_OPTION_TEXT    /**< any text without ',' and '+' */
+    KVC_OPTION_TEXT    /**< a text; in a policy string, a text with ',' or '+' needs double quotes */
 };
 /** One row of a class's option table. A row with name NULL ends the table. */
 struct kvc_option {
@@ -93,13 +93,13 @@ struct kvc_stage_info {
     uint64_t step;     /**< decode steps since the last prompt, this one included; 0 in the prompt stage */
     uint64_t entries;  /**< entries of the longest head now; once a decode stage has evicted, the most it can hold.
                             In stages that evict, entries outside the sliding window of every later row are not
-                            counted: they are removed when the stage creates scores or passes its first rule, indices
-                            or positions */
+                            counted: the library removes them when the stage creates scores or passes its first rule,
+                          indices or positions */
     uint64_t expected; /**< tokens that the caller intends to generate after the prompt; 0: unknown */
     uint64_t seed;     /**< the session's seed */
-    uint32_t model_lists; /**< lists of the layer on all ranks; without ranks kv_heads
-                               (docs/explanation/parallel-runs.md) */
-    uint32_t model_heads; /**< query heads of the layer on all ranks; without ranks heads */
+    uint32_t model_lists; /**< lists of the layer on all ranks (docs/explanation/parallel-runs.md); with one process the
+                             same as kv_heads */
+    uint32_t model_heads; /**< query heads of the layer on all ranks; with one process the same as heads */
     uint32_t first_list;  /**< number of this rank's first list among model_lists */
     uint32_t first_head;  /**< number of this rank's first query head among model_heads */
     bool last_chunk;      /**< chunk stage: this is the prompt's last chunk */
@@ -114,8 +114,8 @@ void *kvc_stage_state(const struct kvc_stage *stage);
 void *kvc_stage_user(const struct kvc_stage *stage);
 /** Returns true if the method acts on a layer. */
 bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer);
-/** Switches the stage to an earlier layer, on which later calls of this stage function then work. Its state columns are
- * available there, its queries are not. */
+/** Switches the stage to an earlier layer, to which further calls in this stage function then apply. Its state columns
+ * are available there, its queries are not. */
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
 /* ---- scores ---------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ enum kvc_entry_kind {
     KVC_ENTRY_APART /**< minus the cosine between the key and the mean of the list's normalized keys, times a constant
                          (KeyDiff, arXiv:2504.15364) */
 };
-/** Sets scores per list by the entries alone. */
+/** Sets scores per list from the entries alone, without a query. */
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error);
 /** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md): the spread of a key's and a
@@ -266,8 +266,8 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
                                        const float *values, size_t count, struct kvc_error *error);
 
 /* ---- state columns --------------------------------------------------------------------------------------------
- * A class may request float32 columns (`columns`), numbered from 0: so many numbers for each entry, 0 when the entry is
- * appended. */
+ * A class may request float32 columns (`columns`), numbered from 0. Each holds one number for each entry, 0 when the
+ * entry is appended. */
 
 /** Adds the attention probabilities of the current queries (in `attended` the current rows, in a decode step its own)
  * to columns first and first+1, whose sum is the accumulated attention (H2O, arXiv:2306.14048). tau 0: attention's own
@@ -449,8 +449,8 @@ enum kvc_ragged {
 
 /** Predicts the entries of a method from its options and the lengths, without data. `kvcull info` uses it to predict
  * memory, `kvcull bench` compares it with counted numbers, and a session reserves memory by it before each step.
- * `prompt` is the number of the prompt's tokens, `steps` of decode steps since (0: right after the prompt). Any
- * function may be NULL. */
+ * `prompt` is the number of the prompt's tokens, `steps` the number of decode steps since then (0: right after the
+ * prompt). Any function may be NULL. */
 struct kvc_forecast {
     /** Returns the most entries that a head holds at any time up to that step, the step's own included. NULL: no bound.
      */
@@ -466,7 +466,8 @@ struct kvc_forecast {
                                  `entries` is then the most */
     /** Returns the entries of the view (kvc_stage_view) that the prompt stage leaves. NULL: it leaves none. */
     uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);
-    /** With KVC_STAGE_CHUNK: returns the entries that a head keeps between chunks. NULL: as after the last one. */
+    /** With KVC_STAGE_CHUNK: returns the entries that a head keeps between chunks. NULL: as many as after the last
+     * chunk. */
     uint64_t (*between)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt);
     /** With KVC_STAGE_PROPAGATE: returns how many of `rows` rows reach the layer above. */
     uint64_t (*propagated)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t rows);
@@ -487,7 +488,7 @@ struct kvc_policy_class {
     const char *formula;              /**< which entries are kept or read */
     const char *memory;               /**< entries and state that it needs */
     const char *traffic;              /**< entries that it reads per generated token */
-    const char *differences;          /**< differences from the paper or the authors' code */
+    const char *differences;          /**< differences from the paper or from the authors' code */
     const char *second_turn;          /**< behaviour in later turns, in addition to rule 15 of
                                            docs/reference/methods.md */
     void *user;                       /**< for the writer's own use; see kvc_stage_user */
@@ -529,7 +530,7 @@ struct kvc_policy_class {
     /** With KVC_STAGE_CHUNK: says how the prompt is cut. */
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking);
     /** With KVC_STAGE_CHUNK: returns the layer at which this layer's entries are chosen: itself or one above. NULL:
-     * each layer at its own. */
+     * every layer chooses its own entries. */
     uint32_t (*decider)(const struct kvc_values *values, const struct kvc_layer_context *context);
     /** Returns how many pseudo tokens run after the prompt of this turn. `*offset` is the distance of the first one's
      * position from the prompt's end; `tokens`, unless NULL, receives their ids. */
@@ -552,7 +553,7 @@ struct kvc_policy_class {
      * (kvc_stage_plan), so that nothing is uploaded within the step. info->entries includes the coming entry; there are
      * no queries. */
     kvc_stage_fn *plan;
-    /** Called at the same time, to upload data that `decode` needs (kvc_stage_prepare_series). */
+    /** Called before each decode step, to upload data that `decode` needs (kvc_stage_prepare_series). */
     kvc_stage_fn *prepare;
 };
 

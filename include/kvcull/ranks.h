@@ -17,8 +17,8 @@ extern "C" {
 
 /** Returns true if the environment says that mpirun or srun started this process as one of several. */
 bool kvc_ranks_started(void);
-/** Starts MPI. All ranks call it with the same arguments; they are numbered machine by machine, beginning with rank
- * 0's.
+/** Starts MPI. All ranks call it with the same arguments. Ranks are numbered machine by machine, beginning with the
+ * machine of rank 0.
  *
  * `how` says how the ranks divide the work:
  * - "tensor" (NULL: the same): each rank has some heads and some outputs of every matrix;
@@ -57,8 +57,8 @@ void kvc_ranks_gather(struct kvc_ranks *ranks, const void *mine, size_t bytes, v
  * all ranks call it. */
 bool kvc_ranks_same_bytes(struct kvc_ranks *ranks, const void *bytes, size_t count, uint32_t *rank);
 /** Compares the model of every rank with rank 0's; for "data", after each rank has opened it. If a tensor, metadata or
- * a small file of a folder differs, all processes end with one line that names it, and exit status 4. Otherwise than
- * with "data", kvc_model_open makes this comparison for the parts of the files that a rank uses. */
+ * a small file of a folder differs, all processes end with one line that names it, and exit status 4. With other values
+ * of `how`, kvc_model_open makes this comparison for the parts of the files that a rank uses. */
 void kvc_ranks_same_model(struct kvc_ranks *ranks, struct kvc_model *model);
 /** Messages of a rank. */
 struct kvc_ranks_traffic {

@@ -12,13 +12,13 @@ extern "C" {
 
 /** Copies a session. Both continue independently, with bit-identical results.
  *
- * The copy needs as much cache and state as the original, on the same device; nothing is recomputed. It has no output
- * function (kvc_session_watch) and no recorded reads (kvc_session_reads). The caller closes it. Fails with KVC_USAGE if
- * the session is within a prompt or has failed, with KVC_RESOURCE if memory runs out, and with KVC_INPUT if a file that
- * the policy names cannot be read any more. The original does not change. */
+ * The copy needs as much cache and state as the original, on the same device; nothing is recomputed. The copy has no
+ * output function (kvc_session_watch) and no recorded reads (kvc_session_reads). The caller closes it. Fails with
+ * KVC_USAGE if the session is within a prompt or has failed, with KVC_RESOURCE if memory runs out, and with KVC_INPUT
+ * if a file that the policy names cannot be read any more. The original does not change. */
 enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session **copy, struct kvc_error *error);
 
-/** Data that the caller stores in the file of a session. Zeroed memory: none. */
+/** Data that the caller stores in the file of a session. Zeroed memory: no data. */
 struct kvc_saved {
     int32_t *tokens;             /**< [token_count], for example the text so far */
     size_t token_count;          /**< length of `tokens` */
@@ -32,7 +32,7 @@ struct kvc_saved {
 /** Frees the arrays that kvc_session_load allocated, but not the sampler. */
 void kvc_saved_free(struct kvc_saved *saved);
 
-/** Writes a session to a file, with the data in `saved` (or NULL). A session loaded from it continues with
+/** Writes a session to a file, with the data in `saved` (or NULL). A session loaded from this file continues with
  * bit-identical results on every backend of the same arithmetic.
  *
  * The file contains entries, positions, the policy's state, recurrent state and counters. It appears under its name
