@@ -169,36 +169,36 @@ static uint64_t hash_run(const struct comparison *of, const struct run *run) {
     return hash;
 }
 
-struct place {
+struct extent {
     const unsigned char *data;
     uint64_t bytes, tensor;
 };
 
 static int by_data(const void *a, const void *b) {
-    const unsigned char *x = ((const struct place *)a)->data, *y = ((const struct place *)b)->data;
+    const unsigned char *x = ((const struct extent *)a)->data, *y = ((const struct extent *)b)->data;
     return (x > y) - (x < y);
 }
 
 /* Returns the addresses of all tensors whose data this rank has, [*count], sorted. */
-static struct place *find_places(const struct comparison *of, size_t *count) {
+static struct extent *find_extents(const struct comparison *of, size_t *count) {
     const size_t tensors = kvc_model_tensors(of->model);
-    struct place *places = same_files_room(of, tensors * sizeof *places);
+    struct extent *extents = same_files_room(of, tensors * sizeof *extents);
     *count = 0;
     for (size_t i = 0; i < tensors; i++) {
         const struct kvc_file_tensor *tensor = kvc_model_tensor(of->model, i);
         if (kvc_tensor_data(tensor))
-            places[(*count)++] = (struct place){kvc_tensor_data(tensor), tensor->bytes, i};
+            extents[(*count)++] = (struct extent){kvc_tensor_data(tensor), tensor->bytes, i};
     }
-    qsort(places, *count, sizeof *places, by_data);
-    return places;
+    qsort(extents, *count, sizeof *extents, by_data);
+    return extents;
 }
 
 /* Returns the last tensor that begins at or before an address. */
-static size_t find_place(const struct place *places, size_t count, const unsigned char *data) {
+static size_t find_extent(const struct extent *extents, size_t count, const unsigned char *data) {
     size_t low = 0, high = count;
     while (low + 1 < high) {
         const size_t middle = low + (high - low) / 2;
-        if (places[middle].data <= data)
+        if (extents[middle].data <= data)
             low = middle;
         else
             high = middle;
@@ -209,17 +209,17 @@ static size_t find_place(const struct place *places, size_t count, const unsigne
 /* Cuts the recorded ranges into one run per tensor, because adjacent ones were recorded as one. */
 static struct run *cut_runs(const struct comparison *of, size_t *count) {
     const struct kvc_network *network = &of->model->network;
-    size_t places_count, capacity = 0;
-    struct place *places = find_places(of, &places_count);
+    size_t extent_count, capacity = 0;
+    struct extent *extents = find_extents(of, &extent_count);
     struct run *runs = NULL;
     *count = 0;
     for (size_t i = 0; i < network->read_count; i++) {
         struct kvc_bytes_read left = network->read[i];
-        for (size_t p = find_place(places, places_count, left.data); left.bytes > 0 && p < places_count; p++) {
-            const uint64_t first = (uint64_t)(left.data - places[p].data);
-            if (first >= places[p].bytes)
+        for (size_t p = find_extent(extents, extent_count, left.data); left.bytes > 0 && p < extent_count; p++) {
+            const uint64_t first = (uint64_t)(left.data - extents[p].data);
+            if (first >= extents[p].bytes)
                 continue; /* this is a reordered copy; its source in the file was recorded, too */
-            const uint64_t some = kvc_min_u64(left.bytes, places[p].bytes - first);
+            const uint64_t some = kvc_min_u64(left.bytes, extents[p].bytes - first);
             if (*count == capacity) {
                 capacity = 2 * capacity + 64;
                 struct run *grown = realloc(runs, capacity * sizeof *runs);
@@ -227,12 +227,12 @@ static struct run *cut_runs(const struct comparison *of, size_t *count) {
                     same_files_end(of, "no memory to compare files");
                 runs = grown;
             }
-            runs[(*count)++] = (struct run){places[p].tensor, first, some, 0};
+            runs[(*count)++] = (struct run){extents[p].tensor, first, some, 0};
             left.data += some;
             left.bytes -= some;
         }
     }
-    free(places);
+    free(extents);
     return runs;
 }
 

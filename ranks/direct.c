@@ -8,14 +8,14 @@
 #include "ranks/direct.h"
 
 /* What a rank reports about its device. */
-struct said {
+struct report {
     unsigned char ways[KVC_DIRECT_WAYS]; /* 1: the rank supports this transport */
     unsigned char exposed, unique[16];
 };
 
 /* Gathers the reports of all ranks, [link->count]. The caller frees them. */
-static struct said *direct_ask(struct kvc_link *link, const struct said *mine) {
-    struct said *all = calloc(link->count, sizeof *all);
+static struct report *direct_ask(struct kvc_link *link, const struct report *mine) {
+    struct report *all = calloc(link->count, sizeof *all);
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
     if (!all || !sizes)
         link->class->end(link, "no memory");
@@ -28,14 +28,14 @@ static struct said *direct_ask(struct kvc_link *link, const struct said *mine) {
     return all;
 }
 
-static bool all_have(const struct kvc_link *link, const struct said *all, size_t way) {
+static bool all_have(const struct kvc_link *link, const struct report *all, size_t way) {
     for (uint32_t r = 0; r < link->count; r++)
         if (!all[r].ways[way])
             return false;
     return true;
 }
 
-static bool share_a_device(const struct kvc_link *link, const struct said *all) {
+static bool share_a_device(const struct kvc_link *link, const struct report *all) {
     for (uint32_t r = 1; r < link->count; r++)
         for (uint32_t s = 0; s < r; s++)
             if (memcmp(all[r].unique, all[s].unique, sizeof all[r].unique) == 0)
@@ -44,8 +44,8 @@ static bool share_a_device(const struct kvc_link *link, const struct said *all) 
 }
 
 static bool on_all(struct kvc_link *link, bool here) {
-    const struct said mine = {.ways = {here}};
-    struct said *all = direct_ask(link, &mine);
+    const struct report mine = {.ways = {here}};
+    struct report *all = direct_ask(link, &mine);
     const bool yes = all_have(link, all, 0);
     free(all);
     return yes;
@@ -71,7 +71,7 @@ static void name(struct kvc_device *device, const char *way) {
 
 void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device) {
     const char *wanted = getenv("KVCULL_RANKS_DEVICES");
-    struct said mine = {.exposed = device->exposed != NULL};
+    struct report mine = {.exposed = device->exposed != NULL};
     struct kvc_direct *direct = NULL;
     for (size_t w = 0; w < KVC_DIRECT_WAYS && device->exposed; w++) {
         const struct kvc_direct_way *way = kvc_direct_list[w];
@@ -79,7 +79,7 @@ void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device) {
     }
     if (device->exposed)
         memcpy(mine.unique, device->exposed->unique, sizeof mine.unique);
-    struct said *all = direct_ask(link, &mine);
+    struct report *all = direct_ask(link, &mine);
     const bool shared = share_a_device(link, all);
     for (size_t w = 0; w < KVC_DIRECT_WAYS && !direct; w++)
         if (all_have(link, all, w) && !(kvc_direct_list[w]->one_each && shared))

@@ -106,13 +106,13 @@ static void open_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
     struct kvc_model *model = object(ranks, false);
     const uint64_t name = kvc_packet_get_number(in);
     struct kvc_session_options options;
-    const void *told = kvc_packet_get(in, sizeof options);
+    const void *packed = kvc_packet_get(in, sizeof options);
     const char *text = kvc_packet_get_text(in);
     char *policy = text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
     struct kvc_session *session;
     struct kvc_error error;
-    if (told)
-        memcpy(&options, told, sizeof options);
+    if (packed)
+        memcpy(&options, packed, sizeof options);
     options.policy = policy;
     const enum kvc_status status = kvc_session_open(model, &options, &session, &error);
     made(ranks, name, status, session, &error);

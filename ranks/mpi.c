@@ -44,7 +44,7 @@ struct mpi_link {
     bool crowded;            /* more ranks than cores on this machine: busy polling would starve the others */
     int *sizes, *offsets;    /* [count] */
     MPI_Request *requests;   /* [2 count] */
-    MPI_Datatype *places;    /* [count]: a rank's columns in the gathered rows */
+    MPI_Datatype *row_types; /* [count]: a rank's columns in the gathered rows */
     struct message *first;   /* unfinished sends, oldest first */
     size_t sending;          /* total bytes of the unfinished sends */
 };
@@ -88,12 +88,12 @@ static void mpi_count(struct kvc_link *link, size_t bytes, uint32_t receivers) {
     link->bytes += bytes * receivers;
 }
 
-static bool has_come(struct mpi_link *mpi, MPI_Request *request) {
-    int come = 0;
+static bool is_complete(struct mpi_link *mpi, MPI_Request *request) {
+    int complete = 0;
     mpi_hold(mpi);
-    MPI_Test(request, &come, MPI_STATUS_IGNORE);
+    MPI_Test(request, &complete, MPI_STATUS_IGNORE);
     mpi_release(mpi);
-    return come;
+    return complete;
 }
 
 /* Waits for a request. Polls `patience` times without a pause, then sleeps `sleep` nanoseconds between polls. */
@@ -101,7 +101,7 @@ static void wait_for(struct mpi_link *mpi, MPI_Request *request, unsigned patien
     const struct timespec nap = {0, sleep};
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    for (unsigned looks = 0; !has_come(mpi, request); looks++)
+    for (unsigned looks = 0; !is_complete(mpi, request); looks++)
         if (looks >= patience)
             nanosleep(&nap, NULL);
     clock_gettime(CLOCK_MONOTONIC, &to);
@@ -133,7 +133,7 @@ static void advance(struct kvc_link *link) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     for (struct message **at = &mpi->first; *at;) {
         struct message *message = *at;
-        if (!has_come(mpi, &message->request)) {
+        if (!is_complete(mpi, &message->request)) {
             at = &message->next;
             continue;
         }
@@ -239,9 +239,9 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
             place = at;
         if (r == link->rank || widths[r] == 0)
             continue;
-        MPI_Type_vector((int)rows, (int)widths[r], (int)width, MPI_FLOAT, &mpi->places[r]);
-        MPI_Type_commit(&mpi->places[r]);
-        MPI_Irecv(out + at, 1, mpi->places[r], (int)r, TAG_ROWS, mpi->comm, &mpi->requests[begun++]);
+        MPI_Type_vector((int)rows, (int)widths[r], (int)width, MPI_FLOAT, &mpi->row_types[r]);
+        MPI_Type_commit(&mpi->row_types[r]);
+        MPI_Irecv(out + at, 1, mpi->row_types[r], (int)r, TAG_ROWS, mpi->comm, &mpi->requests[begun++]);
     }
     mpi_count(link, own * rows * sizeof *mine, link->count - 1);
     for (uint32_t i = 1; i < link->count && own;
@@ -257,7 +257,7 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
     mpi_hold(mpi);
     for (uint32_t r = 0; r < link->count; r++)
         if (r != link->rank && widths[r])
-            MPI_Type_free(&mpi->places[r]);
+            MPI_Type_free(&mpi->row_types[r]);
     mpi_release(mpi);
 }
 
@@ -326,7 +326,7 @@ static void close_link(struct kvc_link *link) {
         mpi_release(mpi);
     free(mpi->sizes);
     free(mpi->requests);
-    free(mpi->places);
+    free(mpi->row_types);
     free(mpi);
 }
 
@@ -364,10 +364,10 @@ static struct mpi_link *mpi_make(MPI_Comm comm) {
     MPI_Comm_size(comm, &ranks);
     int *sizes = malloc(2 * (size_t)ranks * sizeof *sizes);
     MPI_Request *requests = malloc(2 * (size_t)ranks * sizeof *requests);
-    MPI_Datatype *places = malloc((size_t)ranks * sizeof *places);
-    if (!made || !sizes || !requests || !places) {
+    MPI_Datatype *row_types = malloc((size_t)ranks * sizeof *row_types);
+    if (!made || !sizes || !requests || !row_types) {
         free(requests);
-        free(places);
+        free(row_types);
         free(made);
         free(sizes);
         MPI_Comm_free(&comm);
@@ -377,7 +377,7 @@ static struct mpi_link *mpi_make(MPI_Comm comm) {
                               .comm = comm,
                               .sizes = sizes,
                               .requests = requests,
-                              .places = places,
+                              .row_types = row_types,
                               .offsets = sizes + ranks};
     made->whole = made;
     return made;

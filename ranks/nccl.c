@@ -126,16 +126,16 @@ static struct kvc_direct *open_nccl(struct kvc_link *link, struct kvc_device *de
     struct {
         ncclUniqueId id;
         ncclResult_t result;
-    } told = {.result = ncclSuccess};
+    } shared = {.result = ncclSuccess};
     struct nccl *made = calloc(1, sizeof *made);
     if (!made)
         link->class->end(link, "no memory for NCCL");
     made->direct = (struct kvc_direct){.class = &class, .link = link, .device = device};
     if (link->rank == 0)
-        told.result = ncclGetUniqueId(&told.id);
-    link->class->broadcast(link, &told, sizeof told, 0);
+        shared.result = ncclGetUniqueId(&shared.id);
+    link->class->broadcast(link, &shared, sizeof shared, 0);
     (void)device->ops->sync(device, NULL); /* makes the device current in this thread */
-    if (told.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, told.id, (int)link->rank)) {
+    if (shared.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, shared.id, (int)link->rank)) {
         close_nccl(&made->direct);
         return NULL;
     }

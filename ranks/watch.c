@@ -22,9 +22,9 @@ enum { HERE = 1, LEAVES };
 /* A watched rank. */
 struct peer {
     int rank;
-    unsigned char said, told; /* said: byte being received; told: byte being sent */
+    unsigned char incoming, outgoing; /* the byte being received; the byte being sent */
     MPI_Request receive, send;
-    bool said_leave;
+    bool sent_leave;
     atomic_bool left;
     _Atomic(uint32_t) silent; /* ms since its last byte */
 };
@@ -47,39 +47,39 @@ struct kvc_watch {
 
 /* ---- sending and receiving; the caller holds `mpi` ---- */
 
-static void listen(struct kvc_watch *watch, struct peer *peer) {
-    MPI_Irecv(&peer->said, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->receive);
+static void post_receive(struct kvc_watch *watch, struct peer *peer) {
+    MPI_Irecv(&peer->incoming, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->receive);
 }
 
-static void hear(struct kvc_watch *watch, struct peer *peer) {
-    int come = 1;
-    while (!atomic_load(&peer->left) && come) {
-        MPI_Test(&peer->receive, &come, MPI_STATUS_IGNORE);
-        if (!come)
+static void take_bytes(struct kvc_watch *watch, struct peer *peer) {
+    int arrived = 1;
+    while (!atomic_load(&peer->left) && arrived) {
+        MPI_Test(&peer->receive, &arrived, MPI_STATUS_IGNORE);
+        if (!arrived)
             return;
         atomic_store(&peer->silent, 0);
-        if (peer->said == LEAVES)
+        if (peer->incoming == LEAVES)
             atomic_store(&peer->left, true);
         else
-            listen(watch, peer);
+            post_receive(watch, peer);
     }
 }
 
 /* Sends the next byte unless the previous one is still being sent. */
-static void watch_tell(struct kvc_watch *watch, struct peer *peer) {
+static void send_byte(struct kvc_watch *watch, struct peer *peer) {
     int gone = 0;
     MPI_Test(&peer->send, &gone, MPI_STATUS_IGNORE); /* MPI_REQUEST_NULL counts as sent */
-    if (!gone || peer->said_leave)
+    if (!gone || peer->sent_leave)
         return;
-    peer->said_leave = watch->leaving;
-    peer->told = watch->leaving ? LEAVES : HERE;
-    MPI_Isend(&peer->told, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->send);
+    peer->sent_leave = watch->leaving;
+    peer->outgoing = watch->leaving ? LEAVES : HERE;
+    MPI_Isend(&peer->outgoing, 1, MPI_BYTE, peer->rank, TAG, watch->comm, &peer->send);
 }
 
 static void exchange(struct kvc_watch *watch) {
     for (size_t i = 0; i < watch->count; i++) {
-        hear(watch, &watch->peers[i]);
-        watch_tell(watch, &watch->peers[i]);
+        take_bytes(watch, &watch->peers[i]);
+        send_byte(watch, &watch->peers[i]);
     }
     atomic_store(&watch->due, false);
 }
@@ -214,7 +214,7 @@ struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm) {
     for (size_t i = 0; i < count; i++) {
         watch->peers[i].rank = link->rank == 0 ? (int)i + 1 : 0;
         watch->peers[i].send = MPI_REQUEST_NULL;
-        listen(watch, &watch->peers[i]);
+        post_receive(watch, &watch->peers[i]);
     }
     if (watch_begin(watch))
         return watch;
@@ -235,7 +235,7 @@ void kvc_watch_leave(struct kvc_watch *watch) {
         for (size_t i = 0; i < watch->count; i++) {
             int gone = 0;
             MPI_Test(&watch->peers[i].send, &gone, MPI_STATUS_IGNORE);
-            all = all && gone && watch->peers[i].said_leave && atomic_load(&watch->peers[i].left);
+            all = all && gone && watch->peers[i].sent_leave && atomic_load(&watch->peers[i].left);
         }
         if (all)
             MPI_Comm_free(&watch->comm);

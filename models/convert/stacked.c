@@ -18,7 +18,7 @@ struct stack {
     size_t count, N, K, expert;
     enum kvc_type type;
     float *rows;          /* [threads][BLOCK][K] */
-    float *turned;        /* one expert's transposed matrices, [K, N, count] */
+    float *transposed;    /* one expert's transposed matrices, [K, N, count] */
     unsigned char *bytes; /* the same, converted to `type` */
     atomic_bool failed;
 };
@@ -28,7 +28,7 @@ static size_t outputs_of(const struct kvc_file_tensor *tensor) {
 }
 
 /* Dequantizes and transposes block i of outputs of every part. */
-static void turn_block(void *argument, size_t i, unsigned thread) {
+static void transpose_block(void *argument, size_t i, unsigned thread) {
     const struct stack *in = argument;
     const size_t first = i * BLOCK, here = kvc_min_u64(BLOCK, in->N - first);
     float *rows = in->rows + (size_t)thread * BLOCK * in->K;
@@ -40,7 +40,7 @@ static void turn_block(void *argument, size_t i, unsigned thread) {
             kvc_dequantize_row(in->parts[p]->type, from + n * row_bytes, in->K, rows + n * in->K);
         for (size_t k = 0; k < in->K; k++)
             for (size_t n = 0; n < here; n++)
-                in->turned[(k * in->N + first + n) * in->count + p] = rows[n * in->K + k];
+                in->transposed[(k * in->N + first + n) * in->count + p] = rows[n * in->K + k];
     }
 }
 
@@ -49,7 +49,7 @@ static void narrow_row(void *argument, size_t k, unsigned thread) {
     struct stack *in = argument;
     const size_t length = in->N * in->count;
     (void)thread;
-    if (!kvc_quantize_row(in->type, in->turned + k * length, length,
+    if (!kvc_quantize_row(in->type, in->transposed + k * length, length,
                           in->bytes + k * kvc_type_row_bytes(in->type, length)))
         atomic_store(&in->failed, true);
 }
@@ -60,7 +60,7 @@ static enum kvc_status write_experts(struct kvc_converter *converter, struct sta
     const size_t bytes = in->K * kvc_type_row_bytes(in->type, in->N * in->count);
     enum kvc_status status = KVC_OK;
     for (in->expert = 0; in->expert < experts && !status; in->expert++) {
-        kvc_threads_run(converter->threads, (in->N + BLOCK - 1) / BLOCK, turn_block, in);
+        kvc_threads_run(converter->threads, (in->N + BLOCK - 1) / BLOCK, transpose_block, in);
         kvc_threads_run(converter->threads, in->K, narrow_row, in);
         status = atomic_load(&in->failed)
                      ? kvc_fail(error, KVC_INPUT,
@@ -85,14 +85,14 @@ enum kvc_status kvc_convert_stacked(struct kvc_converter *converter, const struc
                      : kvc_tensor_make(parts[p], converter->from, error);
     }
     in.rows = malloc(kvc_threads_count(converter->threads) * BLOCK * in.K * sizeof *in.rows);
-    in.turned = malloc(numbers * sizeof *in.turned);
+    in.transposed = malloc(numbers * sizeof *in.transposed);
     in.bytes = malloc(in.K * kvc_type_row_bytes(type, in.N * count));
-    if (!status && !(in.rows && in.turned && in.bytes))
+    if (!status && !(in.rows && in.transposed && in.bytes))
         status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for an expert of %zu numbers", converter->from, numbers);
     if (!status)
         status = write_experts(converter, &in, index, error);
     free(in.rows);
-    free(in.turned);
+    free(in.transposed);
     free(in.bytes);
     for (size_t p = 0; p < count; p++)
         kvc_tensor_drop(parts[p]);

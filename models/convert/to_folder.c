@@ -20,7 +20,7 @@ struct target {
     const struct kvc_planned_tensor *planned,
         *second; /* second: in gpt-oss, the up projection that is stored with the gate; else NULL */
     uint32_t expert;
-    bool turned; /* written by kvc_convert_stacked */
+    bool transposed; /* written by kvc_convert_stacked */
     char name[128];
 };
 
@@ -91,7 +91,7 @@ static void list_stacked(struct work *work, const struct kvc_planned_tensor *pla
         return; /* already listed with the gate */
     struct target *target = &work->targets[work->count];
     struct kvc_tensor *tensor = &work->tensors[work->count];
-    *target = (struct target){.planned = planned, .turned = stack || gate};
+    *target = (struct target){.planned = planned, .transposed = stack || gate};
     target->second = gate ? beside(&work->plan, planned) : NULL;
     const char *end = strstr(planned->hf, "gate_proj");
     if (gate && end)
@@ -236,7 +236,8 @@ static enum kvc_status check_tensors(const struct work *work) {
     struct kvc_file_tensor tensor;
     for (size_t i = 0; !status && i < work->count; i++) {
         const struct target *target = &work->targets[i];
-        status = target->turned ? find_stack(work, target->planned, &tensor) : to_folder_find(work, target, &tensor);
+        status =
+            target->transposed ? find_stack(work, target->planned, &tensor) : to_folder_find(work, target, &tensor);
         if (!status && target->second)
             status = find_stack(work, target->second, &tensor);
     }
@@ -287,7 +288,7 @@ static enum kvc_status write_tensors(struct work *work, const char *path) {
     for (size_t i = 0; !status && i < work->count; i++) {
         const struct kvc_planned_tensor *planned = work->targets[i].planned;
         struct kvc_file_tensor tensor;
-        if (work->targets[i].turned) {
+        if (work->targets[i].transposed) {
             status = write_stack(work, &work->targets[i], i);
             continue;
         }

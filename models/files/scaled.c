@@ -55,19 +55,19 @@ static void lay_block(const unsigned char *from, unsigned char power, unsigned c
     }
 }
 
-enum { TURNED = 64 }; /* rows and columns that are transposed together, so that cache lines are used fully */
+enum { TILE = 64 }; /* rows and columns that are transposed together, so that cache lines are used fully */
 
 /* Transposes [E, K, parts N] to [E, N, K], taking outputs part, part + parts and so on. */
-static void turn_stack(const struct kvc_file_tensor *tensor, unsigned char *to) {
+static void transpose_stack(const struct kvc_file_tensor *tensor, unsigned char *to) {
     const struct kvc_scaled *scaled = tensor->scaled;
     const size_t element = kvc_type_row_bytes(tensor->type, 1), parts = scaled->parts;
     const size_t E = (size_t)tensor->shape[0], N = (size_t)tensor->shape[1];
     const size_t K = tensor->dimensions == 3 ? (size_t)tensor->shape[2] : 1;
     for (size_t e = 0; e < E; e++)
-        for (size_t n0 = 0; n0 < N; n0 += TURNED)
-            for (size_t k0 = 0; k0 < K; k0 += TURNED)
-                for (size_t n = n0; n < N && n < n0 + TURNED; n++)
-                    for (size_t k = k0; k < K && k < k0 + TURNED; k++)
+        for (size_t n0 = 0; n0 < N; n0 += TILE)
+            for (size_t k0 = 0; k0 < K; k0 += TILE)
+                for (size_t n = n0; n < N && n < n0 + TILE; n++)
+                    for (size_t k = k0; k < K && k < k0 + TILE; k++)
                         memcpy(to + ((e * N + n) * K + k) * element,
                                scaled->raw + ((e * K + k) * parts * N + parts * n + scaled->part) * element, element);
 }
@@ -82,8 +82,8 @@ enum kvc_status kvc_tensor_make(const struct kvc_file_tensor *tensor, const char
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for the %" PRIu64 " bytes of tensor %s as %s", path,
                         tensor->bytes, tensor->name, kvc_type_name(tensor->type));
     }
-    if (scaled->turned) {
-        turn_stack(tensor, to);
+    if (scaled->transposed) {
+        transpose_stack(tensor, to);
     } else if (tensor->type == KVC_MXFP4) {
         const uint64_t bytes = sizeof(struct kvc_block_mxfp4), blocks = tensor->cols / 32;
         for (uint64_t i = 0; i < tensor->bytes / bytes; i++) {

@@ -19,7 +19,7 @@ struct kvc_scaled {
     enum kvc_type scale_type;          /* of FP8 scales */
     uint64_t block_rows, block_cols, grid_cols;
     uint32_t parts, part; /* outputs in this tensor: part, part + parts, ... (MXFP4 and transposed) */
-    bool turned;          /* plain numbers without scales, stored as [inputs, outputs] */
+    bool transposed;      /* plain numbers without scales, stored as [inputs, outputs] */
     void *made;
 };
 

@@ -56,7 +56,7 @@ static enum kvc_status add_part(const struct splitting *in, const struct kvc_fil
         scaled->made = NULL; /* existing data belongs to the whole tensor */
         to->shape[1] /= parts;
     } else {
-        *scaled = (struct kvc_scaled){.raw = from->data, .turned = true};
+        *scaled = (struct kvc_scaled){.raw = from->data, .transposed = true};
         to->data = NULL;
         to->shape[1] = from->shape[from->dimensions - 1] / parts;
         if (to->dimensions == 3)

@@ -299,7 +299,7 @@ METHOD(do_rsplit) {
         return do_split(j, self, a, call);
     }
     const struct jinja_string *text = self.string, *by = string_methods_given(a[0]) ? text_of(j, a[0]) : NULL;
-    struct jinja_value list = jinja_list(j, JINJA_PLAIN), turned = jinja_list(j, JINJA_PLAIN);
+    struct jinja_value list = jinja_list(j, JINJA_PLAIN), reversed = jinja_list(j, JINJA_PLAIN);
     if (!by) {
         return rsplit_blanks(j, text, most);
     }
@@ -318,9 +318,9 @@ METHOD(do_rsplit) {
     }
     jinja_add(j, list, part_of(j, text, 0, end));
     for (size_t i = j->status == KVC_OK ? list.list->count : 0; i > 0; i--) {
-        jinja_add(j, turned, list.list->items[i - 1]);
+        jinja_add(j, reversed, list.list->items[i - 1]);
     }
-    return turned;
+    return reversed;
 }
 
 METHOD(do_splitlines) {

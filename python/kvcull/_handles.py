@@ -8,8 +8,8 @@ bytecode runs between acquiring the gate's lock and releasing it, except in call
 `Gate.close` pass all steps to one C function (`list.extend`, `all`), which runs them one after another.
 
 The code does not rely on finalizers either. `_entries` lists all open objects. A weak reference tells when nothing
-refers to an object any more, and the object is then closed. If an interrupt prevents one call of `Gate.drain` from closing it, the
-next call does.
+refers to an object any more, and the object is then closed. If an interrupt prevents one call of `Gate.drain` from
+closing it, the next call does.
 """
 import atexit
 import functools
