@@ -42,7 +42,7 @@ enum kvc_score_kind {
                            from 0 */
     KVC_SCORE_CHANNELS, /* x = the key's own channels (from pages.high if there are pages); softmax and sum as above */
     KVC_SCORE_PAGE_CHANNELS, /* per page: x = high if the channel is positive, else low; softmax and sum as above */
-    KVC_SCORE_PAGE_BOUND /* per page: fma(q[c], q[c] < 0 ? low[c] : high[c], dot) over all c ascending, from 0; sum of
+    KVC_SCORE_PAGE_BOUND /* per page: `fma(q[c], q[c] < 0 ? low[c] : high[c], dot)` over all c ascending, from 0; sum of
                             the group's dots; -inf where n is 0; no softmax */
 };
 
@@ -106,8 +106,8 @@ struct kvc_ops {
 /* A backend as core sees it. A new backend takes one folder and one line in backends/list.c. */
 struct kvc_backend_class {
     const char *name;
-    bool (*usable)(char *detail,
-                   size_t capacity); /* detail: the instruction set, or one line that says why it is not usable */
+    /* detail: the instruction set, or one line that says why it is not usable */
+    bool (*usable)(char *detail, size_t capacity);
     /* index: the N of "opencl:N", otherwise 0. path: NULL, an instruction set of this backend ("avx2"), or part of a
      * device's name ("opencl:mali"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,

@@ -84,8 +84,8 @@ uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); 
 /* The following functions allocate host memory and buffers that exist until the case ends. If out of memory, they
  * return NULL and set v->status. */
 void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
-void kvc_verify_release(struct kvc_verify *v,
-                        size_t held); /* frees the host memory allocated since held_count was `held` */
+/* Frees the host memory allocated since held_count was `held`. */
+void kvc_verify_release(struct kvc_verify *v, size_t held);
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
 enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* mostly plain */
 struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */

@@ -98,9 +98,8 @@ KVC_CASE(view_append, 6) {
         rows = v->small ? kvc_verify_range(v, 1, 2) : kvc_verify_range(v, 0, 5);
         for (uint32_t h = 0, left = 0; v->small && h < c.shape.kv_heads; h++) {
             left += c.lists.count[h] - c.places[h];
-            c.viewed =
-                c.viewed &&
-                (left || h + 1 < c.shape.kv_heads); /* not all entries, so that a changed index becomes visible */
+            /* not all entries, so that a changed index becomes visible */
+            c.viewed = c.viewed && (left || h + 1 < c.shape.kv_heads);
         }
         if (!c.viewed) { /* an empty view */
             c.view_count = kvc_verify_twin(v, c.shape.kv_heads * sizeof(uint32_t), NULL);

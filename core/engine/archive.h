@@ -34,7 +34,8 @@ struct kvc_archive {
     enum kvc_status (*store)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
     enum kvc_status (*fetch)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
     void *user;
-    const struct kvc_session *from; /* not NULL: device data are copied from this session and are not in the archive */
+    /* not NULL: device data are copied from this session and are not in the archive */
+    const struct kvc_session *from;
 };
 
 void kvc_archive_free(struct kvc_archive *archive); /* frees its bytes */

@@ -11,8 +11,8 @@ struct kvc_batch {
     uint32_t rows;
     struct kvc_growable positions; /* int32 [rows] */
     struct kvc_growable tokens;    /* int32 [rows] */
-    struct kvc_growable
-        causal_offset;          /* uint32 [rows]: entries at the end of the session's lists that the row must not see */
+    /* uint32 [rows]: entries at the end of the session's lists that the row must not see */
+    struct kvc_growable causal_offset;
     struct kvc_growable cosine; /* float32 [ropes, rows, rotary/2] */
     struct kvc_growable sine;   /* float32 [ropes, rows, rotary/2] */
     struct kvc_growable hidden; /* float32 [rows, hidden] */

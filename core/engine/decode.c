@@ -236,8 +236,8 @@ static enum kvc_status decode_batch(struct kvc_session *const *sessions, const i
         struct kvc_error cause;
         enum kvc_status status = decode_join(participants, sessions[i], i, tokens[i], sessions[0]->runner, &cause);
         status = kvc_advise(sessions[i], sessions[i]->tokens + 1, status, &cause);
-        if (status == KVC_RESOURCE &&
-            kvc_session_ranks(sessions[i])) /* the other ranks run the step with this session, so all ranks must end */
+        /* the other ranks run the step with this session, so all ranks must end */
+        if (status == KVC_RESOURCE && kvc_session_ranks(sessions[i]))
             sessions[i]->engine->ranks->link->class->end(sessions[i]->engine->ranks->link, cause.text);
         if (statuses)
             statuses[i] = status;

@@ -20,8 +20,8 @@ struct kvc_delta_scratch {
     struct kvc_growable out;            /* [rows, H, d_v] */
     struct kvc_growable q_and_gate;     /* [rows, heads of attention, 2, d] */
     struct kvc_growable attention_gate; /* [rows, heads of attention, d] */
-    struct kvc_growable
-        part; /* uint32 [2, index_rows * heads]: places of the queries, then of the gates, in q_and_gate */
+    /* uint32 [2, index_rows * heads]: places of the queries, then of the gates, in q_and_gate */
+    struct kvc_growable part;
     uint32_t index_rows;
 };
 

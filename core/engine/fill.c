@@ -47,10 +47,10 @@ void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const 
     const struct kvc_span k = kvc_growable_at(&runner->k, 0), v = kvc_growable_at(&runner->v, 0);
     const size_t wide = (size_t)part->rows * g->heads * g->head_size * sizeof(float);
     const size_t narrow = (size_t)part->rows * g->kv_heads * g->head_size * sizeof(float);
-    const uint64_t window =
-        kvc_session_rows(session) - session->prompt.window.rows; /* the first row that policies read */
-    device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill),
-                      narrow); /* for methods that keep unrotated keys */
+    /* the first row that policies read */
+    const uint64_t window = kvc_session_rows(session) - session->prompt.window.rows;
+    /* for methods that keep unrotated keys */
+    device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill), narrow);
     if (part->kind != KVC_ROWS_PROMPT || (uint64_t)session->prompt.chunk_from + part->row + part->rows > window) {
         device->ops->copy(device, q, stretch(fill), wide);
         device->ops->copy(device, k, stretch(fill), narrow);

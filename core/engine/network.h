@@ -17,8 +17,8 @@ struct kvc_layer {
     struct kvc_span k_bias;         /* [H_kv*d] */
     struct kvc_span v_bias;         /* [H_kv*d] */
     struct kvc_span output_bias;    /* [hidden] */
-    struct kvc_span
-        q_norm; /* norm before RoPE: [d], shared by all heads; [H, d], one per head; or [H*d], one over all heads */
+    /* norm before RoPE: [d], shared by all heads; [H, d], one per head; or [H*d], one over all heads */
+    struct kvc_span q_norm;
     struct kvc_span k_norm;          /* [d], [H_kv, d] or [H_kv*d], as for q_norm */
     struct kvc_span q_norm_bias;     /* [d], if both norms are centred */
     struct kvc_span k_norm_bias;     /* [d] */
@@ -50,8 +50,8 @@ struct kvc_layer {
     struct kvc_span decay_rate;     /* [H], none positive */
     struct kvc_span decay_bias;     /* [H] */
     struct kvc_span delta_norm;     /* [d_v]: norm of each head's output */
-    uint32_t delta_from,
-        delta_count; /* attention layers: the delta nets between this layer and the attention layer below */
+    /* attention layers: the delta nets between this layer and the attention layer below */
+    uint32_t delta_from, delta_count;
     uint32_t window; /* sliding window of this layer; 0: none */
     uint32_t rope;   /* index in network.rope of the rope for its queries and keys */
 };
@@ -124,10 +124,10 @@ struct kvc_network {
     struct kvc_layer *layer;      /* [layers] */
     struct kvc_delta_shape delta;
     struct kvc_layer *delta_layer; /* [delta.count] */
-    struct kvc_span q_unit,
-        k_unit;                 /* [d_k]: norm weights that give a delta net's queries and keys their fixed length */
-    bool gated_attention;       /* q has twice as many rows: for each head the queries, then the output gate */
-    struct kvc_span final_norm; /* [hidden] */
+    /* [d_k]: norm weights that give a delta net's queries and keys their fixed length */
+    struct kvc_span q_unit, k_unit;
+    bool gated_attention;            /* q has twice as many rows: for each head the queries, then the output gate */
+    struct kvc_span final_norm;      /* [hidden] */
     struct kvc_span final_norm_bias; /* [hidden] */
     struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself where tied */
     struct kvc_span head_bias;       /* [vocab] */

@@ -348,8 +348,8 @@ enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tok
     const enum kvc_status status = kvc_network_check_tokens(session->runner->network, tokens, count, error);
     if (status != KVC_OK)
         return status;
-    session->long_rope =
-        kvc_prompt_long_rope(session, count); /* long_rope selects the frequencies of the cosine and sine rows */
+    /* long_rope selects the frequencies of the cosine and sine rows */
+    session->long_rope = kvc_prompt_long_rope(session, count);
     return kvc_prompt_begin(session, count, error);
 }
 

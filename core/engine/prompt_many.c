@@ -86,8 +86,8 @@ static void prompt_many_run(struct many *many, size_t n) {
     float *logits = many->logits ? many->logits + first * vocab : NULL;
     struct kvc_error shared = {KVC_OK, ""};
     const enum kvc_status all = kvc_prompt_run(many->member, n, many->tokens, many->rows, NULL, logits, &shared);
-    bool computed =
-        false; /* the first session that succeeds counts its rows as computed, the others count them as spared */
+    /* the first session that succeeds counts its rows as computed, the others count them as spared */
+    bool computed = false;
     for (size_t k = 0; k < n; k++) {
         struct kvc_session *session = many->member[k];
         const size_t place = many->place[k];

@@ -73,8 +73,8 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
             device->ops->download(device, indices,
                                   (struct kvc_span){reads->index, (size_t)h * reads->stride * sizeof *indices},
                                   count * sizeof *indices);
-        for (uint32_t i = 0; i < count;
-             i++) /* in place: indices ascend, so no element is overwritten before it is read */
+        /* in place: indices ascend, so no element is overwritten before it is read */
+        for (uint32_t i = 0; i < count; i++)
             recorded->positions[i] = recorded->positions[indices[i]];
         recorded->count = count;
         free(indices);

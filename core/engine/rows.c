@@ -139,8 +139,8 @@ void kvc_prompt_end(struct kvc_session *session) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
     session->prompt.angle_rows = 0;
-    if (kvc_policy_queries(session->policy) ==
-        UINT32_MAX) /* the queries of a whole prompt are too large to keep for the next prompt */
+    /* the queries of a whole prompt are too large to keep for the next prompt */
+    if (kvc_policy_queries(session->policy) == UINT32_MAX)
         kvc_prompt_free_queries(device, &session->prompt.window);
     session->tokens += session->turn;
     session->sums.prompt_peak = session->cache.peak_bytes;

@@ -173,8 +173,8 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
     const uint32_t count = (uint32_t)kvc_divide_up(most, page);
     if (select->pages.page == page && select->pages.stride >= count && (!low || select->pages.low))
         return KVC_OK;
-    const uint32_t stride =
-        ((count + count / 64) / 64 + 1) * 64; /* extra pages make growth rare, because it refills all pages */
+    /* extra pages make growth rare, because it refills all pages */
+    const uint32_t stride = ((count + count / 64) / 64 + 1) * 64;
     return make_pages(session, layer, page, stride, low, error);
 }
 
@@ -301,9 +301,8 @@ static enum kvc_status select_reserve(struct kvc_session *session, uint32_t laye
 enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                    uint32_t *stride, struct kvc_error *error) {
     const uint32_t most = most_places(session, layer) + 1;
-    if (most <= select->budget ||
-        (by_page(select) &&
-         !select->page)) /* either everything is read, or the selection is invalid and will be rejected later */
+    /* either everything is read, or the selection is invalid and will be rejected later */
+    if (most <= select->budget || (by_page(select) && !select->page))
         return KVC_OK;
     *stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     return select_reserve(session, layer, select, most, error);

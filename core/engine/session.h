@@ -42,8 +42,7 @@ struct kvc_session {
     uint64_t tokens; /* number before the current prompt or step */
     uint64_t turn;   /* rows of the current or last prompt */
     uint64_t step;   /* decode steps since the last prompt */
-    uint64_t *held;  /* [layers]: N, the number of entries of the longest head at the end of the last prompt, before its
-                        stage */
+    uint64_t *held;  /* [layers]: N, entries of the longest head after the last prompt, before its prompt stage */
     uint64_t *after; /* [layers]: the same number after the prompt stage */
     struct kvc_session_sums sums;
 
@@ -51,8 +50,8 @@ struct kvc_session {
     bool busy; /* already in the batch that is being assembled */
     bool in_prompt;
     bool failed; /* a prompt or step failed: the session is unusable */
-    struct kvc_error
-        failure; /* valid if failed: the session's own error in a shared prompt, or its policy's error in a step */
+    /* valid if failed: the session's own error in a shared prompt, or its policy's error in a step */
+    struct kvc_error failure;
 
     struct kvc_prompt prompt;       /* the current prompt (rows.c) */
     struct kvc_evictions evictions; /* evict.c */
@@ -60,8 +59,8 @@ struct kvc_session {
     struct kvc_cache_positions cache_positions;
     struct kvc_growable series; /* [layers, H, d + d/2]: written by kvc_stage_prepare_series (stage_series.c) */
     struct kvc_record record;   /* record.c */
-    struct kvc_packet
-        kept; /* in a pipeline: the positions that this pass keeps in layers of other ranks (pipeline.c) */
+    /* in a pipeline: the positions that this pass keeps in layers of other ranks (pipeline.c) */
+    struct kvc_packet kept;
 };
 
 /* Returns the ranks that share the session, or NULL if only this process has it. */

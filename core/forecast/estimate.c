@@ -69,8 +69,8 @@ static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hid
     if (prompt > INT32_MAX || generated > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "estimate: %llu + %llu tokens: must be at most %d each",
                         (unsigned long long)prompt, (unsigned long long)generated, INT32_MAX);
-    const double entry =
-        2 * 4.0 * g->head_size + 8 + 4.0 * KVC_COLUMNS_MOST; /* bytes per entry, for the largest type */
+    /* bytes per entry, for the largest type */
+    const double entry = 2 * 4.0 * g->head_size + 8 + 4.0 * KVC_COLUMNS_MOST;
     const double heads = (double)g->layers * g->heads, tokens = (double)(prompt + generated + 2 * KVC_TILE);
     if (heads * tokens * entry * 4 > 0x1p63 || (double)prompt * hidden * 4 > 0x1p63)
         return kvc_fail(error, KVC_USAGE,

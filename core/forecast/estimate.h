@@ -38,8 +38,7 @@ struct kvc_estimator {
     uint64_t (*most)[2];               /* [layers]: entries to which lists of each kind grow in decode steps */
     struct kvc_last_block *last;       /* [layers] */
     uint64_t *pages;                   /* [layers]: bytes of pages and sums, which grow */
-    double (*from)[2]; /* [layers]: entries per list of each kind before the first stage of the method that evicts from
-                          them */
+    double (*from)[2]; /* [layers]: entries per list of each kind before the evicting method's first stage */
     bool uneven;       /* the data decide how entries are divided among heads or layers */
 };
 

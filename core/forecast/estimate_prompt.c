@@ -19,8 +19,8 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
  * decide how it is divided among them. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
-    const uint64_t so_far = at->context.acting + 1,
-                   slack = e->windows ? KVC_TILE * so_far : 0; /* room for expired entries */
+    /* room for expired entries */
+    const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0;
     const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
     e->uneven = e->uneven ||
                 mean < (double)kvc_estimator_prompt(e, l); /* also true if another method left no more than the mean */

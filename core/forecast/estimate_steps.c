@@ -211,8 +211,8 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
         keep_indices(e, l, kvc_longest_count(layer));
         e->uneven =
-            e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l)
-                                            .method); /* the data decide which of the view's entries are evicted */
+            /* the data decide which of the view's entries are evicted */
+            e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method);
         keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }
 }

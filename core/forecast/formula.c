@@ -75,14 +75,14 @@ static double reads_of(const struct course *course, double n, double most, doubl
     const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
     const double d = context->head_size, budget = (double)select.budget;
     double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
-    if (course->uneven) { /* some lists read all entries and others choose; allow for one more page, and for dims that
-                             depend on n */
+    /* upper bound: some lists are short and read everything; pages and dims are rounded up */
+    if (course->uneven) {
         top = top > budget ? top : budget;
         dims = least(d, dims + 1.5);
         pages = select.page ? n / select.page + 1 : 0;
     } else if (n <= budget) {
-        if (select.mean_value &&
-            most > budget) /* the longest lists choose, so the sums are read even if this list reads everything */
+        /* the longest lists choose, so the sums are read even if this list reads everything */
+        if (select.mean_value && most > budget)
             *choose = d * sizeof(float);
         return n;
     }

@@ -16,8 +16,8 @@ struct kvc_packet {
 
 void kvc_packet_put(struct kvc_packet *packet, const void *data, size_t bytes);
 void kvc_packet_put_number(struct kvc_packet *packet, uint64_t number);
-void kvc_packet_put_pointer(struct kvc_packet *packet,
-                            const void *object); /* identifies an object by its address on rank 0 */
+/* Identifies an object by its address on rank 0. */
+void kvc_packet_put_pointer(struct kvc_packet *packet, const void *object);
 void kvc_packet_put_text(struct kvc_packet *packet, const char *text); /* NULL is allowed */
 /* The getters return pointers into the packet, which are valid until the packet is written again. */
 const void *kvc_packet_get(struct kvc_packet *packet, size_t bytes); /* returns NULL if broken */

@@ -85,10 +85,10 @@ enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const ch
 enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                        struct kvc_error *error);
 
-uint32_t
-kvc_policy_queries(const struct kvc_policy *policy); /* maximum number of a prompt's last queries that a method reads */
-uint32_t kvc_policy_columns(const struct kvc_policy *policy,
-                            uint32_t layer); /* columns of all methods that act in the layer */
+/* Returns the maximum number of a prompt's last queries that a method reads. */
+uint32_t kvc_policy_queries(const struct kvc_policy *policy);
+/* Returns the number of columns of all methods that act in the layer. */
+uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer);
 /* Same, plus the columns of the unrotated keys if a method uses cache positions. The columns of the keys come last. */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
 /* Returns the method that rotates a layer's keys to their cache positions, or NULL. */

@@ -132,8 +132,8 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
     enum kvc_status status = KVC_OK;
     for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {
         const uint32_t from = b * KVC_RING_BLOCK, n = kvc_min_u32(rows - from, KVC_RING_BLOCK);
-        const uint64_t back =
-            (newest + rows - (from + n - 1)) % rows; /* tokens since the block's last row was written */
+        /* tokens since the block's last row was written */
+        const uint64_t back = (newest + rows - (from + n - 1)) % rows;
         if (back > newest - oldest)
             continue;
         if (!scores)

@@ -36,8 +36,8 @@ static enum kvc_status gather_counts(const struct kvc_stage *stage, uint32_t *co
     if (!numbers)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for the counts of %u lists", all);
     for (uint32_t h = 0; h < own; h++)
-        memcpy(&numbers[h], &layer->count[h],
-               sizeof *counts); /* copies the bits; the floats are never used in arithmetic */
+        /* copies the bits; the floats are never used in arithmetic */
+        memcpy(&numbers[h], &layer->count[h], sizeof *counts);
     const enum kvc_status status = kvc_stage_gather(stage, own, all, 1, numbers, numbers + own, error);
     memcpy(counts, numbers + own, all * sizeof *counts);
     free(numbers);
