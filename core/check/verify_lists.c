@@ -82,7 +82,7 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
                                      256, 257, 258, 511, 512, 513, 767, 768, 1024};
-    /* each entry takes a kernel interpreter time */
+    /* few entries, because kernel interpreters are slow */
     static const uint32_t few[] = {4, 8, 1, 7, 5, 6, 3, 2, 33, 4, 9, 1, 5, 0, 3, 2};
     if (v->small && (slots == KVC_TILE || kvc_verify_range(v, 0, 31)))
         return kvc_verify_pick(v, few);

@@ -42,7 +42,7 @@ struct kvc_session {
     uint64_t tokens; /* number before the current prompt or step */
     uint64_t turn;   /* rows of the current or last prompt */
     uint64_t step;   /* decode steps since the last prompt */
-    uint64_t *held;  /* [layers]: N, entries of the longest head after the last prompt, before its prompt stage */
+    uint64_t *held;  /* [layers]: N, entries of the longest head when the last prompt stage began */
     uint64_t *after; /* [layers]: the same number after the prompt stage */
     struct kvc_session_sums sums;
 
