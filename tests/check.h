@@ -1,4 +1,4 @@
-/* check.h - what tests need to know of where they run, and what many of them check with. */
+/* check.h - common checks of tests, and facts about the machine and the build. */
 #ifndef KVC_TESTS_CHECK_H
 #define KVC_TESTS_CHECK_H
 

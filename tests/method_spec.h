@@ -1,4 +1,4 @@
-/* method_spec.h - a policy of a method that no test has a word for, from its class alone. */
+/* method_spec.h - makes a policy string for any method from its class alone, for methods without their own test. */
 #ifndef KVC_TESTS_METHOD_SPEC_H
 #define KVC_TESTS_METHOD_SPEC_H
 

@@ -1,4 +1,4 @@
-/* pair.h - test support: the same buffers and cache lists on two devices, the reference and the path under test. */
+/* pair.h - test support: the same buffers and cache lists on two devices, the reference and the device under test. */
 #ifndef KVC_TESTS_BACKENDS_PAIR_H
 #define KVC_TESTS_BACKENDS_PAIR_H
 

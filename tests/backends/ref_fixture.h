@@ -1,4 +1,4 @@
-/* ref_fixture.h - what the tests of the reference operations share: a device, buffers of one test, lists. */
+/* ref_fixture.h - shared by the tests of the reference operations: a device, a test's buffers, lists. */
 #ifndef KVC_TESTS_BACKENDS_REF_FIXTURE_H
 #define KVC_TESTS_BACKENDS_REF_FIXTURE_H
 

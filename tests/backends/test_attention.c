@@ -1,5 +1,6 @@
-/* test_attention.c - attention of every SIMD path against the reference, to the bit: odd sizes, ragged and permuted
- * lists, read lists, sliding windows, masked tails, several segments, adversarial values, one to three threads. */
+/* test_attention.c - attention of every SIMD instruction set is bit-identical to the reference: odd sizes, ragged and
+ * permuted lists, read lists, sliding windows, masked tails, several segments, adversarial values, one to three
+ * threads. */
 #include "tests/backends/pair.h"
 
 struct attention_case {

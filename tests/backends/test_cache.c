@@ -1,5 +1,5 @@
-/* test_cache.c - append, drop, identity, evict, relayout, and what is kept by scores, of every SIMD path against the
- * reference. */
+/* test_cache.c - append, drop, identity, evict, relayout and eviction by scores of every SIMD instruction set against
+ * the reference. */
 #include "tests/backends/pair.h"
 
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};

@@ -1,5 +1,5 @@
-/* test_cuda.c - the CUDA backend on an emulated device: every operation equal to ref to the bit, graphs, memory, and
- * what it says when something is missing. The emulation is tests/cuda. */
+/* test_cuda.c - the CUDA backend on an emulated device: every operation is bit-identical to ref; graphs, memory, and
+ * errors for missing parts. tests/cuda has the emulation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# On a machine with an NVIDIA device: every operation and method on it, to the bit. Elsewhere: what the backend says.
+# With an NVIDIA device: every operation and method on it is bit-identical to ref. Without: the backend's messages.
 kvcull=$top_builddir/kvcull
 if "$kvcull" info backends | grep -q '^cuda .*no CUDA device'; then
     "$kvcull" verify --backend cuda >/dev/null 2>message

@@ -1,5 +1,5 @@
-/* test_cuda_memory.c - device memory of the CUDA backend on an emulated device: arenas by kind, what shares an
- * allocation, what goes back and when, and what is said where there is none. */
+/* test_cuda_memory.c - device memory of the CUDA backend on an emulated device: arenas by kind, shared allocations,
+ * when memory returns to the device, and errors without memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,6 +1,5 @@
-/* test_delta.c - the reference's gated delta nets beside their definition in double precision, written plainly: one
- * matrix for each head, one row after another. Sessions leave each other's state alone, and rows that are not to be
- * kept leave no trace. */
+/* test_delta.c - the reference's gated delta nets against their definition in double precision: one matrix for each
+ * head, one row after another. Sessions do not change each other's state, and temporary rows leave no trace. */
 #include "core/base/delta.h"
 #include "tests/backends/ref_fixture.h"
 

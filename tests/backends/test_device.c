@@ -1,4 +1,5 @@
-/* test_device.c - the CPU device: buffers, arenas, counters against the process's own memory, paths, failures. */
+/* test_device.c - the CPU device: buffers, arenas, memory counters against the process's own memory, instruction sets,
+ * failures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_experts.c - the operations of experts beside an oracle: a routing by sorting, in long arithmetic, and linear on
- * one row with one expert. kvcull verify then compares every backend with ref. */
+/* test_experts.c - the operations of experts against an oracle: routing by sorting in long double, and a linear layer
+ * on one row with one expert. kvcull verify then compares every backend with ref. */
 #include "tests/backends/ref_fixture.h"
 
 #include <stdio.h>

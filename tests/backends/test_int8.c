@@ -1,6 +1,6 @@
-/* test_int8.c - linear layers of activations in eight bits: the reference beside slow code of another kind (integers of
- * 64 bits, one lane after another, and in double precision what the weights are widened to), its special values, and
- * every CPU path beside the reference. */
+/* test_int8.c - linear layers with int8 activations. The reference is compared with slow, different code (64-bit
+ * integers lane by lane, and double precision on dequantized weights) and tested with special values; every CPU
+ * instruction set is compared with the reference. */
 #include <stdio.h>
 
 #include "backends/cpu/ref/ref.h"

@@ -1,5 +1,5 @@
-/* test_linear.c - linear layers of every CPU path against the reference, to the bit: every weight type, the edges of
- * every kernel shape, one thread and several, hostile values. */
+/* test_linear.c - linear layers of every CPU instruction set are bit-identical to the reference: every weight type, the
+ * edge cases of every kernel shape, one thread and several, hostile values. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

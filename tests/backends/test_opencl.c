@@ -1,5 +1,5 @@
-/* test_opencl.c - the OpenCL backend against the reference, to the bit, in both shapes of its kernels; its devices and
- * its bad days. Skips where there is no OpenCL device (PoCL is one on any CPU). */
+/* test_opencl.c - the OpenCL backend is bit-identical to the reference, in both shapes of its kernels; its devices and
+ * failures. Skips without an OpenCL device (PoCL is one on any CPU). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_opencl_arithmetic.c - what the self-test of an OpenCL device refuses, and quotients and square roots over the
- * whole range, the device's own and those computed in integers. Skips where there is no device. */
+/* test_opencl_arithmetic.c - the self-test of an OpenCL device refuses wrong devices. Quotients and square roots are
+ * right over the whole range, both the device's own and those computed in integers. Skips without a device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Methods beside their oracles on OpenCL: the tests of methods, on that backend, each with fewer cases than on cpu.
+# The tests of methods against their oracles on the OpenCL backend, with fewer cases than on cpu.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 kv verify --backend opencl --only methods --kv full --prompt 3 --gen 1 -q >"$work/out" 2>"$work/err"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A whole run with every method on OpenCL is equal to the reference's; the cache of binaries; no driver at all.
+# Whole runs with every method on OpenCL equal the reference's; the cache of binaries; a machine without a driver.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 kv verify --backend opencl --only methods --kv full --prompt 3 --gen 1 -q >"$work/out" 2>"$work/err"

@@ -1,5 +1,5 @@
-/* test_ref.c - reference operations on rows, and from scores to entries, against double precision, plain models in
- * this file, or results worked by hand. (test_verify.c compares every other path with the reference.) */
+/* test_ref.c - reference operations on rows, and from scores to entries, against double precision, simple models in
+ * this file, or results computed by hand. (test_verify.c compares all other implementations with the reference.) */
 #include "tests/backends/ref_fixture.h"
 
 /* ---- rows ---- */

@@ -1,4 +1,4 @@
-/* test_ref_attention.c - reference attention, and the probabilities policies look at, against softmax in double
+/* test_ref_attention.c - reference attention, and the attention probabilities for policies, against softmax in double
  * precision. */
 #include "tests/backends/ref_fixture.h"
 

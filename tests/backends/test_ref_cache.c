@@ -1,4 +1,4 @@
-/* test_ref_cache.c - reference operations that change cache lists, against what the test itself keeps. */
+/* test_ref_cache.c - reference operations that change cache lists, against a model of the lists in the test. */
 #include "tests/backends/ref_fixture.h"
 
 static void append_rounds(void **state) {

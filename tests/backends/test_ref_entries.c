@@ -1,5 +1,5 @@
-/* test_ref_entries.c - the reference operations that score entries by what they hold, against double precision and
- * results worked by hand; and pooling by chunks. */
+/* test_ref_entries.c - the reference operations that score entries by their keys and values, against double precision
+ * and results computed by hand; and pooling by chunks. */
 #include "tests/backends/ref_fixture.h"
 
 /* Keys are values of both signs; each head has 9 entries. */

@@ -1,4 +1,5 @@
-/* test_rows.c - embed, norm, rope, gated_silu, add and gather of every SIMD path against the reference, to the bit. */
+/* test_rows.c - embed, norm, rope, gated_silu, add and gather of every SIMD instruction set are bit-identical to the
+ * reference. */
 #include "tests/backends/pair.h"
 
 static const enum values kinds[] = {ORDINARY, WIDE, NASTY, BROKEN};

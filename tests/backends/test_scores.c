@@ -1,5 +1,5 @@
-/* test_scores.c - window_mass, window_moments, accumulate, ring_write and ring_fuse of every SIMD path against the
- * reference, to the bit. */
+/* test_scores.c - window_mass, window_moments, accumulate, ring_write and ring_fuse of every SIMD instruction set are
+ * bit-identical to the reference. */
 #include "tests/backends/pair.h"
 
 static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256};

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The library can stand for that whose interface is stored (packaging/abi), and the comparison itself sees a change.
+# The library is compatible with the stored interface (packaging/abi), and the comparison itself detects a change.
 case ${SANITIZE_FLAGS-} in ?*) echo 'a sanitized library has another interface'; exit 77 ;; esac
 command -v abidiff >/dev/null && command -v abidw >/dev/null || { echo 'no abigail-tools'; exit 77; }
 library=$top_builddir/.libs/libkvcull.so

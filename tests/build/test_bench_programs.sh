@@ -1,5 +1,5 @@
 #!/bin/sh
-# The programs of bench/, which nothing else runs, build and measure something; what they measure is not looked at.
+# The programs of bench/, which no other test runs, build and run. The test ignores the measured numbers.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 [ -z "${SANITIZE_FLAGS-}" ] || { echo 'skipped: nothing to measure with sanitizers'; exit 77; }

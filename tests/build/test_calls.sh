@@ -1,7 +1,7 @@
 #!/bin/sh
-# Calls between the files of core/ run one way: no file calls another that, through whatever files, calls it. Read from
-# what the compiler made: a function that an object file of core/ lacks and another one has is a call from file to file.
-# Calls by function pointer (operations of a backend, functions of a policy) are none of these.
+# Calls between the files of core/ have no cycles. The test reads object files: if one lacks a function that another
+# has, the first file calls the second. Calls by function pointer (a backend's operations, a policy's functions) do not
+# count.
 build=$(cd "$top_builddir" && pwd)
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # Of each source one object, wherever libtool puts it: an older build's object has no source any more.

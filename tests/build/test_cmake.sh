@@ -1,5 +1,5 @@
 #!/bin/sh
-# A project of CMake finds the installed library by find_package alone, of the versions that it may stand for.
+# A CMake project finds the installed library by find_package alone, in compatible versions only.
 case $SANITIZE_FLAGS in ?*) echo 'a sanitized library is not for installing'; exit 77 ;; esac
 command -v cmake >/dev/null || { echo 'no cmake'; exit 77; }
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The C of a checkout is as clang-format 14 and the project's .clang-format leave it; other versions break other lines.
+# The C files of a checkout are formatted by clang-format 14 with the project's .clang-format; other versions format
+# differently.
 for format in clang-format-14 clang-format none; do
     "$format" --version 2>/dev/null | grep -q 'version 14\.' && break
 done

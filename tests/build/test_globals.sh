@@ -1,5 +1,5 @@
 #!/bin/sh
-# The library has no variables outside its functions' own, only constant tables and what signals need.
+# The library has no global variables except constant tables and those for signal handlers.
 library=$top_builddir/.libs/libkvc.a
 [ -z "$SANITIZE_FLAGS" ] || { echo "sanitizers add variables of their own"; exit 77; }
 command -v "${OBJDUMP-objdump}" >/dev/null && [ -e "$library" ] || { echo "no objdump or no $library"; exit 77; }

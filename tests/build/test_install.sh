@@ -1,6 +1,6 @@
 #!/bin/sh
-# `make install DESTDIR=...` puts everything below it, and programs outside the tree, in C and in C++, build with
-# pkg-config alone.
+# `make install DESTDIR=...` installs everything below DESTDIR, and programs outside the tree, in C and in C++, build
+# with pkg-config alone.
 case $SANITIZE_FLAGS in ?*) echo 'a sanitized library is not for installing'; exit 77 ;; esac
 command -v pkg-config >/dev/null || { echo 'no pkg-config'; exit 77; }
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Who may include whom (docs/explanation/design.md, Layers). And names stay where they belong: core names no model family, a backend
-# no policy; the project has no tab and no long line.
+# Includes follow the layers of docs/explanation/design.md. core names no model family, and a backend names no policy.
+# The project has no tabs and no long lines.
 cd "$top_srcdir" || exit 1
 bad=0
 

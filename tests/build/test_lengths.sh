@@ -1,6 +1,6 @@
 #!/bin/sh
-# Reports text files of a checkout that have more than 500 lines, and fails where one has more than 800 (CONTRIBUTING.md,
-# Names). Data does not count: texts that tests read, seeds of fuzz targets, pages that are generated.
+# Reports text files of a checkout with more than 500 lines, and fails for one with more than 800 (CONTRIBUTING.md,
+# Names). Data does not count: texts for tests, seeds of fuzz targets, generated pages.
 cd "$top_srcdir" && git ls-files --error-unmatch .clang-format >/dev/null 2>&1 || { echo "no checkout"; exit 77; }
 git ls-files | grep -v -E '^(data|docs/man|tests/data|tests/fuzz/seeds|packaging/abi|docs/completions)/|^tests/real/prose.txt|^docs/measured/seeds.md' |
     while read -r file; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Recipes of package managers decide about every library that configure would otherwise look for, are valid Python where
-# they are Python, and the check for ReFrame passes, where ReFrame is here.
+# Package managers' recipes decide about every library that configure would otherwise search for, and Python recipes are
+# valid Python. If ReFrame is installed, its check passes.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 recipes=$source/packaging

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every part of the public headers has a comment, and doxygen makes the reference of the C interface from these without a
-# warning (make reference). A missing comment on a function, a member or an enumerator is an error.
+# Every part of the public headers has a comment, and doxygen makes the reference of the C interface without a warning
+# (make reference). A missing comment on a function, a member or an enumerator is an error.
 command -v "${DOXYGEN:-doxygen}" >/dev/null || { echo 'no doxygen'; exit 77; }
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 sh "$top_srcdir/tools/reference.sh" "$top_srcdir" "$work/made" || { echo 'the public headers need comments'; exit 1; }

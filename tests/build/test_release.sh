@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make release` gives the same bytes twice, a tarball whose checksum is right, and the changes of its version alone.
+# `make release` gives the same bytes twice, a tarball with a correct checksum, and only the changes of its version.
 cd "$top_srcdir" && git ls-files --error-unmatch .clang-format >/dev/null 2>&1 || { echo "no checkout"; exit 77; }
 source=$PWD
 build=$(cd - >/dev/null && cd "$top_builddir" && pwd)

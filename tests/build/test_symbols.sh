@@ -1,5 +1,5 @@
 #!/bin/sh
-# The shared library exports the functions of the public headers, all of them and nothing else.
+# The shared library exports exactly the functions of the public headers.
 library=$top_builddir/.libs/libkvcull.so
 [ -e "$library" ] || { echo "no $library (static build)"; exit 77; }
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT

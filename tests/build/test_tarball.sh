@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tarball holds every file of a checkout, but those that only a checkout uses, and nothing that was built.
+# The tarball has every file of a checkout, except those that only a checkout uses, and no built files.
 cd "$top_srcdir" && git ls-files --error-unmatch .clang-format >/dev/null 2>&1 || { echo "no checkout"; exit 77; }
 build=$(cd - >/dev/null && cd "$top_builddir" && pwd)
 work=$(mktemp -d) || exit 99

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Warnings are errors where configure was told so, which .ci/run does through ./dev, and nowhere else.
+# Warnings are errors only if configure was told so, as .ci/run does through ./dev.
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
 case $("$top_builddir/config.status" --config) in *--enable-werror*) asked=yes ;; *) asked=no ;; esac

@@ -1,11 +1,11 @@
-/* fail_each.c - runs a command again and again, each time with another of its requests for memory failing
- * (tests/cli/fail_memory.c), and looks at what it says, how it ends and what it leaves.
+/* fail_each.c - runs a command many times, each time with another memory request failing (tests/cli/fail_memory.c), and
+ * checks its messages, its exit status and the files that it leaves.
  *
  *     fail_each SHIM FOLDER POINTS PROGRAM ARGUMENTS...
  *
- * FOLDER is an empty one that the command may write into; POINTS: how many requests fail, spread over all of them, 0:
- * every one. Each fails twice: alone, and with all that come after it. Exit status: 0 all well, 1 not, 77 the
- * program cannot be made to fail here. */
+ * FOLDER is an empty folder that the command may write to. POINTS: how many requests fail, evenly spread; 0: every one.
+ * Each fails twice: alone, and together with all later ones. Exit status: 0 passed, 1 failed, 77 the program cannot be
+ * made to fail here. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
-/* fail_memory.c - put before a program by LD_PRELOAD, lets the n-th call that asks for memory or for a thread fail, as
- * counted from the beginning of main: malloc, calloc, realloc, aligned_alloc, posix_memalign, mmap, pthread_create, by
- * the program or by a library on its behalf.
+/* fail_memory.c - an LD_PRELOAD library that makes the n-th request for memory or for a thread fail, counted from the
+ * beginning of main: malloc, calloc, realloc, aligned_alloc, posix_memalign, mmap and pthread_create, called by the
+ * program or by a library.
  *
- *     FAIL_AT=N     the N-th call fails (0: none); FAIL_FROM=1: and every later one
- *     FAIL_REPORT=F a descriptor; at the end it gets "CALLS BLOCKS", the calls counted and the blocks never freed
- *     FAIL_TRACE=1  says on stderr where the call came from, for whoever looks into one failure
- */
+ *     FAIL_AT=N      the N-th call fails (0: none)
+ *     FAIL_FROM=1    every later call fails too
+ *     FAIL_REPORT=F  a descriptor; at exit it gets "CALLS BLOCKS": the calls counted and the blocks never freed
+ *     FAIL_TRACE=1   prints on stderr where the failing call came from, to debug a failure */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* fidelity_values.c - MODEL TEXT STEPS SPEC: what `kvcull eval fidelity` says of that policy, computed here step by
- * step from two sessions side by side, as JSON: for test_eval.sh. */
+/* fidelity_values.c - fidelity_values MODEL TEXT STEPS SPEC: computes the results of `kvcull eval fidelity` for a
+ * policy step by step from two sessions, and prints them as JSON for test_eval.sh. */
 #include "kvcull.h"
 
 #include <math.h>

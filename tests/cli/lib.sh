@@ -1,4 +1,4 @@
-# lib.sh - what the tests of the program share. Each test reads it first; `finish` ends it.
+# lib.sh - shared by the tests of the program. Each test sources it first; `finish` ends a test.
 top_srcdir=${top_srcdir:-.}
 top_builddir=${top_builddir:-.}
 case $top_srcdir in /*) source=$top_srcdir ;; *) source=$PWD/$top_srcdir ;; esac

@@ -1,5 +1,5 @@
 /* make_dump.c - writes tensors for `kvcull replay`: make_dump FILE layers rows heads kv_heads head_size [NAME:n:n:n]...
- * Those after the layers' are extra tensors of that shape. */
+ * The last arguments are extra tensors with their shapes. */
 #include <stdio.h>
 #include <stdlib.h>
 

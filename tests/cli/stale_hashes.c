@@ -1,5 +1,5 @@
-/* stale_hashes.c - FOLDER WHAT: makes the hashes.txt of that folder old, and whole: WHAT is "arithmetic", or the name
- * of an operation or method whose hash becomes another. */
+/* stale_hashes.c - stale_hashes FOLDER WHAT: makes the folder's hashes.txt outdated but valid. WHAT is "arithmetic", or
+ * the name of an operation or method whose hash changes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

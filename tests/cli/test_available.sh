@@ -1,5 +1,5 @@
 #!/bin/sh
-# "Will it fit" under limits that are in force: ulimit, and a control group of this test's own where one may be made.
+# "Will it fit" under real limits: ulimit, and a control group if the test may create one.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 sanitized && { echo 'skipped: sanitizers take more address space than any limit leaves'; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kvcull bench: what is counted of every method differs from its formula by 1 % at most, or is within its bound.
+# kvcull bench: the counted bytes of every method differ from its formula by at most 1 %, or are within its bound.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What bash, zsh and fish complete: the words that bash offers, and that the other shells read their files, where they are.
+# Completions of bash, zsh and fish: the words that bash offers; and zsh and fish, if installed, read their files.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 files=$source/docs/completions

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Control tokens in texts: the template's are tokens, a message's are not, a prompt's are; and bytes that no text may have.
+# Control tokens in texts: those of a template or a prompt are parsed, those of a message are not; and invalid bytes.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
 kv mkmodel --shape tiny --type f16 --seed 7 -o "$work/tiny.gguf" -q || exit 1

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every error a user can reach: the right exit status and one line that says what, where and what would be right.
+# Every error that a user can cause: the right exit status, and one line with the problem, its place and the valid
+# values.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

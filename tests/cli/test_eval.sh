@@ -1,5 +1,5 @@
 #!/bin/sh
-# kvcull eval: what full and tight methods get on short texts, the files written, and what is refused.
+# kvcull eval: scores of full and small budgets on short texts, the files written, and refused options.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Every request for memory or for a thread fails once, alone and with all after it: each command ends well with the
-# right output, or with one line and status 4, leaks nothing and leaves no file. KVCULL_FAULTS=N: at so many points of
-# a command, 0: at all of them (./dev check --faults); otherwise a sample.
+# Every request for memory or for a thread fails once, alone and together with all later ones. Each command ends with
+# the right output, or with one line and status 4; it leaks nothing and leaves no file. KVCULL_FAULTS=N: number of
+# failing requests for each command, 0: all (./dev check --faults); otherwise a sample.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 [ -z "${KVCULL_VALGRIND-}" ] && ! sanitized || { echo 'valgrind and sanitizers have allocation functions of their own'; exit 77; }
 shim=$work/fail_memory.so

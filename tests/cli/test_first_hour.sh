@@ -1,6 +1,6 @@
 #!/bin/sh
-# A chat model's first hour: what the program says by itself where an answer is empty or cut, the prompt that a template
-# makes, lines that begin with a slash, answers that are no whole characters, an empty prompt.
+# A chat model's first hour: hints for an empty or cut answer, the prompt that a template makes, lines that begin with a
+# slash, answers that are not whole characters, an empty prompt.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

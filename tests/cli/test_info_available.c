@@ -1,4 +1,4 @@
-/* test_info_available.c - what is left of memory under control groups and limits, from trees that stand for "/". */
+/* test_info_available.c - available memory under control groups and limits, from directory trees that stand for "/". */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

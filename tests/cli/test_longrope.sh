@@ -1,5 +1,6 @@
 #!/bin/sh
-# A longrope model past the length that its short factors serve: begun anew where the cache is whole, else warned of.
+# A longrope model beyond the length of its short factors: the prompt is computed again if the cache is whole, otherwise
+# there is a warning.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A short run of each command, for valgrind; skipped without it, as the other tests do more.
+# A short run of each command under valgrind; skipped without it, because the other tests do more.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 [ -n "${KVCULL_VALGRIND-}" ] || { echo 'only for ./dev check --valgrind'; exit 77; }
 words='then the old sailor found the red kettle .'

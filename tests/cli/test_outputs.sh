@@ -1,6 +1,6 @@
 #!/bin/sh
-# Output files and signals: nothing half-written is left, links stay links, an error has its reason, a model that is
-# cut short while it is open is told.
+# Output files and signals: no incomplete file remains, links stay links, an error has its reason, and a model file that
+# shrinks while it is open is reported.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 ids=$(awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%s%d", i ? "," : "", i % 300 }')

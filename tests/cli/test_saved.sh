@@ -1,6 +1,6 @@
 #!/bin/sh
-# Saved sessions of run and chat: what goes on from a file is what would have come without one; a chat remembers; what
-# cannot go on is told.
+# Saved sessions of run and chat: a run continued from a file equals an uninterrupted one; a chat remembers; a file that
+# cannot be continued is reported.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 run() { ok run -m "$demo" --backend ref --temp 0.9 --seed 5 -q "$@"; }

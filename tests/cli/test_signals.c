@@ -1,5 +1,4 @@
-/* test_signals.c - what handlers of signals find: files that are written and files that are mapped; and lines that may
- * be printed. */
+/* test_signals.c - signal handlers see the files being written and the mapped files; and which lines may be printed. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# verify, bench and eval: small runs of each, and what they print.
+# verify, bench and eval: small runs of each, and their output.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 OCL_ICD_VENDORS=$work/none # test_opencl_runs.sh is about OpenCL

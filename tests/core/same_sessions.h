@@ -1,4 +1,4 @@
-/* same_sessions.h - whether two sessions hold the same: entries, positions, statistics; the bytes of a saved one. */
+/* same_sessions.h - compares two sessions: entries, positions, statistics; and returns the bytes of a saved session. */
 #ifndef KVC_TESTS_CORE_SAME_SESSIONS_H
 #define KVC_TESTS_CORE_SAME_SESSIONS_H
 

@@ -1,4 +1,4 @@
-/* session_fixture.h - what tests of whole sessions share: a small random model, tokens, policies of every stage. */
+/* session_fixture.h - shared by tests of whole sessions: a small random model, tokens, policies of every stage. */
 #ifndef KVC_TESTS_CORE_SESSION_FIXTURE_H
 #define KVC_TESTS_CORE_SESSION_FIXTURE_H
 

@@ -1,5 +1,5 @@
-/* test_arguments.c - arguments that no function takes: geometries, values that no enum has, sizes out of range, names
- * of backends. Each is refused in one line that says what it must be. */
+/* test_arguments.c - invalid arguments: geometries, values outside enums, sizes out of range, backend names. Each is
+ * refused in one line that gives the valid values. */
 #include "kvcull/check.h"
 #include "kvcull/policy.h"
 #include "tests/core/whole_model.h"

@@ -1,5 +1,5 @@
-/* test_beside.c - decode steps taken while another session's prompt is computed: both have the bits that they have
- * alone, whatever their policies. */
+/* test_beside.c - decode steps taken while another session's prompt is computed: the results of both are bit-identical
+ * to separate runs, whatever their policies. */
 #include "tests/core/session_fixture.h"
 
 enum { LONG = 300, SHORT = 40, STEPS = 60 };

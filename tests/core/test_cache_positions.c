@@ -1,6 +1,5 @@
-/* test_cache_positions.c - positions=cache: a network whose keys are rotated to cache positions gives, bit for
- * bit, what an oracle gives that rotates every key anew for every query; every kind of rotation, several
- * turns, batches. */
+/* test_cache_positions.c - positions=cache: a network with keys rotated to cache positions is bit-identical to an
+ * oracle that rotates every key again for every query; every kind of rotation, several turns, batches. */
 #include "core/base/canon.h"
 #include "core/engine/session.h"
 #include "core/base/trig.h"

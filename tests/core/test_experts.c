@@ -1,5 +1,5 @@
-/* test_experts.c - sessions over a model whose rows pass a few of many experts: nothing about how rows are batched may
- * change a bit, with every method. */
+/* test_experts.c - sessions over a model with many experts: results do not depend on how rows are batched, with any
+ * method. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

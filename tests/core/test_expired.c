@@ -1,6 +1,6 @@
-/* test_expired.c - layers with a sliding window give back what no later row can see: the bits are those of a session
- * that keeps everything, what is held follows from the window, every method chooses among what the window leaves, and
- * the estimate knows it. */
+/* test_expired.c - layers with a sliding window free entries that no later row can see. Results are bit-identical to a
+ * session that keeps everything; memory follows from the window; every method chooses among the remaining entries; the
+ * estimate includes it. */
 #include "tests/check.h"
 
 #include <setjmp.h>

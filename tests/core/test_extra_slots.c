@@ -1,5 +1,5 @@
-/* test_extra_slots.c - a decode method whose budget fills whole blocks: the entry that a step adds lies in a spare
- * slot, not in a block of its own, and no bit tells. */
+/* test_extra_slots.c - a decode method whose budget fills whole blocks: the entry that a step adds uses an extra slot
+ * instead of a new block, and results are bit-identical. */
 #include "core/engine/cache.h"
 #include "core/engine/session.h"
 #include "tests/core/whole_model.h"

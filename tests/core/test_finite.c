@@ -1,5 +1,5 @@
-/* test_finite.c - NaN and infinities in a model's weights: every run that looks at logits ends with one line that names
- * the first layer that has them, whatever the backend and the policy; sessions beside it continue. */
+/* test_finite.c - NaN and infinities in a model's weights: every run that reads logits ends with one line that names
+ * the first layer with such values, on every backend and with every policy. Other sessions continue. */
 #include "core/engine/finite.h"
 #include "models/files/gguf.h"
 #include "tests/check.h"

@@ -1,5 +1,5 @@
-/* test_formula.c - what methods hold, need in prefill and read in decode steps is what their formulas say, within 1 %:
- * every method, over shapes, cache types and prompts below, at, above and far above the budget. */
+/* test_formula.c - the memory held, the memory needed in prefill and the bytes read by decode steps match the methods'
+ * formulas within 1 %: every method, over shapes, cache types and prompts below, at, above and far above the budget. */
 #include "kvcull/check.h"
 #include "kvcull/policy.h"
 #include "tests/check.h"

@@ -1,4 +1,4 @@
-/* test_measure.c - the measurements of operations: every call once, what is told of it. */
+/* test_measure.c - the measurements of operations report every call exactly once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* test_no_memory.c - every allocation of a whole run fails once: the run ends with one line and status 4 (or does
- * without), and leaks nothing (as the sanitizers and valgrind see). The linker wraps the allocation functions. */
+ * without the memory), and leaks nothing (checked by sanitizers and valgrind). The linker wraps the allocation
+ * functions. */
 #include "models/model.h"
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
-/* test_policy.c - the grammar of policy strings: what is accepted, what is refused and in which words, and who holds
- * which stage (rules 7 and 8 of docs/reference/methods.md, the table of stages). */
+/* test_policy.c - the grammar of policy strings: accepted strings, the error messages of refused ones, and the method
+ * of each stage (rules 7 and 8 of docs/reference/methods.md, the table of stages). */
 #include "core/stage/policy.h"
 #include "tests/method_spec.h"
 

@@ -1,5 +1,5 @@
-/* test_prompt_many.c - one prompt of many sessions: each has the logits, entries, statistics and later turns that it
- * has alone, to the bit, whoever shares its rows; what fails for one of them leaves the others as they are. */
+/* test_prompt_many.c - one prompt for many sessions: each session's logits, entries, statistics and later turns are
+ * bit-identical to a run of its own, however rows are shared; a failure of one leaves the others unchanged. */
 #include "models/model.h"
 #include "tests/core/same_sessions.h"
 #include "tests/method_spec.h"

@@ -1,6 +1,6 @@
-/* test_recurrent.c - sessions over a model every other layer of which is a gated delta net: however rows are batched no
- * bit changes, with every method; what methods add to a prompt leaves no trace in the recurrent state; and that state
- * is counted. */
+/* test_recurrent.c - sessions over a model with gated delta nets in every other layer: results do not depend on
+ * batching, with any method; rows that methods add to a prompt do not change the recurrent state; and the memory of
+ * that state is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* test_sampler.c - the choice of the next token: order of equal logits, limits, penalty, and the drawn shares. */
+/* test_sampler.c - sampling: order of equal logits, limits, penalties, and frequencies of drawn tokens. */
 #include "kvcull.h"
 
 #include "core/base/canon.h"

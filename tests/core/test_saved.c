@@ -1,5 +1,5 @@
-/* test_saved.c - a session that was saved and loaded, or forked, goes on as the one that never stopped: logits,
- * entries and statistics, with every method, on every backend and from one to another. */
+/* test_saved.c - a saved and loaded session, or a fork, continues exactly like the original: logits, entries and
+ * statistics, with every method, on every backend and from one backend to another. */
 #include "models/model.h"
 #include "tests/core/same_sessions.h"
 #include "tests/method_spec.h"

@@ -1,6 +1,5 @@
-/* test_saved_file.c - files of saved sessions: what a caller keeps beside the session, and files that are not what they
- * should be, of another model, policy or arithmetic, damaged or cut short: each is refused in one line that says what
- * is wrong. */
+/* test_saved_file.c - files of saved sessions: the caller's own data in them; and wrong files (another model, policy or
+ * arithmetic, damaged, cut short), each of which is refused in one line with the reason. */
 #include "core/base/bytes_hash.h"
 #include "core/engine/archive.h"
 #include "models/model.h"

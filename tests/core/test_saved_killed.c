@@ -1,5 +1,5 @@
-/* test_saved_killed.c - a process that saves sessions is killed at random moments: the file is always the old one or
- * the new one, to the byte. */
+/* test_saved_killed.c - a process that saves sessions is killed at random moments: the file always has exactly the old
+ * or the new content. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

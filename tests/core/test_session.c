@@ -1,6 +1,6 @@
-/* test_session.c - sessions over a small random model: nothing about how rows are batched may change a bit. Rules of
- * docs/reference/methods.md that concern whole runs (2, 3, 5, 14, 15) are tested here; test_session_memory.c counts
- * what sessions hold. */
+/* test_session.c - sessions over a small random model: results do not depend on how rows are batched. Tests the rules
+ * of docs/reference/methods.md about whole runs (2, 3, 5, 14, 15); test_session_memory.c tests the memory of sessions.
+ */
 #include "tests/core/turns.h"
 #include "tests/core/session_fixture.h"
 

@@ -1,5 +1,5 @@
-/* test_session_memory.c - what sessions hold is bounded, counted, estimated beforehand and given back (rules 9 and 12
- * of docs/reference/methods.md); one without memory fails alone. */
+/* test_session_memory.c - the memory of sessions is bounded, counted, estimated beforehand and freed (rules 9 and 12 of
+ * docs/reference/methods.md); a session without memory fails alone. */
 #include "core/engine/cache.h"
 #include "core/engine/session.h"
 #include "tests/core/session_fixture.h"

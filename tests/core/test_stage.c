@@ -1,5 +1,5 @@
-/* test_stage.c - policies from outside that misuse what a stage offers, sessions that fail alone, limits on memory and
- * replays out of order: every one is refused in one line and nothing else is harmed. */
+/* test_stage.c - external policies that misuse a stage's functions, sessions that fail alone, memory limits, and
+ * replays out of order: each is refused in one line and harms nothing else. */
 #include "kvcull/check.h"
 #include "kvcull/policy.h"
 #include "tests/core/whole_model.h"

@@ -1,6 +1,6 @@
-/* test_step.c - a decode step asks nothing of the host: between its first operation and its logits nothing is copied to
- * the device or back, nothing waits, and no buffer is made or freed. Counted over every case of kvcull verify, on a
- * backend that is cpu on two threads and counts what is asked of it. */
+/* test_step.c - a decode step never waits for the host: between its first operation and its logits it copies nothing to
+ * or from the device, waits for nothing, and creates or frees no buffer. Counted over every case of kvcull verify, on a
+ * backend that wraps cpu with two threads and counts calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

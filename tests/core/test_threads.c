@@ -1,5 +1,5 @@
-/* test_threads.c - the pool runs every task once, whatever the number of threads, and closes cleanly; so do threads
- * that steal. */
+/* test_threads.c - the thread pool runs every task once with any number of threads, and closes cleanly; also with work
+ * stealing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* test_types.c - element types: names, sizes, and quantised rows, which are decoded here by plain code written from
- * the formats' descriptions and must have small errors. */
+/* test_types.c - element types: names, sizes, and quantized rows. Simple code, written from the formats' descriptions,
+ * decodes them; errors must be small. */
 #include "tests/models/file_maker.h"
 
 #include <math.h>

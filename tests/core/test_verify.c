@@ -1,4 +1,4 @@
-/* test_verify.c - every CPU path this machine can run against the reference, and that the check can fail. */
+/* test_verify.c - every CPU instruction set of this machine against the reference; and the check detects errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

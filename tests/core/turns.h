@@ -1,4 +1,4 @@
-/* turns.h - a conversation of two turns, and the hash of its logits: what must not change with how rows are batched. */
+/* turns.h - a conversation of two turns, and the hash of its logits, which must not depend on how rows are batched. */
 #ifndef KVC_TESTS_CORE_TURNS_H
 #define KVC_TESTS_CORE_TURNS_H
 

@@ -1,4 +1,4 @@
-/* whole_model.h - the model of tests that run whole sessions: three layers, more query heads than key-value heads. */
+/* whole_model.h - the model for tests of whole sessions: three layers, more query heads than key-value heads. */
 #ifndef KVC_TESTS_CORE_WHOLE_MODEL_H
 #define KVC_TESTS_CORE_WHOLE_MODEL_H
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# compilers.sh BUILD CLANG - the same hashes from every compiler, standard and set of flags: the part that needs libc
-# only by gcc, clang and musl-gcc, and all of kvcull by clang. Prints "ok", "not ok" or "skip" lines.
-# BUILD: the folder of a finished build, CLANG: of one that clang made; run in the top source folder.
+# compilers.sh BUILD CLANG - compares hashes between compilers, language standards and flags: the part that needs only
+# libc by gcc, clang and musl-gcc, and all of kvcull by clang. Prints "ok", "not ok" or "skip" lines. BUILD: the folder
+# of a finished build; CLANG: of a build by clang. Run it in the top source folder.
 set -u
 build=$1
 clang=$2

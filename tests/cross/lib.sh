@@ -1,5 +1,5 @@
-# lib.sh - what run.sh and compilers.sh share; sourced with $build (a finished build) and $out (where to work) set, in
-# the top source folder. Prints "ok", "not ok" and "skip" lines.
+# lib.sh - shared by run.sh and compilers.sh, which source it in the top source folder with $build (a finished build)
+# and $out (a folder to work in) set. Prints "ok", "not ok" and "skip" lines.
 jobs=$(nproc 2>/dev/null || echo 2)
 mkdir -p "$out"
 # Warnings are errors where they are for configure, too.

@@ -1,13 +1,13 @@
-/* main.c - prints hashes of everything that must come out the same on every machine: each operation, a model file made
- * here, and a whole generation with each policy and cache type. Needs libc only, so that it can be built for other
- * machines and run under an emulator; tests/cross/run.sh compares what they print.
+/* main.c - prints hashes of everything that must be equal on every machine: each operation, a model file made here, and
+ * a whole generation with each policy and cache type. Needs only libc, so it can be built for other machines and run
+ * under an emulator. tests/cross/run.sh compares the output.
  *
- * usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE
- *        FILE        a name for the model file, written and removed
- *        flush       the host switches flush-to-zero on before it calls the library
- *        operations  nothing but these
- *        effort=N    how many cases of each operation, 1 to 10; 0: none (1)
- *        golden=GGUF a model to run besides; run.sh gives one of each family */
+ *     usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE
+ *     FILE         a name for the model file, written and removed
+ *     flush        the host switches flush-to-zero on before it calls the library
+ *     operations   only the operations
+ *     effort=N     number of cases of each operation, 1 to 10; 0: none (1)
+ *     golden=GGUF  another model to run; run.sh gives one of each family */
 #include "core/engine/engine.h"
 #include "core/engine/network.h"
 #include "core/engine/session.h"

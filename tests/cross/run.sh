@@ -1,10 +1,9 @@
 #!/bin/sh
-# run.sh BUILD - the same program here, built with -Ofast, for aarch64 (NEON) and for riscv64 (plain C), here and on
-# aarch64 (riscv64 cannot) also with a host that flushes denormals to zero; every one must print the same hashes. The
-# operations besides on an aarch64 without integer dot products, with them, and with products of matrices.
-# Big-endian machines and those with 32-bit sizes must be refused with the reason.
-# Prints "ok", "not ok" or "skip" lines.
-# BUILD: the folder of a finished build; run in the top source folder.
+# run.sh BUILD - runs the same program built with -Ofast for this machine, for aarch64 (NEON) and for riscv64 (plain C),
+# and here and on aarch64 also with a host that flushes denormals to zero (riscv64 cannot). All must print the same
+# hashes. Also runs the operations on an aarch64 without integer dot products, with them, and with matrix products.
+# Big-endian machines and those with 32-bit sizes must be refused with the reason. Prints "ok", "not ok" or "skip"
+# lines. BUILD: the folder of a finished build. Run it in the top source folder.
 set -u
 build=$1
 out=$build/cross

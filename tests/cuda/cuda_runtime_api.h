@@ -1,5 +1,5 @@
-/* cuda_runtime_api.h - test support: as much of the CUDA runtime as backends/cuda uses, made up by emulation.cc, so
- * that the backend and its kernels are compiled and checked on machines without a toolkit and without a device. */
+/* cuda_runtime_api.h - test support: the part of the CUDA runtime's interface that backends/cuda uses, implemented by
+ * emulation.cc. So the backend and its kernels are compiled and tested without a toolkit and without a device. */
 #ifndef KVC_TESTS_CUDA_CUDA_RUNTIME_API_H
 #define KVC_TESTS_CUDA_CUDA_RUNTIME_API_H
 

@@ -1,6 +1,5 @@
-/* device.h - test support: what nvcc knows and g++ does not. A block's threads are fibers that run one at a time, in an
- * order that kvc_fake_cuda.order says: a barrier opens when every thread of the block (or of the warp) that has not
- * ended has reached it. */
+/* device.h - test support: nvcc's extensions for g++. A block's threads are fibers that run one at a time, in the order
+ * that kvc_fake_cuda.order selects. A barrier opens when every running thread of the block (or warp) has reached it. */
 #ifndef KVC_TESTS_CUDA_DEVICE_H
 #define KVC_TESTS_CUDA_DEVICE_H
 

@@ -1,6 +1,6 @@
-/* emulation.cc - test support: the kernels of the CUDA backend and the runtime that it calls, on the CPU. Nothing here
- * is fast; what it shows is that the operations give the right bits in whatever order threads and blocks run and copies
- * arrive, that barriers are reached by all, and that the host side gives every kernel as many arguments as it takes. */
+/* emulation.cc - test support: runs the CUDA backend's kernels, and the runtime functions that it calls, on the CPU. It
+ * is slow. It shows that results are bit-identical in any order of threads, blocks and copies, that all threads reach
+ * the barriers, and that the host passes every kernel the right number of arguments. */
 #include "tests/cuda/device.h"
 #include "tests/cuda/cuda_runtime_api.h"
 

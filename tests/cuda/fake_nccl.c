@@ -1,10 +1,11 @@
-/* fake_nccl.c - test support: NCCL's calls over MPI, on the memory of an emulated device. Every message says what call
- * it belongs to: ranks that do not call the same in the same order end. Within a group nothing has an order: what is
- * received is overwritten before anything is sent, so that a part which another one comes to shows as other bits.
+/* fake_nccl.c - test support: NCCL's functions over MPI, on the memory of an emulated device. Every message names its
+ * call, and ranks that call functions in different orders abort. The order within a group is undefined in NCCL: here,
+ * receive buffers are overwritten before anything is sent, so that overlapping parts give wrong results.
  *
- * KVCULL_FAKE_DEVICES: how many devices there are; KVCULL_FAKE_LOSE: rank 1's is lost at that launch;
- * KVCULL_FAKE_NCCL=fails: rank 1 gets no communicator; KVCULL_FAKE_TELL: a file, with the rank behind its name, for
- * what was called and copied. */
+ *     KVCULL_FAKE_DEVICES       number of devices
+ *     KVCULL_FAKE_LOSE          rank 1's device is lost at that launch
+ *     KVCULL_FAKE_NCCL=fails    rank 1 gets no communicator
+ *     KVCULL_FAKE_TELL          a file (with the rank appended to its name) that records calls and copies */
 #include <mpi.h>
 #include <nccl.h>
 #include <stdint.h>

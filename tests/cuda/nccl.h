@@ -1,4 +1,4 @@
-/* nccl.h - test support: as much of NCCL as ranks/nccl.c uses, made up by fake_nccl.c over MPI. */
+/* nccl.h - test support: the part of NCCL's interface that ranks/nccl.c uses, implemented by fake_nccl.c over MPI. */
 #ifndef KVC_TESTS_CUDA_NCCL_H
 #define KVC_TESTS_CUDA_NCCL_H
 

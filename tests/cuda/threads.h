@@ -1,7 +1,7 @@
-/* threads.h - test support: the threads of a block as fibers, the order in which they and the blocks run, barriers, and
- * asynchronous copies. Between two barriers threads run one after another, forward, backward or shuffled: where one
- * reads what another writes without a barrier between them, the bits differ. Built with -fsanitize=thread every fiber
- * is a thread to the sanitizer and only barriers order them, so that it names such a race (./dev does not; by hand). */
+/* threads.h - test support: the threads of a block as fibers, the order of threads and blocks, barriers, and
+ * asynchronous copies. Between two barriers, threads run one after another: forward, backward or shuffled. If one reads
+ * data that another writes without a barrier in between, the results differ. With -fsanitize=thread, each fiber is a
+ * thread to the sanitizer and only barriers order them, so it reports such a race (only by hand, not in ./dev). */
 #include <setjmp.h>
 #include <ucontext.h>
 

@@ -1,5 +1,5 @@
-# device.sh - an OpenCL runtime that pip brings becomes a device of ./dev check; read by jobs. Another one is a list of
-# packages tests/devices/NAME.txt and a job that calls check_device.
+# device.sh - adds an OpenCL runtime from pip as a device of ./dev check; sourced by jobs. To add another runtime, write
+# a list of packages tests/devices/NAME.txt and a job that calls check_device.
 
 # check_device NAME MACHINE LIBRARY: brings the packages of tests/devices/NAME.txt into build/devices/NAME, by version
 # and hash, and compares all operations and methods on the OpenCL runtime LIBRARY with the reference, in both shapes of

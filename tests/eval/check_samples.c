@@ -1,4 +1,4 @@
-/* check_samples.c - what each task says must be in its samples, looked for by slow plain code. */
+/* check_samples.c - checks with slow, simple code that samples have the content that their task defines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

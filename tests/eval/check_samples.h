@@ -1,4 +1,4 @@
-/* check_samples.h - what each task says must be in its samples. */
+/* check_samples.h - checks that samples have the content that their task defines. */
 #ifndef KVC_TESTS_EVAL_CHECK_SAMPLES_H
 #define KVC_TESTS_EVAL_CHECK_SAMPLES_H
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kvcull eval with benchmarks' files: small ones in each format, made here; what is wrong in them; a run of every task.
+# kvcull eval with benchmark files: small files in each format, made here; errors in them; a run of every task.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

@@ -1,5 +1,5 @@
-/* test_converse.c - several questions about one text, beside plain code: a later turn of the full cache is what one
- * prompt of all that was said gives, a request what it gives alone; and what is told of memory. */
+/* test_converse.c - several questions about one text, against simple code. With the full cache, a later turn equals a
+ * single prompt with the whole conversation, and a request equals a run of its own; and the recorded memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# kvcull eval's other tasks: facts at depths, several questions about one text, long answers, windows of a text; their
-# records, tables, resume, shards, and what is refused.
+# kvcull eval's other tasks: facts at depths, several questions about one text, long answers, text windows; their
+# records, tables, resume, shards, and refused options.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

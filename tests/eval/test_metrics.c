@@ -1,5 +1,4 @@
-/* test_metrics.c - every metric beside what the benchmarks' own scripts say of the same texts
- * (tools/golden_metrics.py). */
+/* test_metrics.c - every metric against the benchmarks' own scripts on the same texts (tools/golden_metrics.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

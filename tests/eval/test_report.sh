@@ -1,6 +1,6 @@
 #!/bin/sh
-# kvcull eval --report: one HTML file that is well-formed, asks for nothing from outside, has no empty chart, shows
-# hostile text as text, and is laid out by a browser without overlaps at two widths.
+# kvcull eval --report: the HTML file is well-formed, loads nothing from outside, has no empty chart, shows hostile text
+# as text, and a browser lays it out without overlaps at two widths.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

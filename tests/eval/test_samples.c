@@ -1,5 +1,5 @@
-/* test_samples.c - samples of the standard tasks: the same for a seed, never longer than asked for, and their answers
- * are in the text as the task says, which slow plain code looks for. */
+/* test_samples.c - samples of the standard tasks: equal for equal seeds, never longer than requested, and with their
+ * answers in the text as the task defines, which slow, simple code checks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* test_scores.c - scores beside slow obvious code, intervals beside their definition, random choices, word lists. */
+/* test_scores.c - scores against slow, simple code; intervals against their definition; random choices; word lists. */
 #include <ctype.h>
 #include <math.h>
 #include <setjmp.h>

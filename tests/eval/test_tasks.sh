@@ -1,6 +1,5 @@
 #!/bin/sh
-# kvcull eval TASK...: samples, results in a file that a later run goes on with, shards, merged tables, and what is
-# refused.
+# kvcull eval TASK...: samples, resumed result files, shards, merged tables, and refused options.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 

@@ -1,4 +1,5 @@
-/* fuzz_config.c - a config.json: the model's description, its rotary frequencies and the GGUF metadata made of it. */
+/* fuzz_config.c - input: a config.json. Tests the model's description, its rotary frequencies and the GGUF metadata
+ * made from it. */
 #include <math.h>
 
 #include "models/config/plan.h"

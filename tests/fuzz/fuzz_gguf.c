@@ -1,4 +1,4 @@
-/* fuzz_gguf.c - a GGUF file: the reader, all its values, and the whole model where it is one. */
+/* fuzz_gguf.c - input: a GGUF file. Tests the reader, all values, and the whole model if it is one. */
 #include "models/files/gguf.h"
 #include "tests/fuzz/memory_file.h"
 

@@ -1,5 +1,5 @@
-/* fuzz_jinja.c - a chat template up to the first NUL byte, after it a JSON object of variables; a conversation with
- * tools where there is none. */
+/* fuzz_jinja.c - input: a chat template up to the first NUL byte, then a JSON object of variables; without it, a
+ * conversation with tools. */
 #include "models/jinja/jinja.h"
 
 #include <stdlib.h>

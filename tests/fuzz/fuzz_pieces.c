@@ -1,4 +1,4 @@
-/* fuzz_pieces.c - a tokenizer.model, as SentencePiece writes it; its own bytes are the text to encode, too. */
+/* fuzz_pieces.c - input: a SentencePiece tokenizer.model. Its own bytes are also the text to encode. */
 #include "models/tokenizer/sentencepiece.h"
 #include "tests/fuzz/use_tokenizer.h"
 

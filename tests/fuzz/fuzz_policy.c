@@ -1,4 +1,4 @@
-/* fuzz_policy.c - a policy string after eight bytes of geometry and lengths: what is worked out beforehand. */
+/* fuzz_policy.c - input: eight bytes of geometry and lengths, then a policy string. Tests the estimates. */
 #include "tests/fuzz/memory_file.h"
 
 /* 1 to `most`, small ones more often. */

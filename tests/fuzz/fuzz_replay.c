@@ -1,4 +1,4 @@
-/* fuzz_replay.c - a dump of tensors for kvcull replay, after a byte that chooses the policy. */
+/* fuzz_replay.c - input: a byte that selects the policy, then a dump of tensors for kvcull replay. */
 #include "cli/cli.h"
 #include "tests/fuzz/memory_file.h"
 

@@ -1,5 +1,5 @@
-/* fuzz_run.c - a GGUF file as a model that is run: a prompt and a few steps with a policy. Logits that come are finite.
- */
+/* fuzz_run.c - input: a GGUF file. Runs a prompt and a few steps of the model with a policy; returned logits must be
+ * finite. */
 #include "core/engine/finite.h"
 #include "tests/fuzz/memory_file.h"
 

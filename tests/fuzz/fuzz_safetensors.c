@@ -1,4 +1,4 @@
-/* fuzz_safetensors.c - a safetensors file or, where the input begins with '{', the index of a folder that has two. */
+/* fuzz_safetensors.c - input: a safetensors file or, if it begins with '{', the index of a folder with two files. */
 #include <sys/stat.h>
 
 #include "models/files/scaled.h"

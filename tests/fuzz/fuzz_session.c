@@ -1,6 +1,6 @@
-/* fuzz_session.c - a saved session with some of its bytes changed, its checksums put right again, is loaded and goes
- * on. The input: a byte that chooses the policy (and, from 128 on, leaves the checksums wrong), then changes of five
- * bytes each, where and what. */
+/* fuzz_session.c - loads a saved session with some bytes changed and its checksums corrected, and continues it. Input:
+ * a byte that selects the policy (from 128 on, the checksums stay wrong), then changes of five bytes each: offset and
+ * value. */
 #include "core/base/bytes_hash.h"
 #include "tests/fuzz/memory_file.h"
 #include "kvcull/saved.h"

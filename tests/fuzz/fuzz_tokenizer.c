@@ -1,4 +1,4 @@
-/* fuzz_tokenizer.c - a tokenizer.json up to the first NUL byte, after it a text to encode, decode and write out. */
+/* fuzz_tokenizer.c - input: a tokenizer.json up to the first NUL byte, then a text to encode, decode and write. */
 #include "models/tokenizer/json.h"
 #include "tests/fuzz/use_tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* fuzz_vocabulary.c - a GGUF file whose tokenizer is opened and used on a fixed text. */
+/* fuzz_vocabulary.c - input: a GGUF file. Opens its tokenizer and uses it on a fixed text. */
 #include "models/chat/template.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* fuzz_words.c - the lists of words that eval needle makes its texts of. */
+/* fuzz_words.c - input: the word lists of eval needle. */
 #include "eval/needle_text.h"
 #include "tests/fuzz/memory_file.h"
 

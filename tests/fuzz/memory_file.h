@@ -1,4 +1,4 @@
-/* memory_file.h - for fuzz targets of readers that take a path: bytes as a file that lies in memory. */
+/* memory_file.h - for fuzz targets of readers that need a path: makes a file in memory from bytes. */
 #ifndef KVC_TESTS_FUZZ_MEMORY_FILE_H
 #define KVC_TESTS_FUZZ_MEMORY_FILE_H
 

@@ -1,6 +1,5 @@
-/* over_seeds.c - runs one fuzz target, without libFuzzer, over its seeds, each whole, cut short at 40 offsets and with
- * single bytes changed: what `make check` does with the fuzz targets. The program's name says which:
- * tests/fuzz/seeds_<name>. */
+/* over_seeds.c - runs one fuzz target over its seeds without libFuzzer, for `make check`: each seed complete, cut at 40
+ * offsets, and with single bytes changed. The program's name selects the target: tests/fuzz/seeds_<name>. */
 #include <dirent.h>
 #include <limits.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* use_tokenizer.h - for fuzz targets of tokenizers: a text encoded in every way, decoded and written out. */
+/* use_tokenizer.h - for fuzz targets of tokenizers: encodes a text with every option, decodes it and writes it. */
 #ifndef KVC_TESTS_FUZZ_USE_TOKENIZER_H
 #define KVC_TESTS_FUZZ_USE_TOKENIZER_H
 

@@ -1,4 +1,4 @@
-# the CUDA backend, for one kind of device; run with --plain where nvcc is present
+# the CUDA backend, for one kind of device; run with --plain if nvcc is installed
 usable_cuda() {
     have nvcc || [ -x /usr/local/cuda/bin/nvcc ]
 }

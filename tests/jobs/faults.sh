@@ -1,4 +1,4 @@
-# every request for memory of every command fails, one after another (a sample of that is in plain)
+# every memory request of every command fails, one after another (--plain tests a sample)
 check_faults() {
     build_in build
     step 'building the tests of build' build/build-tests.log make -C build -j"$jobs" check TESTS=

@@ -1,4 +1,4 @@
-# as configured by default (with no JOB: this, --intel, and --cuda where nvcc is)
+# the default configuration (without JOB: this, --intel, and --cuda if nvcc is installed)
 check_plain() {
     build_in build
     run_tests plain build

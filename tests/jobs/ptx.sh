@@ -1,4 +1,4 @@
-# what nvcc makes of the CUDA kernels, for every architecture that configure chooses by default
+# nvcc's output for the CUDA kernels, for every architecture that configure chooses by default
 usable_ptx() { usable_cuda; }
 
 check_ptx() {

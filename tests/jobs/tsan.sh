@@ -1,4 +1,4 @@
-# what threads share, under ThreadSanitizer, in build/tsan
+# multi-threaded code under ThreadSanitizer, in build/tsan
 check_tsan() {
     local start log=build/tsan/check.log before=$failed status fixed scripts=
     local programs='tests/core/test_threads tests/core/test_session tests/core/test_session_memory tests/core/test_step'

@@ -1,4 +1,4 @@
-/* convert_checks.h - for tests of conversion: an engine for all of them, and whether two models give the same bits. */
+/* convert_checks.h - for tests of conversion: a shared engine, and a check that two models are bit-identical. */
 #ifndef KVC_TESTS_MODELS_CONVERT_CHECKS_H
 #define KVC_TESTS_MODELS_CONVERT_CHECKS_H
 

@@ -1,5 +1,5 @@
-/* file_maker.h - for tests of file formats: builds files byte by byte, in a folder that is cleaned up, and checks how
- * they are refused. */
+/* file_maker.h - for tests of file formats: builds files byte by byte in a temporary folder, and checks how they are
+ * refused. */
 #ifndef KVC_TESTS_MODELS_FILE_MAKER_H
 #define KVC_TESTS_MODELS_FILE_MAKER_H
 

@@ -1,4 +1,4 @@
-/* gguf_maker.h - GGUF files put together byte by byte, and whether the reader takes them. */
+/* gguf_maker.h - builds GGUF files byte by byte, and checks whether the reader accepts them. */
 #ifndef KVC_TESTS_MODELS_GGUF_MAKER_H
 #define KVC_TESTS_MODELS_GGUF_MAKER_H
 

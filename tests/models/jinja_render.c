@@ -1,6 +1,6 @@
-/* jinja_render.c - renders templates for tools/compare_templates.py: reads lines of JSON, each an object with
- * "template", "variables" and "date" (null: none), and writes a line for each, {"text": ...} or {"status": 2 or 3,
- * "error": ...}. */
+/* jinja_render.c - renders templates for tools/compare_templates.py. Reads JSON lines, each an object with "template",
+ * "variables" and "date" (null: none), and writes a line for each: {"text": ...} or {"status": 2 or 3, "error": ...}.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

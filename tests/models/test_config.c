@@ -1,5 +1,5 @@
-/* test_config.c - descriptions of models in folders: hostile or unsupported values are one clear line that names the
- * key; what an opened model tells of itself. */
+/* test_config.c - model descriptions in folders: hostile or unsupported values give one clear line that names the key;
+ * and the information about an opened model. */
 #include "tests/models/config_checks.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* test_config_gguf.c - descriptions of models in GGUF files: a good one with one key changed, each a clear line that
- * names the key. */
+/* test_config_gguf.c - model descriptions in GGUF files: a good file with one key changed gives a clear line that names
+ * the key. */
 #include "tests/models/config_checks.h"
 
 #include <math.h>

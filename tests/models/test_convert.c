@@ -1,5 +1,5 @@
-/* test_convert.c - convert and mkmodel: the same bits after a conversion that loses nothing, small differences
- * otherwise, the same random models everywhere, and nothing half-written after a failure. */
+/* test_convert.c - convert and mkmodel: a lossless conversion is bit-identical, others differ little; random models are
+ * equal everywhere; a failure leaves no incomplete file. */
 #include "tests/models/file_maker.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* test_experts.c - models whose rows pass a few of many experts, as files: what is counted of them, first files of
- * Mixtral with a tensor for each expert, conversion, and files that lie about experts. */
+/* test_experts.c - files of models with experts: their parameter counts, early Mixtral files with a tensor for each
+ * expert, conversion, and files with wrong data about experts. */
 #include "tests/models/file_maker.h"
 
 #include "core/base/types.h"

@@ -1,4 +1,4 @@
-/* test_gguf.c - the GGUF reader: values and tensors of good files, and of such files with damage anywhere. */
+/* test_gguf.c - the GGUF reader: values and tensors of good files, and of the same files with damage anywhere. */
 #include "tests/models/gguf_maker.h"
 
 /* ---- good files ---- */

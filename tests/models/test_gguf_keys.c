@@ -1,5 +1,5 @@
-/* test_gguf_keys.c - a GGUF file that convert writes has the keys that other programs look for: those of its family
- * (tests/data/gguf_keys.txt), those of its tokenizer, and the type that was asked for. */
+/* test_gguf_keys.c - a GGUF file from convert has the keys that other programs expect: those of its family
+ * (tests/data/gguf_keys.txt), those of its tokenizer, and the requested type. */
 #include "tests/models/convert_checks.h"
 
 #include "models/config/plan.h"

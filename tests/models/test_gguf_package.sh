@@ -1,6 +1,6 @@
 #!/bin/sh
-# GGUF files that convert writes, read by the package gguf: it knows every key, type and tensor name, and dequantizes
-# the matrices. PYTHON is an interpreter that has the package.
+# GGUF files from convert, read by the package gguf: it knows every key, type and tensor name, and dequantizes the
+# matrices. PYTHON is an interpreter that has the package.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${PYTHON:-python3}

@@ -1,5 +1,5 @@
-/* test_gguf_parts.c - models in several GGUF files: any part opens all of them, and how parts that do not belong
- * together are refused. */
+/* test_gguf_parts.c - models in several GGUF files: any part opens all of them; parts that do not belong together are
+ * refused. */
 #include "tests/models/gguf_maker.h"
 
 #define NAME(number) "model-0000" #number "-of-00003.gguf"

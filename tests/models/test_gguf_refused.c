@@ -1,4 +1,4 @@
-/* test_gguf_refused.c - the GGUF reader: how every kind of bad file is refused. */
+/* test_gguf_refused.c - the GGUF reader refuses every kind of bad file. */
 #include "tests/models/gguf_maker.h"
 
 /* ---- headers ---- */

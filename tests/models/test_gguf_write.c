@@ -1,4 +1,4 @@
-/* test_gguf_write.c - the GGUF writer: what it writes is read back the same, and misuse is told, not written. */
+/* test_gguf_write.c - the GGUF writer: the reader gets the same values back; misuse is an error and writes nothing. */
 #include "tests/models/file_maker.h"
 
 #include "models/files/gguf_write.h"

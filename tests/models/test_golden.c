@@ -1,5 +1,5 @@
 /* test_golden.c - every family against transformers in float64 (tests/data/golden, made by tools/make_golden.py), and
- * both file formats against each other to the bit. With ../shared there: a real trained model too. */
+ * both file formats bit-identical to each other. If ../shared exists, also a real trained model. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

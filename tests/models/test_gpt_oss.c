@@ -1,5 +1,5 @@
-/* test_gpt_oss.c - what gpt-oss's files have that no others do: sinks, biases of experts, experts fused in folders,
- * MXFP4 that stays when a model is converted; and files that lie about them. */
+/* test_gpt_oss.c - features that only gpt-oss's files have: sinks, expert biases, fused experts in folders, MXFP4 that
+ * a conversion keeps; and files with wrong data about them. */
 #include "tests/models/file_maker.h"
 
 #include "core/base/types.h"

@@ -1,5 +1,5 @@
-/* test_hostile.c - whole models with one thing wrong, opened as a user would: metadata that lies about the network,
- * tensors that are missing or have another shape, vocabularies that trip other loaders. One clear line each. */
+/* test_hostile.c - whole models with one error, opened as a user would: wrong metadata about the network, missing
+ * tensors or tensors with another shape, vocabularies that crash other loaders. Each gives one clear line. */
 #include "tests/models/file_maker.h"
 
 #include "core/base/types.h"

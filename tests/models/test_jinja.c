@@ -1,4 +1,4 @@
-/* test_jinja.c - the template engine: beside jinja2 on short templates, on templates that mean harm, without memory. */
+/* test_jinja.c - the template engine: against jinja2 on short templates, on hostile templates, without memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

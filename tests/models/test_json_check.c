@@ -1,5 +1,5 @@
-/* test_json_check.c - what JSON is, against jansson on mutated texts: the check that needs no memory agrees with it,
- * and a text that is damaged is never taken for memory that has run out. */
+/* test_json_check.c - the JSON check that needs no memory agrees with jansson on mutated texts; and a damaged text is
+ * never mistaken for a lack of memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

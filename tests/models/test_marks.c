@@ -1,5 +1,5 @@
-/* test_marks.c - text of a caller's never becomes a control token: marks go with it through every filter, method and
- * operator of templates, and the tokenizer heeds them. */
+/* test_marks.c - a caller's text never becomes a control token: its marks survive every filter, method and operator of
+ * templates, and the tokenizer respects them. */
 #include "models/chat/template.h"
 #include "models/jinja/parts.h"
 #include "models/tokenizer/parts.h"

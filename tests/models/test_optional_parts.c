@@ -1,6 +1,6 @@
-/* test_optional_parts.c - what transformers saves as config.json of every family, with and without the optional parts
- * of the family (tests/data/configs.jsonl, made by tools/make_configs.py): it is read as transformers means it, and a
- * model of it keeps its bits from GGUF to a folder and back. */
+/* test_optional_parts.c - transformers' config.json files of every family, with and without the family's optional parts
+ * (tests/data/configs.jsonl, made by tools/make_configs.py): kvcull reads them as transformers does, and a model stays
+ * bit-identical from GGUF to a folder and back. */
 #include "tests/models/convert_checks.h"
 
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* test_template.c - chat templates against what jinja2 makes of the models' own, and the families' published forms. */
+/* test_template.c - chat templates against jinja2 with the models' own templates, and against the families' published
+ * forms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

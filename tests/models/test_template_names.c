@@ -1,5 +1,5 @@
-/* test_template_names.c - chat templates of several names and special tokens by name: which one a conversation gets,
- * from a folder and from a GGUF file, and that convert keeps them in both directions. */
+/* test_template_names.c - named chat templates and named special tokens: which one a conversation uses, from a folder
+ * and from a GGUF file; convert keeps them in both directions. */
 #include <jansson.h>
 
 #include "models/chat/template.h"

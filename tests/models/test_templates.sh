@@ -1,6 +1,6 @@
 #!/bin/sh
-# The chat templates of a folder, KVCULL_TEMPLATES or models-local/templates, rendered here and by jinja2: the same text or
-# a refusal from both. PYTHON is an interpreter that has jinja2.
+# The chat templates of a folder (KVCULL_TEMPLATES or models-local/templates), rendered by kvcull and by jinja2: both
+# give the same text or both refuse. PYTHON is an interpreter that has jinja2.
 folder=${KVCULL_TEMPLATES:-$top_srcdir/models-local/templates}
 python=${PYTHON:-python3}
 [ -d "$folder" ] || { echo "skipped: no folder of templates; KVCULL_TEMPLATES names one"; exit 77; }

@@ -1,5 +1,5 @@
-/* test_text_alone.c - models opened for their text alone: vocabularies without weights, folders with a tokenizer and no
- * more, models of families that are not supported. */
+/* test_text_alone.c - models opened only for their tokenizer and templates: vocabularies without weights, folders with
+ * only a tokenizer, models of unsupported families. */
 #include "tests/models/convert_checks.h"
 
 static const char *vocabulary(const char *name) {

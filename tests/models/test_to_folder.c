@@ -1,5 +1,5 @@
-/* test_to_folder.c - Hugging Face folders that convert writes: the same logits to the bit as the model they were made
- * of, for every family that has a golden; the same tokens; and what cannot be said is refused and leaves nothing. */
+/* test_to_folder.c - Hugging Face folders from convert: logits bit-identical to the source model, for every family with
+ * a golden; equal tokens; and models that a folder cannot express are refused without leftovers. */
 #include "tests/models/convert_checks.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* test_tokenizer.c - what tokenizers do with bytes, special tokens, long texts and splits. */
+/* test_tokenizer.c - tokenizers on bytes, special tokens, long texts and splits. */
 #include "tests/check.h"
 #include "tests/models/tokenizer_checks.h"
 

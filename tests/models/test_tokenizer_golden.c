@@ -1,5 +1,5 @@
-/* test_tokenizer_golden.c - tokenizers against what the tokenizers library and the lists beside real vocabularies say,
- * read from a folder, from a GGUF file, and from one that convert wrote. */
+/* test_tokenizer_golden.c - tokenizers against the tokenizers library and the lists of real vocabularies, read from a
+ * folder, from a GGUF file, and from a converted file. */
 #include "models/convert/text.h"
 #include "tests/models/tokenizer_checks.h"
 

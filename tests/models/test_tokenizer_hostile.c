@@ -1,4 +1,5 @@
-/* test_tokenizer_hostile.c - tokenizer files that lie: one line of error, or ids as the file says, never more. */
+/* test_tokenizer_hostile.c - hostile tokenizer files: one line of error, or the ids of the file, never anything else.
+ */
 #include "tests/models/tokenizer_checks.h"
 
 #include <unistd.h>

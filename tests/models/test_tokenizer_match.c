@@ -1,5 +1,5 @@
-/* test_tokenizer_match.c - matching in two tries finds what one over the whole text finds, and the steps it takes grow
- * with the text's length: counted, not timed. */
+/* test_tokenizer_match.c - matching in two attempts finds the same as one over the whole text, and its number of steps
+ * (counted, not timed) is linear in the text's length. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,5 +1,5 @@
-/* test_tokenizer_pieces.c - folders with tokenizer.model alone: beside what the sentencepiece library says, with the
- * files that add tokens, through convert, and how such a file is refused. */
+/* test_tokenizer_pieces.c - folders with only tokenizer.model: against the sentencepiece library, with the files that
+ * add tokens, through convert, and how a bad file is refused. */
 #include "models/convert/text.h"
 #include "models/convert/to_folder.h"
 #include "models/tokenizer/sentencepiece.h"

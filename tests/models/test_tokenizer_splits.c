@@ -1,5 +1,5 @@
-/* test_tokenizer_splits.c - every splitting that tokenizer.ggml.pre may name beside what the tokenizers library makes
- * of it, over one vocabulary whose merges cross every border. */
+/* test_tokenizer_splits.c - every pre-tokenizer that tokenizer.ggml.pre can name against the tokenizers library, over
+ * one vocabulary whose merges cross every border. */
 #include "models/convert/to_folder.h"
 #include "models/files/gguf_write.h"
 #include "models/tokenizer/parts.h"

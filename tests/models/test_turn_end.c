@@ -1,4 +1,4 @@
-/* test_turn_end.c - which tokens end an answer: those that a model's files name, number or list, and no others. */
+/* test_turn_end.c - the tokens that end an answer: those that a model's files name, number or list, and no others. */
 #include "models/files/gguf_write.h"
 #include "models/tokenizer/tokenizer.h"
 #include "tests/models/file_maker.h"

@@ -1,5 +1,5 @@
-/* test_type_values.c - the values of every block type's blocks, edge cases among them, beside what the gguf package
- * makes of them (tests/data/golden/types.txt, made by tools/make_types_golden.py): equal to the bit. */
+/* test_type_values.c - the values of all block types, including edge cases, are bit-identical to the gguf package's
+ * (tests/data/golden/types.txt, made by tools/make_types_golden.py). */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* text_data.h - what the tests of text share: the folder of test data, files as JSON or as text. */
+/* text_data.h - shared by the tests of tokenizers and templates: the folder of test data, files as JSON or as text. */
 #ifndef KVC_TESTS_MODELS_TEXT_DATA_H
 #define KVC_TESTS_MODELS_TEXT_DATA_H
 

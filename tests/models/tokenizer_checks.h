@@ -1,4 +1,4 @@
-/* tokenizer_checks.h - what the tests of tokenizers share: opening them, and comparing ids and texts. */
+/* tokenizer_checks.h - shared by the tests of tokenizers: opens them, and compares ids and texts. */
 #ifndef KVC_TESTS_MODELS_TOKENIZER_CHECKS_H
 #define KVC_TESTS_MODELS_TOKENIZER_CHECKS_H
 

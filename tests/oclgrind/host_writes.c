@@ -1,20 +1,20 @@
-/* host_writes.c - put between a program and Oclgrind by LD_PRELOAD, lets its check for uninitialized reads see what the
- * host does to memory. That check keeps a shadow of each buffer, which says which bytes were written. Oclgrind 21.10
+/* host_writes.c - an LD_PRELOAD library between a program and Oclgrind that makes Oclgrind's check for uninitialized
+ * reads see the host's writes. The check keeps a shadow of each buffer, which records the bytes written. Oclgrind 21.10
  * loses it:
  *
- * - a write by the host, a fill or a copy makes the buffer's shadow anew, as long as what was written and beginning
- *   where the buffer begins. Only a write of a whole buffer leaves the right one; after any other, bytes beyond count
- *   as unwritten for ever, whoever writes them, and those below hold what the allocator left.
- * - what is copied counts as written, whether or not its source was.
- * - native kernels and CL_MEM_USE_HOST_PTR leave no shadow: everything counts as unwritten.
- * - a buffer's shadow outlives it, and the next buffer gets it: memory that nobody wrote counts as written.
+ *     - A write by the host, a fill or a copy replaces the buffer's shadow by one of the written length that starts at
+ * the buffer's beginning. Only a write of the whole buffer gives a correct shadow. After any other, bytes beyond its
+ *       length always count as unwritten, and those below it have undefined states.
+ *     - Copied bytes count as written even if their source was not.
+ *     - Native kernels and CL_MEM_USE_HOST_PTR leave no shadow: everything counts as unwritten.
+ *     - A buffer's shadow outlives it, and the next buffer gets it: unwritten memory counts as written.
  *
- * So here the host's writes go to a buffer of their own, and from there a kernel puts them where they belong, because
- * what kernels write is seen to the byte. Copies are that kernel's too, fills are writes, native kernels are refused
- * (the program then fills), memory of the host's is copied, and the place of a released buffer is never used again.
+ * So this library sends the host's writes to a buffer of their own, and a kernel copies them to their destination,
+ * because Oclgrind tracks kernel writes exactly. The same kernel performs copies; fills become writes; native kernels
+ * are refused (the program then uses fills); host memory is copied; and the address of a released buffer is never
+ * reused.
  *
- *     OMIT_FILLS=1  fills write nothing: to see that reads of what was not written are found
- */
+ *     OMIT_FILLS=1  fills write nothing, to check that reads of unwritten bytes are found */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <dlfcn.h>

@@ -1,16 +1,16 @@
 #!/bin/sh
-# run.sh BUILD - operations and methods under Oclgrind, an interpreter of OpenCL kernels that reports data races, reads
-# of what nobody wrote and accesses outside of buffers. Prints a line "ok NAME" or "not ok NAME: WHY" for each
-# part: bits are compared with ref's, and any word of Oclgrind's is a failure. Operations get small cases
-# (verify --small); methods run on made-up keys (replay), because the linear layers of a model would take hours here.
-# The kernels are given without optimization, so that what is read and written is what the source says; optimized ones
-# hold llvm.usub.sat (of a > b ? a - b : 0), which Oclgrind does not know. The shape of GPUs has half as many work-items
-# in a group (narrow): each costs time, those with nothing to do too.
+# run.sh BUILD - runs operations and methods under Oclgrind, an interpreter of OpenCL kernels that reports data races,
+# uninitialized reads and accesses outside of buffers. Prints "ok NAME" or "not ok NAME: WHY" for each part. Results
+# must be bit-identical to ref's, and any report of Oclgrind is a failure. Operations get small cases (verify --small);
+# methods run on synthetic keys (replay), because a model's linear layers would take hours here. Kernels are compiled
+# without optimization, so that reads and writes are those of the source. Optimized kernels contain llvm.usub.sat (from
+# a > b ? a - b : 0), which Oclgrind does not support. The GPU shape has half as many work-items in a group (narrow),
+# because idle work-items also cost time.
 #
-# Reads of what nobody wrote are reported wrongly, or not at all, after most of what the host does to memory; what
-# host_writes.c says of that it mends. One thing more is wrong inside of kernels: Oclgrind 21.10 takes element 11 of a
-# shuffled vector for undefined, and reads behind the vector where a shuffle leaves elements undefined. So
-# KVC_BY_ELEMENT has kernels without shuffles (backends/kernels/portable.h). No report is filtered.
+# Oclgrind misreports uninitialized reads after most host writes; host_writes.c corrects that. One more error is inside
+# kernels: Oclgrind 21.10 treats element 11 of a shuffled vector as undefined, and reads beyond the vector where a
+# shuffle leaves elements undefined. So KVC_BY_ELEMENT compiles kernels without shuffles (backends/kernels/portable.h).
+# No report is filtered.
 build=${1:?BUILD} top=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$build" && pwd) || exit 4
 kvcull=$build/.libs/kvcull # itself, not libtool's script, which would be run under all this as well

@@ -1,5 +1,5 @@
-/* added_rows.h - for tests of methods that add rows to a prompt: their lists of entries beside a replay's, and what
- * follows the prompt. */
+/* added_rows.h - for tests of methods that add rows to a prompt: compares their lists of entries with a replay's, and
+ * the steps after the prompt. */
 #ifndef KVC_TESTS_ORACLE_ADDED_ROWS_H
 #define KVC_TESTS_ORACLE_ADDED_ROWS_H
 

@@ -1,4 +1,4 @@
-/* drawn.c - policies with options drawn at random, each with the plan of its oracle. */
+/* drawn.c - policies with random options, each with the plan of its oracle. */
 #include "tests/oracle/drawn.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* drawn.h - a policy with options drawn at random, with the plan of its oracle, and runs of it over drawn prompts,
- * heads and tensors. The ends of each range and prompts around the budget come often. */
+/* drawn.h - makes policies with random options and their oracles' plans, and runs them over random prompts, heads and
+ * tensors. The ends of each range, and prompts around the budget, are frequent. */
 #ifndef KVC_TESTS_ORACLE_DRAWN_H
 #define KVC_TESTS_ORACLE_DRAWN_H
 

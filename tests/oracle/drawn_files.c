@@ -1,5 +1,5 @@
-/* drawn_files.c - what drawn policies are written to: their strings, and the files that these name, scores of heads for
- * duo, statistics of queries for triattention. */
+/* drawn_files.c - writes random policies: their strings, and the files that these name (scores of heads for duo,
+ * statistics of queries for triattention). */
 #include "tests/oracle/drawn.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* entries.h - oracles of random, knorm, keydiff and lagkv, which look at no query, of chunkkv and criticalkv, which
- * take scores of these or of snapkv, of snapkv-decode and rkv, of expected, of
- * triattention and of compactor. */
+/* entries.h - oracles of methods without queries (random, knorm, keydiff, lagkv), of methods on top of their or
+ * snapkv's scores (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention and compactor. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 

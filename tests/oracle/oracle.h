@@ -1,5 +1,5 @@
-/* oracle.h - oracles: every method in slow, plain code, written from docs/reference/methods on plain lists, and tensors
- * to try it on. */
+/* oracle.h - oracles: every method in slow, simple code, written from docs/reference/methods for plain lists, and
+ * tensors to test it on. */
 #ifndef KVC_TESTS_ORACLE_ORACLE_H
 #define KVC_TESTS_ORACLE_ORACLE_H
 

@@ -1,5 +1,4 @@
-/* scores.h - oracles of pyramidkv, adakv, scissorhands, lacache, duo and tova, and for methods side by
- * side. */
+/* scores.h - oracles of pyramidkv, adakv, scissorhands, lacache, duo and tova, and of joined methods. */
 #ifndef KVC_TESTS_ORACLE_SCORES_H
 #define KVC_TESTS_ORACLE_SCORES_H
 

@@ -1,4 +1,4 @@
-/* select.c - what select methods read, written from the pages of docs/reference/methods. */
+/* select.c - the entries that select methods read, written from the pages of docs/reference/methods. */
 #include "tests/oracle/select.h"
 #include "core/base/canon.h"
 #include "tests/oracle/scores.h"

@@ -1,5 +1,5 @@
-/* side_by_side.h - a policy in a replay beside its oracle: after every layer of every turn and step both must hold
- * the same entries, and attention over them has the same bits. */
+/* side_by_side.h - runs a policy in a replay and its oracle together: after every layer of every turn and step, both
+ * must hold the same entries, and attention over them must be bit-identical. */
 #ifndef KVC_TESTS_ORACLE_SIDE_BY_SIDE_H
 #define KVC_TESTS_ORACLE_SIDE_BY_SIDE_H
 

@@ -1,7 +1,6 @@
-/* test_dapq.c - dapq and take in a whole network: the pseudo rows after a prompt change no bit of it and leave no
- * entry; they and probes are the tokens, and stand at the positions, that docs/reference/methods/dapq.md and
- * docs/reference/methods/take.md say.
- */
+/* test_dapq.c - dapq and take in a whole network: the pseudo rows after a prompt do not change its results and leave no
+ * entry. Their tokens and positions, and those of probes, are as defined in docs/reference/methods/dapq.md and
+ * docs/reference/methods/take.md. */
 #include "kvcull/policy.h"
 #include "tests/oracle/oracle.h"
 #include "tests/core/whole_model.h"

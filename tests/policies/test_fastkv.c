@@ -1,5 +1,5 @@
-/* test_fastkv.c - fastkv over a whole model: rows are really left out above tsp_layer, and what the last one then says
- * is what it would say had the others never been there; limits; errors. */
+/* test_fastkv.c - fastkv over a whole model: layers above tsp_layer really skip rows, and the last row's result is as
+ * if the skipped rows had never existed; limits; errors. */
 #include "core/engine/session.h"
 #include "tests/core/whole_model.h"
 

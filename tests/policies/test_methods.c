@@ -1,5 +1,5 @@
-/* test_methods.c - every method keeps exactly the entries that its oracle keeps (tests/oracle/oracle.c); and
- * attention over what is left has the same bits. */
+/* test_methods.c - every method keeps exactly the entries that its oracle keeps (tests/oracle/oracle.c), and attention
+ * over them is bit-identical. */
 #include "tests/check.h"
 #include "tests/oracle/side_by_side.h"
 

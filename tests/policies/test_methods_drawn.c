@@ -1,6 +1,6 @@
-/* test_methods_drawn.c - every method, and every one of a prompt stage joined with every one of the decode stage and of
- * the select stage, beside its oracle, with options, prompts, turns, heads and tensors drawn at random
- * (tests/oracle/drawn.h). KVCULL_TEST_DRAWS draws more of each. */
+/* test_methods_drawn.c - every method, and every prompt method joined with every decode and every select method,
+ * against its oracle, with random options, prompts, turns, heads and tensors (tests/oracle/drawn.h). KVCULL_TEST_DRAWS
+ * draws more of each. */
 #include "core/base/policy_list.h"
 #include "tests/check.h"
 #include "tests/oracle/drawn.h"

@@ -1,6 +1,6 @@
-/* test_methods_reads.c - methods that evict by the attention of every step, joined with methods that choose what a step
- * reads: what was not read has probability 0 (rule 13 of docs/reference/methods.md). Both keep and read what their
- * oracles do. */
+/* test_methods_reads.c - methods that evict by the attention of every step, joined with methods that select what a step
+ * reads: entries that were not read have probability 0 (rule 13 of docs/reference/methods.md). Both keep and read what
+ * their oracles do. */
 #include "tests/check.h"
 #include "tests/oracle/mass.h"
 #include "tests/oracle/scores.h"

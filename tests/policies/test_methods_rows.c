@@ -1,5 +1,5 @@
-/* test_methods_rows.c - dapq and kvzip, which add pseudo rows to a prompt, beside their oracles, alone and with morphkv
- * after them; and tova. */
+/* test_methods_rows.c - dapq and kvzip, which add pseudo rows to a prompt, against their oracles, alone and with
+ * morphkv after them; and tova. */
 #include "tests/oracle/added_rows.h"
 #include "tests/check.h"
 #include "tests/oracle/scores.h"

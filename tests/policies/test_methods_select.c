@@ -1,5 +1,5 @@
-/* test_methods_select.c - quest, sparq, hsa, topk, rocketkv and rocketkv-mt read, and keep, exactly the entries that
- * their oracles read and keep, written from the pages of docs/reference/methods; attention has the same bits. */
+/* test_methods_select.c - quest, sparq, hsa, topk, rocketkv and rocketkv-mt read and keep exactly the entries that
+ * their oracles read and keep (written from the pages of docs/reference/methods), and attention is bit-identical. */
 #include "policies/select_sizes.h"
 #include "tests/check.h"
 #include "tests/oracle/scores.h"

@@ -1,5 +1,5 @@
-/* test_methods_take.c - take, which adds probes to a prompt's chunks, beside its oracle, alone and with a method
- * after it. */
+/* test_methods_take.c - take, which adds probes to a prompt's chunks, against its oracle, alone and with a method after
+ * it. */
 #include "tests/oracle/added_rows.h"
 #include "tests/check.h"
 #include "tests/oracle/side_by_side.h"

@@ -1,7 +1,6 @@
-/* test_model_scores.c - scores that need more of a model than its attention: expected attention and leverage, beside
- * sums in double precision over queries, and keys, whose rotation is undone; and what the output projection makes of
- * values, beside the projection itself. Models whose pairs lie side by side, with a partial rotation, with norms of
- * queries. */
+/* test_model_scores.c - scores that need more of a model than its attention. Expected attention and leverage are
+ * compared with sums in double precision over queries and keys with their rotation undone, and the output projection of
+ * values with the projection itself. The models have adjacent rotary pairs, a partial rotation, or query norms. */
 #include "core/base/canon.h"
 #include "core/stage/stage.h"
 #include "kvcull/check.h"

@@ -1,6 +1,6 @@
-/* test_series.c - triattention in models: its scores beside the paper's series in double precision, the statistics that
- * `kvcull collect` would gather beside queries whose rotation is undone, and files that are not as they should be.
- * Models with thetas of their own in some layers, with a partial rotation, pairs side by side, an attention factor. */
+/* test_series.c - triattention in models: its scores against the paper's series in double precision, the statistics of
+ * `kvcull collect` against queries with their rotation undone, and bad files. The models have different rope bases in
+ * some layers, a partial rotation, adjacent rotary pairs, or an attention factor. */
 #include "core/stage/stage.h"
 #include "kvcull/policy.h"
 #include "tests/check.h"

@@ -1,5 +1,5 @@
-/* test_windows.c - methods in layers with a sliding window beside their oracles: what no later row can see is gone
- * before a method chooses, and goes in whole tiles where none has (rule 16 of docs/reference/methods.md). */
+/* test_windows.c - methods in layers with a sliding window against their oracles: expired entries are removed before a
+ * method chooses, and in whole tiles if no method does (rule 16 of docs/reference/methods.md). */
 #include "tests/check.h"
 #include "tests/oracle/side_by_side.h"
 

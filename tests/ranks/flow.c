@@ -1,6 +1,6 @@
-/* flow.c - calls that flow through a pipeline, as one process or as several (--ranks): prints what came of them, which
- * must not depend on their number, and to stderr how many messages the first prompt took. MODEL [nan]: its weights have
- * a NaN, so prompts fail. */
+/* flow.c - calls through a pipeline, by one process or several (--ranks): prints the results, which must not depend on
+ * the number of processes, and prints to stderr the number of messages of the first prompt. flow MODEL [nan]: with nan,
+ * the weights have a NaN, so prompts fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

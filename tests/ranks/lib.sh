@@ -1,4 +1,4 @@
-# lib.sh - what the tests of ranks share: how processes are started. A build without MPI skips them.
+# lib.sh - shared by the tests of ranks: starts processes. A build without MPI skips these tests.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 [ -n "${MPIRUN-}" ] || { echo 'this build has no MPI, or there is no mpirun'; exit 77; }

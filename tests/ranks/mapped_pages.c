@@ -1,5 +1,5 @@
-/* mapped_pages.c - put before a program by LD_PRELOAD: before it unmaps the file $MAPPED_FILE, how much of that it has
- * in memory and how much of it is mapped goes to $MAPPED_FILE.PID, in kB. */
+/* mapped_pages.c - an LD_PRELOAD library: before the program unmaps the file $MAPPED_FILE, writes to $MAPPED_FILE.PID
+ * how much of the file is in memory and how much is mapped, in kB. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks with an emulated CUDA device each (tests/cuda): rows by NCCL, which is made up over MPI, by an MPI that takes
-# their addresses, and through the host have the bits of ref in one process.
+# Ranks with an emulated CUDA device each (tests/cuda): results with NCCL (emulated over MPI), with an MPI that accepts
+# device addresses, and through host memory are bit-identical to ref in one process.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 each=$build/tests/cuda/emulated
 [ -x "$each" ] || { echo 'the emulated device is not built'; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A rank that cannot go on, or was given something else, ends all within a bounded time, with one line.
+# A rank that fails, or got other input than the others, ends all ranks within a bounded time, with one line.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # What a rank does first, by its number; the rest of its line is the program and what it takes.

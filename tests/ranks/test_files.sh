@@ -1,6 +1,7 @@
 #!/bin/sh
-# Files that are not the same on all ranks, in one bit: status 4 and a line with the rank, the tensor, key or file and its
-# path, wherever a rank takes that bit; else the bits of one process. Files that are the same in two places are taken.
+# Files that differ between ranks in one bit give status 4 and a line with the rank, the tensor, key or file, and its
+# path, if any rank reads that bit; otherwise results are bit-identical to one process. Equal files at different paths
+# are accepted.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 cat >"$work/each" <<'END'
 #!/bin/sh

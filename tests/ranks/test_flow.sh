@@ -1,6 +1,6 @@
 #!/bin/sh
-# What flows through a pipeline, as commands show it: prompts of several passes, steps of several groups, what is sent for
-# them, and a value in the middle of a prompt that is not finite.
+# Commands on a pipeline: prompts of several passes, steps of several groups, their messages, and a value in the middle
+# of a prompt that is not finite.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # on RANKS ARGUMENTS...: what hangs ends after five minutes

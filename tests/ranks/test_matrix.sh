@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both, with each type of entries: the hashes of one
-# process. `./dev check --ranks` asks for it; it is long.
+# Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both, with each entry type: the hashes equal those
+# of one process. It takes long; `./dev check --ranks` runs it.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 [ -n "${KVCULL_TEST_WHOLE-}" ] || { echo './dev check --ranks runs this'; exit 77; }
 types=${KVCULL_TEST_TYPES-f32 f16 q8_0}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two ranks each way under valgrind: nothing is wrong and nothing is lost, but for what MPI is known to do.
+# Two ranks in each mode under valgrind: no errors and no leaks, except known ones of MPI.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 [ -n "${KVCULL_TEST_WHOLE-}" ] || { echo './dev check --ranks runs this'; exit 77; }
 command -v valgrind >/dev/null || { echo 'there is no valgrind'; exit 77; }

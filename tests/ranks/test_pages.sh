@@ -1,6 +1,6 @@
 #!/bin/sh
-# Each rank has only its part of the model's file in memory, and samples that tell the ranks' files apart. On tmpfs,
-# whose pages are small: elsewhere a kernel may map two MiB around each sample.
+# Each rank has only its part of the model's file in memory, plus samples that detect different files. Uses tmpfs, which
+# has small pages; on other file systems a kernel may map two MiB around each sample.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] || { echo 'there is no tmpfs at /dev/shm'; exit 77; }
 ${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "${top_srcdir:-.}/tests/ranks/mapped_pages.c" -o "$work/pages.so" -ldl \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# --ranks pipeline: ranks with a run of layers each have the results of one process; and what is refused.
+# --ranks pipeline: ranks with consecutive layers give the results of one process; and refused options.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # on RANKS ARGUMENTS...: what hangs ends after five minutes

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Several processes are one engine: whole runs have the stored hashes of one process, whatever the number of ranks.
+# Whole runs on several processes have the stored hashes of one process, for any number of ranks.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # equal RANKS OPTIONS...: the runs are those of one process.

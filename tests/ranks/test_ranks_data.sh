@@ -1,6 +1,6 @@
 #!/bin/sh
-# --ranks data: samples and windows shared out among processes, with the files of --shard and one process's tables;
-# info --ranks; and what ranks of --ranks tensor say they sent.
+# --ranks data: samples and windows divided among processes, with the files of --shard and the tables of one process;
+# info --ranks; and the bytes that ranks of --ranks tensor report as sent.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
 # ranks N ARGUMENTS...: that many processes; the exit status is in $status.

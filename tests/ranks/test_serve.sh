@@ -1,6 +1,6 @@
 #!/bin/sh
-# The server on several ranks: requests side by side, each with a policy of its own, get the bits of one process; it ends
-# by a signal with all ranks.
+# The server on several ranks: concurrent requests, each with its own policy, give results bit-identical to one process;
+# a signal ends it with all ranks.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 python=${KVCULL_PYTHON-python3}
 command -v "$python" >/dev/null 2>&1 || { echo 'no python3'; exit 77; }

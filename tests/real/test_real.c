@@ -1,6 +1,6 @@
-/* test_real.c - real models beside other software: tokens, logits, what they answer, chat texts, perplexity, and that
- * they still answer in every type that convert writes. The models are those of tests/real/models.txt, where ./dev model
- * has brought them; without them the tests skip. The goldens are made by tools/make_real_golden.py. */
+/* test_real.c - real models against other software: tokens, logits, answers, chat texts, perplexity; and answers in
+ * every type that convert writes. The models are those of tests/real/models.txt, downloaded by ./dev model; without
+ * them the tests skip. tools/make_real_golden.py makes the goldens. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>

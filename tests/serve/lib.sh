@@ -1,4 +1,4 @@
-# lib.sh - what the server's tests share: tests/cli/lib.sh, a Python, and servers that are ended with the test.
+# lib.sh - shared by the server's tests: tests/cli/lib.sh, a Python, and servers that end with the test.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${KVCULL_PYTHON-python3}

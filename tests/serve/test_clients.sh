@@ -1,5 +1,5 @@
 #!/bin/sh
-# Other clients that people have, as far as Python has them: litellm, langchain-openai and llm.
+# Other common clients for Python: litellm, langchain-openai and llm.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 serve plain -m "$demo" --template chatml --name demo -q
 found=

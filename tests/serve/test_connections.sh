@@ -1,6 +1,6 @@
 #!/bin/sh
-# Connections that say nothing: 10,000 of them, or as many as this machine lets a process open. Others are answered
-# meanwhile, one too many is closed at once, and each costs no more than its buffer.
+# Silent connections: 10,000 of them, or as many as this machine lets a process open. Other clients are still answered,
+# a connection beyond the limit is closed immediately, and each costs no more than its buffer.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 [ -r /proc/self/status ] || { echo 'no /proc to see memory in'; exit 77; }
 sanitized && { echo 'sanitizers take memory of their own'; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What clients send beside what is needed: fields of no effect, unknown ones, null, their own answers, lengths.
+# Optional fields of requests: fields without effect, unknown ones, null, the server's own messages, lengths.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 
 serve lenient -m "$demo" --template chatml --name demo --mem 64M

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Many questions about one text that was compressed, and a server that goes on from kept sessions by itself
-# (--cache-prompt).
+# Many questions about one compressed text, and a server that continues cached sessions by default (--cache-prompt).
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 serve goes_on -m "$demo" --template chatml --kv snapkv:budget=64 --cache-prompt -q
 client test_fork.py "$url"

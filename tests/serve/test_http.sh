@@ -1,5 +1,5 @@
 #!/bin/sh
-# HTTP itself: requests that a proxy in front could read otherwise, HEAD, pages of other sites, and the log.
+# HTTP: requests that a proxy could read differently, HEAD, pages of other sites, and the log.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 serve plain -m "$demo" --template chatml --name the/demo --cors-origin https://app.example \
     --cors-origin http://localhost:3000 -q

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Bad days of the server: bodies that are none, clients that leave, memory that is short, ports that are taken, keys.
+# Failures around the server: invalid bodies, disconnecting clients, little memory, used ports, keys.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 
 # ---- what is refused, and clients that go

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A client that people have: lm-eval with `local-completions`, on a small task from local files. Its scores are our own.
+# The client lm-eval with `local-completions`, on a small task from local files. Its scores equal our own.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 "$python" -c 'import lm_eval, aiohttp, tenacity, transformers' 2>/dev/null ||
     { echo 'no lm_eval[api] and transformers for Python; KVCULL_PYTHON names a Python that has them'; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The client that people have: the openai package of Python, plain, streaming and asynchronous.
+# The openai package of Python: plain, streaming and asynchronous.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 "$python" -c 'import openai' 2>/dev/null ||
     { echo 'no openai package for Python; KVCULL_PYTHON names a Python that has it'; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The page at /: a conversation in a browser, at two widths, in light and dark; what it shows of the cache.
+# The page at /: a conversation in a browser, at two widths, in light and dark mode, and the displayed cache.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [ -n "$browser" ] || { echo 'no chromium: the page is not looked at'; exit 77; }

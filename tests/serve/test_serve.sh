@@ -1,5 +1,5 @@
 #!/bin/sh
-# Answers of the server: the tokens that `kvcull run` gives, whoever else is served, streamed or not.
+# Answers of the server: they equal those of `kvcull run`, with any other requests, streamed or not.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 
 serve plain -m "$demo" --template chatml --name demo --mem 256M -q

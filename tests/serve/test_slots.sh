@@ -1,7 +1,7 @@
 #!/bin/sh
-# Kept sessions on disk: a server that ends saves them, one that begins goes on with them, and with the same bits as if
-# it had not ended. What was not loaded is left as it
-# is, whatever it is; one server has the folder at a time; a full disk loses nothing.
+# Cached sessions on disk: a server saves them when it ends, and continues them after a restart with bit-identical
+# results. It does not change files that it did not load. Only one server can use the folder at a time. A full disk
+# loses nothing.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 slots=$work/slots # which the server makes
 

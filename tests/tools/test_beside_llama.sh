@@ -1,7 +1,7 @@
 #!/bin/sh
-# tools/beside_llama.py and tools/int8_distance.py with a llama_cpp that is kvcull itself (tests/tools/llama_cpp.py): every
-# cell of their tables, a distance that is none, one that is known, errors. PYTHON is an interpreter; numpy is needed for
-# distances only.
+# tools/beside_llama.py and tools/int8_distance.py with a llama_cpp that is kvcull itself (tests/tools/llama_cpp.py):
+# every cell of their tables, a distance of zero, a known distance, errors. PYTHON is an interpreter; only distances
+# need numpy.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${PYTHON:-python3}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs/pictures/context.svg and the table of docs/measured/context.md are what tools/chart_context.py makes of
-# docs/measured/context.json; the picture is well-formed, and no two of its labels overlap.
+# docs/pictures/context.svg and the table of docs/measured/context.md equal the output of tools/chart_context.py for
+# docs/measured/context.json; the picture is well-formed, and its labels do not overlap.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: no python3'; exit 77; }
 chart=$source/tools/chart_context.py data=$source/docs/measured/context.json

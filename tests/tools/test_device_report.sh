@@ -1,5 +1,6 @@
 #!/bin/sh
-# tools/device-report, tried with small sizes: a row for each device, what differs or is refused or cut short, errors.
+# tools/device-report with small sizes: a row for each device; devices that differ, are refused or are cut short;
+# errors.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 sanitized && { echo 'skipped: its parts have time limits, and sanitizers take longer'; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/gpu-check, tried on the CPU with small sizes: every part runs, every goal gets its figure.
+# tools/gpu-check on the CPU with small sizes: every part runs, and every goal gets its number.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 sanitized && { echo 'skipped: its parts have time limits, and sanitizers take longer'; exit 77; }

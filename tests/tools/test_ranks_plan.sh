@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/ranks_plan.py: what it counts is what ranks send, and what it says of geometries and mistakes.
+# tools/ranks_plan.py: its counts equal the bytes that ranks send; its tables for several geometries; errors.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 command -v python3 >/dev/null || { echo 'skipped: no python3'; exit 77; }
 command -v mpirun >/dev/null || { echo 'skipped: no mpirun'; exit 77; }
