@@ -121,11 +121,11 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
             snprintf(left + strlen(left), sizeof left - strlen(left), " %s", options->meta);
         snprintf(help, sizeof help, "%s", options->help);
         if (options->kind == CLI_TYPE && !options->choices)
-            snprintf(help + strlen(help), sizeof help - strlen(help), ": %s", cli_weight_types(types));
+            snprintf(help + strlen(help), sizeof help - strlen(help), " [one of %s]", cli_weight_types(types));
         else if (options->choices && !strstr(help, "exact:"))
-            snprintf(help + strlen(help), sizeof help - strlen(help), ": %s", options->choices);
+            snprintf(help + strlen(help), sizeof help - strlen(help), " [one of %s]", options->choices);
         if (defaults(options, value))
-            snprintf(help + strlen(help), sizeof help - strlen(help), " (%s)", value);
+            snprintf(help + strlen(help), sizeof help - strlen(help), " [default: %s]", value);
         if (strlen(left) + 2 > HELP_COLUMN)
             printf("%s\n%*s", left, HELP_COLUMN, "");
         else
@@ -205,7 +205,7 @@ static void manual_types(void) {
 static void manual_aliases(void) {
     const char *other, *name;
 
-    printf(".Ss Other names of options\nThese names are accepted, too:\n");
+    printf(".Ss Other names of options\nThese names are also accepted:\n");
     for (size_t i = 0; cli_alias(i, &other, &name); i++)
         printf("%s.Fl -%s\nfor\n.Fl -%s", i ? " ,\n" : "", other, name);
     printf(" .\n");
@@ -213,17 +213,18 @@ static void manual_aliases(void) {
 
 static void manual_tail(void) {
     printf(".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n"
-           ".It 0\nDone.\n"
-           ".It 1\nA check did not hold.\n"
+           ".It 0\nSuccess.\n"
+           ".It 1\nA comparison found a difference.\n"
            ".It 2\nA wrong option, policy or argument.\n"
-           ".It 3\nA bad input file, or a model whose logits are not finite.\n"
-           ".It 4\nNo memory, no device or no space.\n"
-           ".El\n.Pp\nAn error is one line on standard error: what, where, what would be right.\n"
-           "A signal ends the program as such (a shell shows 128 and its number), and no half-written file stays.\n"
-           "A closed pipe is 4, without a message: in\n.Ql kvcull run ... | head -n 1\nthe answer ends there.\n"
-           "A driver of OpenCL may end the program itself, by SIGABRT (134), as PoCL does when it has no memory or "
-           "cannot\n"
-           "run its compiler.\n");
+           ".It 3\nA bad input file, or a model with logits that are NaN or infinite.\n"
+           ".It 4\nNo memory, no device or no disk space.\n"
+           ".El\n.Pp\nAn error is one line on standard error. It names the object, its wrong value and the accepted "
+           "values.\n"
+           "If a signal ends the program, the shell reports 128 plus its number, and no half-written file remains.\n"
+           "If the reader of a pipe closes it, the program ends with status 4 and without a message; so the answer "
+           "ends in\n.Ql kvcull run ... | head -n 1 .\n"
+           "A driver of OpenCL may end the program by SIGABRT (134), as PoCL does if it has no memory or cannot run "
+           "its\ncompiler.\n");
 }
 
 static void manual_environment(const char *command) {
@@ -231,18 +232,20 @@ static void manual_environment(const char *command) {
         const char *command, *name, *text;
     } variables[] = {
         {"", "KVCULL_CPU",
-         "The path that the cpu backend takes: ref, avx2, avx2vnni, avx512, avx512vnni, neon, neondotprod or neoni8mm; "
-         "without it the fastest that the CPU runs. Results are the same."},
-        {"", "KVCULL_DATA", "The folder of bundled data, where it is not the one it was installed in."},
+         "The instruction set of the cpu backend: ref, avx2, avx2vnni, avx512, avx512vnni, neon, neondotprod or "
+         "neoni8mm. "
+         "The default is the fastest that the CPU supports. It does not change results."},
+        {"", "KVCULL_DATA", "The folder of bundled data. The default is the folder where it was installed."},
         {"", "XDG_CACHE_HOME",
-         "Where compiled kernels of OpenCL devices are kept, in a folder kvcull (~/.cache). PoCL keeps its own there, "
-         "too, and has no device where it cannot."},
-        {"bench", "TMPDIR", "Where the random model of --shape is written (/tmp)."},
-        {"verify", "TMPDIR", "Where --math int8 writes the bundled model in q8_0 for as long as it is opened (/tmp)."},
+         "The folder in which a folder kvcull stores compiled kernels of OpenCL devices (~/.cache). PoCL stores its "
+         "own "
+         "kernels there, too, and offers no device if it cannot."},
+        {"bench", "TMPDIR", "The folder for the random model of --shape (/tmp)."},
+        {"verify", "TMPDIR", "The folder for the bundled model in q8_0, which --math int8 writes and removes (/tmp)."},
         {"verify", "KVCULL_INJECT",
-         "For tests only, of this command alone: the name of an operation whose results are damaged on the backend "
-         "under test (not on ref), as a broken kernel would. The comparison must then find that operation, and whole "
-         "runs that use it, different. Nothing else reads this variable."},
+         "For tests of this command only: the name of an operation. The tested backend (not ref) then returns wrong "
+         "results for it, as a broken kernel would. The comparison must report differences in that operation and in "
+         "whole runs that use it."},
         {"verify", "KVCULL_DATA",
          "The folder of bundled data: the model of the whole runs and the stored hashes (hashes.txt)."}};
     bool any = false;

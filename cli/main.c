@@ -11,12 +11,11 @@ static const struct cli_command program = {
     "",
     "COMMAND [options]",
     "runs language models with a bounded key-value cache",
-    "kvcull runs language models whose KV cache is kept small by one of the published methods. The same model, prompt "
-    "and method give the same logits, bit for bit, on every backend, for any number of threads.\n\n"
-    "Answers and tables go to standard output, progress, warnings and summaries to standard error. "
-    "A policy SPEC is a method's name with its options, name:option=value,option=value, and methods of different "
-    "stages are joined by +: snapkv:budget=512+morphkv:budget=600,window=64. "
-    "`kvcull info methods` lists the methods.",
+    "kvcull runs language models with a bounded KV cache. A method from the literature decides which entries the cache "
+    "keeps. The same model, prompt and method give bit-identical logits on every backend and with any number of "
+    "threads.\n\nAnswers and tables go to standard output; progress, warnings and summaries go to standard error. A "
+    "policy SPEC is a method's name with its options, name:option=value,option=value. Methods of different stages are "
+    "joined by +, as in snapkv:budget=512+morphkv:budget=600,window=64. `kvcull info methods` lists the methods.",
     "kvcull run -m model.gguf -p \"Once upon a time\" --kv morphkv:budget=512\n"
     "kvcull info methods morphkv\n"
     "kvcull info model.gguf --prompt 32000 --mem 8G\n",
