@@ -483,8 +483,8 @@ bool cli_template_given(const struct cli_template *from); /* true if any of them
          &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 
-/* Returns the option that selects the model's own chat template: "--template model", or "--template NAME" if the
- * template is one of the built-in ones; NULL: the model has none. */
+/* Returns the option that selects the model's own chat template: "--template model", or "--template NAME" if that
+ * template fails; NULL: the model has none. */
 const char *cli_own_template(const struct kvc_model *model);
 /* A chat: formats the first turn completely, and later ones as the text that the template puts after the last answer.
  */

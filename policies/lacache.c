@@ -141,8 +141,9 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
-/* Returns the size of a layer after so many steps, from one thinning to the next. If another method left different
- * entries in each list, thinnings come at any time, and the result is the size just before one, the maximum. */
+/* Returns the size of a list after so many steps: it grows until a thinning and falls there. If another method left
+ * different entries in each list, thinnings come at different times, and the result is the largest size, just before a
+ * thinning. */
 static double lacache_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const struct ladder ladder = make_ladder(values, context->actings);
@@ -179,8 +180,8 @@ static uint64_t most_of(const struct kvc_stage_info *info, const struct kvc_valu
     return kvc_budget(values, info->held, least_budget(ladder) - 1) + ladder->gone / 2;
 }
 
-/* Plans which entries of each list are kept. In a decode step each list gets one more entry, so the plan is known
- * before the step. */
+/* Plans which entries of each list are kept. The plan is known before a decode step, because each list gets exactly one
+ * more entry. */
 static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct ladder ladder = make_ladder(values, info->actings);

@@ -83,8 +83,8 @@ extern const struct kvc_forecast kvc_newest_forecast;
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
                                   uint64_t seed, struct kvc_error *error);
 
-/* chunkkv and criticalkv use another method's scores, named by the option `scorer`: whether it is this one, and the
- * scores before pooling. rows: of the window. */
+/* chunkkv and criticalkv use another method's scores, which the option `scorer` names. kvc_scorer_is returns true if it
+ * is `name`. kvc_scorer_scores computes the scores before pooling; rows: the number of the prompt's last queries. */
 bool kvc_scorer_is(const struct kvc_values *values, const char *name);
 enum kvc_status kvc_check_scorer(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
@@ -110,7 +110,7 @@ uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* e
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
 /* A `bound` function: the budget and the entries appended since. */
 uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-extern const struct kvc_forecast kvc_window_forecast; /* that bound in every layer and head */
+extern const struct kvc_forecast kvc_window_forecast; /* Forecast: that bound in every layer and head */
 /* Returns a rule that keeps so many entries: the window and the older entries of highest score. */
 struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores);
 /* Evicts as snapkv's prompt stage does, down to so many entries. */

@@ -1,7 +1,8 @@
-/* available.c - computes the memory available to this process: the smallest of what the machine, its control groups and
- * its own limits leave. A limit that cannot be read does not count. A control group's limit covers all groups within
- * it, so each group up to the root counts, less the memory used there. File pages do not count as used: as in
- * MemAvailable, the kernel frees them before it refuses memory. Swap does not count as available. */
+/* available.c - computes the memory available to this process, the smallest of three limits: the memory that the
+ * machine, its control groups and its own limits leave. A limit that cannot be read does not count. A control group's
+ * limit covers all groups within it, so each group up to the root counts, less the memory used there. File pages do not
+ * count as used: as in MemAvailable, the kernel frees them before it refuses memory. Swap does not count as available.
+ */
 #include <stdlib.h>
 #include <string.h>
 

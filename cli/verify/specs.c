@@ -25,7 +25,7 @@ void cli_specs_free(struct cli_texts *specs) {
     cli_texts_free(specs);
 }
 
-/* Returns true if the policy can run on the model. Some requirements exceed the geometry: positions=cache excludes
+/* Returns true if the policy can run on the model, not only on its geometry: positions=cache, for example, excludes
  * sliding windows. */
 static bool suits(struct kvc_model *model, const char *spec, struct kvc_error *error) {
     struct kvc_session_options options;
