@@ -12,7 +12,7 @@ from conftest import SOURCE
 
 @pytest.mark.parametrize("document", ["README.md", "docs/how-to/python.md"])
 def test_code_of_documents_runs(document, monkeypatch):
-    """Blocks of one document share their names; a comment "# TEXT" behind print(...) is what is printed."""
+    """All blocks of a document share their names. A comment "# TEXT" after print(...) is the expected output."""
     monkeypatch.chdir(SOURCE)
     blocks = re.findall(r"^```python\n(.*?)^```$", (SOURCE / document).read_text(encoding="utf-8"), re.S | re.M)
     assert blocks

@@ -118,12 +118,12 @@ def test_scores_of_every_kind(demo):
     assert (seen["norm"] < 0).all() and len(seen["apart"]) == 12 and abs(seen["heads"].sum() - 4) < 1e-3
     assert seen["pooled"].tolist() == [*range(1, 12), 11]
     for use in (lambda: seen["stage"].layer, lambda: seen["scores"][0], lambda: seen["stage"].text("how")):
-        with pytest.raises(kvcull.UsageError, match="alone"):
+        with pytest.raises(kvcull.UsageError, match="only during"):
             use()
 
 
 def raised(demo, act, options=(), spec="acts"):
-    """What a method's prompt function raises, told of the stage."""
+    """Returns the error text of a method whose prompt function runs act(stage)."""
 
     class Acts(HostMethod):
         name = "acts"
@@ -147,7 +147,7 @@ ALL_KINDS = (Option("whole", "integer", "1", 0, 9), Option("real", "number", "1"
 @pytest.mark.parametrize("reader, right", [("integer", {"whole", "skip_layers"}), ("number", {"real"}),
                                            ("budget", {"share"}), ("text", {"one", "words", "layers", "stages"})])
 def test_options_of_another_kind_are_refused(demo, reader, right):
-    """They read as 0 in C."""
+    """In C, options of another kind read as 0."""
     told = []
 
     def act(stage):
@@ -191,7 +191,7 @@ def test_scores_of_an_earlier_stage_are_refused(demo, use):
             use(stage, made[0])
 
     told = raised(demo, act)
-    assert ("another stage" in told or "alone" in told) and len(made) == 2
+    assert ("another stage" in told or "only during" in told) and len(made) == 2
 
 
 def test_scores_of_another_shape_are_refused(demo):
@@ -234,7 +234,7 @@ def test_a_method_checks_its_options(demo):
         model.engine.check(Even.policy(whole=4))
         with pytest.raises(kvcull.UsageError, match="even"):
             model.session(Even.policy(whole=3))
-        with pytest.raises(kvcull.UsageError, match="alone"):
+        with pytest.raises(kvcull.UsageError, match="only during"):
             Even.values[0].integer("whole")
 
 

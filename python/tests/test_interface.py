@@ -13,13 +13,13 @@ from kvcull._library import ffi, lib, macros
 
 
 def structs():
-    """The structs whose members are known: {"kvc_option": its type}."""
+    """Returns the structs whose members are known: {"kvc_option": its type}."""
     types = {name: ffi.typeof(f"struct {name}") for name in ffi.list_types()[1]}
     return {name: type_ for name, type_ in types.items() if type_.fields}
 
 
 def enumerators():
-    """All enumerators of the declarations, by name."""
+    """Returns all enumerators of the declarations by name."""
     text = _headers.declarations(_headers.read(SOURCE / "include"))
     bodies = re.findall(r"\benum\s*\w*\s*\{([^}]*)\}", text)
     return sorted(set(re.findall(r"\bKVC_\w+", " ".join(bodies))))

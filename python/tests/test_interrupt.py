@@ -77,7 +77,7 @@ def everywhere(begin, work, check):
 
 
 def free(engine):
-    """Whether a thread that has interrupted nothing can use the engine."""
+    """Returns whether a thread without interrupts can use the engine."""
     seen = []
     thread = threading.Thread(target=lambda: seen.append(engine.memory()), daemon=True)
     thread.start()
@@ -87,7 +87,7 @@ def free(engine):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    """What interrupts finalizers is told, and not raised."""
+    """Exceptions that interrupt finalizers are ignored here."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _told: None)
 
 
@@ -98,9 +98,9 @@ def own_model(demo):
 
 
 def settled(own):
-    """The engine is free, and holds nothing for sessions that nothing refers to."""
+    """Checks that the engine is free and holds nothing for sessions that nothing refers to."""
     assert free(own.engine)
-    own.session().close()  # closes what an interrupt left over
+    own.session().close()  # closes objects left over by an interrupt
     assert own.engine.memory().now["cache"] == 0
 
 
@@ -144,7 +144,7 @@ def test_opening_an_engine():
 
 
 def logits_after(own, tokens):
-    """The logits after these tokens, of which the first two are a prompt."""
+    """Returns the logits after these tokens, of which the first two are a prompt."""
     session = own.session()
     logits = session.prompt(tokens[:2])
     for token in tokens[2:]:
@@ -153,7 +153,7 @@ def logits_after(own, tokens):
 
 
 def test_a_session_goes_on_or_refuses(own):
-    """Where the library has computed a step the session knows its logits, whatever came in between."""
+    """If the library has computed a step, the session has its logits, wherever the interrupt occurred."""
     tokens = [*PROMPT, 7, 8]
     expected = {count: logits_after(own, tokens[:count]) for count in (2, 3, 4)}
     seen = set()
@@ -199,7 +199,7 @@ def test_prompts_of_several(own):
 
 
 def test_an_answer_ends_where_it_stands(own):
-    """The session then holds the tokens that the answer has, and those alone."""
+    """After an interrupt the session holds exactly the tokens of the answer."""
     def answer_to(session, count):
         session.prompt(PROMPT)
         return session.generate(None, tokens=count, temperature=0, ignore_end=True)
@@ -247,7 +247,7 @@ def test_a_method_of_ones_own(demo):
         def check(session):
             assert free(own.engine)
             for stage in stages:
-                with pytest.raises(kvcull.UsageError, match="alone"):
+                with pytest.raises(kvcull.UsageError, match="only during"):
                     stage.layer
             stages.clear()
             if session.stats().tokens:
@@ -257,7 +257,7 @@ def test_a_method_of_ones_own(demo):
 
 
 def test_functions_that_are_called(own):
-    """The library never holds the address of a function that is gone."""
+    """The library never holds the address of a freed callback."""
     calls = []
 
     def work(session):
@@ -296,7 +296,7 @@ def test_replays():
 
 
 def test_a_long_prompt_ends_before_it_is_read(own):
-    """A signal that comes while the library computes is raised between two parts of a layer."""
+    """A signal during the library's computation is raised between two parts of a layer."""
     asked, session = threading.Event(), own.session()
 
     def send():

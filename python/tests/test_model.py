@@ -1,4 +1,4 @@
-"""Engines, models, texts and sampling, beside what the program says of the same."""
+"""Engines, models, texts and sampling give the same results as the program."""
 import json
 import shutil
 import warnings
@@ -55,7 +55,7 @@ def test_model_info(model, demo, program):
     lambda model, path: kvcull.Replay(1, 4, 2, 16, "full\0"),
 ])
 def test_a_nul_character_is_refused(model, tmp_path, use):
-    """C would end the text there, and do something else than was asked for."""
+    """C would end the text at a NUL character and silently use a shorter one."""
     with pytest.raises(ValueError):
         use(model, tmp_path)
 
@@ -73,7 +73,7 @@ def test_a_nul_character_is_refused(model, tmp_path, use):
 def test_wrong_kinds_are_refused(model, use):
     with pytest.raises((kvcull.KvcullError, TypeError, OverflowError)):
         use(model)
-    assert model.engine.memory().now_total >= 0  # and nothing is locked
+    assert model.engine.memory().now_total >= 0  # the engine is not locked
 
 
 def test_missing_model():
@@ -146,7 +146,7 @@ def test_made_and_converted(tmp_path):
     kvcull.convert(tmp_path / "tiny.gguf", tmp_path / "wide.gguf", "f32")
     with kvcull.Model(tmp_path / "wide.gguf", backend="ref", threads=1) as made:
         assert "f32" in made.info.weight_types and made.info.format == "gguf"
-    with pytest.raises(kvcull.UsageError, match="none"):
+    with pytest.raises(kvcull.UsageError, match="does not exist"):
         kvcull.convert(tmp_path / "tiny.gguf", tmp_path / "x.gguf", "f3")
 
 

@@ -1,4 +1,4 @@
-"""Policies by keyword, and their help, from the library's tables."""
+"""Policies with keyword arguments, and their help texts, made from the library's tables."""
 import inspect
 import json
 

@@ -1,4 +1,4 @@
-"""Replays keep what `kvcull replay` keeps of the same tensors, for every method; compress is a replay of one layer."""
+"""Replays keep the same entries as `kvcull replay`, for every method. compress is a replay of one layer."""
 import json
 import re
 
@@ -12,7 +12,7 @@ LAYERS, HEADS, KV_HEADS, SIZE, ROWS, PROMPT = 4, 4, 2, 16, 70, 64
 
 
 def write_tensors(path, tensors):
-    """A safetensors file of float32 arrays."""
+    """Writes a safetensors file of float32 arrays."""
     header, at = {}, 0
     for name, array in tensors.items():
         header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
@@ -23,7 +23,7 @@ def write_tensors(path, tensors):
 
 
 def drawn(layers, rows, seed=5):
-    """q [L, T, H, d], k and v [L, T, H_kv, d]."""
+    """Returns random q [L, T, H, d], k and v [L, T, H_kv, d]."""
     draw = np.random.default_rng(seed)
     return [draw.standard_normal((layers, rows, heads, SIZE)).astype(np.float32)
             for heads in (HEADS, KV_HEADS, KV_HEADS)]
@@ -35,13 +35,13 @@ def dump(path, q, k, v):
 
 
 def trial(name):
-    """Every method as the library's own checks try it."""
+    """Returns a policy for the method, with the options that the library's own checks use."""
     row = next(row for i in range(99) if (row := _row(i)) and _library.text_of(row.name) == name)
     options = [text for text in [_library.text_of(row.trial)] if text]
     for option in policy.methods()[name].options:
         if option.name == "budget" and "budget=" not in "".join(options):
             options.insert(0, "budget=40")
-        elif option.kind == "text" and option.default is None:  # a file, or a word that stands for one
+        elif option.kind == "text" and option.default is None:  # a file, or a word that replaces one
             options.append(f"{option.name}={option.choices[0]}")
     return name + (":" + ",".join(options) if options else "")
 
@@ -69,7 +69,7 @@ def lists(kept):
 
 
 def same(ours, theirs):
-    """The same result, or the same complaint."""
+    """Asserts that both give the same result or the same error."""
     results = []
     for run in (ours, theirs):
         try:
@@ -170,7 +170,7 @@ def test_chunks_are_told():
     with kvcull.Replay(1, HEADS, KV_HEADS, SIZE, policy.full()) as run:
         run.on_chunk(chunks.append)
         run.prompt(0, q[0], k[0], v[0])
-    assert not chunks  # full reads no prompt chunk by chunk
+    assert not chunks  # full does not process prompts in chunks
 
 
 def test_what_is_refused():

@@ -1,4 +1,4 @@
-"""Sessions: the bits are the program's; counters, batches, closing, threads, and functions that the library calls."""
+"""Sessions: results equal to the program's, counters, batches, closing, threads and callbacks."""
 import gc
 import json
 import threading
@@ -38,7 +38,7 @@ def test_logits_are_the_programs(model, demo, program):
         assert logits.shape == (model.info.vocab,)
         lib.kvc_hash_add(hash_, ffi.from_buffer("float[]", logits), len(logits))
 
-    last = model.session(cache_type="f32").prompt(TEXT, rows=add)  # as the command has it
+    last = model.session(cache_type="f32").prompt(TEXT, rows=add)  # as in the command
     assert rows == list(range(len(model.tokenize(TEXT)))) and last.dtype == np.float32
     assert f"{lib.kvc_hash_value(hash_):016x}" == said["hash"]
 
@@ -52,7 +52,7 @@ def test_logits_are_not_copied(model):
 
 
 def test_arrays_outlive_what_made_them(demo):
-    """What callbacks are given is a copy of its own: the next row overwrites the library's, and closing frees it."""
+    """Callbacks receive copies: the library overwrites its own array with the next row, and closing frees it."""
     rows, outputs, seen = [], [], []
     with kvcull.Model(demo, threads=1) as model:
         session = model.session()

@@ -1,4 +1,4 @@
-"""compress on what a model of transformers computes: keys and values from its cache, queries from its attention."""
+"""compress on tensors of a transformers model: keys and values from its cache, queries from its attention."""
 import numpy as np
 import pytest
 
@@ -15,7 +15,7 @@ except ImportError as error:
 
 @pytest.fixture
 def layer(monkeypatch):
-    """Keys and values [2, 2, 90, 16] and queries [2, 4, 90, 16] of the last layer of a small model, after RoPE."""
+    """Returns keys and values [2, 2, 90, 16] and queries [2, 4, 90, 16] of a small model's last layer, after RoPE."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=200,
                                          num_attention_heads=4, num_key_value_heads=2)).eval()
