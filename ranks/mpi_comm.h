@@ -1,4 +1,4 @@
-/* mpi_comm.h - the communicator below a link over MPI. */
+/* mpi_comm.h - access to the communicator of a link over MPI. */
 #ifndef KVC_RANKS_MPI_COMM_H
 #define KVC_RANKS_MPI_COMM_H
 

@@ -76,7 +76,7 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
     if (status) {
         return status;
     }
-    /* Refuses a model that kvcull could not open before it writes anything; folders are checked in the same way. */
+    /* Before writing anything, refuses a model that kvcull could not open. Folders are checked in the same way. */
     status = kvc_config_from_gguf(file, converter->from, &config, error);
     if (!status) {
         status = kvc_config_convertible(&config, converter->from, error);

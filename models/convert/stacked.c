@@ -1,5 +1,5 @@
-/* stacked.c - writes experts as gpt-oss folders store them: gate and up in one tensor, with every other output being
- * the gate's, and matrices [inputs, outputs]. models/files/split_experts.c reads them. */
+/* stacked.c - writes experts as gpt-oss folders store them. Gate and up are one tensor, in which their outputs
+ * alternate, and matrices are [inputs, outputs]. models/files/split_experts.c reads them. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static size_t outputs_of(const struct kvc_file_tensor *tensor) {
     return (size_t)tensor->shape[tensor->dimensions == 3 ? 1 : tensor->dimensions - 1];
 }
 
-/* Dequantizes and transposes block i of outputs of every part. */
+/* Dequantizes and transposes one block of outputs, number i, of every part. */
 static void transpose_block(void *argument, size_t i, unsigned thread) {
     const struct stack *in = argument;
     const size_t first = i * BLOCK, here = kvc_min_u64(BLOCK, in->N - first);

@@ -1,6 +1,6 @@
 /* split_experts.c - presents the experts of gpt-oss folders as GGUF files store them. In these folders gate and up are
- * one tensor, in which every other output is the gate's, and unquantized matrices are [inputs, outputs]. Here they
- * become stacks [experts, outputs, inputs], made on demand. */
+ * one tensor, in which their outputs alternate, and unquantized matrices are [inputs, outputs]. Here they become stacks
+ * [experts, outputs, inputs], made on demand. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
