@@ -43,8 +43,7 @@ static bool ends_with(const char *path, const char *end) {
 
 static enum kvc_status open_gguf(struct kvc_model *model, const char *path, struct kvc_error *error) {
     if (ends_with(path, ".safetensors") || ends_with(path, ".json")) {
-        return kvc_fail(error, KVC_INPUT, "%s: is one file of a Hugging Face model; give its folder",
-                        path);
+        return kvc_fail(error, KVC_INPUT, "%s: is one file of a Hugging Face model; give its folder", path);
     }
     enum kvc_status status = kvc_gguf_open(path, &model->gguf, error);
     if (!status) {
