@@ -7,18 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Valgrind runs code some fifty times slower, and takes 40 ns for every fused multiply-add: long loops take fewer cases
- * there, chosen so that together they still meet everything. So they do where a test runs once more on another
- * device. */
+/* Valgrind runs code some fifty times slower and needs 40 ns for every fused multiply-add. Long loops take fewer cases
+ * there, chosen so that together they still cover everything. So do tests that run once more on another device. */
 static inline bool kvc_test_thinned(void) { return getenv("KVCULL_VALGRIND") || getenv("KVCULL_TEST_THINNED"); }
 
-/* Valgrind computes long double in double: nothing can be compared with it there. */
+/* Valgrind computes long double as double, so nothing can be compared with it there. */
 static inline bool kvc_test_has_long_double(void) {
     volatile long double one = 1, small = 0x1p-60L;
     return one + small != one;
 }
 
-/* Anonymous resident bytes of this process; -1: the system does not say. */
+/* Anonymous resident bytes of this process; -1 if the system does not report them. */
 static inline int64_t kvc_test_resident(void) {
     char line[256];
     long long kilobytes = -1;
@@ -31,14 +30,14 @@ static inline int64_t kvc_test_resident(void) {
     return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
 }
 
-/* A call that must do; `error` is the caller's. */
+/* A call that must succeed; `error` is the caller's variable. */
 #define FINE(call)                                                                                                     \
     do {                                                                                                               \
         if ((call) != KVC_OK)                                                                                          \
             fail_msg("%s: %s", #call, error.text);                                                                     \
     } while (0)
 
-/* A call that must fail with that status and a message that has the text in it. */
+/* A call that must fail with the given status and a message that contains the text. */
 #define REFUSED(call, status, text_part)                                                                               \
     do {                                                                                                               \
         error.text[0] = 0;                                                                                             \

@@ -25,7 +25,7 @@ struct pair {
     uint64_t seed;
 };
 
-struct both { /* a buffer on each device */
+struct both { /* one buffer on each device */
     struct kvc_buffer *on[SIDES];
     size_t bytes;
 };
@@ -50,7 +50,7 @@ static inline uint32_t chance(struct pair *pair) {
 
 static inline uint32_t below(struct pair *pair, uint32_t n) { return chance(pair) % n; }
 
-/* What values look like. */
+/* The kinds of values that random inputs consist of. */
 enum values { ORDINARY, WIDE, NASTY, BROKEN };
 
 static inline float chance_value(struct pair *pair, enum values kind) {
@@ -64,9 +64,9 @@ static inline float chance_value(struct pair *pair, enum values kind) {
         case 1:
             return -0.0f;
         case 2:
-            return ldexpf(x, -140); /* denormal */
+            return ldexpf(x, -140); /* a denormal number */
         case 3:
-            return ldexpf(x, -75); /* its square is denormal */
+            return ldexpf(x, -75); /* a number whose square is denormal */
         case 4:
             return ldexpf(x, 14);
         case 5:
@@ -134,7 +134,7 @@ static inline struct both both_floats(struct pair *pair, size_t n, enum values k
     return both;
 }
 
-/* A buffer with the same bytes on both sides. */
+/* Creates a buffer with the same bytes on both devices. */
 static inline struct both both_copy(struct pair *pair, const void *from, size_t bytes) {
     struct both both = both_make(pair, bytes ? bytes : 1);
     for (int s = 0; s < SIDES; s++)
@@ -146,7 +146,7 @@ static inline struct kvc_span span_of(const struct both *both, int side) {
     return (struct kvc_span){both->on[side], 0};
 }
 
-/* Words (uint32 or float32) that differ fail; NaNs are all equal where they are floats. */
+/* Compares words (uint32 or float32); any difference fails the test. For floats, all NaNs count as equal. */
 static inline void same_words(const struct pair *pair, const void *a, const void *b, size_t words, bool floats,
                               const char *format, ...) {
     const uint32_t *x = a, *y = b;
@@ -175,8 +175,9 @@ static inline void same_words(const struct pair *pair, const void *a, const void
 struct lists_shape {
     uint32_t kv_heads, head_size, columns;
     enum kvc_type type;
-    uint32_t count[16], extra_slot[16]; /* entries; free slots beyond them at least */
-    bool permuted;                      /* order and position arrays, slots in random order, positions with gaps */
+    uint32_t count[16], extra_slot[16]; /* The number of entries of each head, and its free slots: at least this many
+                                           beyond the entries. */
+    bool permuted; /* Order and position arrays exist, slots are in random order, and positions have gaps. */
     enum values values;
 };
 
@@ -192,13 +193,13 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
     }
 }
 
-/* Slots for so many entries: one more than whole blocks hold lies in a spare slot. */
+/* The number of slots for so many entries. An entry beyond whole blocks lies in an extra slot. */
 static inline uint32_t slots_for(uint32_t entries) {
     return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_EXTRA_SLOTS
                                                   : (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
 }
 
-/* Names the blocks of all heads, `taken` one after another; the last one is that of the spare slots. */
+/* Assigns blocks to all heads, `taken` blocks one after another; the last one is the block of the extra slots. */
 static inline void name_blocks(const struct lists_shape *shape, const uint32_t *base, const uint32_t *taken,
                                uint32_t extra_slot, uint32_t *blocks) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {
@@ -210,7 +211,8 @@ static inline void name_blocks(const struct lists_shape *shape, const uint32_t *
     }
 }
 
-/* Lists with every slot's key and value filled, free ones too; in an arena of their own, or beside others. */
+/* Creates lists with a key and a value in every slot, free ones included: in a new arena, or in the same arena as other
+ * lists. */
 static inline struct both_lists *lists_make_beside(struct pair *pair, const struct lists_shape *shape,
                                                    const struct both_lists *beside) {
     struct both_lists *made = calloc(1, sizeof *made);
@@ -313,7 +315,7 @@ static inline void lists_free(struct pair *pair, struct both_lists *lists) {
     free(lists);
 }
 
-/* Counts, order, positions, state and every slot's bytes. */
+/* Compares counts, order, positions, state and the bytes of every slot. */
 static inline void same_lists(const struct pair *pair, const struct both_lists *lists, const char *what) {
     const struct kvc_lists *a = &lists->on[REF], *b = &lists->on[PATH];
     SAME_WORDS(pair, &lists->count, "%s: counts", what);
@@ -331,7 +333,7 @@ static inline void same_lists(const struct pair *pair, const struct both_lists *
         }
 }
 
-/* Read lists: about a `share` of each head's entries, ascending. */
+/* Read lists: about a `share` of each head's entries, in ascending order. */
 struct both_reads {
     struct kvc_read_list on[SIDES];
     struct both count, index;
@@ -363,7 +365,7 @@ static inline void reads_free(struct pair *pair, struct both_reads *reads) {
     both_free(pair, &reads->index);
 }
 
-/* The SIMD paths this CPU has. */
+/* Lists the SIMD paths that this CPU has. */
 static inline size_t paths_here(const char **paths) {
     static const char *const all[] = {"avx512", "avx2", "neon"};
     size_t n = 0;
@@ -380,7 +382,7 @@ static inline size_t paths_here(const char **paths) {
 
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
-/* Calls check so many times on every path with 1, 2 and 3 threads. */
+/* Calls `check` that many times on every path with 1, 2 and 3 threads. */
 static inline void on_all(void (*check)(struct pair *), int cases) {
     const char *paths[3];
     const size_t n = paths_here(paths);

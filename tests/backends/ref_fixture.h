@@ -37,7 +37,7 @@ static inline uint32_t draw(uint32_t below) { /* splitmix64 */
 }
 static inline float value(void) { return (float)((int)draw(20001) - 10000) / 5000.0f; }
 
-/* Buffers of one test, freed at its end. */
+/* The buffers of one test; they are freed at its end. */
 static struct kvc_buffer *made[512];
 static size_t made_count;
 
@@ -73,9 +73,9 @@ static inline void assert_near(double a, double b, double tolerance) {
         fail_msg("%.9g is not %.9g", a, b);
 }
 
-enum { HEADS = 2, D = 8, SLOTS = 512 }; /* KV heads, head size, slots of a head */
+enum { HEADS = 2, D = 8, SLOTS = 512 }; /* KV heads, head size, slots per head */
 
-/* Lists with SLOTS slots a head, and with order where asked. */
+/* Creates lists with SLOTS slots per head, and with an order array if wanted. */
 static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, bool ordered,
                                           struct kvc_arena **arena) {
     static uint32_t base[HEADS + 1] = {0, SLOTS, 2 * SLOTS};
@@ -100,7 +100,7 @@ static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, 
     return lists;
 }
 
-/* Appends rows at positions first, first+1, ...; k and v [rows, HEADS, D]. */
+/* Appends rows at the positions first, first + 1, ...; k and v are [rows, HEADS, D]. */
 static inline void append(struct kvc_lists *lists, uint32_t rows, int32_t first, struct kvc_span k, struct kvc_span v) {
     struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
     struct kvc_span positions = buffer(rows * 4 + 4);

@@ -6,7 +6,8 @@
 struct attention_case {
     uint32_t group, rows;
     struct lists_shape shape;
-    uint32_t window, hidden_most, read_percent; /* hidden_most: the causal offset is below it, plus the causal part */
+    uint32_t window, hidden_most,
+        read_percent; /* The causal offset is random below hidden_most; the causal part is added to it. */
     bool causal, wants_sums;
     uint32_t segments;
 };
@@ -82,7 +83,7 @@ static const uint32_t groups[] = {1, 4, 7, 8};
 static const uint32_t entries[] = {0, 1, 2, 31, 255, 256, 257, 511, 512, 513, 1000};
 static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
 
-/* A case drawn at random, every property from its own list. */
+/* Draws a random case; every property comes from its own list. */
 static struct attention_case draw(struct pair *pair) {
     struct attention_case c = {.group = groups[below(pair, COUNT(groups))], .rows = 1, .segments = 1};
     c.shape.kv_heads = 1 + below(pair, 3);
@@ -129,7 +130,7 @@ static void test_many_rows(void **state) {
     on_all(gemm_rows, 25);
 }
 
-/* Enough work for the threads to be used, few enough units for tiles to be dealt out. */
+/* Enough work that threads are used, and so few units of work that tiles are distributed among threads. */
 static void large(struct pair *pair) {
     struct attention_case c = {.group = 4, .rows = 1, .segments = 1, .wants_sums = true};
     c.shape = (struct lists_shape){.kv_heads = 1, .head_size = 128, .type = KVC_F16, .count = {6000}};

@@ -30,7 +30,7 @@ static void check_append(struct pair *pair) {
     struct both k = both_floats(pair, (size_t)batch * 2 * d, shape.values);
     struct both v = both_floats(pair, (size_t)batch * 2 * d, below(pair, 2) ? WIDE : shape.values);
     struct both positions = both_floats(pair, batch, ORDINARY);
-    if (below(pair, 2)) /* beyond what halves hold */
+    if (below(pair, 2)) /* more than a half can hold */
         for (size_t i = 0; i < (size_t)batch * 2 * d; i++) {
             static const float edge[] = {65504.0f, 65519.99f, 65520.0f, -70000.0f, 1e30f, 5.9e-8f, -2e-8f, 8.5e6f};
             float *x = k.on[REF]->data;
@@ -97,7 +97,7 @@ static void check_identity(struct pair *pair) {
     lists_free(pair, lists);
 }
 
-/* Into lists with more or fewer slots a head, over the same arena. */
+/* Copies entries into lists with more or fewer slots per head, in the same arena. */
 static void check_relayout(struct pair *pair) {
     const struct lists_shape shape = draw(pair, below(pair, 2));
     struct lists_shape other = shape;
@@ -141,7 +141,7 @@ static void check_pool(struct pair *pair) {
     lists_free(pair, lists);
 }
 
-/* Columns to scores and back; scores of query heads to scores of lists. */
+/* Copies columns to scores and back, and scores of query heads to scores of lists. */
 static void check_columns(struct pair *pair) {
     struct lists_shape shape = draw(pair, below(pair, 2));
     const uint32_t first = below(pair, 3), columns = 1 + below(pair, 4), rows = 1 + below(pair, 8);
@@ -184,7 +184,7 @@ static void check_columns(struct pair *pair) {
     lists_free(pair, lists);
 }
 
-/* Scores by index; at the lower levels many of them are equal, or all. */
+/* Random scores by index. At the lower levels many of them are equal, or all are. */
 static struct both draw_scores(struct pair *pair, const struct lists_shape *shape, uint32_t stride, uint32_t level) {
     struct both scores = both_floats(pair, (size_t)stride * shape->kv_heads, shape->values);
     for (size_t i = 0; i < (size_t)stride * shape->kv_heads && level < 3; i++)
@@ -207,7 +207,7 @@ static struct kvc_keep draw_rule(struct pair *pair, const struct lists_shape *sh
     rule.top = below(pair, 3) ? some : below(pair, 2) ? UINT64_MAX : (n > 8 ? n - below(pair, 4) : 1);
     if (below(pair, 3) == 0)
         rule.fill = below(pair, 1100);
-    if (below(pair, 3) == 0) { /* as a decode step asks: all but one */
+    if (below(pair, 3) == 0) { /* as in a decode step: all but one are kept */
         rule.first = rule.fill = 0;
         rule.tail = n < 32 ? n : 32;
         rule.top = n > 33 ? n - 33 : 0;

@@ -19,7 +19,7 @@
 
 extern const struct kvc_backend_class kvc_backend_cuda;
 
-/* The backends of this program, instead of the library's. */
+/* This program's backends, which replace the library's list. */
 const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cuda, &kvc_backend_ref, NULL};
 
 static int print_row(void *user, const struct kvc_verify_row *row) {
@@ -45,10 +45,10 @@ static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
 
 /* ---- linear layers: every type in every shape ---- */
 
-/* Rows of made-up weights; scales below 2, and of FP8 no number with the largest exponent. */
+/* Rows of synthetic weights. Scales are below 2, and no FP8 number has the largest exponent. */
 static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) {
     const struct kvc_type_block of = kvc_type_block(type);
-    /* The bytes with the scales' signs and exponents; of plain types, the last. */
+    /* The range of bytes that hold the signs and exponents of the scales; for plain types, the last byte. */
     const size_t first = of.scales ? of.scale + of.wide - 1 : of.bytes - 1, last = first + (of.scales > 1 ? 2 : 0);
     uint32_t random = 1;
     for (size_t i = 0; i < bytes; i++) {
@@ -76,9 +76,9 @@ static void one_linear(struct kvc_device *const device[2], enum kvc_type type, u
         struct kvc_weight *w;
         assert_int_equal(ops->weight_create(device[side], type, N, K, weights, &w, NULL), KVC_OK);
         ops->upload(device[side], from, x, x_count * 4);
-        ops->linear(
-            device[side],
-            &(struct kvc_linear){.y = to, .x = from, .w = w, .bias = from, .rows = rows}); /* the bias: x's first row */
+        ops->linear(device[side],
+                    &(struct kvc_linear){
+                        .y = to, .x = from, .w = w, .bias = from, .rows = rows}); /* the bias is the first row of x */
         ops->download(device[side], y[side], to, y_count * 4);
         assert_int_equal(ops->sync(device[side], NULL), KVC_OK);
         ops->weight_free(device[side], w);
@@ -114,13 +114,14 @@ static void linear_shapes(void **state) {
     device[1]->ops->close(device[1]);
 }
 
-/* KVCULL_CUDA_EFFORT: more cases; KVCULL_CUDA_ONLY: one operation. */
+/* KVCULL_CUDA_EFFORT increases the number of cases; KVCULL_CUDA_ONLY selects one operation. */
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
     struct kvc_error error = {KVC_OK, ""};
     static const char *const more[] = {"linear", "expert_linear", "linear_int8", "attention",
-                                       "ring_write"}; /* many kernels each */
-    /* Shared ones that own shapes replace, those of --math=fast, and the one that clears memory on OpenCL's CPUs. */
+                                       "ring_write"}; /* These launch many kernels each. */
+    /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL's
+     * CPUs. */
     static const char *const unused[] = {"pack_x", "pack_w",   "product", "linear_int8_gemm",
                                          "widen",  "add_bias", "clear"};
     const char *never;
@@ -132,13 +133,13 @@ static void operations(void **state) {
         print_error("%s\n", error.text);
     assert_int_equal(status, KVC_OK);
     assert_true(rows > 0);
-    assert_int_equal(kvc_fake_cuda.allocations, 0); /* nothing is left on the device */
+    assert_int_equal(kvc_fake_cuda.allocations, 0); /* nothing remains allocated on the device */
     if (only)
         return;
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
         assert_int_equal(kvc_verify_some("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
     for (size_t i = 0; (never = kvc_fake_never_launched(i)) != NULL; i++) {
-        bool may = strncmp(never, "linear_", 7) == 0; /* for rows that are not aligned */
+        bool may = strncmp(never, "linear_", 7) == 0; /* These are used only for rows that are not aligned. */
         for (size_t k = 0; k < sizeof unused / sizeof unused[0]; k++)
             may = may || strcmp(never, unused[k]) == 0;
         if (!may)
@@ -148,11 +149,11 @@ static void operations(void **state) {
     assert_int_equal(missed, 0);
 }
 
-/* ---- the host side, on a device whose runtime tells what was asked of it ---- */
+/* ---- the host side, with an emulated runtime that counts what was requested ---- */
 
 enum { VALUES = 100, CALLS = 9 };
 
-/* A step: y = share * y + (1 - share) * x, nine times, and a copy of y to z. */
+/* One step computes y = share * y + (1 - share) * x nine times, and copies y to z. */
 static void one_step(struct kvc_device *device, struct kvc_buffer *const b[3], float share, float *result) {
     struct kvc_span y = {b[0], 0}, x = {b[1], 0}, z = {b[2], 0};
     for (int i = 0; i < CALLS; i++)
@@ -186,7 +187,7 @@ static void graphs(void **state) {
             assert_true(result[i] == expected);
         if (step == 3) /* the same arguments as before */
             assert_int_equal(kvc_fake_cuda.nodes_changed - nodes, 0);
-        if (step == 4) /* another share in each launch */
+        if (step == 4) /* Each launch has a different share. */
             assert_int_equal(kvc_fake_cuda.nodes_changed - nodes, CALLS);
     }
     assert_int_equal(kvc_fake_cuda.graphs_made - before, 1);
@@ -226,7 +227,7 @@ static void open_run(struct run *run, const char *backend, enum kvc_math math, c
         kvc_session_open(run->model, &session, &run->session, &error) != KVC_OK)
         fail_msg("%s, %s: %s", backend, spec, error.text);
     const size_t vocab = kvc_model_info(run->model)->vocab;
-    /* where both may share rows, the second one's entries are copies of the first one's */
+    /* If both sessions may share rows, the second one's entries are copies of the first one's. */
     struct kvc_session *both[2] = {NULL, run->session};
     session.policy = "full";
     assert_int_equal(kvc_session_open(run->model, &session, &both[0], &error), KVC_OK);
@@ -253,8 +254,8 @@ static void same_logits(const struct run run[SIDES], const char *spec, int step)
                      (unsigned)kvc_bits(run[1].logits[i]), (unsigned)kvc_bits(run[0].logits[i]));
 }
 
-/* A step is one graph: between what goes to the device before it and its logits the host hears nothing. Every sequence
- * of launches has come before when the last steps are taken. */
+/* A step is one graph: the host uploads its input, launches the graph, and waits only for the logits. By the last steps
+ * every sequence of launches has already occurred, so no new graph is recorded. */
 static void whole_step(enum kvc_math math, const char *model, const char *spec) {
     struct kvc_session_stats stats[SIDES];
     struct run run[SIDES];
@@ -292,7 +293,7 @@ static void whole_step(enum kvc_math math, const char *model, const char *spec) 
 static void whole_steps(void **state) {
     static const char *const specs[] = {"full",
                                         "streaming:budget=24",
-                                        "streaming:budget=34,positions=cache", /* evicts from the fifth step on */
+                                        "streaming:budget=34,positions=cache", /* It evicts from the fifth step on. */
                                         "snapkv:budget=24,window=8",
                                         "adakv:budget=24,window=8",
                                         "h2o:budget=24,per=head",
@@ -304,11 +305,11 @@ static void whole_steps(void **state) {
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         whole_step(KVC_MATH_FLOAT, "data/demo", specs[i]);
     whole_step(KVC_MATH_FLOAT, "tests/data/golden/qwen3-moe",
-               "full"); /* the device alone knows which experts a step reads */
+               "full"); /* Only the device knows which experts a step reads. */
     whole_step(KVC_MATH_FLOAT, "tests/data/golden/mixtral/model.gguf", "snapkv:budget=24,window=8");
 }
 
-/* The same with activations of eight bits: quantizing them is part of the graph. */
+/* The same with int8 activations: quantizing them is part of the graph. */
 static void whole_steps_int8(void **state) {
     static const enum kvc_type types[] = {KVC_Q8_0, KVC_Q4_0};
     char path[] = "/tmp/kvcull-test-XXXXXX";
@@ -328,7 +329,7 @@ static void whole_steps_int8(void **state) {
     unlink(path);
 }
 
-/* --math=fast: no cuBLAS that works here, which is said in one line, and nothing is left. */
+/* With --math=fast where no usable cuBLAS exists: a one-line error, and nothing remains allocated. */
 static void fast_math(void **state) {
     struct kvc_error error = {KVC_OK, ""};
     struct kvc_device *device = NULL;
@@ -343,7 +344,8 @@ static void fast_math(void **state) {
     assert_int_equal(kvc_fake_cuda.allocations, 0);
 }
 
-/* The device is lost in the middle: the next sync says so, everything after is refused, nothing is left. */
+/* The device is lost in the middle: the next sync reports this, all later calls are refused, and nothing remains
+ * allocated. */
 static void lost(void **state) {
     struct kvc_device *device = open_device();
     struct kvc_buffer *b[3] = {new_buffer(device, 400), new_buffer(device, 400), new_buffer(device, 400)};
@@ -395,10 +397,10 @@ int main(void) {
         cmocka_unit_test(lost),          cmocka_unit_test(no_device),
     };
     if (kvc_test_thinned())
-        return 77; /* valgrind takes the emulation's fibers for one stack */
+        return 77; /* valgrind mistakes the emulation's fibers for one stack */
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("fma"))
-        return 77; /* the emulation is compiled with it */
+        return 77; /* the emulation itself is compiled with it */
 #endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 
 extern const struct kvc_backend_class kvc_backend_cuda;
 
-/* The backends of this program, instead of the library's. */
+/* This program's backends, which replace the library's list. */
 const struct kvc_backend_class *const kvc_backend_list[] = {&kvc_backend_cuda, &kvc_backend_ref, NULL};
 
 static struct kvc_device *open_device(void) {
@@ -32,7 +32,7 @@ static struct kvc_buffer *new_buffer(struct kvc_device *device, size_t bytes) {
     return buffer;
 }
 
-/* Small buffers share memory, and what is freed is used again: a thousand of them cost one allocation. */
+/* Small buffers share memory, and freed memory is used again: a thousand small buffers need one allocation. */
 static void small_buffers(void **state) {
     struct kvc_device *device = open_device();
     struct kvc_buffer *buffer[64], *large;
@@ -55,7 +55,7 @@ static void small_buffers(void **state) {
     large = new_buffer(device, (size_t)3 << 20);
     assert_true(kvc_fake_cuda.used >= (size_t)7 << 20);
     device->ops->buffer_free(device, large);
-    assert_true(kvc_fake_cuda.used < (size_t)5 << 20); /* given back at once */
+    assert_true(kvc_fake_cuda.used < (size_t)5 << 20); /* freed at once */
     for (int i = 0; i < 64; i++)
         device->ops->buffer_free(device, buffer[i]);
     device->ops->close(device);
@@ -63,11 +63,11 @@ static void small_buffers(void **state) {
     assert_int_equal(kvc_fake_cuda.used, 0);
 }
 
-/* Arenas: no two kinds lie in one allocation, and a kind that gives everything back holds nothing. */
+/* Arenas: two kinds of memory never share an allocation, and a kind whose buffers are all freed holds no memory. */
 enum { PIECES = 12 };
 static const size_t piece_bytes[PIECES] = {1, 400, 4096, 70000, 1 << 20, 3 << 20, 9, 900000, 800000, 700000, 1234, 1};
 
-/* How many of the buffers of two kinds share an allocation. */
+/* Counts the buffers of two kinds that share an allocation. */
 static unsigned shared(struct kvc_buffer *const buffers[KVC_MEMORY_KINDS][PIECES], unsigned kind, unsigned other) {
     unsigned found = 0;
     for (unsigned i = 0; i < PIECES; i++)
@@ -92,13 +92,14 @@ static void arenas(void **state) {
             of_kind[kind] += kvc_fake_cuda.allocations - before;
         }
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++) {
-        /* two large ones and a slab of small ones; scratch had a slab: the status words */
+        /* Two large buffers and one slab of small ones. Scratch memory had a slab before: the status words. */
         assert_int_equal(of_kind[kind], 2 + (kind != KVC_MEMORY_SCRATCH));
-        assert_int_equal(shared(buffers, kind, kind), 2 + (PIECES - 2) * (PIECES - 2)); /* what shared() counts */
+        assert_int_equal(shared(buffers, kind, kind),
+                         2 + (PIECES - 2) * (PIECES - 2)); /* the number that shared() counts */
         for (unsigned other = 0; other < kind; other++)
             assert_int_equal(shared(buffers, kind, other), 0);
     }
-    for (unsigned i = 0; i < PIECES; i++) /* from the middle outwards, so that pieces join on both sides */
+    for (unsigned i = 0; i < PIECES; i++) /* from the middle outwards, so that free pieces merge on both sides */
         device->ops->buffer_free(device, buffers[KVC_MEMORY_STATE][(i * 5 + 6) % PIECES]);
     assert_int_equal(kvc_fake_cuda.allocations, open + 4 * 2 + 3);
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
@@ -109,7 +110,8 @@ static void arenas(void **state) {
     assert_int_equal(kvc_fake_cuda.allocations, 0);
 }
 
-/* Weights and blocks of the cache lie in their kinds' arenas too; closing gives back what nobody gave. */
+/* Weights and cache blocks lie in the arenas of their kinds, too. Closing the device frees what was not freed before.
+ */
 static void arenas_of_models(void **state) {
     static const unsigned char rows[64 * 64 * 4] = {0};
     const struct kvc_entry_format format = {KVC_F16, 16, 32};
@@ -133,7 +135,7 @@ static void arenas_of_models(void **state) {
     device->ops->buffer_free(device, cache);
     device->ops->weight_free(device, weight);
     device->ops->arena_free(device, arena);
-    free(scratch); /* its memory is left to close */
+    free(scratch); /* closing the device frees its memory */
     device->ops->close(device);
     assert_int_equal(kvc_fake_cuda.allocations, 0);
 }
@@ -191,10 +193,10 @@ int main(void) {
                                        cmocka_unit_test(arenas_of_models), cmocka_unit_test(out_of_one_kind),
                                        cmocka_unit_test(too_little_memory)};
     if (kvc_test_thinned())
-        return 77; /* valgrind takes the emulation's fibers for one stack */
+        return 77; /* valgrind mistakes the emulation's fibers for one stack */
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("fma"))
-        return 77; /* the emulation is compiled with it */
+        return 77; /* the emulation itself is compiled with it */
 #endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

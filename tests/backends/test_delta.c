@@ -21,14 +21,14 @@ static void soft_plus_near(void **state) {
 static void convolution(void **state) {
     const struct kvc_span x = values(ROWS * CHANNELS), w = values(CHANNELS * TAPS), y = buffer(ROWS * CHANNELS * 4);
     struct kvc_span kept = values(2 + (TAPS - 1) * CHANNELS);
-    double before[TAPS - 1 + ROWS][CHANNELS]; /* what the state held, then the rows */
+    double before[TAPS - 1 + ROWS][CHANNELS]; /* The state's rows, then the new rows. */
     (void)state;
-    kept.offset = 4; /* and state_at once more */
+    kept.offset = 4; /* another state_at */
     for (int i = 0; i < TAPS - 1 + ROWS; i++)
         for (int c = 0; c < CHANNELS; c++)
             before[i][c] = (double)(i < TAPS - 1 ? floats(kept)[1 + i * CHANNELS + c]
                                                  : floats(x)[(i - (TAPS - 1)) * CHANNELS + c]);
-    /* two rows, then the others, of one session; the last call is of rows that are not kept */
+    /* Two rows, then the remaining rows of one session. The last call has rows that do not change the state. */
     const struct kvc_recurrence parts[] = {{kept, 0, 2, true}, {kept, 2, ROWS - 4, true}, {kept, ROWS - 2, 2, false}};
     for (size_t p = 0; p < 3; p++)
         OPS->convolve(device, &(struct kvc_convolve){.segments = &parts[p],
@@ -46,12 +46,12 @@ static void convolution(void **state) {
                 sum += before[i + t][c] * (double)floats(w)[c * TAPS + t];
             assert_near((double)floats(y)[i * CHANNELS + c], sum * sigmoid(sum), 1e-6);
         }
-    for (int j = 0; j < TAPS - 1; j++) /* up to the last row that was kept */
+    for (int j = 0; j < TAPS - 1; j++) /* up to the last row that changed the state */
         for (int c = 0; c < CHANNELS; c++)
             assert_true((double)floats(kept)[1 + j * CHANNELS + c] == before[ROWS - 2 + j][c]);
 }
 
-struct net { /* inputs of ROWS rows, and a state for each of two sessions */
+struct net { /* The inputs for ROWS rows, and a state for each of two sessions. */
     struct kvc_span q, k, v, a, beta, rate, bias, out, state;
 };
 
@@ -67,7 +67,7 @@ static struct net make_net(void) {
                       .state = values(2 * H * V * N)};
     for (int h = 0; h < H; h++)
         floats(net.rate)[h] = -fabsf(floats(net.rate)[h]);
-    for (int i = 0; i < ROWS * KEY_HEADS * N; i++) /* about as long as one */
+    for (int i = 0; i < ROWS * KEY_HEADS * N; i++) /* vectors of about length one */
         floats(net.k)[i] = 0.15f * floats(net.k)[i];
     return net;
 }
@@ -94,7 +94,7 @@ static struct kvc_span state_of(const struct net *net, size_t session) {
     return (struct kvc_span){net->state.buffer, session * H * V * N * 4};
 }
 
-/* memory [d_k, d_v], as papers have it. */
+/* The memory is [d_k, d_v], as in papers. */
 static void rule(void **state) {
     (void)state;
     for (int tiled = 0; tiled < 2; tiled++) {
@@ -133,7 +133,7 @@ static void rule(void **state) {
     }
 }
 
-/* Rows all at once, one by one, and once more without being kept: the same bits. */
+/* The results are bit-identical for rows all at once, one by one, and repeated without changing the state. */
 static void parts(void **state) {
     const struct net net = make_net();
     const size_t bytes = H * V * N * 4, out_bytes = ROWS * H * V * 4;

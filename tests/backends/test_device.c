@@ -17,7 +17,7 @@
 #include "core/engine/engine.h"
 #include "tests/check.h"
 
-/* The allocator and the tools keep memory of their own there, so resident memory says nothing. */
+/* The allocator and the tools keep memory of their own there, so resident memory is meaningless. */
 #if defined(__SANITIZE_ADDRESS__)
 #define RESIDENT_IS_MEANINGFUL 0
 #define MORE_THAN_THERE_IS SIZE_MAX /* its allocator ends the program where others return NULL */
@@ -85,7 +85,8 @@ static void moves_bytes(void **state) {
     ops->download(device, text, (struct kvc_span){b, 10}, 8);
     assert_memory_equal(text, "en\0ries", 8);
     assert_int_equal(ops->sync(device, &error), KVC_OK);
-    ops->upload(device, (struct kvc_span){a, 30}, "xyz", 3); /* past the end: nothing is written, sync says so */
+    ops->upload(device, (struct kvc_span){a, 30}, "xyz",
+                3); /* Past the end: nothing is written, and sync reports the error. */
     ops->copy(device, (struct kvc_span){a, 40}, (struct kvc_span){b, 0}, 1);
     assert_int_equal(ops->sync(device, &error), KVC_RESOURCE);
     assert_non_null(strstr(error.text, "offset 30"));
@@ -113,7 +114,7 @@ static void large_buffers_go_back(void **state) {
     assert_true(after - before < (int64_t)1 << 20);
 }
 
-/* Buffers of 128 KiB to 4 MiB share areas: each is zeroed, keeps to itself and goes back when freed. */
+/* Buffers of 128 KiB to 4 MiB share areas: each is zeroed, does not overlap others, and is returned when freed. */
 static void buffers_share_areas(void **state) {
     enum { MANY = 40 };
     struct kvc_device *device = open_device();
@@ -170,7 +171,7 @@ static void arena_lowest_first(void **state) {
     assert_int_equal(ops->arena_take(device, arena, 300, blocks, NULL), KVC_OK);
     for (uint32_t i = 0; i < 300; i++) {
         assert_int_equal(blocks[i], i);
-        memset(kvc_cpu_block(arena, i), (int)i, block); /* each its own memory */
+        memset(kvc_cpu_block(arena, i), (int)i, block); /* each block has its own memory */
     }
     for (uint32_t i = 0; i < 300; i++)
         assert_int_equal(*kvc_cpu_block(arena, i), i & 255);
@@ -184,7 +185,7 @@ static void arena_lowest_first(void **state) {
     unsigned char some[86];
     ops->arena_read(device, arena, 12, block - 86, some, 86);
     assert_true(some[0] == 12 && some[85] == 12);
-    ops->arena_write(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, "x", 1); /* behind the key of slot 5 */
+    ops->arena_write(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, "x", 1); /* past the key of slot 5 */
     assert_int_equal(kvc_cpu_block(arena, 12)[5 * 86 + 86], 'x');
     ops->arena_read(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, some, 1);
     assert_int_equal(some[0], 'x');
@@ -195,7 +196,7 @@ static void arena_lowest_first(void **state) {
     assert_int_equal(again[1], 7);
     assert_int_equal(ops->sync(device, NULL), KVC_OK);
     ops->arena_return(device, arena, 2, give);
-    ops->arena_return(device, arena, 1, give); /* twice */
+    ops->arena_return(device, arena, 1, give); /* the same block twice */
     assert_int_equal(ops->sync(device, &error), KVC_RESOURCE);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 298 * block);
     assert_true(device->memory.peak[KVC_MEMORY_CACHE] == 300 * block);
@@ -227,7 +228,7 @@ static void arena_resident(void **state) {
     ops->arena_trim(device, arena);
     half = kvc_test_resident();
     for (uint32_t i = 1; i < MANY; i += 2)
-        assert_int_equal(kvc_cpu_block(arena, blocks[i])[block - 1], 1); /* what is held is untouched */
+        assert_int_equal(kvc_cpu_block(arena, blocks[i])[block - 1], 1); /* the remaining blocks are unchanged */
     for (uint32_t i = 1; i < MANY; i += 2)
         give[i / 2] = blocks[i];
     ops->arena_return(device, arena, MANY / 2, give);
@@ -256,7 +257,7 @@ static void scratch(void **state) {
     assert_true(first != other);
     assert_int_equal((uintptr_t)first % 64, 0);
     assert_true(device->memory.now[KVC_MEMORY_SCRATCH] == 1500);
-    assert_ptr_equal(kvc_cpu_scratch(cpu, 0, 900), first); /* kept */
+    assert_ptr_equal(kvc_cpu_scratch(cpu, 0, 900), first); /* the same memory */
     assert_true(device->memory.now[KVC_MEMORY_SCRATCH] == 1500);
     assert_non_null(kvc_cpu_scratch(cpu, 0, 200000));
     assert_true(device->memory.now[KVC_MEMORY_SCRATCH] == 200500);
@@ -274,7 +275,7 @@ static void weights(void **state) {
     (void)state;
     assert_int_equal(device->ops->weight_create(device, KVC_Q8_0, 2, 64, data, &weight, NULL), KVC_OK);
     assert_int_equal(weight->row_bytes, 68);
-    assert_ptr_equal(weight->data, data); /* not copied */
+    assert_ptr_equal(weight->data, data); /* used without a copy */
     assert_true(device->memory.now_total == 0);
     device->ops->weight_free(device, weight);
     assert_int_equal(device->ops->weight_create(device, KVC_Q8_0, 2, 63, data, &weight, &error), KVC_INPUT);
@@ -305,7 +306,8 @@ static void paths(void **state) {
     setenv("KVCULL_CPU", "avx2", 1);
 #endif
     assert_int_equal(kvc_backend_cpu.open(NULL, 0, 2, KVC_MATH_EXACT, &device, &error), KVC_RESOURCE);
-    assert_int_equal(kvc_backend_cpu.open("ref", 0, 1, KVC_MATH_EXACT, &device, NULL), KVC_OK); /* a name wins */
+    assert_int_equal(kvc_backend_cpu.open("ref", 0, 1, KVC_MATH_EXACT, &device, NULL),
+                     KVC_OK); /* a backend's name takes precedence */
     device->ops->close(device);
     if (kept)
         setenv("KVCULL_CPU", kept, 1);
@@ -321,11 +323,12 @@ static void paths(void **state) {
     assert_string_equal(info.missing, "none"); /* no path leaves a slow operation to ref */
     assert_true(kvc_backend(1, &info) && info.usable && strcmp(info.name, "ref") == 0);
     assert_string_equal(info.missing, "none");
-    for (size_t i = 2; kvc_backend(i, &info); i++) /* those that this build has besides */
+    for (size_t i = 2; kvc_backend(i, &info); i++) /* the further backends of this build */
         assert_true(strcmp(info.name, "opencl") == 0 || strcmp(info.name, "cuda") == 0);
 }
 
-/* The host has set flush-to-zero: opening works all the same, and leaves the host's setting alone. */
+/* The host program has set flush-to-zero: opening a device works all the same and does not change the host's setting.
+ */
 static void host_environment(void **state) {
     (void)state;
     if (kvc_test_thinned()) /* valgrind never flushes */

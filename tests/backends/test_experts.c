@@ -28,7 +28,7 @@ static struct routed route(struct kvc_span logits, uint32_t rows, uint32_t exper
 
 static const uint32_t *words(struct kvc_span span) { return kvc_span_data(span); }
 
-/* Whether expert a of a row stands before b. */
+/* Whether a row's expert a comes before its expert b. */
 static bool stands_before(const float *x, uint32_t a, uint32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
 
 static void check_row(const float *x, uint32_t experts, uint32_t used, bool normalised, const uint32_t *chosen,
@@ -50,7 +50,7 @@ static void check_row(const float *x, uint32_t experts, uint32_t used, bool norm
         assert_near(share[i], exp(x[chosen[i]] - most) / (normalised ? of_chosen : all), 2e-6);
 }
 
-/* Pairs stand by expert and then by row, and each is found from both sides. */
+/* Pairs are sorted by expert and then by row, and each is found from both sides. */
 static void check_pairs(const struct routed *r, uint32_t rows, uint32_t experts, uint32_t used) {
     const uint32_t *expert = words(r->expert), *pair = words(r->pair), *row = words(r->row), *first = words(r->first);
     assert_int_equal(first[0], 0);
@@ -85,7 +85,7 @@ static void routing(void **state) {
     }
 }
 
-/* Whatever a router says, the choice stays within bounds, and what is no number shows in the shares. */
+/* Whatever a router computes, the chosen experts exist, and NaNs show in the shares. */
 static void no_numbers(void **state) {
     const float nan = kvc_nan(), infinite = kvc_infinity();
     const float rows[][4] = {{nan, nan, nan, nan},        {1, nan, 2, 3},
@@ -106,7 +106,8 @@ static void no_numbers(void **state) {
     }
 }
 
-/* y of a pair is what linear makes of its row with its expert's matrix, to the bit; experts lie anywhere. */
+/* The y of a pair is bit-identical to what `linear` computes from its row and its expert's matrix. Expert matrices may
+ * lie anywhere. */
 static void linear_of_each(void **state) {
     enum { EXPERTS = 5, N = 7, K = 45 };
     static const uint32_t first[EXPERTS + 1] = {0, 1, 1, 4, 24, 24};
@@ -119,7 +120,7 @@ static void linear_of_each(void **state) {
             matrix[EXPERTS - 1 - e][k] = value();
         host[e] = matrix[EXPERTS - 1 - e];
     }
-    host[1] = host[4] = NULL; /* nobody reads them */
+    host[1] = host[4] = NULL; /* no row uses these */
     const uint32_t pairs = first[EXPERTS];
     const struct kvc_span x = values(pairs * K), y = buffer(pairs * N * 4), bias = values(EXPERTS * N);
     const struct kvc_span alone = buffer(N * 4);
@@ -181,7 +182,7 @@ static void sum_in_order(void **state) {
                     floats(out)[i] + floats(shared)[i] / (1 + exp(-(double)floats(shared_logit)[i / WIDTH])), 1e-6);
 }
 
-/* A matrix that can be of no such type, and one that no memory holds. */
+/* A matrix whose size does not suit its type, and one too large for any memory. */
 static void refused_experts(void **state) {
     const void *host[2] = {NULL, NULL};
     struct kvc_weight *weight;

@@ -48,7 +48,7 @@ static void quants(void **state) {
     }
 }
 
-/* A block that is 1 but for one value, and what its scale, that value's quant and the first one become. */
+/* A block of which all but one value are equal; then its scale, that value's quant and the first quant. */
 static void special_values(void **state) {
     static const struct {
         float others, value, scale;
@@ -60,7 +60,7 @@ static void special_values(void **state) {
                  {-0.0f, 0.0f, 0.0f, 0, 0},
                  {0x1p-149f, 0x1.fffffep-120f, 0.0f, 0, 0},
                  {0x1p-149f, 0x1p-119f, 0x1p-119f / 127.0f, 127, 0},
-                 {127.0f, 0.5f, 1.0f, 0, 127}, /* halves to even */
+                 {127.0f, 0.5f, 1.0f, 0, 127}, /* half rounds to even */
                  {127.0f, 1.5f, 1.0f, 2, 127},
                  {127.0f, -2.5f, 1.0f, -2, 127},
                  {-127.0f, 126.5f, 1.0f, 126, -127},
@@ -77,11 +77,11 @@ static void special_values(void **state) {
             fail_msg("case %zu: scale %a", i, (double)scale);
         assert_int_equal(((int8_t *)kvc_span_data(y.quant))[50], cases[i].quant);
         assert_int_equal(((int8_t *)kvc_span_data(y.quant))[32], cases[i].first);
-        assert_int_equal(((int8_t *)kvc_span_data(y.quant))[0], 127); /* another block knows nothing of it */
+        assert_int_equal(((int8_t *)kvc_span_data(y.quant))[0], 127); /* the other block is unaffected */
     }
 }
 
-/* One output the slow way: lane after lane. */
+/* Computes one output the slow way, lane by lane. */
 #define SLOW(a, NAME, name, gguf, elements, ...)                                                                       \
     static float slow_##name(const unsigned char *row, const int8_t *x, const float *scale, size_t K) {                \
         const struct kvc_block_##name *w = (const struct kvc_block_##name *)row;                                       \
@@ -120,7 +120,7 @@ static float slow(enum kvc_type type, const unsigned char *row, const int8_t *x,
     }
 }
 
-/* Random blocks with modest scales. */
+/* Random blocks with moderate scales. */
 static unsigned char *random_weights(enum kvc_type type, size_t rows, size_t K) {
     const struct kvc_type_block of = kvc_type_block(type);
     const size_t bytes = rows * kvc_type_row_bytes(type, K);
@@ -163,7 +163,7 @@ static void one_type(enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K) 
                 sum += (double)dequantized[k] * (double)scale[k / 32] * quant[k];
                 magnitude += fabs((double)dequantized[k] * (double)scale[k / 32] * quant[k]);
             }
-            /* A minimum is a term of its own here, so that more than the sum's size may cancel. */
+            /* Here a minimum is a term of its own, so more than the sum's own size may cancel. */
             if (!(fabs(sum - (double)got) <= 4e-6 * magnitude))
                 fail_msg("%s: y[%zu, %zu] is %.9g, widened %.9g", kvc_type_name(type), i, n, (double)got, sum);
         }
@@ -185,7 +185,7 @@ static void all_types(void **state) {
     }
 }
 
-/* Infinite and NaN activations show in every output of their row, and in no other row. */
+/* Infinite and NaN activations affect every output of their row, and of no other row. */
 static void hostile_rows(void **state) {
     enum { K = 256, N = 3 };
     unsigned char *w = random_weights(KVC_Q4_K, N, K);
@@ -204,15 +204,15 @@ static void hostile_rows(void **state) {
     free(w);
 }
 
-/* ---- every path of this machine beside the reference ---- */
+/* ---- every path of this machine against the reference ---- */
 
 #define PATH_NAME(NAME, name, build) #name,
 static const char *const paths[] = {KVC_CPU_PATHS(PATH_NAME)};
 
-/* Valgrind computes -(a * b) + c as -(a * b - c), so that a zero has the other sign. */
+/* Valgrind computes -(a * b) + c as -(a * b - c), which changes the sign of a zero. */
 static bool zeros_differ(void) { return getenv("KVCULL_VALGRIND") != NULL; }
 
-/* Sums as large as they can be, where paths add in 16 bits: weights of equal bytes, rows of 127, -127 or both. */
+/* The largest possible sums, where paths add in 16 bits: weights of equal bytes, and rows of 127, -127 or both. */
 static void largest_rows(struct kvc_device *other, enum kvc_type type, unsigned char byte, uint32_t rows) {
     enum { K = 288, N = 21 };
     const uint32_t width = kvc_type_block(type).elements == 32 ? K : 256;
@@ -246,7 +246,7 @@ static void largest_rows(struct kvc_device *other, enum kvc_type type, unsigned 
             fail_msg("%s, %s, bytes %02x, %u rows: y[%zu] is %a, the reference's %a", other->name, kvc_type_name(type),
                      (unsigned)byte, (unsigned)rows, i, (double)floats(y[1])[i], (double)floats(y[0])[i]);
     free(w);
-    end_test(NULL); /* there is room for 512 buffers */
+    end_test(NULL); /* at most 512 buffers exist at a time */
 }
 
 static void largest(void **state) {

@@ -31,7 +31,7 @@ static float plain(void) { return (float)(int32_t)chance() * 0x1p-31f; }
 static float value(enum mood mood, size_t i) {
     float x = plain();
     switch (mood) {
-    case CANCELLING: /* large, and large again with the other sign 32 elements on */
+    case CANCELLING: /* Large values, which appear again with the opposite sign 32 elements later. */
         return (i / 32 % 2 ? -1.0f : 1.0f) * (0x1p40f + (float)(i % 32) * 0x1p20f) +
                (chance() % 4 ? 0.0f : x * 0x1p30f);
     case TINY:
@@ -58,7 +58,7 @@ static float value(enum mood mood, size_t i) {
     }
 }
 
-/* A half as bytes: any bits in wild moods, else a modest scale. */
+/* Writes a half-precision number: any bits for WILD, else a moderate scale. */
 static void put_half(unsigned char *to, enum mood mood) {
     uint16_t h = (uint16_t)chance();
     if (mood == TINY)
@@ -68,7 +68,7 @@ static void put_half(unsigned char *to, enum mood mood) {
     memcpy(to, &h, sizeof h);
 }
 
-/* A block's scale; but in wild moods its numbers are no NaN. */
+/* Writes a block's scale; for WILD its numbers are not NaN. */
 static void put_fp8(unsigned char *block, float scale, enum mood mood) {
     memcpy(block, &scale, sizeof scale);
     for (int e = 0; mood != WILD && e < 128; e++)
@@ -100,7 +100,7 @@ static void fill_weights(unsigned char *w, enum kvc_type type, size_t rows, size
             break;
         default: /* the last scale first */
             for (size_t scale = of.scales; scale-- > 0;) {
-                if (of.wide == 4) /* a value as of x, and numbers that are no NaN */
+                if (of.wide == 4) /* a value like those of x, and numbers that are not NaN */
                     put_fp8(w + i, x, mood);
                 else if (of.wide == 2)
                     put_half(w + i + of.scale + 2 * scale, mood);
@@ -136,7 +136,7 @@ static struct kvc_span buffer(struct device d, const void *data, size_t bytes) {
     return span;
 }
 
-/* y of one device; untouched values keep a pattern, one more after the end among them. */
+/* Computes y on one device. Values that must not be written hold a pattern, including one after the end. */
 static void run(struct device d, float *y, const float *x, enum kvc_type type, const unsigned char *w, size_t N,
                 size_t K, const float *bias, size_t rows) {
     struct kvc_error error;
@@ -226,7 +226,7 @@ static int tear_down(void **given) {
     return 0;
 }
 
-/* Every type, inner sizes around every edge, random shapes beside. */
+/* Every type, with inner sizes around every boundary and with random shapes. */
 static void test_sizes(void **given) {
     static const size_t inner[] = {1,  2,   3,   5,   8,   16,  17,  31,   32,   33,   40,   63,   64,   96,
                                    97, 172, 255, 256, 257, 512, 992, 1000, 1024, 1025, 1280, 2048, 4999, 5000};
@@ -247,14 +247,14 @@ static void test_sizes(void **given) {
         }
 }
 
-/* Every number of rows once, so that every height of a tile and every rest of a block of rows occurs. */
+/* Every number of rows once, so that every height of a tile and every remainder of a block of rows occurs. */
 static void test_rows(void **given) {
     struct fixture *f = *given;
     for (size_t rows = 1; rows <= 70; rows++)
         compare(f->ref, f->paths, f->names, KINDS, rows % 2 ? KVC_F32 : KVC_F16, rows, 35, 172, PLAIN, rows % 3 == 0);
 }
 
-/* More rows than pass a panel together, and rows so long that their lanes are visited in several rounds. */
+/* More rows than one panel takes, and rows so long that their lanes are visited in several rounds. */
 static void test_blocks(void **given) {
     struct fixture *f = *given;
     compare(f->ref, f->paths, f->names, KINDS, KVC_F32, 613, 33, 40, PLAIN, true);
@@ -264,8 +264,8 @@ static void test_blocks(void **given) {
     compare(f->ref, f->paths, f->names, KINDS, KVC_Q4_K, 26, 17, 50176, PLAIN, true);
 }
 
-/* Products of positive x and negative w that vanish leave lanes of -0, and so does their sum: what fills up a row must
- * not make it +0. */
+/* Products of positive x and negative w that underflow leave -0 in the lanes, and so in their sum. The padding of a row
+ * must not make it +0. */
 static void test_negative_zero(void **given) {
     static const size_t shapes[][2] = {{1, 40}, {1, 300}, {5, 63}, {16, 1000}, {40, 33}, {41, 95}, {40, 5001}};
     struct fixture *f = *given;
@@ -275,7 +275,7 @@ static void test_negative_zero(void **given) {
     }
 }
 
-/* The comparison itself must be able to fail: another order gives other bits. */
+/* The comparison itself must be able to fail: another order of adding gives other bits. */
 static void test_order_matters(void **given) {
     struct fixture *f = *given;
     enum { K = 1000 };
@@ -294,7 +294,7 @@ static void test_order_matters(void **given) {
     assert_int_not_equal(kvc_bits(y[0]), kvc_bits(z[0]));
 }
 
-/* --math=fast says so in its name, is close, and leaves a single row exact. */
+/* --math=fast: the device's name shows it, results are close, and a single row is exact. */
 static void test_fast(void **given) {
     enum { N = 70, K = 300, ROWS = 40 };
     struct fixture *f = *given;

@@ -26,7 +26,7 @@ static int print_row(void *user, const struct kvc_verify_row *row) {
     return 0;
 }
 
-/* One that is there and can be exact; any other reason not to open is a failure. */
+/* Skips the test if no device exists or none can be exact; any other failure to open one fails the test. */
 static void needs_device(void) {
     struct kvc_device *device = NULL;
     struct kvc_error error = {KVC_OK, ""};
@@ -61,7 +61,7 @@ static void operations(void **state) {
     all_equal(1);
 }
 
-/* The kernels as GPUs get them, with quotients and square roots as on devices whose own are not exact. */
+/* The kernels in the variant for GPUs, with the quotients and square roots for devices whose own are not exact. */
 static void other_shape(void **state) {
     (void)state;
     needs_device();
@@ -72,8 +72,8 @@ static void other_shape(void **state) {
     unsetenv("KVCULL_OPENCL_DIVISION");
 }
 
-/* Linear layers in eight bits as GPUs get them, in groups of either size, with dot products of four bytes as a device
- * that has them declares them, and without. */
+/* Int8 linear layers in the variant for GPUs: in work-groups of either size, and with or without the device's dot
+ * product of four bytes. */
 static void eight_bits(void **state) {
     static const char *const names[] = {"quantize_rows", "linear_int8", "expert_linear_int8"};
     static const struct {
@@ -98,7 +98,7 @@ static void eight_bits(void **state) {
     unsetenv("KVCULL_OPENCL_DOT");
 }
 
-/* Matrices in many pieces, and arenas in many chunks, where one allocation is small. */
+/* Matrices in many pieces, and arenas in many chunks, on a device whose allocations are small. */
 static void small_allocations(void **state) {
     static const char *const names[] = {"linear",      "expert_linear",     "embed", "append", "relayout",
                                         "linear_int8", "expert_linear_int8"};
@@ -108,7 +108,7 @@ static void small_allocations(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvc_error error = {KVC_OK, ""};
         unsigned count = 0;
-        const unsigned effort = strstr(names[i], "int8") ? 1 : 0; /* fewer of these are large */
+        const unsigned effort = strstr(names[i], "int8") ? 1 : 0; /* few of these cases are large */
         enum kvc_status status = kvc_verify_some("opencl", 0, effort, names[i], print_row, &count, &error);
         if (status != KVC_OK)
             print_message("%s: %s\n", names[i], error.text);
@@ -128,7 +128,7 @@ static void finds_a_flipped_bit(void **state) {
     (void)state;
     needs_device();
     assert_int_equal(kvc_verify_operations(&options, remember, &row, NULL), KVC_DIFFERS);
-    assert_int_equal(row.differing, row.cases); /* one bit in each */
+    assert_int_equal(row.differing, row.cases); /* one bit in each case */
     assert_int_equal(row.differing_bits, row.cases);
 }
 
@@ -156,7 +156,7 @@ static void devices(void **state) {
     assert_true(strstr(detail, "fma yes, denormals yes") || strstr(detail, "fma not claimed, denormals yes"));
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
     kvc_engine_close(engine);
-    strncat(name, strstr(detail, ": ") + 2, 6); /* its name's first letters */
+    strncat(name, strstr(detail, ": ") + 2, 6); /* the first letters of the device's name */
     options.backend = name;
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
     kvc_engine_close(engine);
@@ -173,7 +173,7 @@ static void kernels_that_do_not_compile(void **state) {
     unsetenv("KVCULL_OPENCL_SHAPE");
 }
 
-/* What no cache holds is cleared another way: all of it, and nothing beside it. */
+/* Buffers that exceed every cache are cleared another way: every byte is cleared, and none outside. */
 static void a_large_clear(void **state) {
     const size_t bytes = ((size_t)16 << 20) + 36, all = bytes + 128;
     struct kvc_device *device = NULL;
@@ -198,7 +198,7 @@ static void a_large_clear(void **state) {
     free(memory);
 }
 
-/* Buffers until there is no memory; what was there before stays usable. */
+/* Creates buffers until memory runs out; earlier buffers stay usable. */
 static void too_little_memory(void **state) {
     struct kvc_device *device = NULL;
     struct kvc_buffer *buffer[3] = {NULL};
@@ -243,15 +243,15 @@ static void device_lost(void **state) {
         device->ops->add(
             device, &(struct kvc_add){.y = (struct kvc_span){buffer, 0}, .x = (struct kvc_span){buffer, 0}, .n = 4});
     device->ops->download(device, values, (struct kvc_span){buffer, 0}, sizeof values);
-    assert_true(values[0] == 0.0f); /* nothing made up */
+    assert_true(values[0] == 0.0f); /* no invented value */
     assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE);
     assert_non_null(strstr(error.text, "lost"));
-    assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE); /* and stays so */
+    assert_int_equal(device->ops->sync(device, &error), KVC_RESOURCE); /* and the device stays lost */
     device->ops->buffer_free(device, buffer);
     device->ops->close(device);
 }
 
-static unsigned made, freed; /* buffers, by the driver below */
+static unsigned made, freed; /* The numbers of buffers created and freed, counted by the driver below. */
 
 static enum kvc_status count_allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes,
                                       const void *host, void **handle, bool *borrowed, struct kvc_error *error) {
@@ -264,8 +264,8 @@ static void count_release(struct kvc_offload *offload, void *handle) {
     kvc_opencl_driver.release(offload, handle);
 }
 
-/* Once a policy does what it does in every step, steps make no buffer and free none. (Before a step, capacity for
- * another 256 entries or 64 pages may be made; there is none to make from 70 entries to 110.) */
+/* Once a policy has reached its steady state, decode steps neither create nor free a buffer. (Before a step, capacity
+ * for another 256 entries or 64 pages may be allocated; none is needed between 70 and 110 entries.) */
 static void a_step_makes_no_buffer(void **state) {
     static const char *const policies[] = {
         "full",          "streaming:budget=40", "snapkv:budget=40,window=8+morphkv:budget=40,window=8",
@@ -283,7 +283,7 @@ static void a_step_makes_no_buffer(void **state) {
     driver.allocate = count_allocate;
     driver.release = count_release;
     for (int32_t i = 0; i < 70; i++)
-        tokens[i] = i % 40 + 3; /* the smaller model of thinned tests has few */
+        tokens[i] = i % 40 + 3; /* the smaller model of shortened tests has few tokens */
     assert_int_equal(whole_model(KVC_F32, "opencl", path, sizeof path, &error), KVC_OK);
     assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
     assert_int_equal(kvc_model_open(engine, path, &model, &error), KVC_OK);
@@ -298,7 +298,7 @@ static void a_step_makes_no_buffer(void **state) {
         assert_int_equal(kvc_session_prompt(session, tokens, 70, NULL, NULL, &error), KVC_OK);
         for (int32_t step = 0; step < 40; step++) {
             if (step == 4) {
-                assert_true(made > 0); /* it counts */
+                assert_true(made > 0); /* the counter works */
                 made = freed = 0;
             }
             assert_int_equal(kvc_decode(&session, &tokens[step], 1, NULL, NULL, &error), KVC_OK);

@@ -30,8 +30,8 @@ static struct kvc_device *open_device(struct kvc_error *error) {
     return device;
 }
 
-/* Each is refused for the first number that is wrong: the operation, its values, what came and what should. Each is a
- * compilation of all kernels, so thinned runs have one. */
+/* Each device is refused because of its first wrong number; the message has the operation, its values, the result and
+ * the expected result. Each case compiles all kernels, so shortened runs try only one. */
 static void refused(void **state) {
     static const struct {
         const char *lack, *begins, *why;
@@ -58,7 +58,7 @@ static void refused(void **state) {
     }
 }
 
-/* A device that claims exact quotients and has none gets the ones in integers. */
+/* A device that claims exact quotients but lacks them gets quotients computed with integers. */
 static void quotients_not_as_claimed(void **state) {
     struct kvc_error error = {KVC_OK, ""};
     struct kvc_device *device = open_device(&error);
@@ -80,7 +80,7 @@ static void quotients_not_as_claimed(void **state) {
 }
 
 #define CASES ((size_t)1 << 18)
-#define OPERATIONS 6 /* of kernels/check.h: the fifth is a / b, the sixth sqrt(a) */
+#define OPERATIONS 6 /* in kernels/check.h the fifth operation is a / b, the sixth sqrt(a) */
 
 static kvc_u32 pick(kvc_u32 chance) {
     static const kvc_u32 ends[] = {0u,          1u,          2u,          3u,          0x7fffffu,   0x800000u,
@@ -89,9 +89,9 @@ static kvc_u32 pick(kvc_u32 chance) {
     return ends[chance % (sizeof ends / sizeof *ends)] | (chance & 0x80000000u);
 }
 
-/* Case i of 2^25: half of them have every a from 1 to below 4, with a b near it (as roots go, these are all but the
- * denormal ones); a quarter every denormal a; the others numbers of all kinds, quotients that are denormal or about the
- * largest, both ends. */
+/* Case i of 2^25. Half of the cases have every a from 1 to below 4, with a b near it (for roots, these are all but the
+ * denormal ones). A quarter has every denormal a. The others are numbers of all kinds, quotients that are denormal or
+ * near the largest number, and both ends of the range. */
 static void make_case(kvc_u32 i, float *in) {
     const struct kvc_philox chance = kvc_philox4x32(i, 0u, 0u, 0u, 7u);
     const kvc_u32 *word = chance.word;
@@ -103,7 +103,7 @@ static void make_case(kvc_u32 i, float *in) {
         a = word[0], b = word[1];
     else if (i % 4 == 3 && kind == 1) /* denormal quotients */
         a = word[0] & 0x81ffffffu, b = (word[1] & 0x85ffffffu) + 0x3f800000u;
-    else if (i % 4 == 3 && kind == 2) /* about the largest */
+    else if (i % 4 == 3 && kind == 2) /* near the largest number */
         a = (word[0] & 0x80ffffffu) + 0x7e800000u, b = (word[1] & 0x80ffffffu) + 0x3e800000u;
     else if (i % 4 == 3)
         a = pick(word[0]), b = word[2] % 2 ? pick(word[1]) : word[1];
@@ -123,7 +123,7 @@ static void compare(const float *in, const float *out) {
     }
 }
 
-/* Every sixteenth of the cases; with KVCULL_TEST_WHOLE=yes all. */
+/* Every sixteenth of the cases; with KVCULL_TEST_WHOLE=yes all of them. */
 static void whole_range(void) {
     const bool whole = getenv("KVCULL_TEST_WHOLE") != NULL;
     const size_t in_bytes = CASES * 3 * sizeof(float), out_bytes = CASES * OPERATIONS * sizeof(float);
@@ -142,7 +142,7 @@ static void whole_range(void) {
                      KVC_OK);
     for (kvc_u32 round = 0; round < 128; round += whole ? 1 : 16) {
         struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_check);
-        for (size_t i = 0; i < CASES; i++) /* of every 128, one in each round */
+        for (size_t i = 0; i < CASES; i++) /* one of every 128 per round */
             make_case((kvc_u32)(i * 128 + (round + i / 8 * 5) % 128), in + 3 * i);
         device->ops->upload(device, (struct kvc_span){buffer, 0}, in, in_bytes);
         kvc_launch_span(&launch, (struct kvc_span){buffer, 0});

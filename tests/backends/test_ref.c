@@ -25,7 +25,7 @@ static void linear_close(void **state) {
     }
 }
 
-/* The order of the dot product, where it shows. */
+/* The order of the dot product's sums, with values for which it matters. */
 static void linear_order(void **state) {
     float a[70] = {0}, b[70];
     struct kvc_span none = {NULL, 0}, x, y = buffer(4);
@@ -33,22 +33,22 @@ static void linear_order(void **state) {
     (void)state;
     for (int k = 0; k < 70; k++)
         b[k] = 1.0f;
-    a[0] = 1e8f; /* lane 0 loses what follows, until -1e8 in the same lane brings it back to 0 */
+    a[0] = 1e8f; /* lane 0 loses what follows until -1e8 in the same lane returns it to 0 */
     a[1] = 1.0f;
     a[32] = 3.0f;
     a[64] = -1e8f;
     x = holding(a, sizeof a);
     assert_int_equal(OPS->weight_create(device, KVC_F32, 1, 70, b, &weight, NULL), KVC_OK);
     OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = none, .rows = 1});
-    assert_true(floats(y)[0] == 1.0f); /* 1e8 + 3 rounds to 1e8, in lane 0; lane 1 holds 1 */
+    assert_true(floats(y)[0] == 1.0f); /* 1e8 + 3 rounds to 1e8 in lane 0; lane 1 holds 1 */
     a[64] = 0.0f;
-    a[16] = -1e8f; /* another lane, which meets lane 0 first: nothing is lost elsewhere */
+    a[16] = -1e8f; /* another lane, which is added to lane 0 first: nothing else is lost */
     memcpy(floats(x), a, sizeof a);
     OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = none, .rows = 1});
     assert_true(floats(y)[0] == 1.0f);
     a[16] = 0.0f;
-    a[1] = -1e8f; /* meets lane 0 last */
-    a[17] = 4.0f; /* ... but its lane has lost this one before */
+    a[1] = -1e8f; /* it is added to lane 0 last */
+    a[17] = 4.0f; /* but its lane has already lost this value */
     memcpy(floats(x), a, sizeof a);
     OPS->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = weight, .bias = none, .rows = 1});
     assert_true(floats(y)[0] == 0.0f);
@@ -104,7 +104,7 @@ static void norm_close(void **state) {
                         ((double)from[k] - mean) / sqrt(square + 1e-5) * (double)floats(w)[k] + (double)floats(bias)[k],
                         1e-5);
     }
-    /* Weights of its own for each of two heads: as if these were normed apart. */
+    /* Separate weights for each of two heads: the same as normalizing the heads separately. */
     struct kvc_span own = values(2 * K), shift = values(2 * K), whole = buffer((size_t)rows * K * 4);
     for (int c = 0; c < 2; c++) {
         struct kvc_norm args = {.y = whole, .x = x, .w = own, .rows = rows, .K = K, .heads = 2, .eps = 1e-5f};
@@ -142,7 +142,7 @@ static void rope_both_orders(void **state) {
                                                .rotary = rotary,
                                                .interleaved = true});
     for (uint32_t i = 0; i < rows * heads; i++)
-        for (uint32_t k = 0; k < d; k++) { /* the same pairs, laid out half-split */
+        for (uint32_t k = 0; k < d; k++) { /* the same pairs, in the half-split layout */
             uint32_t to = k >= rotary ? k : k % 2 ? k / 2 + half : k / 2;
             floats(apart)[i * d + to] = floats(x)[i * d + k];
         }
@@ -195,7 +195,7 @@ static void simple_rows(void **state) {
     OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .up = b, .n = n, .activation = KVC_SIGMOID});
     for (size_t i = 0; i < n; i++)
         assert_near(floats(y)[i], floats(b)[i] / (1 + exp(-(double)floats(a)[i])), 1e-6);
-    for (size_t i = 0; i < n; i++) /* the limit is felt on both sides */
+    for (size_t i = 0; i < n; i++) /* the limit applies to both signs */
         floats(y)[i] = 5.0f * floats(a)[i], floats(b)[i] = 6.0f * floats(b)[i];
     OPS->gated_silu(device,
                     &(struct kvc_gated_silu){.y = before, .gate = y, .up = b, .n = n, .activation = KVC_CLAMPED_SILU});
@@ -215,7 +215,7 @@ static void simple_rows(void **state) {
         assert_true(floats(y)[i] == floats(before)[i] + floats(a)[i]);
     OPS->copy(device, before, y, n * 4);
     OPS->blend(device, &(struct kvc_blend){.y = before, .x = b, .share = 0.25f, .n = n});
-    for (size_t i = 0; i < n; i++) /* y was before + a */
+    for (size_t i = 0; i < n; i++) /* y had the initial values plus a */
         assert_true(floats(before)[i] == fmaf(0.25f, floats(y)[i], 0.75f * floats(b)[i]));
     OPS->gather(device, &(struct kvc_gather){.out = out, .x = a, .index = indices, .rows = 3, .width = 5});
     for (int i = 0; i < 3; i++)
@@ -262,7 +262,7 @@ static void pools(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Whether a score goes before another: docs/reference/methods.md rule 4. */
+/* Whether a score ranks before another: rule 4 of docs/reference/methods.md. */
 static bool above(float a, float b) { return isnan(a) != isnan(b) ? isnan(b) : !isnan(a) && a > b; }
 
 static bool before(float a, float tie_a, uint32_t index_a, float b, float tie_b, uint32_t index_b) {
@@ -318,7 +318,7 @@ static void keeps(void **state) {
             if (forced + top < rule.fill)
                 top = rule.fill - forced;
             for (uint32_t i = 0; i < n; i++) {
-                uint64_t better = 0; /* candidates ahead of i */
+                uint64_t better = 0; /* the number of candidates ranked before i */
                 if (!candidate[i])
                     continue;
                 for (uint32_t j = 0; j < n; j++)
@@ -335,7 +335,7 @@ static void keeps(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Slots go one by one to the best score that is left, over both heads. */
+/* Slots go one by one to the best remaining score of both heads. */
 static void shares_slots(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, false, &arena);
@@ -382,7 +382,7 @@ static void columns_and_groups(void **state) {
     const float *state_of = lists.state->data;
     (void)state;
     append(&lists, 9, 0, k, k);
-    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept}); /* slots are no longer indices */
+    OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept}); /* slots and indices differ now */
     for (uint32_t i = 0; i < 5 * HEADS * SLOTS; i++)
         ((float *)lists.state->data)[i] = value();
     OPS->column_scores(device, &(struct kvc_column_scores){

@@ -11,10 +11,10 @@ struct rows {
     const struct kvc_read_list *reads;
     struct kvc_span q, out, M, L, positions, causal_offset, keys[HEADS], values[HEADS];
     struct kvc_scoring scoring;
-    struct kvc_span sinks; /* [heads] or none */
+    struct kvc_span sinks; /* [heads], or empty */
 };
 
-/* Lists of `entries` entries of which every third is evicted, and rows that look at them. */
+/* Lists of `entries` entries with every third one evicted, and rows that attend to them. */
 static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_count, enum kvc_type type,
                              uint32_t columns) {
     struct rows r = {.heads = HEADS * group, .rows = row_count};
@@ -26,7 +26,8 @@ static struct rows make_rows(uint32_t entries, uint32_t group, uint32_t row_coun
     for (uint32_t i = 0; i < entries; i++)
         if (i % 3 != 1)
             kept_indices[n++] = i;
-    kept = indices(kept_indices, n, kept_indices, n > 5 ? n - 5 : n); /* head 1 loses its newest too: ragged */
+    kept = indices(kept_indices, n, kept_indices,
+                   n > 5 ? n - 5 : n); /* head 1 also loses its newest entries, so that heads differ */
     OPS->evict(device, &(struct kvc_evict){.lists = &r.lists, .kept = &kept});
     r.q = values((size_t)row_count * r.heads * D);
     r.out = buffer((size_t)row_count * r.heads * D * 4);
@@ -64,7 +65,8 @@ static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t index)
     return true;
 }
 
-/* Scores and probabilities of one row and query head in double; 0 where not seen. Returns the entries seen. */
+/* Scores and probabilities of one row and query head in double, 0 for entries that are not visible. Returns the number
+ * of visible entries. */
 static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t head, double *score,
                                     double *probability, double *M, double *L) {
     uint32_t h = head / (r->heads / HEADS), n = count_of(&r->lists, h), seen = 0;
@@ -86,7 +88,7 @@ static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t
         *L += probability[i];
         seen += sees(r, row, h, i) ? 1 : 0;
     }
-    if (r->sinks.buffer && seen) /* a score without an entry */
+    if (r->sinks.buffer && seen) /* a score without an entry: the sink */
         *L += exp((double)floats(r->sinks)[head] - *M);
     for (uint32_t i = 0; i < n && seen; i++)
         probability[i] /= *L;
@@ -147,7 +149,8 @@ static void attention_close(void **state) {
     }
 }
 
-/* A sink far below the scores changes no bit, one far above takes everything; M stays that of the entries. */
+/* A sink far below the scores changes no bit, and one far above takes all probability. M is that of the entries only.
+ */
 static void attention_sinks(void **state) {
     struct rows r = make_rows(300, 2, 3, KVC_F16, 0);
     const size_t out_bytes = (size_t)r.rows * r.heads * D * 4, bytes = (size_t)r.rows * r.heads * 4;
@@ -165,7 +168,7 @@ static void attention_sinks(void **state) {
     assert_memory_equal(floats(out), floats(r.out), out_bytes);
     assert_memory_equal(floats(L), floats(r.L), bytes);
     for (uint32_t h = 0; h < r.heads; h++)
-        floats(r.sinks)[h] = h ? -200.0f : 1e9f; /* of the first head alone */
+        floats(r.sinks)[h] = h ? -200.0f : 1e9f; /* for the first head only */
     attend(&r, NULL);
     assert_memory_equal(floats(M), floats(r.M), bytes);
     for (size_t i = 0; i < (size_t)r.rows * r.heads; i++) {
@@ -176,7 +179,8 @@ static void attention_sinks(void **state) {
     OPS->arena_free(device, r.arena);
 }
 
-/* What is read, and a mean for the rest: the sink takes its part before either, in the softmax that chooses too. */
+/* With a read list and a mean value for the unread entries: the sink takes its share before either, also in the softmax
+ * that chooses entries. */
 static void select_with_sinks(void **state) {
     static double score[SLOTS], probability[SLOTS];
     const uint32_t group = 3, top = 40;
@@ -186,7 +190,7 @@ static void select_with_sinks(void **state) {
     struct kvc_read_list reads = {buffer(HEADS * 4).buffer, buffer(HEADS * SLOTS * 4).buffer, SLOTS};
     (void)state;
     r.sinks = values(r.heads);
-    floats(r.sinks)[1] = 6.0f;  /* takes most */
+    floats(r.sinks)[1] = 6.0f;  /* takes most of the probability */
     floats(r.sinks)[2] = 1e9f;  /* takes all */
     floats(r.sinks)[3] = -1e9f; /* takes nothing */
     const struct kvc_select_scores choose = {.lists = &r.lists,
@@ -243,7 +247,7 @@ static void select_with_sinks(void **state) {
         for (uint32_t c = 0; c < D; c++)
             assert_near(floats(r.out)[head * D + c], out[c] + (all - read) * mean[c], 1e-5);
     }
-    for (uint32_t h = 0; h < HEADS; h++) /* a head whose sink takes all has no say */
+    for (uint32_t h = 0; h < HEADS; h++) /* a head whose sink takes everything does not influence the choice */
         for (uint32_t i = 0; i < count_of(&r.lists, h); i++) {
             float sum = 0;
             for (uint32_t g = 0; g < group; g++)
@@ -265,7 +269,7 @@ static void attention_read_lists(void **state) {
     reads = indices(list, n, list, 0); /* head 1 reads nothing */
     r.reads = &reads;
     check_attention(&r);
-    for (uint32_t i = 0; i < n; i++) { /* indices that are read but too new to be seen */
+    for (uint32_t i = 0; i < n; i++) { /* indices in the read list that are too new to be visible */
         ((uint32_t *)kvc_span_data(r.causal_offset))[0] = count_of(&r.lists, 0) - list[i];
         if (i % 40 == 7)
             check_attention(&r);
@@ -273,17 +277,18 @@ static void attention_read_lists(void **state) {
     OPS->arena_free(device, r.arena);
 }
 
-/* Tiles are tiles of indices: a masked first tile changes nothing, and the merge starts from what there is. */
+/* Tiles consist of indices: a fully masked first tile changes nothing, and the merge starts with the first visible
+ * tile. */
 static void attention_masked_tile(void **state) {
     struct rows r = make_rows(512, 1, 1, KVC_F32, 0);
     struct kvc_span out;
     float M;
     (void)state;
-    r.window = 100; /* the first tile of each head lies before it */
+    r.window = 100; /* the first tile of each head is outside the window */
     check_attention(&r);
     out = holding(floats(r.out), r.heads * D * 4);
     M = floats(r.M)[0];
-    for (uint32_t i = 0; i < KVC_TILE; i++) { /* make it overflow: it must not be looked at */
+    for (uint32_t i = 0; i < KVC_TILE; i++) { /* These values would overflow: they must not be read. */
         memset(kvc_list_key(&r.lists, 0, kvc_list_slot(&r.lists, 0, i)), 0x7f, D * 4);
         memset(kvc_list_value(&r.lists, 0, kvc_list_slot(&r.lists, 0, i)), 0xff, D * 4);
     }
@@ -343,7 +348,7 @@ static void window_mass_close(void **state) {
 static void rings(void **state) {
     static double score[SLOTS], probability[SLOTS], rows[4][SLOTS];
     const uint32_t group = 4, ring = 4, filled = 3, first = 2, columns = first + ring;
-    const int64_t recent = 281; /* a position that is held */
+    const int64_t recent = 281; /* the position of an entry that is held */
     (void)state;
     for (enum kvc_row_kind kind = KVC_ROW_PROBABILITIES; kind <= KVC_ROW_LOW; kind++) {
         struct rows r = make_rows(400, group, filled, KVC_F32, columns);
@@ -369,7 +374,7 @@ static void rings(void **state) {
                     exact_probabilities(&r, row, h * group + g, score, probability, &M, &L);
                     for (uint32_t i = 0; i < n; i++)
                         if (!sees(&r, row, h, i))
-                            rows[row][i] = kind == KVC_ROW_LOGITS ? -INFINITY : 0; /* then it counts nothing */
+                            rows[row][i] = kind == KVC_ROW_LOGITS ? -INFINITY : 0; /* then it must not count */
                         else
                             rows[row][i] += kind == KVC_ROW_PROBABILITIES ? probability[i]
                                             : kind == KVC_ROW_LOGITS      ? score[i]
@@ -383,7 +388,8 @@ static void rings(void **state) {
                         assert_near(got, rows[row][i], 2e-6);
                 }
             }
-            assert_true(column[(columns * h + first + 400 % ring) * SLOTS] == -7.0f); /* the column of no query */
+            assert_true(column[(columns * h + first + 400 % ring) * SLOTS] ==
+                        -7.0f); /* the column of a query that does not exist */
             assert_true(column[columns * h * SLOTS] == -7.0f);
             for (uint32_t row = 0; kind == KVC_ROW_LOGITS && row < filled; row++) {
                 double sum = 0; /* softmax over the older entries */

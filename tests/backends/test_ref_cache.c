@@ -43,7 +43,7 @@ static void append_not_a_number(void **state) {
     struct kvc_span k = values(HEADS * D), v = buffer(HEADS * D * 4), keys = buffer(D * 4), found = buffer(D * 4);
     (void)state;
     floats(k)[3] = NAN;
-    append(&lists, 1, 0, k, v); /* v is all zeros: scale 0 */
+    append(&lists, 1, 0, k, v); /* v is all zeros, so its scale is 0 */
     OPS->entries(device, &(struct kvc_entries){.lists = &lists, .head = 0, .keys = keys, .values = found});
     for (int i = 0; i < D; i++) {
         assert_true(isnan(floats(keys)[i]));
@@ -70,8 +70,9 @@ static void evict_and_reuse(void **state) {
     OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     assert_int_equal(count_of(&lists, 0), 3);
     assert_int_equal(count_of(&lists, 1), 5);
-    assert_true(order[0] == 0 && order[1] == 2 && order[2] == 5);                  /* kept */
-    assert_true(order[3] == 1 && order[4] == 3 && order[5] == 4 && order[6] == 6); /* evicted, then what was free */
+    assert_true(order[0] == 0 && order[1] == 2 && order[2] == 5); /* kept */
+    assert_true(order[3] == 1 && order[4] == 3 && order[5] == 4 &&
+                order[6] == 6); /* the evicted slots, then those that were free */
     assert_int_equal(order[SLOTS + 5], 0);
     for (uint32_t r = 0; r < 3; r++)
         assert_int_equal(position_of(&lists, 0, r), first[r]);
@@ -87,7 +88,8 @@ static void evict_and_reuse(void **state) {
     assert_true(floats((struct kvc_span){lists.state, 0})[1] == 0 &&
                 floats((struct kvc_span){lists.state, 0})[SLOTS + 1] == 0);
     assert_true(floats((struct kvc_span){lists.state, 0})[2] == 2); /* only the new slot's columns are zeroed */
-    kept = indices(second, 2, second, 2); /* again, now that indices and slots differ: indices 1 and 2 of 4 and of 6 */
+    kept = indices(second, 2, second,
+                   2); /* again, now that indices and slots differ: indices 1 and 2 of 4 entries and of 6 */
     OPS->evict(device, &(struct kvc_evict){.lists = &lists, .kept = &kept});
     assert_true(order[0] == 2 && order[1] == 5 && order[2] == 0 && order[3] == 1 && order[4] == 3);
     append(&lists, 2, 7, k, v);
@@ -99,7 +101,7 @@ static void evict_and_reuse(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* A view loses what an eviction took, and knows the rest by their new indices. */
+/* A view loses the entries that an eviction removed and has new indices for the rest. */
 static void evict_of_a_view(void **state) {
     static const uint32_t first[] = {0, 2, 3, 7, 9}, second[] = {4, 5, 6}, seen[] = {1, 2, 7, 8, 9}, few[] = {1, 3, 7};
     struct kvc_arena *arena;
@@ -132,7 +134,7 @@ static void append_without_capacity(void **state) {
 
 static void relayout_shrinks(void **state) {
     uint32_t base[HEADS + 1] = {0, KVC_TILE, 4 * KVC_TILE}, kept_indices[300], more,
-                          n = 0; /* head 1 grows by a block */
+                          n = 0; /* head 1 gets another block */
     struct kvc_arena *arena;
     struct kvc_lists src = make_lists(KVC_F16, 1, true, &arena), dst = src;
     struct kvc_span k = values(SLOTS * HEADS * D), v = values(SLOTS * HEADS * D);
@@ -170,10 +172,11 @@ static void relayout_shrinks(void **state) {
             assert_int_equal(position_of(&dst, h, r), kept_indices[r]);
             assert_true(floats((struct kvc_span){dst.state, 0})[base[h] + to] == (float)(h * SLOTS + from));
             assert_true(h == 1 || to < KVC_TILE);
-            assert_true(from >= base[h + 1] - base[h] || to == from); /* what has a slot stays in it */
+            assert_true(from >= base[h + 1] - base[h] ||
+                        to == from); /* an entry with a slot in the new list stays in it */
         }
     }
-    for (uint32_t i = 0; i < KVC_TILE; i++) { /* head 0: each slot once, free ones ascending */
+    for (uint32_t i = 0; i < KVC_TILE; i++) { /* in head 0 each slot occurs once, free ones in ascending order */
         uint32_t slot = ((const uint32_t *)dst.order->data)[i];
         assert_true(slot < KVC_TILE && !seen[slot]);
         seen[slot] = true;

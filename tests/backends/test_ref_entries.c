@@ -2,7 +2,7 @@
  * and results computed by hand; and pooling by chunks. */
 #include "tests/backends/ref_fixture.h"
 
-/* Keys are values of both signs; each head has 9 entries. */
+/* Lists whose keys have values of both signs; each head has 9 entries. */
 static struct kvc_lists filled(uint32_t rows, struct kvc_span *k, struct kvc_span *v, struct kvc_arena **arena) {
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, arena);
     *k = values((size_t)rows * HEADS * D);
@@ -51,7 +51,7 @@ static void norms_and_directions(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* A key without a direction scores 0 and turns no other. */
+/* A key without a direction (all zeros) scores 0 and does not change the scores of others. */
 static void no_direction(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
@@ -67,7 +67,8 @@ static void no_direction(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Numbers of keyformer's generator, which test_keyformer holds against its paper's, by layer, head and position. */
+/* Numbers by layer, head and position from keyformer's generator, whose distribution test_keyformer compares with the
+ * paper's. */
 static void draws(void **state) {
     struct kvc_arena *arena;
     struct kvc_span k, v;
@@ -80,7 +81,7 @@ static void draws(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Partitions of 2 after one entry, 8 entries: three partitions and one entry left over. */
+/* Partitions of 2 entries after the first entry; with 8 entries: three partitions and one entry left over. */
 static void lags(void **state) {
     enum { ROWS = 8, LAG = 2 };
     struct kvc_arena *arena;
@@ -148,7 +149,7 @@ static void chunks(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Two keys alike, one apart, one without a direction: what is much like the last of them counts but once. */
+/* Two equal keys, one different key, one without a direction: of similar keys only the last one counts in full. */
 static void redundancy(void **state) {
     enum { ROWS = 7 };
     struct kvc_arena *arena;
@@ -201,7 +202,7 @@ static void projected_norms(void **state) {
     const struct kvc_span w = values((size_t)OUTPUTS * HEADS * GROUP * D);
     const struct kvc_span norms = values((size_t)HEADS * GROUP * SLOTS);
     (void)state;
-    for (uint32_t part = 0; part < 2; part++) { /* one output, then the others */
+    for (uint32_t part = 0; part < 2; part++) { /* the first output, then the others */
         const struct kvc_span from = {w.buffer, part * (size_t)HEADS * GROUP * D * sizeof(float)};
         OPS->output_norms(device, &(struct kvc_output_norms){.lists = &lists,
                                                              .w = from,
@@ -246,10 +247,10 @@ static void weighed(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* By hand: keys on one axis, so that a head's score is a straight line of the key. */
+/* By hand: keys along one axis, so that a head's score is a linear function of the key. */
 static void series(void **state) {
     enum { ROWS = 4, GROUP = 2, PAIRS = 2 };
-    static const float along[ROWS] = {-3, 1, 2, 4}; /* mean 1, deviation sqrt(6.5) */
+    static const float along[ROWS] = {-3, 1, 2, 4}; /* mean 1, standard deviation sqrt(6.5) */
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
     const struct kvc_span k = buffer(ROWS * HEADS * D * 4), scores = buffer(HEADS * SLOTS * 4);
@@ -258,8 +259,8 @@ static void series(void **state) {
     for (uint32_t i = 0; i < ROWS * HEADS; i++)
         floats(k)[i * D + 3] = along[i / HEADS]; /* of the pair (1, 3) */
     for (uint32_t h = 0; h < HEADS; h++) {
-        floats(mean)[GROUP * h * D + 3] = 5;                 /* the first head likes what is large, */
-        floats(spread)[(GROUP * h + 1) * PAIRS + 1] = 0.25f; /* the second what is long */
+        floats(mean)[GROUP * h * D + 3] = 5;                 /* the first head prefers large keys, */
+        floats(spread)[(GROUP * h + 1) * PAIRS + 1] = 0.25f; /* the second long ones */
     }
     append(&lists, ROWS, 0, k, k);
     struct kvc_series_scores args = {.lists = &lists,
@@ -283,7 +284,7 @@ static void series(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Keys that are all alike: no score is more than another, and none is NaN. */
+/* All keys are equal: no score exceeds another, and none is NaN. */
 static void series_of_equals(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);

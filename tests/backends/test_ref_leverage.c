@@ -21,7 +21,7 @@ static float *state_of(const struct kvc_lists *lists, uint32_t column, uint32_t 
 
 /* ---- chunk_mass ---- */
 
-/* What an entry gets of the chunk from .. from+n-1. */
+/* The attention that an entry gets from the chunk of n queries that begins at `from`. */
 static double mass_of(struct kvc_span q, struct kvc_span k, uint32_t h, uint32_t from, uint32_t n, uint32_t entry) {
     double mass = 0;
     for (uint32_t i = from; i < from + n; i++)
@@ -39,7 +39,7 @@ static double mass_of(struct kvc_span q, struct kvc_span k, uint32_t h, uint32_t
     return mass;
 }
 
-/* Rows before the first query keep what their column holds; the others are in chunks of 4, the last shorter. */
+/* The values before the first query stay those of the column; the others are in chunks of 4, the last one shorter. */
 static void chunks(void **state) {
     enum { SEEN = 4, CHUNK = 4 };
     struct kvc_arena *arena;
@@ -81,7 +81,7 @@ static void chunks(void **state) {
 
 /* ---- leverage_scores ---- */
 
-/* x . A^-1 x by elimination, A [D, D] symmetric. */
+/* x . A^-1 x by elimination; A is [D, D] and symmetric. */
 static double solved(double A[D][D], const double x[D]) {
     double m[D][D + 1], sum = 0;
     for (uint32_t b = 0; b < D; b++) {
@@ -148,7 +148,7 @@ static void leverage(void **state) {
     OPS->arena_free(device, arena);
 }
 
-/* Keys that are all the same have no leverage, and the ridge keeps the factor finite. */
+/* Keys that are all equal have no leverage, and the ridge keeps the factor finite. */
 static void no_spread(void **state) {
     struct kvc_arena *arena;
     struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);

@@ -5,7 +5,7 @@
 static const enum values kinds[] = {ORDINARY, WIDE, NASTY, BROKEN};
 static enum values any_values(struct pair *pair) { return kinds[below(pair, COUNT(kinds))]; }
 
-/* Sizes around whole vectors and, now and then, large enough for the threads. */
+/* Sizes around whole vectors; now and then one large enough for several threads. */
 static uint32_t any_size(struct pair *pair) { return below(pair, 8) ? 1 + below(pair, 200) : 1 + below(pair, 5000); }
 
 static void check_norm(struct pair *pair) {
@@ -68,7 +68,7 @@ static void check_values(struct pair *pair) {
     const enum values kind = any_values(pair);
     struct both x = both_floats(pair, n, kind), y = both_floats(pair, n, kind), z = both_floats(pair, n, ORDINARY);
     float *gate = x.on[REF]->data;
-    for (size_t i = 0; i < n && i < 4000; i++) /* around the edges of exp */
+    for (size_t i = 0; i < n && i < 4000; i++) /* near the limits of exp */
         gate[i] = below(pair, 2) ? gate[i] : (i % 2 ? 88.0f : -88.0f) + gate[i];
     memcpy(x.on[PATH]->data, gate, n * sizeof *gate);
     for (int s = 0; s < SIDES; s++)

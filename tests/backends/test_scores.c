@@ -20,7 +20,7 @@ static struct lists_shape draw(struct pair *pair, uint32_t columns) {
     return shape;
 }
 
-/* Slots in use are the first ones, as after many steps of evicting one entry and appending one. */
+/* The slots in use are the first ones, as after many steps that evict one entry and append one. */
 static void make_dense(struct pair *pair, struct both_lists *lists, const struct lists_shape *shape) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {
         const uint32_t base = lists->on[REF].host_base[h], slots = lists->on[REF].host_base[h + 1] - base;
@@ -45,7 +45,7 @@ struct rows_case {
     bool by_position; /* without causal offsets */
 };
 
-/* Queries with M and L near what attention would have given, or any values at all. */
+/* Queries with M and L close to attention's results, or with arbitrary values. */
 static struct rows_case make_case(struct pair *pair, uint32_t columns, uint32_t queries) {
     struct rows_case c = {
         .shape = draw(pair, columns), .group = groups[below(pair, COUNT(groups))], .queries = queries};
@@ -228,12 +228,12 @@ static void write_ring(struct pair *pair, const struct rows_case *c, const char 
     same_lists(pair, c->lists, when);
 }
 
-/* A decode step: what attention computed may be used again, but only while it is true. */
+/* In a decode step, results of attention may be used again, but only while they are still correct. */
 static void check_after_attention(struct pair *pair) {
     struct rows_case c = make_case(pair, 9, 1);
     struct both out = both_floats(pair, c.q.bytes / 4, ORDINARY);
     const uint32_t d = c.shape.head_size;
-    for (int s = 0; s < SIDES; s++) /* above every position there is, as the newest token's */
+    for (int s = 0; s < SIDES; s++) /* above every other position, like the newest token's */
         *(int32_t *)c.positions.on[s]->data = 4000;
     attend(pair, &c, &out);
     write_ring(pair, &c, "ring_write after attention");
@@ -249,7 +249,7 @@ static void check_after_attention(struct pair *pair) {
         if (change == 0) { /* another query at the same position */
             float *q = c.q.on[s]->data;
             q[c.q.bytes / 4 - 1] = 0.25f;
-        } else if (change == 1) { /* an entry goes, another gets its slot */
+        } else if (change == 1) { /* one entry is evicted and another gets its slot */
             device->ops->drop(device, &(struct kvc_drop){.lists = &c.lists->on[s], .rows = 1});
             if (capacity)
                 device->ops->append(device, &(struct kvc_append){.segments = &segment,

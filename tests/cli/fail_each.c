@@ -25,7 +25,7 @@ struct bytes {
 };
 
 struct outcome {
-    int status; /* of waitpid */
+    int status; /* as waitpid returns it */
     struct bytes out, err, files;
     uint64_t calls;
     int64_t blocks;
@@ -55,7 +55,7 @@ static void add_file(struct bytes *to, FILE *file) {
 
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-/* Names and contents of all files of a folder, which are removed. */
+/* Takes names and contents of all files of a folder and removes the files. */
 static void take_files(struct bytes *to, const char *folder) {
     struct dirent **list = NULL;
     const int count = scandir(folder, &list, NULL, by_name);
@@ -80,7 +80,7 @@ static void take_files(struct bytes *to, const char *folder) {
     free(list);
 }
 
-/* What a clock said is not compared. */
+/* Removes measured times, which are not compared. */
 static void drop_times(struct bytes *text) {
     static const char name[] = "seconds\": ";
     const size_t length = sizeof name - 1;
@@ -153,7 +153,7 @@ static bool same(const struct bytes *a, const struct bytes *b) {
     return a->count == b->count && memcmp(a->data, b->data, a->count) == 0;
 }
 
-/* NULL: as it should be. */
+/* NULL: the outcome is correct. */
 static const char *wrong(const struct outcome *got, const struct outcome *right) {
     if (!WIFEXITED(got->status))
         return WTERMSIG(got->status) == SIGALRM ? "it hangs" : "it crashes";
@@ -171,7 +171,7 @@ static const char *wrong(const struct outcome *got, const struct outcome *right)
         return "not one line that says so";
     size_t printed = got->out.count;
     if (printed && got->out.data[printed - 1] == '\n')
-        printed--; /* an answer that ends early ends its line */
+        printed--; /* an output that ends early ends its line */
     if (printed > right->out.count || memcmp(got->out.data, right->out.data, printed) != 0)
         return "what it printed before is wrong";
     return got->files.count ? "it leaves files" : NULL;

@@ -30,7 +30,7 @@ static struct {
     void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 } real;
-static char early[8192]; /* what dlsym itself asks for, while the real functions are looked up */
+static char early[8192]; /* memory for dlsym itself while it looks up the real functions */
 static size_t early_used;
 static bool counting, looking;
 static uint64_t calls, fail_at;
@@ -108,7 +108,7 @@ void *realloc(void *old, size_t bytes) {
     if (is_early(old)) {
         void *block = malloc(bytes);
         if (block)
-            memcpy(block, old, bytes); /* at most what follows it in `early`, which is longer than any block */
+            memcpy(block, old, bytes); /* may copy too much, but not beyond `early`, which is longer than any block */
         return block;
     }
     if (fails())

@@ -9,10 +9,10 @@
 
 enum { FULL, POLICY };
 
-struct outputs { /* of one decode step, layer by layer; the policy's are compared with the full cache's */
+struct outputs { /* The layer outputs of one decode step; the policy's are compared with the full cache's. */
     float *full;
     uint32_t width;
-    double error; /* sum over layers and steps */
+    double error; /* the sum over layers and steps */
 };
 
 static void keep(void *user, uint32_t layer, const float *output) {
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
     double sum = divergence(logits[FULL], logits[POLICY], info->vocab);
     long same = likeliest(logits[FULL], info->vocab) == likeliest(logits[POLICY], info->vocab);
     for (long i = 0; i < steps; i++) {
-        const int32_t token = likeliest(logits[FULL], info->vocab); /* the full run's, for both */
+        const int32_t token = likeliest(logits[FULL], info->vocab); /* the full run's token, for both */
         for (int s = FULL; s <= POLICY; s++)
             must(kvc_decode(&session[s], &token, 1, logits[s], NULL, &error));
         sum += divergence(logits[FULL], logits[POLICY], info->vocab);

@@ -13,7 +13,7 @@
 
 enum { MB = 1000000 };
 
-/* A new root, of which 500 MB are free. */
+/* Creates a new root in which 500 MB are free. */
 static void new_root(char root[64]) {
     char command[128];
 
@@ -75,23 +75,23 @@ static void version_2(void **state) {
     machine(root);
     put(root, "/proc/self/mountinfo", v2_mounts);
     put(root, "/proc/self/cgroup", "0::/slurm/job_7/step_0\n");
-    expect(root, 500000 * 1024, "the machine"); /* no controller there */
+    expect(root, 500000 * 1024, "the machine"); /* no memory controller */
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n");
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.high", "max\n");
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.current", "10000000\n");
     put(root, "/sys/fs/cgroup/slurm/memory.max", "max\n");
     expect(root, 500000 * 1024, "the machine");
-    /* a group above it binds, with what all of it uses, but for the pages of files */
+    /* A group above it has the lower limit, given what all its processes use except file pages. */
     put(root, "/sys/fs/cgroup/slurm/job_7/memory.max", "60000000\n");
     put(root, "/sys/fs/cgroup/slurm/job_7/memory.current", "50000000\n");
     expect(root, 10 * MB, "memory.max of /sys/fs/cgroup/slurm/job_7");
     put(root, "/sys/fs/cgroup/slurm/job_7/memory.stat", "anon 20\ninactive_file 20000000\nactive_file 10000000\n");
     expect(root, 40 * MB, "memory.max of /sys/fs/cgroup/slurm/job_7");
-    /* the group itself, and what it may take before it is slowed down */
+    /* the group itself, with the limit above which it is slowed down */
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.high", "30000000\n");
     expect(root, 20 * MB, "memory.high of /sys/fs/cgroup/slurm/job_7/step_0");
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.current", "70000000\n");
-    expect(root, 0, "memory.high of /sys/fs/cgroup/slurm/job_7/step_0"); /* more is used than may be */
+    expect(root, 0, "memory.high of /sys/fs/cgroup/slurm/job_7/step_0"); /* more is in use than the limit */
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.max", "0\n");
     expect(root, 0, "memory.max of /sys/fs/cgroup/slurm/job_7/step_0");
 }
@@ -105,12 +105,12 @@ static void a_container_sees_its_own_group(void **state) {
     put(root, "/proc/self/mountinfo", v2_mounts);
     put(root, "/sys/fs/cgroup/memory.max", "60000000\n");
     expect(root, 60 * MB, "memory.max of /sys/fs/cgroup");
-    /* the mount shows the group, its path is the machine's */
+    /* the mount shows the group while the path is the host's */
     put(root, "/proc/self/cgroup", "0::/docker/ab/inner\n");
     put(root, "/proc/self/mountinfo", "31 23 0:28 /docker/ab /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
     put(root, "/sys/fs/cgroup/inner/memory.max", "50000000\n");
     expect(root, 50 * MB, "memory.max of /sys/fs/cgroup/inner");
-    /* another begins with the same letters; one lies outside */
+    /* another group's name begins with the same letters; one is outside the mount */
     put(root, "/proc/self/cgroup", "0::/docker/abc\n");
     expect(root, 60 * MB, "memory.max of /sys/fs/cgroup");
     put(root, "/proc/self/cgroup", "0::/../../inner\n");
@@ -134,16 +134,16 @@ static void version_1_and_both(void **state) {
     put(root, "/sys/fs/cgroup/memory/batch/memory.limit_in_bytes", "90000000\n");
     put(root, "/sys/fs/cgroup/memory/batch/memory.usage_in_bytes", "50000000\n");
     expect(root, 40 * MB, "memory.limit_in_bytes of /sys/fs/cgroup/memory/batch");
-    put(root, "/sys/fs/cgroup/memory/batch/memory.use_hierarchy", "0\n"); /* as old kernels could */
+    put(root, "/sys/fs/cgroup/memory/batch/memory.use_hierarchy", "0\n"); /* possible with old kernels */
     expect(root, 500000 * 1024, "the machine");
     put(root, "/sys/fs/cgroup/memory/batch/memory.use_hierarchy", "1\n");
     put(root, "/sys/fs/cgroup/memory/batch/job/memory.limit_in_bytes", "50000000\n");
     expect(root, 30 * MB, "memory.limit_in_bytes of /sys/fs/cgroup/memory/batch/job");
-    /* a limit above what is mounted is known from the group's own figures */
+    /* a limit above the mounted group is known from the group's own statistics */
     put(root, "/sys/fs/cgroup/memory/batch/job/memory.stat",
         "total_inactive_file 10000000\nhierarchical_memory_limit 25000000\n");
     expect(root, 5 * MB, "hierarchical_memory_limit of /sys/fs/cgroup/memory/batch/job");
-    /* memory under version 2 beside it */
+    /* the memory controller of version 2 is mounted beside version 1 */
     put(root, "/sys/fs/cgroup/unified/unified/memory.max", "3000000\n");
     expect(root, 3 * MB, "memory.max of /sys/fs/cgroup/unified/unified");
 }
@@ -201,7 +201,7 @@ static void limits_of_the_process(void **state) {
         "Max data size             unlimited            unlimited            bytes     \n"
         "Max address space         204800000            unlimited            bytes     \n");
     expect(root, 100000 * 1024, "the address space (ulimit -v)");
-    info_available(root, 7, &capacity); /* the weights lie in it already */
+    info_available(root, 7, &capacity); /* the weights are already in memory */
     assert_int_equal(capacity.bytes, 100000 * 1024 + 7);
 }
 

@@ -13,7 +13,7 @@
 
 static const struct cli_command command = {"test", "", "", "", NULL, NULL};
 
-/* Standard error is thrown away while refusals are tested. */
+/* Discards standard error during the tests of refusals. */
 static int silence(void) {
     int saved = dup(2);
     FILE *sink = fopen("/dev/null", "w");
@@ -244,7 +244,7 @@ static void characters_are_whole(void **state) {
     } cases[] = {{"", "", 0},
                  {"a", "a", 0},
                  {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80", 0},
-                 {"a\xf0\x9f\x98", "a\xef\xbf\xbd", 3}, /* what is begun is one character that is missing */
+                 {"a\xf0\x9f\x98", "a\xef\xbf\xbd", 3}, /* an incomplete character counts as one missing character */
                  {"a\xf0", "a\xef\xbf\xbd", 1},
                  {"\xc3", "\xef\xbf\xbd", 1},
                  {"\xe2\x82", "\xef\xbf\xbd", 2},
@@ -271,7 +271,8 @@ static void characters_are_whole(void **state) {
     }
 }
 
-/* A part took a second and then two: no estimate before three have ended, then one by the last parts alone. */
+/* One part took a second, the next one two: no estimate before three parts have ended, then one from the last parts
+ * only. */
 static void progress_estimates(void **state) {
     struct cli_progress progress = {0};
 
@@ -283,14 +284,14 @@ static void progress_estimates(void **state) {
     }
     cli_progress_mark(&progress, 3, 3);
     assert_float_equal(cli_progress_left(&progress, 100), 97, 1e-9);
-    cli_progress_mark(&progress, 3.1, 50); /* ends together with the part before */
+    cli_progress_mark(&progress, 3.1, 50); /* it ends at the same time as the part before */
     assert_float_equal(cli_progress_left(&progress, 100), 97, 1e-9);
     for (unsigned i = 4; i < 40; i++)
         cli_progress_mark(&progress, 3 + 2 * (i - 3), i);
     assert_float_equal(cli_progress_left(&progress, 100), 2 * 61, 1e-9);
 }
 
-/* What is left is told while something is and its speed is known, on a terminal and elsewhere. */
+/* The remaining time is shown while parts remain and the speed is known, on a terminal and elsewhere. */
 static void progress_ends(void **state) {
     (void)state;
     for (int terminal = 0; terminal < 2; terminal++) {
@@ -353,11 +354,11 @@ static void files_appear_when_complete(void **state) {
     fputs("one", file.stream);
     assert_int_not_equal(access(path, F_OK), 0);
     cli_file_abandon(&file);
-    assert_int_equal(rmdir(folder), 0); /* nothing is left */
+    assert_int_equal(rmdir(folder), 0); /* no file is left */
     memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/out", folder);
-    for (int i = 0; i < 2; i++) { /* the second time over the first */
+    for (int i = 0; i < 2; i++) { /* the second time it replaces the first file */
         assert_int_equal(cli_file_open(&command, path, &file), KVC_OK);
         fprintf(file.stream, "text %d", i);
         assert_int_equal(cli_file_commit(&command, &file), KVC_OK);
@@ -385,7 +386,7 @@ static void differences_are_found(void **state) {
     assert_int_equal(bits, 0);
     assert_int_equal(verify_values(want, other, 4, &first, &bits), 2);
     assert_int_equal(first, 1); /* -0 has other bits than +0 */
-    assert_true(bits > 2);      /* one of it, many of a number instead of a NaN */
+    assert_true(bits > 2);      /* one bit pattern, or many with a number instead of a NaN */
     assert_int_equal(verify_positions(a, 4, a, 4, &position), 0);
     assert_int_equal(verify_positions(a, 4, b, 5, &position), 3);
     assert_int_equal(position, 1);
@@ -406,7 +407,7 @@ static void differences_are_found(void **state) {
     cli_table_free(report.table);
 }
 
-/* Detokenized; the caller frees it. */
+/* The text of tokens; the caller frees it. */
 static char *text_of(const struct kvc_model *model, const int32_t *tokens, size_t count) {
     struct kvc_error error;
     char *text;
@@ -432,7 +433,7 @@ static struct kvc_model *open_tiny(struct kvc_engine **engine) {
     return model;
 }
 
-/* What two turns and the answer between them put into a session is the template's text of the whole conversation. */
+/* The tokens of two turns and the answer between them are the template's text of the whole conversation. */
 static void turns_are_the_conversation(void **state) {
     const struct kvc_message messages[] = {{"system", "Be brief."},
                                            {"user", "How are you?"},
@@ -479,7 +480,7 @@ static void turns_are_the_conversation(void **state) {
     kvc_engine_close(engine);
 }
 
-/* An answer with a byte 0 is kept whole, as its text is shown; one that goes on stays one message. */
+/* An answer with a byte 0 is kept whole, and so is its displayed text; a continued answer stays one message. */
 static void answers_are_kept_whole(void **state) {
     char first[] = "a\0b", second[] = "\0";
     const struct cli_answer begun = {.text = first, .bytes = 3}, ended = {.text = second, .bytes = 1};

@@ -64,7 +64,7 @@ static void unfinished_files_go(void **state) {
     kvc_output_remove_all();
     kvc_output_remove_all();
     assert_int_not_equal(access(name[2], F_OK), 0);
-    assert_int_equal(access(part, F_OK), 0); /* what is complete stays */
+    assert_int_equal(access(part, F_OK), 0); /* a complete file stays */
     kvc_output_abandon(outputs[2]);
     unlink(part);
 }
@@ -75,11 +75,11 @@ static void folders_made_for_them_go(void **state) {
 
     (void)state;
     rmdir(folder);
-    for (int ends = 0; ends < 3; ends++) { /* by a signal, abandoned, committed */
+    for (int ends = 0; ends < 3; ends++) { /* ended by a signal, abandoned, committed */
         assert_int_equal(kvc_output_folder(folder, &made, NULL), KVC_OK);
         assert_non_null(made);
         assert_int_equal(kvc_output_folder(folder, &again, NULL), KVC_OK);
-        assert_null(again); /* it was there */
+        assert_null(again); /* it existed before */
         assert_int_equal(kvc_output_open(inside, 0, &file, NULL), KVC_OK);
         if (ends == 0) {
             kvc_output_remove_all();
@@ -92,7 +92,7 @@ static void folders_made_for_them_go(void **state) {
             kvc_output_abandon(made);
         assert_int_equal(access(folder, F_OK) == 0, ends == 2);
     }
-    kvc_output_remove_all(); /* not what is committed */
+    kvc_output_remove_all(); /* does not remove committed files */
     assert_int_equal(access(folder, F_OK), 0);
     rmdir(folder);
     assert_int_equal(kvc_output_folder("test_signals.none/x", &made, NULL), KVC_RESOURCE);
@@ -106,7 +106,7 @@ static void *touch(void *address) {
     return *byte ? address : NULL;
 }
 
-/* What becomes of a process whose second thread reads the last byte; its message. */
+/* How a process ends whose second thread reads the last byte, and its message. */
 static int end_of(bool known, char message[600]) {
     int ends[2], status;
     ssize_t got, all = 0;
@@ -124,12 +124,12 @@ static int end_of(bool known, char message[600]) {
         dup2(ends[1], 2);
         open_tensor(&values);
         address = (char *)(uintptr_t)(values + VALUES - 1);
-        if (!known) { /* mapped by someone else */
+        if (!known) { /* mapped by other code */
             FILE *stream = fopen(file_name, "rb");
             address = mmap(NULL, VALUES, PROT_READ, MAP_PRIVATE, fileno(stream), 0);
             address += VALUES - 1;
         }
-        for (int i = 1; i < 32; i++) /* a sanitizer's own handlers */
+        for (int i = 1; i < 32; i++) /* remove a sanitizer's own handlers */
             signal(i, SIG_DFL);
         cli_signals();
         if (truncate(file_name, 0) != 0 || pthread_create(&thread, NULL, touch, address) != 0)
@@ -152,7 +152,7 @@ static void a_file_cut_short_is_told(void **state) {
     int status;
 
     (void)state;
-    if (getenv("KVCULL_VALGRIND")) /* which has its own status for a process that frees nothing at its end */
+    if (getenv("KVCULL_VALGRIND")) /* valgrind has its own exit status for a process that frees nothing at its end */
         skip();
     status = end_of(true, message);
     assert_true(WIFEXITED(status));
@@ -168,14 +168,15 @@ static void a_file_cut_short_is_told(void **state) {
 static void lines_are_printable(void **state) {
     static const struct {
         const char *text, *line;
-    } cases[] = {{"", ""},
-                 {"plain", "plain"},
-                 {"a\tb\nc\r\033[31m\177", "a?b?c??[31m?"},
-                 {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
-                 {"\xc2\x9b\xc2\xa0", "??\xc2\xa0"},                    /* a control character of eight bits */
-                 {"\xff\xc3", "??"},                                    /* no UTF-8, cut off */
-                 {"\xc0\xaf\xe0\x80\xaf\xf0\x80\x80\xaf", "?????????"}, /* longer than need be */
-                 {"\xed\xa0\x80\xf4\x90\x80\x80", "???????"}};          /* half a pair, above the last */
+    } cases[] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"a\tb\nc\r\033[31m\177", "a?b?c??[31m?"},
+        {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"\xc2\x9b\xc2\xa0", "??\xc2\xa0"},                    /* a control character of the range 0x80 to 0x9f */
+        {"\xff\xc3", "??"},                                    /* invalid UTF-8, and a truncated character */
+        {"\xc0\xaf\xe0\x80\xaf\xf0\x80\x80\xaf", "?????????"}, /* overlong encodings */
+        {"\xed\xa0\x80\xf4\x90\x80\x80", "???????"}}; /* half a surrogate pair, and a number above the last character */
     char line[64], *text = malloc(5000);
 
     (void)state;
@@ -183,13 +184,13 @@ static void lines_are_printable(void **state) {
         kvc_printable(cases[i].text, strlen(cases[i].text), line, sizeof line);
         assert_string_equal(line, cases[i].line);
     }
-    kvc_printable("0123456789abcdef", 16, line, 11); /* 2, the gap, 5 */
+    kvc_printable("0123456789abcdef", 16, line, 11); /* 2 characters, the gap, 5 characters */
     assert_string_equal(line, "01...bcdef");
     kvc_printable("0123456789", 10, line, 11);
     assert_string_equal(line, "0123456789");
     kvc_printable("0123456789", 10, line, 1);
     assert_string_equal(line, "");
-    for (size_t n = 0; n < 40; n++) { /* characters stay whole wherever it is cut */
+    for (size_t n = 0; n < 40; n++) { /* characters stay whole wherever the text is cut */
         for (size_t i = 0; i < n; i++)
             memcpy(text + 3 * i, "\xe2\x82\xac", 3);
         for (size_t capacity = 1; capacity < 64; capacity++) {
