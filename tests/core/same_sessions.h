@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-/* What the host can see of a head's entries: their positions, and keys and values as attention reads them. */
+/* What the host can see of a head's entries: their positions, and keys and values in the form that attention reads. */
 static inline void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {
     struct kvc_device *device = session->runner->device;
     struct kvc_buffer *rows;
@@ -60,7 +60,7 @@ static inline void same_logits(const float *a, const float *b, uint32_t count, c
         fail_msg("%s, %s: other logits", spec, when);
 }
 
-/* Of a file, malloc'ed. */
+/* The contents of a file, from malloc. */
 static inline char *bytes_of(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     struct stat about;

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 static char model_path[512];
-static struct kvc_engine *engine; /* two threads */
+static struct kvc_engine *engine; /* an engine with two threads */
 static struct kvc_model *model;
 static uint32_t vocab;
 static int32_t tokens[4096];

@@ -18,7 +18,7 @@ static struct kvc_engine *engine;
 static struct kvc_model *model;
 static struct kvc_error error;
 
-/* A geometry is an argument wherever it is one, and so are values that no enum has. */
+/* Every function checks a geometry that it gets, and also rejects values that an enum does not have. */
 static void test_arguments(void **state) {
     (void)state;
     const struct kvc_geometry bad[] = {{0, 2, 1, 8}, {2, 3, 2, 8}, {2, 2, 0, 8}, {2, 2, 1, 70000}}, good = {2, 2, 1, 8};

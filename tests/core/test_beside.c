@@ -4,7 +4,7 @@
 
 enum { LONG = 300, SHORT = 40, STEPS = 60 };
 
-struct beside { /* a session that takes a step whenever the prompt of another one lets it */
+struct beside { /* A session that takes a decode step whenever the prompt of another session allows it. */
     struct kvc_session *session;
     struct kvc_hash *hash;
     float *logits; /* [vocab] */
@@ -78,13 +78,13 @@ static void test_beside(void **state) {
         const uint64_t alone_steps = beside_close(&alone), alone_prompt = prompt_hash(policy, NULL);
         beside_open(&together, other);
         const uint64_t prompt = prompt_hash(policy, &together);
-        assert_true(together.steps > 5); /* they were taken in between */
+        assert_true(together.steps > 5); /* the other session's steps were taken between the prompt's parts */
         if (prompt != alone_prompt || beside_close(&together) != alone_steps)
             fail_msg("%s beside %s: other bits than alone", policy, other);
     }
 }
 
-/* A session may be closed meanwhile, too. */
+/* The other session may also be closed during the prompt. */
 static int close_other(void *user, uint64_t done, uint64_t total) {
     struct kvc_session **other = user;
     (void)done;

@@ -22,7 +22,7 @@ enum { Q = HEADS * D, K = KV_HEADS * D, TOKENS = 160 };
 static struct kvc_engine *engine;
 static struct kvc_error error;
 
-/* ---- a small network, whose numbers the test knows ---- */
+/* ---- a small network whose weights the test knows ---- */
 
 struct matrix {
     uint32_t outputs, inputs;
@@ -33,7 +33,7 @@ struct model {
     struct matrix embedding, head;
     struct {
         struct matrix q, k, v, output, gate, up, down;
-        float *attention_norm, *feed_norm, *k_norm; /* k_norm: NULL, or [D], of queries too */
+        float *attention_norm, *feed_norm, *k_norm; /* k_norm: NULL, or [D]; queries use it, too */
     } layer[LAYERS];
     float *final_norm;
     struct kvc_layer layers[LAYERS];
@@ -130,14 +130,14 @@ static void free_model(struct model *m) {
     free(m);
 }
 
-/* ---- the oracle: one token after another, every key rotated anew for every query ---- */
+/* ---- the oracle: one token after another, with every key rotated again for every query ---- */
 
 struct text { /* what one session has seen */
     const struct model *m;
     enum kvc_type type;
     bool long_factors;
     struct tensors shape;
-    struct head heads[LAYERS][KV_HEADS]; /* an entry's k: [D] as stored, then [D] before rotation */
+    struct head heads[LAYERS][KV_HEADS]; /* each entry's k: [D] as stored, then [D] before rotation */
     uint32_t tokens;
 };
 
@@ -223,7 +223,7 @@ static void oracle_row(struct text *text, int32_t token, float *logits) {
 
 struct joined {
     const char *spec;
-    moment_fn *evict; /* NULL: nothing goes */
+    moment_fn *evict; /* NULL: nothing is evicted */
     const void *plan;
 };
 
@@ -270,7 +270,7 @@ static void same(const float *found, const struct text *text, const float *expec
         fail_msg("%s, %s: other logits after %u tokens", spec, kvc_type_name(text->type), text->tokens);
 }
 
-/* Streaming's rule with positions=cache is the same as without. */
+/* With positions=cache streaming evicts by the same rule. */
 static void streaming(const struct moment *m, const void *given) {
     const struct scores_plan *plan = given;
     const uint32_t tokens = (uint32_t)floor(m->heads[0].held * (plan->share / 100.0) + 0.5);
@@ -289,7 +289,7 @@ static void streaming(const struct moment *m, const void *given) {
     }
 }
 
-/* lacache forgets whom it drops: what has gone is found again by what is still there. */
+/* lacache does not report what it evicts: the evicted entries are determined from those that remain. */
 static void lacache(const struct moment *m, const void *plan) {
     for (uint32_t h = 0; h < KV_HEADS; h++) {
         struct entry had[TOKENS];
@@ -324,7 +324,7 @@ static const struct joined methods[] = {
     {"full", NULL, NULL}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-static const uint32_t turns[][2] = {{30, 25}, {1, 4}, {17, 12}, {2, 9}}; /* tokens of a prompt, then steps */
+static const uint32_t turns[][2] = {{30, 25}, {1, 4}, {17, 12}, {2, 9}}; /* tokens of a prompt, then decode steps */
 
 struct run {
     struct kvc_session *session;
@@ -355,7 +355,7 @@ static void prompt(const struct run *run, const int32_t *tokens, uint32_t count)
     evict_all(run->text, run->method, count);
 }
 
-/* One step of both, in one batch. */
+/* One decode step of both sessions in one batch. */
 static void step(const struct run runs[2], const int32_t tokens[2]) {
     float found[2 * VOCAB], expected[VOCAB];
     struct kvc_session *sessions[2] = {runs[0].session, runs[1].session};
@@ -404,7 +404,7 @@ static void test_places(void **state) {
         float factor;
     } kinds[] = {{12, false, false, false, 1.0f},
                  {12, true, true, false, 1.0f},
-                 {8, false, true, false, 1.3f}, /* a part of the channels; yarn's factor */
+                 {8, false, true, false, 1.3f}, /* some of the channels; yarn's factor */
                  {4, true, false, false, 1.0f},
                  {12, false, false, true, 1.1f}}; /* longrope */
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
@@ -426,7 +426,7 @@ static void test_places(void **state) {
     }
 }
 
-/* What suits no method that rotates keys anew is refused in a line that says why. */
+/* Models and methods that do not allow keys to be rotated again are refused with one line that gives the reason. */
 static void test_refused(void **state) {
     (void)state;
     static const struct {

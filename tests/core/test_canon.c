@@ -21,7 +21,7 @@ static uint64_t next(uint64_t *state) { /* splitmix64 */
     return z ^ (z >> 31);
 }
 
-/* Distance in units of the last place of a float of the true value's size. */
+/* The error in ULPs of a float of the true value's magnitude. */
 static double ulps(float ours, long double truth) {
     int e;
     if (fabsl(truth) > 0x1.fffffep127L)
@@ -53,7 +53,7 @@ static void exponential(void **state) {
     assert_true(ulps(kvc_exp(-87.0f), expl(-87.0L)) < 1.0);
     assert_true(ulps(kvc_exp(KVC_EXP_HIGH), expl(KVC_EXP_HIGH)) < 1.0);
     assert_int_equal(kvc_bits(kvc_exp(nextafterf(KVC_EXP_HIGH, 100.0f))), KVC_INFINITY_BITS);
-    assert_true(expl(nextafterf(KVC_EXP_HIGH, 100.0f)) > 0x1.fffffep127L); /* the threshold is the right one */
+    assert_true(expl(nextafterf(KVC_EXP_HIGH, 100.0f)) > 0x1.fffffep127L); /* the threshold is exact */
     assert_int_equal(kvc_bits(kvc_exp(nextafterf(-87.0f, -100.0f))), 0);
     assert_int_equal(kvc_bits(kvc_exp(-INFINITY)), 0);
     assert_int_equal(kvc_bits(kvc_exp(INFINITY)), KVC_INFINITY_BITS);
@@ -106,7 +106,7 @@ static void gelu(void **state) {
             const long double u = 2 * sqrtl(2 / 3.14159265358979323846264338327950288L) * (x + 0.044715L * x * x * x);
             const double allowed = x > 0    ? 2.5
                                    : x > -3 ? 16
-                                            : 200; /* exp(-u) has the relative error of the absolute one of u */
+                                            : 200; /* the relative error of exp(-u) is the absolute error of u */
             assert_true(ulps(kvc_gelu(x), x / (1 + expl(-u))) < allowed);
         }
     assert_int_equal(kvc_bits(kvc_gelu(-100.0f)), 0x80000000u);
@@ -247,7 +247,8 @@ static void q8_entries(void **state) {
     assert_true(kvc_q8_amax(kvc_q8_amax(5.0f, NAN), 2.0f) == 5.0f); /* NaNs do not count */
     assert_int_equal(kvc_q8_quant(1.0f, 0.0f), 0);
     assert_int_equal(kvc_q8_quant(INFINITY, 65504.0f), 127);
-    assert_int_equal(kvc_q8_quant(-1e-5f, 0x1p-24f), -127); /* the scale was rounded down by much: clamped */
+    assert_int_equal(kvc_q8_quant(-1e-5f, 0x1p-24f),
+                     -127); /* the scale was rounded down considerably, so the quant is clamped */
     assert_int_equal(kvc_q8_scale(INFINITY), 0x7bff);
     assert_int_equal(kvc_q8_saturates(8.33e6f), 1);
     assert_int_equal(kvc_q8_saturates(8.31e6f), 0);
@@ -255,7 +256,7 @@ static void q8_entries(void **state) {
     assert_true(isnan(kvc_f16_to_f32(KVC_Q8_NAN_SCALE)));
 }
 
-/* ---- weight blocks, packed here from known quants ---- */
+/* ---- weight blocks that the test packs from known quants ---- */
 
 static void set_bits(unsigned char *byte, unsigned value, unsigned shift) {
     *byte = (unsigned char)(*byte | value << shift);
@@ -345,7 +346,7 @@ static void k_blocks_with_minima(void **state) { /* Q4_K, Q5_K */
         float dmin = kvc_f16_to_f32(kvc_f32_to_f16((float)(next(&random) % 4001) / 1000.0f - 2.0f));
         memset(&b4, 0, sizeof b4);
         memset(&b5, 0, sizeof b5);
-        for (unsigned s = 0; s < 8; s++) { /* six bits each: 4..7 lie in the upper half bytes and the spare top bits */
+        for (unsigned s = 0; s < 8; s++) { /* six bits each: 4 to 7 use the high nibbles and the remaining top bits */
             scale[s] = (unsigned)(next(&random) % 64);
             min[s] = (unsigned)(next(&random) % 64);
             if (s < 4) {
@@ -412,7 +413,7 @@ static void philox(void **state) {
     }
 }
 
-/* -log(-log(u)) of the 2^24 values that u can take: each near both ends, some between. */
+/* -log(-log(u)) for the 2^24 values of u: every value near both ends, a selection between. */
 static void gumbel(void **state) {
     (void)state;
     for (kvc_u32 k = 0; k < 1u << 24; k += k < 3000 || k > (1u << 24) - 3000 ? 1 : 1009) {
@@ -429,7 +430,7 @@ static void small_things(void **state) {
     float lane[32];
     (void)state;
     for (int i = 0; i < 32; i++)
-        lane[i] = i == 0 ? 1e8f : i == 16 ? -1e8f : 0.25f; /* 0 and 16 meet first */
+        lane[i] = i == 0 ? 1e8f : i == 16 ? -1e8f : 0.25f; /* lanes 0 and 16 are added first */
     KVC_TREE32(lane);
     assert_true(lane[0] == 7.5f);
     assert_true(isnan(kvc_max(1.0f, NAN)) && kvc_max(NAN, 1.0f) == 1.0f);

@@ -17,7 +17,7 @@
 enum { PROMPT = 150, MORE = 30, STEPS = 6, BUDGET = 40 };
 
 static char path[512];
-static struct kvc_engine *engine; /* two threads */
+static struct kvc_engine *engine; /* an engine with two threads */
 static struct kvc_model *model;
 static uint32_t vocab;
 static int32_t tokens[1000];
@@ -50,13 +50,13 @@ static int close_experts(void **state) {
     return 0;
 }
 
-/* A prompt, steps, a second turn, steps: the hash of their logits. */
+/* The hash of the logits of a prompt, steps, a second turn and steps. */
 static uint64_t run(struct kvc_model *m, const char *spec, uint32_t chunk) {
     const struct turns turns = {tokens, {kvc_test_thinned() ? BUDGET + 20 : PROMPT, MORE}, STEPS, vocab, false};
     return run_turns(&turns, open_chunked(m, spec, chunk));
 }
 
-/* Every method; the i-th gets one of the chunk sizes and one of the engines. */
+/* Every method; the i-th uses one of the chunk sizes and one of the engines. */
 static void every_method(void **state) {
     static const struct kvc_engine_options others[] = {{.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
                                                        {.backend = "cpu", .threads = 1, .math = KVC_MATH_EXACT},
@@ -93,7 +93,7 @@ static void every_method(void **state) {
     }
 }
 
-/* Sessions in one batch, whose rows share experts, and each alone. */
+/* Sessions in one batch, whose rows share experts, and each session alone. */
 static void batches(void **state) {
     enum { SESSIONS = 9 };
     struct kvc_session *batch[SESSIONS], *alone;

@@ -57,8 +57,8 @@ static size_t held(const struct kvc_session *session, uint32_t layer, int32_t *f
     return count;
 }
 
-/* Layers with a window hold the newest entries; what went before them went in whole tiles, and only what is hidden from
- * row `next`. late: tiles that go before the next step have not gone yet. */
+/* Layers with a window hold the newest entries. Older entries were removed in whole tiles, and only those that row
+ * `next` cannot see. `late`: tiles that are removed before the next step are still there. */
 static void check_held(const struct kvc_session *session, int32_t next, bool late) {
     for (uint32_t l = 0; l < LAYERS; l++) {
         int32_t first;
@@ -74,7 +74,7 @@ static void check_held(const struct kvc_session *session, int32_t next, bool lat
     }
 }
 
-/* Logits of every row of one prompt, within which nothing goes. */
+/* Collects the logits of every row of one prompt, during which nothing is removed. */
 static int take_row(void *user, size_t row, const float *logits) {
     float *all = user;
     memcpy(all + row * info->vocab, logits, info->vocab * sizeof *logits);
@@ -92,7 +92,7 @@ static float *whole_text(size_t rows) {
     return all;
 }
 
-/* Bytes that steps read, the first of them at position `from`: what each layer's window lets them see. */
+/* The bytes that steps read, the first one at position `from`: those that each layer's window makes visible. */
 static uint64_t bytes_seen(size_t from, size_t steps, uint64_t entry_bytes) {
     uint64_t entries = 0;
     for (size_t n = from + 1; n <= from + steps; n++)
@@ -121,7 +121,7 @@ static void check_estimate(const struct kvc_session *session, const char *policy
                  (unsigned long long)stats.state_bytes, (unsigned long long)stats.prompt_peak_bytes);
 }
 
-/* A prompt, steps and another prompt, beside the rows of one prompt of all of it. */
+/* A prompt, steps and another prompt, against the rows of the same tokens in one prompt. */
 static void one_run(const char *policy, size_t rows, size_t steps, size_t second) {
     const size_t vocab = info->vocab, row = vocab * sizeof(float);
     struct kvc_session *session = open_session(policy);
@@ -144,7 +144,7 @@ static void one_run(const char *policy, size_t rows, size_t steps, size_t second
     check_estimate(session, policy, rows, steps);
     assert_int_equal(stats.read_bytes, bytes_seen(rows, steps, stats.entry_bytes));
     assert_true(rows + steps < 2 * TILE || stats.cache_bytes < stats.full_bytes);
-    if (second) { /* another turn sees what is left of the first */
+    if (second) { /* another turn sees what remains of the first */
         prompt(session, tokens + next, second, logits);
         if (memcmp(logits, all + (rows + steps + second - 1) * vocab, row) != 0)
             fail_msg("%s, %zu + %zu + %zu: other bits", policy, rows, steps, second);
@@ -162,7 +162,7 @@ static void bits_stay(void **state) {
         one_run("full", rows[i], kvc_test_thinned() ? 3 : i % 3 ? 20 : 600, i % 2 ? 300 : 0);
 }
 
-/* The same with every method, while no head holds more than its budget. */
+/* The same with every method while no head holds more than its budget. */
 static void bits_stay_within_budgets(void **state) {
     (void)state;
     const struct kvc_policy_class *policy;
@@ -177,8 +177,9 @@ static void bits_stay_within_budgets(void **state) {
     }
 }
 
-/* Where a method chooses what stays, what no later row can see has gone before: in layers with a window only what rows
- * to come can see is held, until a decode step without such a choice. A method that evicts nothing has whole tiles. */
+/* With a method that selects entries, those that no later row can see were removed before the selection: layers with a
+ * window hold only entries visible to later rows, until a decode step in which the method does not select. A method
+ * without eviction holds whole tiles. */
 static void check_seen(const struct kvc_session *session, const struct kvc_policy_class *policy, const char *spec,
                        int32_t next, bool chosen) {
     const struct kvc_forecast *forecast = policy->forecast;
@@ -196,7 +197,7 @@ static void check_seen(const struct kvc_session *session, const struct kvc_polic
                 fail_msg("%s, layer %u, %d tokens: %zu entries", spec, l, next, count);
             if (!chosen || positions[0] >= oldest)
                 continue;
-            bool neighbours = true; /* there is no more than the layer's budget, where that is its own */
+            bool neighbours = true; /* no more than the layer's budget, where layers have their own */
             for (size_t p = 1; p < count; p++)
                 neighbours = neighbours && positions[p] == positions[p - 1] + 1;
             if (plain || !neighbours || positions[0] % TILE != 0)
@@ -204,9 +205,9 @@ static void check_seen(const struct kvc_session *session, const struct kvc_polic
         }
 }
 
-enum { BUDGET = 36 }; /* above the methods' own windows, below the layers' */
+enum { BUDGET = 36 }; /* above the windows of the methods, below those of the layers */
 
-/* One session by itself, in other chunks, and as one of a batch: the same bits. */
+/* One session alone, with other chunks, and as part of a batch: bit-identical results. */
 static void every_method_sees_what_is_left(void **state) {
     (void)state;
     const size_t rows = 330, steps = kvc_test_thinned() ? 3 : 280, vocab = info->vocab;
@@ -245,7 +246,7 @@ static void every_method_sees_what_is_left(void **state) {
     free(logits);
 }
 
-/* Within its budget a method does nothing, and whole tiles go as without it. */
+/* Within its budget a method does nothing, and whole tiles are removed as without it. */
 static void budgets_count_what_is_seen(void **state) {
     (void)state;
     struct kvc_session *session = open_session("snapkv:budget=100,layers=0-5");

@@ -22,7 +22,7 @@ static int32_t tokens[2048];
 static struct kvc_error error;
 
 #define B "%u"
-/* A method of a decode stage of which none is here is added, with what its class has for trials (open_model). */
+/* For decode methods that are missing here one is added, with the trial options of its class (open_model). */
 enum { METHODS_MOST = 64 };
 static const char *methods[METHODS_MOST] = {"window:budget=" B,
                                             "streaming:budget=" B,
@@ -48,11 +48,11 @@ static const char *methods[METHODS_MOST] = {"window:budget=" B,
 static size_t method_count;
 enum { PROMPT = 300, STEPS = 170 };
 static size_t after(size_t i) { return i + (kvc_test_thinned() ? 5 : 1); } /* the case to try next */
-/* One block too many goes back after the prompt's stage alone; in a step two do. */
+/* After the prompt, a single superfluous block is returned; in a decode step, two are. */
 static size_t prompt_of(size_t method) { return strstr(methods[method], "rocketkv-mt") ? 600 : PROMPT; }
 static int steps(void) { return kvc_test_thinned() ? 5 : STEPS; }
 
-/* duo's option counts without its 6 sinks. */
+/* duo's option does not count its 6 sinks. */
 static void write_spec(char *spec, size_t capacity, size_t method, uint32_t budget) {
     snprintf(spec, capacity, methods[method], (unsigned)(strstr(methods[method], "duo") ? budget - 6 : budget));
 }
@@ -74,7 +74,7 @@ static uint64_t cache_now(void) {
     return memory.now[KVC_MEMORY_CACHE];
 }
 
-/* So many steps, and what the session then holds. */
+/* Takes that many steps and returns the session's statistics. */
 static struct kvc_session_stats stats_after(struct kvc_session *session, int count) {
     struct kvc_session_stats stats;
     for (int i = 0; i < count; i++)
@@ -83,7 +83,8 @@ static struct kvc_session_stats stats_after(struct kvc_session *session, int cou
     return stats;
 }
 
-/* 256 entries hold the blocks that 255 do, and a spare slot a list; all of it is foretold, and given back. */
+/* 256 entries need the blocks of 255 and one extra slot per list. Estimates know all of this memory, and it is freed.
+ */
 static void test_blocks(void **state) {
     (void)state;
     static const enum kvc_type types[] = {KVC_F16, KVC_Q8_0, KVC_F32};
@@ -99,7 +100,7 @@ static void test_blocks(void **state) {
             write_spec(spec[i], sizeof spec[i], m, KVC_TILE - 1 + i);
             struct kvc_session *session = open_prompted(spec[i], type, prompt_of(m));
             stats[i] = stats_after(session, steps());
-            const uint64_t shared = cache_now() - stats[i].cache_bytes; /* the rest of the spare slots' block */
+            const uint64_t shared = cache_now() - stats[i].cache_bytes; /* the rest of the block with the extra slots */
             if (stats[i].cache_bytes % block == 0 ? shared != 0 : shared != block - stats[i].cache_bytes % block)
                 fail_msg("%s: %llu bytes held beside the session's", spec[i], (unsigned long long)shared);
             kvc_session_close(session);
@@ -123,7 +124,7 @@ static void test_blocks(void **state) {
     }
 }
 
-/* The layout of before: blocks for whatever comes. */
+/* The layout without extra slots: a whole block for any additional entry. */
 static void take_blocks(struct kvc_session *session) {
     struct kvc_cache *cache = &session->cache;
     for (uint32_t l = 0; l < cache->layers; l++) {
@@ -132,7 +133,8 @@ static void take_blocks(struct kvc_session *session) {
     }
 }
 
-/* Logits, turn by turn, beside those of a session that has blocks: one token, and more than a block's. */
+/* Logits, turn by turn, against those of a session that has whole blocks; turns of one token and of more than a block.
+ */
 static void test_bits(void **state) {
     (void)state;
     static const struct {
@@ -167,7 +169,7 @@ static void test_bits(void **state) {
     free(logits[1]);
 }
 
-/* Sessions share a block; each has its own slots, and the last one gives it back. */
+/* Sessions share a block: each has its own slots, and the last session returns the block. */
 static void test_shared(void **state) {
     (void)state;
     const uint64_t block = KVC_TILE * 2ull * kvc_entry_row_bytes(KVC_F16, kvc_model_info(model)->head_size);
@@ -193,7 +195,7 @@ static void test_shared(void **state) {
     free(logits);
 }
 
-/* More spare slots than a block has: each once, and a block goes back with its last one. */
+/* More extra slots than a block has: each place is used once, and a block is returned with its last slot. */
 static void test_places(void **state) {
     (void)state;
     enum { COUNT = 2 * KVC_TILE + 9 };
@@ -217,7 +219,7 @@ static void test_places(void **state) {
     free(extra_slots.block);
 }
 
-/* A policy of the class, with "%u" in the place of its budget; it is never freed. */
+/* A policy of the class with "%u" for its budget; it is never freed. */
 static const char *trial(const struct kvc_policy_class *policy) {
     char spec[100], *made = malloc(sizeof spec);
     assert_non_null(made);
@@ -228,7 +230,7 @@ static const char *trial(const struct kvc_policy_class *policy) {
     return made;
 }
 
-/* The methods joined to the first. */
+/* The methods that are joined to the first one. */
 static const char *next_method(const char *spec) {
     const char *plus = strchr(spec, '+');
     return plus ? plus + 1 : NULL;

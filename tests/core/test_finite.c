@@ -22,7 +22,7 @@ static struct kvc_engine *engine;
 static struct kvc_model *model;
 static struct kvc_error error;
 static int32_t tokens[PROMPT];
-static float *logits; /* of three rows: the model's vocabulary is 61 */
+static float *logits; /* logits of three rows; the model's vocabulary is 61 */
 
 static void test_scan(void **state) {
     const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -42,7 +42,7 @@ static void test_scan(void **state) {
     }
 }
 
-/* The sound model with one weight changed, on a backend; false: there is no such device. */
+/* Opens the valid model with one weight changed on a backend; false: there is no such device. */
 static bool open_changed(const char *backend, const char *tensor, size_t row, float value) {
     const struct kvc_engine_options options = {.backend = backend, .threads = 2};
     struct kvc_gguf *gguf;
@@ -109,7 +109,8 @@ static const char *const policies[] = {"full",
                                        "morphkv:budget=30,window=8+sparq:budget=20"};
 #define POLICIES (sizeof policies / sizeof *policies)
 
-/* In a prompt, for its last logits, every row's, or none at all; and in a step after a prompt that was made up. */
+/* The NaN appears in a prompt for which the last logits are computed, every row's, or none; and in a step after a
+ * synthetic prompt. */
 static void test_layers(void **state) {
     static const struct {
         const char *tensor;
@@ -124,7 +125,7 @@ static void test_layers(void **state) {
     (void)state;
     for (size_t b = 0; b < BACKENDS; b++)
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-            const size_t row = c == 0 ? (size_t)tokens[0] : 0; /* the last tokens are others */
+            const size_t row = c == 0 ? (size_t)tokens[0] : 0; /* the last tokens differ */
             if (!open_changed(backends[b], cases[c].tensor, row, cases[c].value))
                 break;
             for (size_t p = b == 0 ? 0 : c % 3; p < POLICIES; p += b == 0 ? 1 : 3) {
@@ -137,7 +138,7 @@ static void test_layers(void **state) {
                     const enum kvc_status status =
                         kvc_session_prompt(session, tokens, i == 1 && c == 0 ? 1 : PROMPT, i == 1 ? &rows : NULL,
                                            i == 0 ? logits : NULL, &error);
-                    if (i < 2 || c < 5) /* nobody asked for the output matrix's work */
+                    if (i < 2 || c < 5) /* the output matrix is not used without logits */
                         refused(status, cases[c].where, what);
                     assert_int_equal(seen, 0);
                     kvc_session_close(session);
@@ -154,7 +155,7 @@ static void test_layers(void **state) {
         }
 }
 
-/* Of three sessions in one step the one whose token has a NaN fails; the others compute what they would alone. */
+/* Of three sessions in one step the one whose token has a NaN fails; the others compute the same as alone. */
 static void test_neighbours(void **state) {
     (void)state;
     for (size_t b = 0; b < BACKENDS; b++) {

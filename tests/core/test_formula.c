@@ -24,10 +24,10 @@ struct shape {
     struct kvc_geometry geometry;
     enum kvc_type type;
     uint32_t steps;
-    bool costly; /* two prompts are enough */
+    bool costly; /* costly: two prompts are enough */
 };
 
-/* Policies for a budget of 96. A method of which none is here is tried with what its class has for trials. */
+/* Policies with a budget of 96. A method that is missing here is tested with the trial options of its class. */
 static const char *const specs[] = {"full",
                                     "window:budget=96",
                                     "streaming:budget=96",
@@ -119,7 +119,7 @@ static void agrees(const char *what, const char *spec, const struct shape *shape
                 100 * off / expected);
 }
 
-/* Scores of duo's heads: every other one streams, none in layer 1. */
+/* Writes a file of scores for duo in which every other head streams, and none in layer 1. */
 static void write_scores(const char *path, const struct kvc_geometry *g) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -178,7 +178,8 @@ static void compare(const char *spec, const struct shape *shape, const struct te
     FINE(kvc_estimate(engine, spec, g, 8, shape->type, prompt, shape->steps, &estimate, &error));
     AGREES("bytes read", stats.read_bytes, formula.read_bytes, formula.read_kind);
     AGREES("bytes read to choose", stats.select_bytes, formula.select_bytes, formula.read_kind);
-    if (formula.read_kind == KVC_EXPECTED_MOST && !strchr(spec, '+')) /* one side of every page's channels is read */
+    if (formula.read_kind == KVC_EXPECTED_MOST &&
+        !strchr(spec, '+')) /* of every page only one extreme per channel is read */
         AGREES("half of the bytes to choose", formula.select_bytes / 2, stats.select_bytes, KVC_EXPECTED_MOST);
     AGREES("bytes at the end", stats.cache_bytes + stats.state_bytes, estimate.cache_bytes + estimate.state_bytes,
            estimate.kind);
@@ -247,7 +248,7 @@ static int close_engine(void **state) {
     return 0;
 }
 
-/* Lengths that no run could have, in no time: chunks and thinnings that are all alike count at once. */
+/* Lengths that no run could have, in little time: equal chunks and equal reductions are counted together. */
 static void test_long(void **state) {
     (void)state;
     const struct kvc_geometry geometry = {32, 32, 8, 128};

@@ -46,7 +46,7 @@ static void every_operation_once(void **state) {
     if (kvc_measure_some(&options, &all, true, note, &seen, &error) != KVC_OK)
         fail_msg("%s", error.text);
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        bool found = !strcmp(names[n], "fma_loop"); /* one of the ceilings */
+        bool found = !strcmp(names[n], "fma_loop"); /* one of the measured upper limits */
         for (unsigned i = 0; i < seen.rows; i++)
             found = found || strcmp(seen.names[i], names[n]) == 0;
         if (!found)
@@ -65,7 +65,7 @@ static enum kvc_status some(const struct kvc_engine_options *options, struct kvc
     return kvc_measure_some(options, &what, true, stop, rows, error);
 }
 
-/* A short one: what is called is the same. */
+/* A short context; the same functions are called. */
 static void a_long_context(void **state) {
     static struct seen seen;
     const struct kvc_engine_options options = {.backend = "cpu", .threads = 2, .math = KVC_MATH_EXACT};
@@ -99,6 +99,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_once), cmocka_unit_test(a_long_context),
                                        cmocka_unit_test(beside_another)};
     if (kvc_test_thinned())
-        return 77; /* hundreds of megabytes, under valgrind */
+        return 77; /* valgrind would need hundreds of megabytes */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-static uint64_t calls, failing; /* the failing-th call fails; 0: none */
+static uint64_t calls, failing; /* the number of the call that fails; 0: none */
 static char model_path[256];
 
 static const char *demo_path(char *path, size_t capacity) {
@@ -27,7 +27,7 @@ static const char *demo_path(char *path, size_t capacity) {
 }
 
 static bool fails(void) {
-    const uint64_t call = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); /* workers allocate too */
+    const uint64_t call = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); /* worker threads allocate, too */
     if (call != failing)
         return false;
     errno = ENOMEM;
@@ -64,7 +64,8 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fi
     return fails() ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
 }
 
-/* Opens everything, a prompt, decode steps of two sessions, text, a chat turn; closes everything. */
+/* Opens everything, reads a prompt, takes decode steps of two sessions, converts text, uses a chat template, and closes
+ * everything. */
 static enum kvc_status whole_run(const char *path, float *logits, struct kvc_error *error) {
     struct kvc_engine *engine = NULL;
     struct kvc_model *model = NULL;
@@ -150,7 +151,7 @@ static void fail_each(const char *path, uint64_t growth) {
     assert_true(refused > 10);
 }
 
-/* Three steps that each may fail once; false: the policy itself failed and the session is lost. */
+/* Three steps, each of which may fail once; false: the policy itself failed and the session is lost. */
 static bool three_steps(struct kvc_engine *engine, const char *policy, uint64_t fail_at, float *logits) {
     struct kvc_session_options options;
     struct kvc_model *model;
@@ -163,7 +164,7 @@ static bool three_steps(struct kvc_engine *engine, const char *policy, uint64_t 
     kvc_session_defaults(&options);
     options.policy = policy;
     assert_int_equal(kvc_model_open(engine, model_path, &model, &error),
-                     KVC_OK); /* anew: with no buffers made before */
+                     KVC_OK); /* opened again, so that no buffers exist before */
     assert_int_equal(kvc_session_open(model, &options, &session, &error), KVC_OK);
     assert_int_equal(kvc_session_prompt(session, tokens, 40, NULL, NULL, &error), KVC_OK);
     calls = 0;
@@ -183,14 +184,14 @@ static bool three_steps(struct kvc_engine *engine, const char *policy, uint64_t 
     return alive;
 }
 
-/* A session that failed a step for want of memory is as it was before. */
+/* If a step fails for lack of memory, the session is the same as before. */
 static void test_step_again(void **state) {
     (void)state;
     static float expected[100000], logits[100000];
     static const struct {
         const char *policy;
-        uint64_t lost; /* allocations whose failure may lose the session: in the midst of a step */
-    } cases[] = {{"morphkv:budget=20,window=8,every=2", 3}, /* counts its steps */
+        uint64_t lost; /* allocations in the middle of a step, whose failure may lose the session */
+    } cases[] = {{"morphkv:budget=20,window=8,every=2", 3}, /* the policy counts its steps */
                  {"streaming:budget=41,sinks=4,positions=cache", 22}};
     struct kvc_engine *engine;
     struct kvc_error error;
@@ -213,7 +214,7 @@ static void test_step_again(void **state) {
     kvc_engine_close(engine);
 }
 
-/* An estimate that could not read how many heads of duo keep everything is not too low. */
+/* If an estimate cannot read how many heads of duo keep everything, it is not too low. */
 static void test_estimate(void **state) {
     (void)state;
     const struct kvc_geometry geometry = {4, 8, 4, 64};
@@ -241,7 +242,7 @@ static void test_estimate(void **state) {
     kvc_engine_close(engine);
 }
 
-/* What a token stands for is told without any memory. */
+/* The text of a token can be obtained without allocating memory. */
 static void test_token_bytes(void **state) {
     (void)state;
     struct kvc_engine *engine;

@@ -166,14 +166,15 @@ static void test_ranges(void **state) {
     REFUSED("morphkv:budget=64,skip_layers=-1", "skip_layers=-1");
 }
 
-/* ---- every number that an option takes: the least and the most are taken, one step beyond is refused ---- */
+/* ---- numeric options: the smallest and the largest number are accepted, the next one outside is refused ---- */
 
 #define MILLION "1048576"
 #define MOST "2147483647"
 #define HUGE_SEED "9007199254740992"
 static const struct {
     const char *method, *option, *low, *below, *high, *above;
-    const char *with, *with_high; /* what else must be said; with_high NULL: as with; "-": the highest never fits */
+    const char *with, *with_high; /* further options that the spec needs; with_high NULL: the same as `with`; "-": the
+                                     largest number never fits */
 } limits[] = {
 #include "tests/core/policy_limits.def"
 };
@@ -206,7 +207,7 @@ static void test_limits(void **state) {
                 REFUSED(spec, method, value);
         }
     }
-    for (size_t m = 0; kvc_policy_list[m]; m++) /* none is left out */
+    for (size_t m = 0; kvc_policy_list[m]; m++) /* no option is missing in the table */
         for (const struct kvc_option *o = kvc_policy_list[m]->options; o->name; o++) {
             bool found = o->kind == KVC_OPTION_TEXT || o->kind == KVC_OPTION_CHOICE;
             for (size_t i = 0; i < count && !found; i++)
@@ -289,7 +290,8 @@ static void test_stages(void **state) {
     REFUSED("snapkv:budget=64,stages=both2", "stages=both2");
 }
 
-/* ---- every pair of methods, against a table written from docs/reference/methods.md, "Stages and composition" ---- */
+/* ---- every pair of methods, against a table that follows "Stages and composition" in docs/reference/methods.md ----
+ */
 
 enum pair_kind { NONE, PROMPT, BOTH, PROPAGATE, CHUNK, SELECT, ROCKET, DECODE, KINDS };
 static const unsigned kind_stages[KINDS] = {[PROMPT] = KVC_STAGE_PROMPT,
@@ -308,7 +310,7 @@ static enum pair_kind kind_of(const struct kvc_policy_class *policy) {
     return NONE;
 }
 
-/* '+': may be joined; '-': refused with both names. Columns in the order of the rows. */
+/* '+': may be joined; '-': refused with a message that names both. The columns are in the order of the rows. */
 /* clang-format off */
 static const char pair_table[KINDS][KINDS + 1] = {
     [NONE]      = "++++++++",
@@ -335,7 +337,7 @@ static void test_pairs(void **state) {
             else
                 REFUSED(spec, kvc_policy_list[a]->name, kvc_policy_list[b]->name, "left out");
         }
-        /* keys that move suit nothing else that evicts */
+        /* changing positions allow no other method that evicts */
         snprintf(spec, sizeof spec, "lacache:budget=200,positions=cache,stages=decode+%s", one);
         if (kind == NONE || kind == SELECT)
             kvc_policy_free(accepted(spec));
@@ -344,7 +346,7 @@ static void test_pairs(void **state) {
     }
 }
 
-/* Any bytes: one line or a policy, never a crash. */
+/* Random bytes give an error line or a policy, never a crash. */
 static void test_noise(void **state) {
     (void)state;
     static const char *const parts[] = {
@@ -366,7 +368,7 @@ static void test_noise(void **state) {
     }
 }
 
-/* Every built-in class has what the tables and the manual need. */
+/* Every built-in class has everything that the tables and the manual need. */
 static void test_classes(void **state) {
     (void)state;
     for (size_t i = 0; kvc_policy_list[i]; i++) {

@@ -6,7 +6,8 @@
 
 enum { MOST = 80, STEPS = 3, MORE = 30 };
 
-/* ---- policies: every method as its class has it for trials, then some joined and some of other lists ---- */
+/* ---- policies: every method with its class's trial options, then some joined ones and some with other kinds of lists
+ * ---- */
 
 static const char *const others[] = {"streaming:budget=40,positions=cache",
                                      "snapkv:budget=40,per=head",
@@ -19,11 +20,11 @@ enum { OTHERS = sizeof others / sizeof *others };
 
 struct specs {
     char text[MOST][200];
-    bool shares[MOST]; /* the rows of a first prompt */
+    bool shares[MOST]; /* the rows of the first prompt */
     size_t count, sharing;
 };
 
-/* Adds the policy in text[count], if the model suits it. */
+/* Adds the policy text[count] if the model allows it. */
 static void add_spec(struct kvc_model *m, struct specs *specs) {
     const char *text = specs->text[specs->count];
     struct kvc_session_options options;
@@ -58,11 +59,11 @@ static void make_specs(struct kvc_model *m, struct specs *specs) {
 struct runs {
     const struct specs *specs;
     struct kvc_session *many[MOST], *alone[MOST];
-    float *logits[2]; /* [specs, vocab]: together, alone */
-    uint32_t words;   /* of the vocabulary */
+    float *logits[2]; /* [specs, vocab], computed together and alone */
+    uint32_t words;   /* floats of one row of logits */
 };
 
-/* A turn of all, together and one by one. */
+/* Computes a turn of all sessions, together and one by one. */
 static void take_turn(struct runs *runs, const int32_t *turn, size_t rows, const char *when) {
     enum kvc_status statuses[MOST];
     const size_t count = runs->specs->count;
@@ -90,7 +91,7 @@ static void take_step(struct runs *runs, int32_t first) {
     }
 }
 
-/* Who shared with whom, and what that saved. */
+/* Checks which sessions shared computations, and how much that saved. */
 static void check_shared(const struct runs *runs, size_t rows) {
     uint64_t spared = 0;
     for (size_t i = 0; i < runs->specs->count; i++) {
@@ -167,7 +168,7 @@ static void run_wholes(const struct whole *wholes, size_t count) {
     }
 }
 
-/* Chunks, threads, paths, types of entries, lengths about a block. */
+/* Various chunks, threads, paths, entry types, and lengths around a block. */
 static void test_every_method(void **state) {
     (void)state;
     static const struct whole wholes[] = {
@@ -181,7 +182,7 @@ static void test_every_method(void **state) {
     run_wholes(wholes, kvc_test_thinned() ? 1 : sizeof wholes / sizeof *wholes);
 }
 
-/* Recurrent layers, windows, two ropes, sinks, experts, longrope: other roads through a layer. */
+/* Recurrent layers, windows, two ropes, sinks, experts, longrope: other code paths of a layer. */
 static void test_families(void **state) {
     (void)state;
     static const struct whole wholes[] = {
@@ -206,7 +207,7 @@ static void test_mixed(void **state) {
     static const struct {
         const char *policy;
         enum kvc_type type;
-        uint32_t chunk, before; /* tokens that it has */
+        uint32_t chunk, before; /* the number of its tokens */
         uint32_t together;
     } cases[] = {{"full", KVC_F16, 0, 0, 3},
                  {"full", KVC_Q8_0, 0, 0, 2},
@@ -243,7 +244,7 @@ static void test_mixed(void **state) {
     free(one);
 }
 
-/* A layer's whole rows are there twice at most, however many share them. */
+/* The whole rows of a layer exist at most twice, however many sessions share them. */
 static void test_memory(void **state) {
     (void)state;
     enum { SESSIONS = 6 };
@@ -266,7 +267,7 @@ static void test_memory(void **state) {
     assert_int_equal(memory.now[KVC_MEMORY_CACHE], 0);
 }
 
-/* Values that are clipped when they are stored count for each session as often as it stores them. */
+/* Values clipped while they are stored count for each session as often as it stores them. */
 static void test_saturated(void **state) {
     (void)state;
     static const char *const policies_here[] = {"full", "snapkv:budget=40,per=head", "h2o:budget=40", "dapq:budget=40",
@@ -307,7 +308,7 @@ static void test_saturated(void **state) {
 
 /* ---- failures ---- */
 
-/* Session `wrong` of four fails with the status and text, the others are as they are alone. */
+/* Session `wrong` of four fails with the given status and text; the others give the same results as alone. */
 static void one_fails(struct kvc_model *m, struct kvc_session *const *many, const char *const *specs_here, size_t wrong,
                       enum kvc_status status, const char *text) {
     enum kvc_status statuses[4];
@@ -364,7 +365,7 @@ static void test_refused(void **state) {
             "at most");
     assert_int_equal(statuses[0], KVC_USAGE);
     REFUSED(kvc_session_prompt_many(many, 70000, turn, 2, NULL, NULL, &error), KVC_USAGE, "at most 65536");
-    /* they are as they were, and one that is given twice is asked once */
+    /* The sessions are unchanged. The progress of a session that is given twice is reported once. */
     REFUSED(kvc_session_prompt_many(many, 3, turn, 2, NULL, statuses, &error), KVC_USAGE,
             "session 2: it is given twice");
     assert_int_equal(statuses[0], KVC_OK);
@@ -385,7 +386,7 @@ static void test_refused(void **state) {
     kvc_session_close(many[1]);
 }
 
-/* A method that fails in layer 1: 0, while it looks on; 1, in the prompt stage; 2, because it leaves rows out. */
+/* A method that fails in layer 1: 0, while it observes; 1, in the prompt stage; 2, because it leaves out rows. */
 static const struct kvc_option wrong_options[] = {{"do", KVC_OPTION_INT, "0", 0, 2, NULL, "which"},
                                                   {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
 

@@ -18,7 +18,7 @@
 enum { PROMPT = 90, MORE = 20, STEPS = 5, BUDGET = 40 };
 
 static char path[512];
-static struct kvc_engine *engine; /* two threads */
+static struct kvc_engine *engine; /* an engine with two threads */
 static struct kvc_model *model;
 static uint32_t vocab;
 static int32_t tokens[600];
@@ -49,7 +49,7 @@ static uint64_t run(struct kvc_model *m, const char *spec, uint32_t chunk) {
     return run_turns(&turns, open_chunked(m, spec, chunk));
 }
 
-/* A prompt at once is a prompt token by token, and that a decode step for each token. */
+/* A prompt at once equals a prompt token by token, and that equals a decode step for each token. */
 static void one_by_one(void **state) {
     float *whole = malloc(vocab * sizeof *whole), *steps = malloc(vocab * sizeof *steps);
     struct kvc_session *a = open_chunked(model, "full", 0), *b = open_chunked(model, "full", 1);
@@ -70,7 +70,7 @@ static void one_by_one(void **state) {
     free(steps);
 }
 
-/* Every method; the i-th gets one of the chunk sizes and one of the engines. */
+/* Every method; the i-th uses one of the chunk sizes and one of the engines. */
 static void every_method(void **state) {
     static const struct kvc_engine_options others[] = {{.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
                                                        {.backend = "cpu", .threads = 1, .math = KVC_MATH_EXACT},
@@ -103,7 +103,8 @@ static void every_method(void **state) {
     }
 }
 
-/* Two methods that evict nothing and add rows: five tokens after the prompt; three of its last after every chunk. */
+/* Two methods that evict nothing and add rows: one adds five tokens after the prompt, the other repeats the last three
+ * tokens after every chunk. */
 static uint32_t adds_counted;
 static uint32_t five_tokens(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
                             int32_t *more) {
@@ -139,7 +140,7 @@ static const struct kvc_policy_class probe_adder = {.name = "probe_adder",
                                                     .chunk = keep_all,
                                                     .chunking = chunks_with_probes};
 
-/* They see the state and leave it as it was: every logit is full's. */
+/* Added rows see the state and leave it unchanged: every logit equals that of `full`. */
 static void added_rows(void **state) {
     const uint64_t expected = run(model, "full", 0);
     (void)state;
@@ -151,7 +152,7 @@ static void added_rows(void **state) {
     assert_int_equal(run(model, "probe_adder", 9), expected);
 }
 
-/* Sessions in one batch and each alone. */
+/* Sessions in one batch, and each alone. */
 static void batches(void **state) {
     enum { SESSIONS = 5 };
     struct kvc_session *batch[SESSIONS], *alone;
@@ -182,7 +183,7 @@ static void batches(void **state) {
     free(one);
 }
 
-/* The state is counted from the beginning, within the limit, and in what is worked out beforehand. */
+/* The state counts in the statistics from the beginning, in the memory limit, and in estimates. */
 static void counted(void **state) {
     const struct kvc_model_info *info = kvc_model_info(model);
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};

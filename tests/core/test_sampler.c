@@ -45,20 +45,20 @@ static void test_penalty(void **state) {
     struct kvc_sampler *sampler = open_sampler(options, 3);
     assert_int_equal(kvc_sample(sampler, logits), 1);
     assert_int_equal(kvc_sample(sampler, logits), 0); /* 1.5 / 2 < 1 */
-    assert_int_equal(kvc_sample(sampler, logits), 1); /* both are recent: 0.75 > 0.5 */
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* both are among the last two tokens: 0.75 > 0.5 */
     kvc_sampler_accept(sampler, 0);
     kvc_sampler_accept(sampler, 0);
     assert_int_equal(kvc_sample(sampler, logits), 1); /* token 1 is no longer among the last two */
     kvc_sampler_accept(sampler, 99);                  /* an unknown token is harmless */
     kvc_sampler_close(sampler);
-    const float below[] = {-1.0f, -1.5f, -9.0f}; /* further down is less likely, too */
+    const float below[] = {-1.0f, -1.5f, -9.0f}; /* lower negative logits are less likely, too */
     sampler = open_sampler(options, 3);
     assert_int_equal(kvc_sample(sampler, below), 0);
     assert_int_equal(kvc_sample(sampler, below), 1); /* -1 * 2 < -1.5 */
     kvc_sampler_close(sampler);
 }
 
-/* Shares over many draws, and which tokens never come. */
+/* The frequencies of tokens over many draws; tokens that must not occur have the frequency 0. */
 static void draw_many(struct kvc_sampler_options options, const float *logits, uint32_t vocab, double *shares) {
     enum { DRAWS = 20000 };
     struct kvc_sampler *sampler = open_sampler(options, vocab);
@@ -96,7 +96,7 @@ static void test_shares(void **state) {
     assert_true(shares[2] > 0.999);
 }
 
-/* top_k kept in order while passing, and by sorting, choose the same; the seed decides. */
+/* top_k computed by a partial selection and by sorting gives the same tokens; the seed determines them. */
 static void test_selection(void **state) {
     (void)state;
     enum { VOCAB = 5000, DRAWS = 50 };
@@ -115,7 +115,7 @@ static void test_selection(void **state) {
         const int32_t token = kvc_sample(a, logits);
         assert_int_equal(kvc_sample(b, logits), token);
         others += kvc_sample(d, logits) != token;
-        uint32_t better = 0; /* tokens before it in the order of rule 4 */
+        uint32_t better = 0; /* the number of tokens ranked before it by rule 4 */
         for (uint32_t t = 0; t < VOCAB; t++)
             better += logits[t] > logits[token] || (logits[t] == logits[token] && t < (uint32_t)token);
         assert_true(better < 200);
@@ -145,7 +145,7 @@ static void test_ranges(void **state) {
         KVC_USAGE);
 }
 
-/* The likeliest token of OpenAI's formula: mu[j] - c[j] * frequency - (c[j] > 0) * presence. */
+/* The likeliest token by OpenAI's formula: mu[j] - c[j] * frequency - (c[j] > 0) * presence. */
 static int32_t penalized_best(const float *logits, const int *counts, int vocab, double frequency, double presence) {
     int best = 0;
     double most = -INFINITY;
@@ -169,10 +169,10 @@ static void test_frequency_and_presence(void **state) {
         int counts[VOCAB] = {0}, changes = 0;
         assert_int_equal(kvc_sampler_penalties(sampler, pairs[p][0], pairs[p][1], &error), KVC_OK);
         for (int32_t t = 0; t < VOCAB; t++)
-            kvc_sampler_accept(sampler, t); /* a prompt's tokens do not count */
+            kvc_sampler_accept(sampler, t); /* the tokens of a prompt do not count */
         for (int i = 0; i < DRAWN; i++) {
             float logits[VOCAB];
-            for (int j = 0; j < VOCAB; j++) /* eighths: what is added and subtracted is exact */
+            for (int j = 0; j < VOCAB; j++) /* multiples of an eighth, for which all sums are exact */
                 logits[j] = (float)((i * 37 + j * j * 11 + i * j * 5) % 41) / 8;
             const int32_t plain_best = penalized_best(logits, counts, VOCAB, 0, 0);
             const int32_t wanted = penalized_best(logits, counts, VOCAB, (double)pairs[p][0], (double)pairs[p][1]);
@@ -182,7 +182,7 @@ static void test_frequency_and_presence(void **state) {
         }
         assert_true(changes > 0);
         const float even[VOCAB] = {1, 0.875f};
-        assert_int_equal(kvc_sampler_penalties(sampler, 1, 1, &error), KVC_OK); /* counts begin anew */
+        assert_int_equal(kvc_sampler_penalties(sampler, 1, 1, &error), KVC_OK); /* counts start from zero again */
         assert_int_equal(kvc_sample(sampler, even), 0);
         assert_int_equal(kvc_sampler_penalties(sampler, 0, 0, &error), KVC_OK);
         assert_int_equal(kvc_sample(sampler, even), 0);
@@ -215,10 +215,10 @@ static void test_bias(void **state) {
     struct kvc_error error;
     struct kvc_sampler *sampler = open_sampler(plain(0), 4);
     assert_int_equal(kvc_sampler_bias(sampler, biases, 3, &error), KVC_OK);
-    assert_int_equal(kvc_sample(sampler, logits), 1); /* 3.5 > 3 > 4 - 2: the last for a token counts */
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* 3.5 > 3 > 4 - 2: the last bias of a token applies */
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(kvc_sampler_bias(sampler, &bad[i], 1, &error), KVC_USAGE);
-    assert_int_equal(kvc_sample(sampler, logits), 1); /* as they were */
+    assert_int_equal(kvc_sample(sampler, logits), 1); /* unchanged */
     assert_int_equal(kvc_sampler_bias(sampler, NULL, 0, &error), KVC_OK);
     assert_int_equal(kvc_sample(sampler, logits), 3);
     kvc_sampler_close(sampler);
@@ -243,7 +243,7 @@ static int compare(const void *a, const void *b) {
     return kx != ky ? (kx > ky ? -1 : 1) : x->token < y->token ? -1 : 1;
 }
 
-/* What is drawn as it is defined: all tokens sorted, all weights summed. */
+/* Draws exactly as defined: all tokens sorted, all weights summed. */
 static int32_t draw_plainly(const struct kvc_sampler_options *o, const float *logits, uint32_t vocab, uint32_t n) {
     struct candidate *all = malloc(vocab * sizeof *all);
     const size_t count = o->top_k > 0 && (uint32_t)o->top_k < vocab ? (size_t)o->top_k : vocab;
@@ -272,7 +272,7 @@ static int32_t draw_plainly(const struct kvc_sampler_options *o, const float *lo
     return token;
 }
 
-/* Logits of one kind: spread so widely, so finely, with so many that are equal or odd. */
+/* Logits of one kind; kinds differ in range, in the finest difference, and in how many are equal or unusual. */
 static void make_logits(float *logits, uint32_t vocab, uint32_t kind, uint32_t n) {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -NAN};
     static const float spread[] = {0.01f, 3, 40, 1e30f};
@@ -289,7 +289,7 @@ static void make_logits(float *logits, uint32_t vocab, uint32_t kind, uint32_t n
     }
 }
 
-/* What is left out and how it is sorted changes no token. */
+/* Leaving out unlikely tokens and the way of sorting do not change any token. */
 static void test_as_defined(void **state) {
     (void)state;
     static const float temperatures[] = {1e-30f, 0.1f, 1, 100}, p[] = {1, 0.9f, 0.05f}, min[] = {0, 1e-9f, 0.2f};
@@ -310,7 +310,7 @@ static void test_as_defined(void **state) {
     }
 }
 
-/* Very many tokens that are hardly likely each are likely together, the fewer of them the further down. */
+/* A very large number of unlikely tokens has a noticeable probability in total. */
 static void test_tail(void **state) {
     (void)state;
     enum { VOCAB = 100000 };
@@ -349,7 +349,7 @@ static void test_logprobs(void **state) {
         assert_true(fabs((double)best[i].logprob - ((double)logits[best[i].token] - log(sum))) < 1e-5);
     }
     assert_true(kvc_logprobs(logits, VOCAB, 3, NULL, 0) == third);
-    const float few[] = {2, 5, 5, -INFINITY}; /* equal ones by id, and no more than there are */
+    const float few[] = {2, 5, 5, -INFINITY}; /* Equal probabilities are sorted by id; at most as many as there are. */
     (void)kvc_logprobs(few, 4, 0, best, 8);
     assert_int_equal(best[0].token, 1);
     assert_int_equal(best[1].token, 2);

@@ -27,7 +27,7 @@ struct way {
     const char *golden;
     struct kvc_engine_options from, to;
     enum kvc_type type;
-    size_t rows, every; /* of a prompt; of the methods that one of so many is tried of */
+    size_t rows, every; /* rows of a prompt; every how many methods one is tried */
 };
 
 struct place { /* an engine and a model on it */
@@ -35,7 +35,7 @@ struct place { /* an engine and a model on it */
     struct kvc_model *model;
 };
 
-/* false: this machine lacks the backend. */
+/* false: this machine lacks the backend */
 static bool place_open(const struct kvc_engine_options *options, const char *golden, struct place *place) {
     const char *source = getenv("top_srcdir");
     char path[512];
@@ -56,7 +56,7 @@ static void place_close(struct place *place) {
 struct talk {
     int32_t tokens[400];
     size_t rows;
-    uint32_t words; /* of the vocabulary */
+    uint32_t words; /* floats of one row of logits */
     float *logits[2];
 };
 
@@ -72,7 +72,7 @@ static void begin(struct kvc_session *session, const struct talk *talk) {
     take_steps(session, talk, 11, talk->logits[0]);
 }
 
-/* Some steps, a second turn, some steps: both sessions alike; `one` is the one that never stopped. */
+/* Some steps, a second turn and more steps must be the same in both sessions; `one` was never interrupted. */
 static void go_on(struct kvc_session *one, struct kvc_session *other, const struct talk *talk, const char *spec,
                   const char *how) {
     struct kvc_session *both[] = {one, other};
@@ -89,7 +89,7 @@ static void go_on(struct kvc_session *one, struct kvc_session *other, const stru
     same(one, other, spec, how);
 }
 
-/* Two files are the same bytes. */
+/* Two files must have the same bytes. */
 static void same_files(const char *spec) {
     size_t bytes[2];
     char *one = bytes_of(file_path, &bytes[0]), *other = bytes_of(other_path, &bytes[1]);
@@ -111,12 +111,12 @@ static struct kvc_session *opened(const struct place *place, const char *spec, e
     return kvc_session_open(place->model, &options, &session, &error) == KVC_OK ? session : NULL;
 }
 
-/* One that never stops, one that is saved and forked, what comes of both. */
+/* A session that is never interrupted, one that is saved and forked, and the sessions that result from both. */
 static void try_spec(const struct way *way, const struct place *from, const struct place *to, const char *spec,
                      size_t i, const struct talk *talk) {
-    struct kvc_session *session[4]; /* never stopped, saved, forked, loaded */
+    struct kvc_session *session[4]; /* uninterrupted, saved, forked, loaded */
     session[0] = opened(from, spec, way->type, i);
-    if (!session[0]) /* it does not suit the model */
+    if (!session[0]) /* the method does not suit the model */
         return;
     session[1] = opened(from, spec, way->type, i);
     begin(session[0], talk);

@@ -9,7 +9,7 @@
 
 static char file_path[300];
 
-/* ---- what is beside a session ---- */
+/* ---- what a file holds in addition to the session ---- */
 
 static void test_beside(void **state) {
     (void)state;
@@ -45,10 +45,10 @@ static void test_beside(void **state) {
         assert_int_equal(kvc_sample(sampler, logits), kvc_sample(again, logits));
     kvc_saved_free(&read);
     kvc_session_close(loaded);
-    FINE(kvc_session_load(model, NULL, file_path, NULL, &loaded, &error)); /* who does not want it need not have it */
+    FINE(kvc_session_load(model, NULL, file_path, NULL, &loaded, &error)); /* whoever does not need it may pass NULL */
     kvc_session_close(loaded);
     kvc_session_close(session);
-    session = open_with(model, "h2o:budget=20", KVC_F16, 0); /* nothing has come yet */
+    session = open_with(model, "h2o:budget=20", KVC_F16, 0); /* no tokens yet */
     FINE(kvc_session_save(session, file_path, NULL, &error));
     FINE(kvc_session_load(model, NULL, file_path, NULL, &loaded, &error));
     FINE(kvc_session_prompt(loaded, tokens, 30, NULL, NULL, &error));
@@ -78,7 +78,7 @@ static void write_bytes(const char *bytes, size_t count) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Every byte counts: those at the beginning one by one, of the others some. */
+/* Damage to any byte is found: every byte at the beginning is tried, and a selection of the others. */
 static void test_damaged(void **state) {
     (void)state;
     struct kvc_session *session = open_with(model, "h2o:budget=8+quest:budget=4,page=2", KVC_Q8_0, 0);
@@ -118,7 +118,7 @@ static void test_damaged(void **state) {
     free(more);
 }
 
-/* Of two files, each whole, sections of the same kind, index and length change places: neither is a file any more. */
+/* Two valid files exchange sections of the same kind, index and length: neither is a valid file afterwards. */
 static void test_of_another_file(void **state) {
     char *bytes[2];
     uint64_t length;
@@ -143,7 +143,7 @@ static void test_of_another_file(void **state) {
         if (memcmp(bytes[0] + at + 24, bytes[1] + at + 24, (size_t)length) != 0) {
             write_bytes(whole, count[0]);
             refused("has parts of another file", KVC_INPUT);
-            memcpy(whole + at, bytes[1] + at, count[1] - at); /* all that follows, too */
+            memcpy(whole + at, bytes[1] + at, count[1] - at); /* with everything that follows */
             write_bytes(whole, count[0]);
             if (tried++ > 0)
                 refused("has parts of another file", KVC_INPUT);
@@ -155,7 +155,7 @@ static void test_of_another_file(void **state) {
     free(bytes[1]);
 }
 
-/* What is there and is no saved session stays. */
+/* An existing file that is not a saved session is not replaced. */
 static void test_not_replaced(void **state) {
     struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
     const char *const others[] = {"KVC", "a text that somebody wrote\n"};
@@ -183,7 +183,7 @@ static void test_not_replaced(void **state) {
     kvc_session_close(session);
 }
 
-/* A small file with good checksums that asks for many slots: it gets those that its entries need. */
+/* A small file with correct checksums that requests many slots gets only as many as its entries need. */
 static void test_hungry(void **state) {
     struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
     struct kvc_session_stats wanted, stats;
@@ -204,7 +204,7 @@ static void test_hungry(void **state) {
         memcpy(&length, bytes + at + 8, sizeof length);
         if (section == KVC_SECTION_LAYER) {
             memcpy(&lists, body, sizeof lists);
-            for (uint32_t h = 0; h < lists; h++) /* behind three counts and two truths */
+            for (uint32_t h = 0; h < lists; h++) /* after three counts and two flags */
                 memcpy(body + 36 + 4 * (size_t)(2 + h), &slots, sizeof slots);
         }
         hash = kvc_bytes_hash(hash, bytes + at, 16);
@@ -244,7 +244,7 @@ static void test_another(void **state) {
     try_options(model, "snapkv:budget=21,window=8", KVC_F16, KVC_INPUT, "policy: it was saved with snapkv:budget=20,");
     try_options(model, "snapkv:nonsense=1", KVC_F16, KVC_USAGE, "nonsense");
     try_options(model, NULL, KVC_Q8_0, KVC_INPUT, "kv-type: it was saved with f16, and here is q8_0");
-    kvc_session_defaults(&options); /* said otherwise, the same */
+    kvc_session_defaults(&options); /* the same in other words */
     options.policy = "snapkv:kernel=7,budget=20,window=8";
     options.cache_type = KVC_ALL_TYPES;
     options.chunk = 9;
@@ -261,7 +261,7 @@ static void test_another(void **state) {
     kvc_model_close(other);
 }
 
-/* One weight differs, and the arithmetic. */
+/* Another weight or another arithmetic. */
 static void test_weights(void **state) {
     (void)state;
     struct {
@@ -296,7 +296,8 @@ static void test_weights(void **state) {
     }
 }
 
-/* Methods of a program: state that changes and may not come from a file; state that may, within bounds. */
+/* Methods that a program adds: one whose state changes and may not come from a file, and one whose state may, within
+ * limits. */
 static size_t counter_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
     (void)values;
     return geometry->layers * sizeof(uint64_t);
@@ -364,7 +365,7 @@ static void test_own_state(void **state) {
     kvc_engine_close(e);
 }
 
-/* What cannot be saved or forked, and where files cannot be. */
+/* Sessions that cannot be saved or forked, and paths where files cannot be written. */
 static int within(void *user, uint64_t done, uint64_t total) {
     struct kvc_session *session = *(struct kvc_session **)user, *copy;
     (void)done, (void)total;

@@ -37,7 +37,7 @@ static struct image read_image(void) {
     return image;
 }
 
-/* Saves one after the other until it is killed. It has the one thread that a fork has. */
+/* Saves repeatedly until the process is killed. After the fork it has only one thread. */
 static void save_on(struct kvc_session *const *sessions) {
     for (size_t i = 0;; i++)
         if (kvc_session_save(sessions[i % IMAGES], file_path, NULL, &error) != KVC_OK)
@@ -55,7 +55,7 @@ static long microseconds_now(void) {
     return (long)(now.tv_sec % 1000) * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Files of a process that was killed lie beside it. */
+/* Partial files of a killed process remain next to the target. */
 static void remove_part(pid_t process) {
     char path[340];
     for (unsigned i = 0; i < 3; i++) {
@@ -75,7 +75,7 @@ static void test_killed(void **state) {
     struct kvc_model *m;
     unsigned seen[IMAGES] = {0};
     uint64_t random = 7;
-    long most = 6000; /* microseconds; some saves end within them, however slow the disk is */
+    long most = 6000; /* microseconds; on any disk some saves end within this time */
     char path[512];
     snprintf(path, sizeof path, "%s/tests/data/golden/qwen3/model.gguf", source ? source : ".");
     snprintf(file_path, sizeof file_path, "%s/kvcull-killed-%ld", folder ? folder : "/tmp", (long)getpid());

@@ -6,7 +6,7 @@
 
 enum { PROMPT = 330, STEPS = 12 };
 
-/* A prompt, some steps, a second turn, more steps; the hash of all logits. */
+/* The hash of all logits of a prompt, some steps, a second turn and more steps. */
 static uint64_t run_alone(struct kvc_model *m, const char *policy, enum kvc_type type, uint32_t chunk) {
     const struct turns turns = {tokens, {kvc_test_thinned() ? 70 : PROMPT, 40}, STEPS, vocab, true};
     return run_turns(&turns, open_with(m, policy, type, chunk));
@@ -31,12 +31,13 @@ static void test_threads_and_backends(void **state) {
                                                        {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
                                                        {.backend = "avx2", .threads = 2, .math = KVC_MATH_EXACT}};
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
-    const size_t count = sizeof others / sizeof *others - kvc_test_thinned(); /* valgrind's cpu is avx2 */
+    const size_t count =
+        sizeof others / sizeof *others - kvc_test_thinned(); /* in valgrind the cpu backend uses avx2 anyway */
     for (size_t o = 0; o < count; o++) {
         struct kvc_engine *other;
         struct kvc_model *same;
         if (kvc_engine_open(&others[o], &other, &error) != KVC_OK) {
-            assert_int_equal(error.status, KVC_RESOURCE); /* this machine lacks it */
+            assert_int_equal(error.status, KVC_RESOURCE); /* this machine lacks the backend */
             continue;
         }
         FINE(kvc_model_open(other, model_path, &same, &error));
@@ -50,7 +51,7 @@ static void test_threads_and_backends(void **state) {
     }
 }
 
-/* Sessions of all policies, each at another length, decoded in one batch. */
+/* Sessions of all policies, each with another length, in one batch. */
 static void test_batch(void **state) {
     (void)state;
     const size_t least = kvc_test_thinned() ? 60 : 100, apart = kvc_test_thinned() ? 3 : 31;
@@ -86,7 +87,7 @@ static void test_batch(void **state) {
     free(kept);
 }
 
-/* `full`: a turn given whole, token by token, or in two prompts gives the same logits. */
+/* With `full` a turn given whole, token by token, or in two prompts gives the same logits. */
 static void test_whole_or_single(void **state) {
     (void)state;
     float *whole = malloc(vocab * sizeof *whole), *single = malloc(vocab * sizeof *single);
@@ -107,7 +108,8 @@ static void test_whole_or_single(void **state) {
     free(single);
 }
 
-/* Rule 5: within the budget a method is `full`, bit for bit. Rule 14: a prompt-only method then grows. */
+/* Rule 5: within the budget a method equals `full`, bit for bit. Rule 14: the cache of a prompt-only method then grows.
+ */
 static void test_nothing_to_do(void **state) {
     (void)state;
     const uint64_t full = run_alone(model, "full", KVC_Q8_0, 0);
@@ -128,7 +130,8 @@ static void test_nothing_to_do(void **state) {
     kvc_session_close(session);
 }
 
-/* Rules 2, 3, 15: positions stay, ascending; a second turn chooses again among what is held and what is new. */
+/* Rules 2, 3, 15: positions stay, in ascending order; a second turn chooses again among the held and the new entries.
+ */
 static void test_turns(void **state) {
     (void)state;
     int32_t first[64], second[64];
@@ -138,7 +141,7 @@ static void test_turns(void **state) {
     FINE(kvc_session_positions(session, 0, 0, first, 64, &count, &error));
     assert_int_equal(count, 50);
     for (size_t i = 0; i < 32; i++)
-        assert_int_equal(first[18 + i], 268 + (int)i); /* the window */
+        assert_int_equal(first[18 + i], 268 + (int)i); /* the observation window */
     for (int i = 0; i < 5; i++)
         FINE(kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error));
     FINE(kvc_session_prompt(session, tokens, 10, NULL, NULL, &error)); /* w = min(32, 10) */
@@ -151,7 +154,7 @@ static void test_turns(void **state) {
         assert_int_equal(second[40 + i], 305 + (int)i);
     for (size_t i = 1; i < 50; i++)
         assert_true(second[i] > second[i - 1]);
-    for (size_t i = 0; i < 40; i++) { /* what an earlier turn evicted does not come back */
+    for (size_t i = 0; i < 40; i++) { /* entries evicted in an earlier turn do not return */
         bool held = second[i] >= 300;
         for (size_t j = 0; j < 50; j++)
             held = held || first[j] == second[i];
@@ -186,7 +189,7 @@ static void test_misuse(void **state) {
     assert_non_null(strstr(error.text, "token 1"));
     assert_int_equal(kvc_session_prompt(session, &negative, 1, NULL, NULL, &error), KVC_USAGE);
     assert_int_equal(kvc_session_prompt(session, tokens, 0, NULL, NULL, &error), KVC_USAGE);
-    FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error)); /* none of that spoilt it */
+    FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error)); /* the refused calls changed nothing */
     twice[0] = twice[1] = session;
     assert_int_equal(kvc_decode(twice, tokens, 2, NULL, NULL, &error), KVC_USAGE);
     assert_non_null(strstr(error.text, "twice"));
@@ -204,16 +207,16 @@ static void test_stopped(void **state) {
     uint64_t last = 20;
     const struct kvc_prompt_options options = {.row = stop_at, .user = &last};
     assert_int_equal(kvc_session_prompt(session, tokens, 100, &options, NULL, &error), KVC_USAGE);
-    assert_int_equal(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error), KVC_USAGE); /* must be closed */
+    assert_int_equal(kvc_session_prompt(session, tokens, 5, NULL, NULL, &error), KVC_USAGE); /* it can only be closed */
     kvc_session_close(session);
 }
 
 struct chunks {
     struct kvc_session *session;
-    uint64_t tokens, calls, last; /* stops there; 0: nowhere */
+    uint64_t tokens, calls, last; /* stops after so many tokens; 0: never */
 };
 
-/* After each chunk layer 0 holds no more than the budget, of all tokens read so far. */
+/* After each chunk layer 0 holds at most the budget, chosen from all tokens read so far. */
 static int after_chunk(void *user, uint64_t read) {
     struct chunks *chunks = user;
     int32_t positions[100];
@@ -242,7 +245,7 @@ static void test_after_chunk(void **state) {
     struct chunks none = {.session = open_with(model, "snapkv:budget=20,window=4", KVC_F16, 7)};
     const struct kvc_prompt_options options = {.chunk = after_chunk, .user = &none};
     assert_int_equal(kvc_session_prompt(none.session, tokens, 100, &options, NULL, &error), KVC_OK);
-    assert_int_equal(none.calls, 0); /* it does not read in chunks */
+    assert_int_equal(none.calls, 0); /* the method does not read in chunks */
     kvc_session_close(none.session);
 }
 

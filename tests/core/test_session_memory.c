@@ -4,7 +4,7 @@
 #include "core/engine/session.h"
 #include "tests/core/session_fixture.h"
 
-/* Counts on every step: a decode method holds B after the step; the query may read B + n. */
+/* Checks counts in every step: a decode method holds B entries after the step, and the query may read B + n. */
 static void test_bounds(void **state) {
     (void)state;
     static const struct {
@@ -12,7 +12,7 @@ static void test_bounds(void **state) {
         uint32_t budget, every;
     } cases[] = {{"window:budget=50", 50, 1},
                  {"streaming:budget=50", 50, 1},
-                 {"streaming:budget=256", 256, 1}, /* whole blocks: capacity for the surplus is made at once */
+                 {"streaming:budget=256", 256, 1}, /* whole blocks: capacity for the extra entry is allocated at once */
                  {"morphkv:budget=50", 50, 1},
                  {"morphkv:budget=50,every=7", 50, 7}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c += kvc_test_thinned() ? 2 : 1) {
@@ -28,19 +28,20 @@ static void test_bounds(void **state) {
             const uint64_t row = 2ull * 2 * info->head_size; /* key and value, F16 */
             assert_int_equal(stats.read_bytes - before.read_bytes,
                              (before.entries_most + 1) * row * info->kv_heads * info->layers);
-            assert_int_equal(stats.cache_bytes, before.cache_bytes); /* made once */
+            assert_int_equal(stats.cache_bytes, before.cache_bytes); /* allocated only once */
             assert_int_equal(stats.state_bytes, before.state_bytes);
         }
         kvc_session_close(session);
     }
 }
 
-/* Memory: counted by block, given back after the prompt and at the end; layer-major prefill holds one full layer. */
+/* Memory is counted in blocks and freed after the prompt and at the end; the layer-major prefill holds one full layer.
+ */
 static void test_memory(void **state) {
     (void)state;
     const struct kvc_model_info *info = kvc_model_info(model);
     const uint64_t block = 2ull * KVC_TILE * 2 * info->head_size, layer = info->kv_heads * block;
-    const uint64_t blocks = kvc_test_thinned() ? 3 : 8, rows = blocks * KVC_TILE - 48; /* 1 of the blocks stays */
+    const uint64_t blocks = kvc_test_thinned() ? 3 : 8, rows = blocks * KVC_TILE - 48; /* 1 of the blocks remains */
     struct kvc_memory before, after;
     struct kvc_session_stats stats;
     struct kvc_session *session = open_with(model, "snapkv:budget=256", KVC_F16, 0);
@@ -62,13 +63,13 @@ static void test_memory(void **state) {
     assert_int_equal(after.now[KVC_MEMORY_STATE], 0);
 }
 
-/* Blocks that evictions empty go back: after a prompt all of them, after a decode step when there are two to a head. */
+/* Blocks that evictions empty are returned: after a prompt all of them, after a decode step when each head has two. */
 static void test_blocks_go_back(void **state) {
     (void)state;
     static const struct {
         const char *policy;
         size_t prompt;
-        uint64_t then, after_step; /* blocks per head after the prompt, and after a step */
+        uint64_t then, after_step; /* blocks per head after the prompt and after a step */
     } cases[] = {{"snapkv:budget=200", 300, 1, 1},
                  {"snapkv:budget=500+window:budget=100", 600, 2, 2},
                  {"snapkv:budget=700+window:budget=100", 800, 3, 1}};
@@ -93,7 +94,7 @@ static void test_blocks_go_back(void **state) {
 }
 
 static const struct kvc_ops *real;
-static unsigned changes; /* buffers created and freed */
+static unsigned changes; /* the number of buffers created and freed */
 
 static enum kvc_status count_create(struct kvc_device *device, enum kvc_memory_kind kind, size_t bytes,
                                     struct kvc_buffer **buffer, struct kvc_error *why) {
@@ -106,7 +107,7 @@ static void count_free(struct kvc_device *device, struct kvc_buffer *buffer) {
     real->buffer_free(device, buffer);
 }
 
-/* A step after the first takes and gives back no memory, unless its entry begins another block. */
+/* After the first step, steps allocate and free no memory unless a new entry begins another block. */
 static void test_steps_keep_their_memory(void **state) {
     (void)state;
     static const char *const methods[] = {
@@ -128,14 +129,14 @@ static void test_steps_keep_their_memory(void **state) {
             if (at > 210 && at != 256 && changes != before)
                 fail_msg("%s: %u buffers created or freed for token %zu", methods[p], changes - before, at);
             if (at == 210 || (at == 256 && p == 0))
-                assert_true(changes > before); /* they are counted */
+                assert_true(changes > before); /* the counter works */
         }
         kvc_session_close(session);
     }
     engine->device->ops = real;
 }
 
-/* What a decode step gives back is the system's again. */
+/* Memory that a decode step frees returns to the operating system. */
 static void test_memory_is_freed(void **state) {
     (void)state;
     if (kvc_test_thinned() || kvc_test_resident() < 0)
@@ -152,7 +153,7 @@ static void test_memory_is_freed(void **state) {
     kvc_session_close(session);
 }
 
-/* What kvc_estimate says beforehand is what a run then holds. */
+/* kvc_estimate predicts exactly what a run then holds. */
 static void test_estimate(void **state) {
     (void)state;
     const struct kvc_model_info *info = kvc_model_info(model);
@@ -184,7 +185,7 @@ static void test_estimate(void **state) {
     }
 }
 
-/* One session without memory fails alone and continues where it was once there is memory. */
+/* One session that lacks memory fails alone, and continues where it was once there is memory again. */
 static void test_one_without_memory(void **state) {
     (void)state;
     struct kvc_session_options options;
@@ -220,7 +221,7 @@ static void test_one_without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), /* first: the engine's peaks are its own */
+        cmocka_unit_test(test_memory), /* first, so that the engine's peaks come from this test only */
         cmocka_unit_test(test_blocks_go_back),  cmocka_unit_test(test_steps_keep_their_memory),
         cmocka_unit_test(test_memory_is_freed), cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_estimate),        cmocka_unit_test(test_one_without_memory)};

@@ -20,7 +20,7 @@ static uint32_t vocab;
 static int32_t tokens[600];
 static struct kvc_error error;
 
-/* ---- a policy that does what its option says, most of it wrong ---- */
+/* ---- a policy that does what its option says; most cases are errors ---- */
 
 static const struct kvc_option options[] = {{"do", KVC_OPTION_INT, "0", 0, 100, NULL, "which of the cases below"},
                                             {"at", KVC_OPTION_INT, "0", 0, 100, NULL, "decode step in which to do it"},
@@ -48,7 +48,7 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
     if (status != KVC_OK)
         return status;
     switch (kvc_value_int(values, "do")) {
-    case 1: /* the seventh array */
+    case 1: /* there is no seventh array */
         for (int i = 0; i < 6 && status == KVC_OK; i++)
             status = kvc_stage_scores(stage, &more, e);
         return status;
@@ -66,7 +66,7 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         return kvc_stage_ring_fuse(stage, 0, 4, 5, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, 0, scores, e);
     case 8:
         return kvc_stage_ring_write(stage, 0, 0, 1, KVC_ROW_PROBABILITIES, e);
-    case 9: /* what scores are by index, and indices have changed */
+    case 9: /* The scores refer to old indices after an eviction. */
     case 10:
     case 11:
     case 12:
@@ -85,7 +85,8 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         if (kvc_value_int(values, "do") == 13)
             return kvc_stage_read_scores(stage, scores, 0, host, 10, &count, e);
         return kvc_stage_write_scores(stage, scores, 0, host, 1, e);
-    case 15: /* all of this is fine: two evictions, few positions asked for, more than there is kept */
+    case 15: /* All of this is valid: two evictions, a short array for positions, and a keep count above the number of
+                entries. */
         FINE(keep_tail(stage, 20, NULL, e));
         FINE(keep_tail(stage, UINT64_MAX, NULL, e));
         assert_true(info->entries == 20 || info->turn == 2);
@@ -94,11 +95,11 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         assert_int_equal(count, 7);
         assert_int_equal(positions[1], (int)info->now - 6);
         return KVC_OK;
-    case 16: /* nothing is kept */
+    case 16: /* keeps nothing */
         return keep_tail(stage, 0, NULL, e);
     case 17:
         return kvc_fail(e, KVC_RESOURCE, "no memory for a wild idea");
-    case 30: /* values that no enum has */
+    case 30: /* values that the enum does not have */
         return kvc_stage_pool(stage, scores, 0, 3, (enum kvc_pooling)99, e);
     case 31:
         return kvc_stage_ring_write(stage, 0, 2, 1, (enum kvc_row_kind)99, e);
@@ -108,7 +109,7 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         return kvc_stage_ring_fuse(stage, 0, 2, 1, KVC_ROW_PROBABILITIES, (enum kvc_fusion)99, 0, scores, e);
     case 34:
         return kvc_stage_select(stage, &(struct kvc_select){.kind = (enum kvc_select_kind)99, .top = 1}, e);
-    case 40: /* scores from before the stage turned to a layer */
+    case 40: /* scores computed before the stage reached this layer */
     case 41:
     case 42:
     case 43:
@@ -126,7 +127,7 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
     case 45:
         FINE(kvc_stage_head_scores(stage, &more, e));
         return keep_tail(stage, 5, more, e);
-    case 46: /* positions that descend, or come twice */
+    case 46: /* positions in descending order, or twice */
     case 47: {
         const int32_t wrong[2][3] = {{1, 5, 3}, {1, 3, 3}}, right[] = {1, 2};
         const int32_t *lists[8] = {right, wrong[kvc_value_int(values, "do") - 46]};
@@ -280,7 +281,7 @@ static void test_register(void **state) {
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "ragged 99");
 }
 
-/* A policy without memory in the middle of a step: its session ends, the others' logits are what they are alone. */
+/* A policy lacks memory in the middle of a step: its session ends, and the others' logits are the same as alone. */
 static void test_fails_alone(void **state) {
     (void)state;
     static const char *const policies[] = {"full", "wild:do=17,at=2", "morphkv:budget=40", "wild"};
@@ -316,7 +317,8 @@ static void test_fails_alone(void **state) {
     free(single);
 }
 
-/* memory_limit bounds cache and state, at every moment; the peak a run had is enough for it, one byte less is not. */
+/* memory_limit bounds cache and state at every moment; a run's peak is enough for the same run, one byte less is not.
+ */
 static void test_limit(void **state) {
     (void)state;
     static const char *const policies[] = {"full", "morphkv:budget=40,window=8", "snapkv:budget=40"};
@@ -338,7 +340,7 @@ static void test_limit(void **state) {
     }
 }
 
-/* The program is asked before every part of a layer, and ends the call. */
+/* The interrupt callback is called before every part of a layer, and ends the call. */
 static int count_down(void *left) { return (*(int *)left)-- == 0; }
 
 static void test_interrupt(void **state) {
@@ -409,11 +411,12 @@ static void test_replay(void **state) {
     kvc_replay_close(replay);
 }
 
-/* ---- window mass as an outside policy reads it ---- */
+/* ---- window mass, as a policy outside the library reads it ---- */
 
 static int checked_layers;
 
-/* Each of the window's rows of probabilities sums to 1 over what its query sees, itself included: four rows a head. */
+/* Each of the window's rows of probabilities sums to 1 over the entries that its query sees, itself included: four rows
+ * per head. */
 static enum kvc_status add_up(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     (void)values;
     const struct kvc_stage_info *info = kvc_stage_info(stage);

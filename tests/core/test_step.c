@@ -21,10 +21,10 @@ static const char *const kinds[KINDS] = {"uploads", "downloads", "waits", "buffe
 
 static const struct kvc_ops *cpu;
 static struct kvc_ops table;
-static bool within;                                /* a step, before its logits */
-static const float *logits_start, *logits_end;     /* where they go */
-static bool expected;                              /* a bad one: nothing is printed */
-static unsigned counted[KINDS], last_trips, steps; /* last_trips: downloads after the last step's layers */
+static bool within;                                /* inside a step, before its logits */
+static const float *logits_start, *logits_end;     /* the memory for the logits */
+static bool expected;                              /* a violation that the test expects: nothing is printed */
+static unsigned counted[KINDS], last_trips, steps; /* last_trips: downloads after the layers of the last step */
 
 static void note(int kind) { counted[kind] += within; }
 
@@ -97,7 +97,7 @@ static bool always(char *detail, size_t capacity) {
 
 static const struct kvc_backend_class counting = {.name = "counting", .usable = always, .open = counting_open};
 
-/* The backends of this program, instead of the library's. */
+/* This program's backends, which replace the library's list. */
 const struct kvc_backend_class *const kvc_backend_list[] = {&counting, NULL};
 
 /* ---- the steps ---- */
@@ -129,7 +129,8 @@ static int close_model(void **state) {
 
 enum { BATCH = 2 };
 
-/* A prompt, and steps after it: how many of them asked something of the host. Two sessions take each step. */
+/* Runs a prompt and steps after it, and returns how many steps waited for data from the device. Two sessions take each
+ * step. */
 static unsigned run(const char *spec, enum kvc_type type, uint32_t prompt, uint32_t count) {
     const uint32_t vocab = kvc_model_info(model)->vocab;
     struct kvc_session *session[BATCH];
@@ -155,8 +156,8 @@ static unsigned run(const char *spec, enum kvc_type type, uint32_t prompt, uint3
         for (int i = 0; i < BATCH; i++)
             next[i] = (int32_t)((step * 31 + (unsigned)i * 5) % vocab);
         FINE(kvc_decode(session, next, BATCH, logits, NULL, &error));
-        assert_false(within); /* the logits came */
-        if (last_trips > 2)   /* logits, and what the lists hold */
+        assert_false(within); /* the logits arrived */
+        if (last_trips > 2)   /* logits, and the contents of the lists */
             print_error("%s, step %u: %u downloads at its end\n", spec, step + 1, last_trips);
         bad += last_trips > 2;
         for (int k = 0; k < KINDS; k++) {
@@ -175,7 +176,7 @@ static unsigned run(const char *spec, enum kvc_type type, uint32_t prompt, uint3
     return bad;
 }
 
-/* Every row "method SPEC HASHES" of the stored hashes; "int8:SPEC" is the same method in the other arithmetic. */
+/* Every row "method SPEC HASHES" of the stored hashes; "int8:SPEC" is the same method with int8 activations. */
 static void every_case(void **state) {
     const char *source = getenv("top_srcdir");
     char path[512], line[512], kind[16], spec[400];
@@ -197,7 +198,7 @@ static void every_case(void **state) {
     assert_true(cases >= 50);
 }
 
-/* Blocks fill up, budgets are reached, pages grow: in steps. */
+/* Steps in which blocks fill up, budgets are reached, and pages grow. */
 static void growing(void **state) {
     static const char *const specs[] = {
         "full",
@@ -237,7 +238,7 @@ static void growing(void **state) {
     }
 }
 
-/* Which experts a step reads is nothing that the host is asked. */
+/* The host is never asked which experts a step reads. */
 static void of_experts(void **state) {
     (void)state;
     kvc_model_close(model);
@@ -248,7 +249,7 @@ static void of_experts(void **state) {
     open_folder("data/demo");
 }
 
-/* One that looks at positions within the step is found out. */
+/* A method that reads positions within the step is detected. */
 static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *cause) {
     int32_t positions[1];
     size_t count;
@@ -257,7 +258,7 @@ static enum kvc_status look(struct kvc_stage *stage, const struct kvc_values *va
     (void)values;
     if (status == KVC_OK)
         status = kvc_stage_read_positions(stage, 0, positions, 1, &count, cause);
-    assert_true(status != KVC_OK || count == 40); /* what is left, though the step is not over */
+    assert_true(status != KVC_OK || count == 40); /* the remaining entries, though the step is not over */
     return status;
 }
 

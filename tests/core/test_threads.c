@@ -21,7 +21,7 @@ struct job {
     _Atomic unsigned *runs;
     _Atomic unsigned bad;
     unsigned threads;
-    float tiny; /* denormal: its double is 0 where denormals are flushed */
+    float tiny; /* denormal; as a product it is 0 where denormals are flushed */
 };
 
 static void one_task(void *argument, size_t task, unsigned thread) {
@@ -50,7 +50,7 @@ static void every_task_once(void **state) {
             assert_int_equal(job.runs[tasks], 0);
             assert_int_equal(job.bad, 0);
             free(job.runs);
-            if (round % 40 == 39) { /* long enough for the workers to fall asleep */
+            if (round % 40 == 39) { /* long enough that the workers fall asleep */
                 struct timespec nap = {0, 5000000};
                 nanosleep(&nap, NULL);
             }
@@ -147,7 +147,7 @@ static void every_turn_once(void **state) {
     }
 }
 
-/* A thread takes its own tasks first, as it was told it would, then those of the threads after it. */
+/* A thread takes its own tasks first, in the specified order, then those of the threads after it. */
 static void stealing_in_order(void **state) {
     static const size_t expected[] = {1, 4, 7, 2, 5, 0, 3, 6};
     struct kvc_stealing turns[3];

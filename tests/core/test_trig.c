@@ -22,7 +22,7 @@ static double uniform(uint64_t *state, double low, double high) {
     return low + (high - low) * ((double)(next(state) >> 11) * 0x1p-53);
 }
 
-/* Distance in units of the last place of a double of the true value's size. */
+/* The error in ULPs of a double of the true value's magnitude. */
 static double ulps(double ours, long double truth) {
     if (truth == 0)
         return ours == 0 ? 0 : 1e9;
@@ -35,7 +35,8 @@ static void expect(double ours, long double truth, double limit, const char *wha
     double distance = ulps(ours, truth);
     if (!(distance <= limit))
         fail_msg("%s(%.17g): %.17g is %g ulp from %.21Lg", what, x, ours, distance, truth);
-    /* Rounded to float32 it is the correctly rounded value or its neighbour, only where the truth is near a tie. */
+    /* Rounded to float32 the result is the correctly rounded value, or its neighbor where the true value is close to a
+     * tie. */
     float rounded = (float)ours, right = (float)truth;
     if (rounded != right && fabsl((long double)rounded - truth) > fabsl((long double)right - truth) * 1.000001L)
         fail_msg("%s(%.17g): rounds to the wrong float", what, x);
@@ -55,7 +56,7 @@ static void sine_and_cosine(void **state) {
             expect(kvc_double_sin(x), sinl(x), 1.1, "sin", x);
             expect(kvc_double_cos(x), cosl(x), 1.1, "cos", x);
         }
-    /* Next to multiples of pi/2, where the reduction cancels. */
+    /* Next to multiples of pi/2, where the reduction cancels digits. */
     for (long k = 1; k < 4000000; k = k * 3 / 2 + 1) {
         double x = (double)(k * 1.57079632679489661923132169163975144L);
         for (int i = -2; i <= 2; i++) {

@@ -18,9 +18,9 @@ static void names_and_sizes(void **state) {
     enum kvc_type none;
     assert_false(kvc_type_from_name("q9_9", &none));
     assert_false(kvc_type_from_name("", &none));
-    assert_true(kvc_type_from_name("F16", &none) && none == KVC_F16); /* as files and other programs write it */
+    assert_true(kvc_type_from_name("F16", &none) && none == KVC_F16); /* the spelling of files and other programs */
     assert_string_equal(kvc_type_name(KVC_FP8), "fp8");
-    assert_false(kvc_type_from_name("fp8", &none)); /* no file has it */
+    assert_false(kvc_type_from_name("fp8", &none)); /* no file uses this name */
     assert_string_equal(kvc_type_name(KVC_ALL_TYPES), "unknown");
     assert_int_equal(kvc_type_row_bytes(KVC_F32, 172), 688);
     assert_int_equal(kvc_type_row_bytes(KVC_BF16, 3), 6);
@@ -98,7 +98,7 @@ static void decode_iq4_nl(const unsigned char *b, double *x) {
     }
 }
 
-static double e2m1(unsigned bits) { /* sign, two bits of exponent with bias 1, one of fraction */
+static double e2m1(unsigned bits) { /* a sign bit, two exponent bits with bias 1, one fraction bit */
     const unsigned exponent = bits >> 1 & 3, fraction = bits & 1;
     const double value = exponent ? ldexp(1 + 0.5 * fraction, (int)exponent - 1) : 0.5 * fraction;
     return bits & 8 ? -value : value;
@@ -128,7 +128,8 @@ static void decode_iq4_xs(const unsigned char *b, double *x) {
     }
 }
 
-/* The 12 bytes of Q3_K's scales: 16 low nibbles (first half in the low ones), then 16 pairs of high bits. */
+/* The 12 bytes of Q3_K's scales: 16 low nibbles (the first half in the bytes' low nibbles), then 16 pairs of high bits.
+ */
 static int q3_scale(const unsigned char *s, int i) {
     int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
     return (low | (s[8 + i % 4] >> (2 * (i / 4)) & 3) << 4) - 32;
@@ -194,8 +195,8 @@ static void decode_q6_k(const unsigned char *b, double *x) {
 static const struct {
     enum kvc_type type;
     void (*decode)(const unsigned char *, double *);
-    double normal, uniform; /* most relative error, root mean square, of such values */
-    double single;          /* and of a value that is alone in a block (some types have no 0) */
+    double normal, uniform; /* the largest relative root mean square error for such values */
+    double single;          /* and the largest error of a value that is alone in a block (some types have no 0) */
 } blocks[] = {
     {KVC_Q8_0, decode_q8_0, 0.006, 0.004, 0.02},     {KVC_Q4_0, decode_q4_0, 0.085, 0.061, 0.02},
     {KVC_Q5_0, decode_q5_0, 0.042, 0.030, 0.02},     {KVC_Q3_K, decode_q3_k, 0.155, 0.125, 0.02},
@@ -219,7 +220,7 @@ static double uniform(void) { /* above 0, below 1 */
 
 static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
 
-/* Relative root mean square error; the decoded values must be those of the plain decoder. */
+/* The relative root mean square error; decoded values must equal those of the plain decoder. */
 static double round_trip(size_t t, const float *x) {
     static unsigned char row[K * 4];
     static float back[K];
@@ -284,13 +285,13 @@ static void quantises_difficult_rows(void **state) {
             x[i] = i % 256 == 3 ? -100.0f : 0; /* one large value */
         assert_true(round_trip(t, x) < blocks[t].single);
         for (int i = 0; i < K; i++)
-            x[i] = i % 512 < 256 ? 0 : (float)(i % 7 - 3); /* blocks of zeros between */
+            x[i] = i % 512 < 256 ? 0 : (float)(i % 7 - 3); /* blocks of zeros between blocks with values */
         assert_true(round_trip(t, x) < fmax(0.2, 1.2 * blocks[t].normal));
         for (int i = 0; i < K; i++)
-            x[i] = (float)(normal() * pow(10, -4 * uniform())); /* many magnitudes */
+            x[i] = (float)(normal() * pow(10, -4 * uniform())); /* many different magnitudes */
         assert_true(round_trip(t, x) < fmax(0.2, 1.2 * blocks[t].normal));
         for (int i = 0; i < K; i++)
-            x[i] = 1e-30f * (float)normal(); /* below any F16 scale */
+            x[i] = 1e-30f * (float)normal(); /* too small for any F16 scale */
         assert_true(round_trip(t, x) <= 1);
         for (int i = 0; i < K; i++)
             x[i] = 1e-42f * (float)(i % 3); /* denormal */
@@ -333,7 +334,7 @@ static void keeps_what_is_exact(void **state) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_BF16};
     for (size_t t = 0; t < 3; t++) {
         for (int i = 0; i < K; i++) {
-            x[i] = (float)(i % 255 - 127) * 0.0078125f; /* 8 bits: all three hold them */
+            x[i] = (float)(i % 255 - 127) * 0.0078125f; /* 8-bit integers: all three types represent them exactly */
         }
         assert_true(kvc_quantize_row(types[t], x, K, row));
         kvc_dequantize_row(types[t], row, K, back);
@@ -341,8 +342,9 @@ static void keeps_what_is_exact(void **state) {
     }
 }
 
-/* Every number of FP8 times scales of every kind, rounded once: a double holds the product. Decoded from the format's
- * description: a sign, four bits of exponent with bias 7, three of fraction, the last of each sign a NaN. */
+/* Every FP8 number with scales of every kind, rounded once: a double holds the exact product. Decoded from the format's
+ * description: a sign bit, four exponent bits with bias 7, three fraction bits; the last number of each sign is a NaN.
+ */
 static void fp8_values(void **state) {
     (void)state;
     static const float scales[] = {1.0f,      -0.3f,    0x1.fffffep-9f,   3e-5f,    0x1.234568p-130f,
@@ -374,7 +376,7 @@ static uint64_t sum_row(enum kvc_type type, const unsigned char *row) { /* FNV-1
     return sum;
 }
 
-/* The bytes do not change between machines: rows made without the math library. */
+/* The bytes are the same on all machines: the rows are made without the math library. */
 static void same_bytes_everywhere(void **state) {
     (void)state;
     static const uint64_t expected[KVC_TYPES] = {
@@ -401,7 +403,7 @@ static void same_bytes_everywhere(void **state) {
     assert_false(differs);
 }
 
-/* Random rows of every type have the spread that was asked for, and the same bytes everywhere. */
+/* Random rows of every type have the requested standard deviation, and the same bytes on all machines. */
 static void random_rows(void **state) {
     (void)state;
     static const uint64_t expected[KVC_TYPES] = {

@@ -23,7 +23,7 @@ static int print_row(void *user, const struct kvc_verify_row *row) {
     return 0;
 }
 
-/* One path, or skip where this machine or build does not have it. */
+/* Checks one path; skipped where this machine or build does not have it. */
 static void check_path(const char *path, int threads) {
     struct kvc_error error = {KVC_OK, ""};
     unsigned operations = 0;
@@ -41,7 +41,7 @@ static void check_path(const char *path, int threads) {
 
 static void plain_ref(void **state) {
     (void)state;
-    if (kvc_test_thinned()) /* without FMA instructions fmaf rests on rounding modes, which valgrind has not */
+    if (kvc_test_thinned()) /* Without FMA instructions fmaf relies on rounding modes, which valgrind lacks. */
         skip();
     check_path("ref", 1);
 }
@@ -70,7 +70,8 @@ static int remember(void *user, const struct kvc_verify_row *row) {
     return 0;
 }
 
-/* One operation's results are damaged without the backend's knowledge: the check must see that, and that one only. */
+/* Damages one operation's results without the backend's knowledge: the check must detect this, and for that operation
+ * only. */
 static void finds_every_injected_fault(void **state) {
     const char *name;
     size_t i = 0;
@@ -86,8 +87,8 @@ static void finds_every_injected_fault(void **state) {
         assert_true(row.differing_bits >= row.differing);
         assert_non_null(strstr(row.first, "ref has "));
     }
-    /* All of the table but those that give no result: they open, free, wait, reach, prepare, make buffers and
-     * weights, and copy, read and write blocks, which test_device looks at. */
+    /* All operations of the table except those without results: open, free, wait, reach, prepare, creating buffers and
+     * weights, and copying, reading and writing blocks, which test_device checks. */
     size_t further = 0;
 #define KVC_FURTHER(name, what) further++;
 #include "core/base/ops.def"
@@ -100,7 +101,8 @@ static int one_differs(void *user, const struct kvc_verify_row *row) {
 }
 
 static void others_are_not_touched(void **state) {
-    static const char names[][16] = {"append", "attention", "entries", "download"}; /* which others' cases use */
+    static const char names[][16] = {"append", "attention", "entries",
+                                     "download"}; /* the cases of other operations use these */
     (void)state;
     if (kvc_test_thinned())
         skip();
@@ -140,7 +142,7 @@ static int add_hash(void *user, const struct kvc_verify_row *row) {
     return 0;
 }
 
-/* The same inputs, so the same hashes, whatever computes them, beside the reference or alone. */
+/* Equal inputs give equal hashes whatever device computes them, with the reference or alone. */
 static void hashes_agree(void **state) {
     struct hashes beside = {.count = 0}, alone = {.count = 0}, ref = {.count = 0};
     const struct kvc_verify_options options[] = {{0}, {.alone = true}, {.backend = "ref", .alone = true}};

@@ -15,10 +15,10 @@
 
 struct turns {
     const int32_t *tokens;
-    size_t prompt[2]; /* tokens of each */
-    size_t steps;     /* after each */
+    size_t prompt[2]; /* the tokens of each turn */
+    size_t steps;     /* the steps after each turn */
     uint32_t vocab;
-    bool every_row; /* of the prompts, not the last rows alone */
+    bool every_row; /* the logits of every prompt row count, not only those of the last one */
 };
 
 static int turns_add_row(void *user, uint64_t row, const float *logits) {
@@ -40,7 +40,7 @@ static inline struct kvc_session *open_chunked(struct kvc_model *model, const ch
     return session;
 }
 
-/* The session is closed at the end. */
+/* Closes the session at the end. */
 static uint64_t run_turns(const struct turns *turns, struct kvc_session *session) {
     struct kvc_error error;
     struct kvc_hash *hash = kvc_hash_open();

@@ -27,7 +27,7 @@
 
 enum { PROMPT = 61, STEPS = 24, SECOND = 13, MORE = 9 };
 
-/* A method of which none is here is added, with what its class has for trials (add_methods). */
+/* Methods that are missing here are added, with the trial options of their class (add_methods). */
 enum { SPECS_MOST = 64 };
 static const char *specs[SPECS_MOST] = {
     "full",
@@ -70,7 +70,7 @@ static void stop(const struct kvc_error *error, const char *what) {
     exit(error->status == KVC_OK ? 1 : (int)error->status);
 }
 
-/* What a careless host does: denormals become zero in its own code. The library must not be touched by it. */
+/* Imitates a careless host program: denormals become zero in its own code. This must not influence the library. */
 static void flush_to_zero(void) {
 #if defined(__x86_64__)
     _mm_setcsr(_mm_getcsr() | 0x8040u);
@@ -180,7 +180,7 @@ static void start(struct run *run, struct kvc_model *model, const char *spec, en
         stop(&error, spec);
 }
 
-/* Which entries each head still holds: part of the hash, too. */
+/* The entries that each head still holds are part of the hash, too. */
 static void finish(struct run *run, const struct kvc_network *network, const char *title, const char *type) {
     int32_t positions[512];
     for (uint32_t layer = 0; layer < network->layers; layer++)
@@ -215,7 +215,7 @@ static void generate(struct kvc_model *model, const char *spec, enum kvc_type ty
     finish(&run, &model->network, spec, kvc_type_name(type));
 }
 
-/* All policies in one batch: the same answers as alone. */
+/* All policies in one batch must give the same answers as alone. */
 static void generate_together(struct kvc_model *model) {
     struct run runs[SPECS_MOST];
     struct kvc_session *sessions[SPECS_MOST];
@@ -270,7 +270,7 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     static const enum kvc_type cache_types[] = {KVC_F16, KVC_F32, KVC_Q8_0};
     struct kvc_model model = {.engine = engine};
     struct kvc_error error;
-    /* rows of small are whole blocks of every type, those of tiny of none */
+    /* Rows of "small" are whole blocks of every type, those of "tiny" of none. */
     if (kvc_make_model(type == KVC_F16 ? "tiny" : "small", type, 42, path, &error) != KVC_OK)
         stop(&error, "kvc_make_model");
     printf("model %s\n", kvc_type_name(type));
@@ -294,7 +294,7 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     unlink(path);
 }
 
-/* A small model of one family: every rope scaling, bias, norm and window there is. */
+/* A small model of one family; together they have every kind of rope scaling, bias, norm and window. */
 static void generate_golden(struct kvc_engine *engine, const char *path) {
     struct kvc_model model = {.engine = engine};
     struct kvc_error error;

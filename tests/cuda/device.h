@@ -24,9 +24,9 @@ extern kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
-uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from: lane of the warp */
+uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from: a lane of the warp */
 
-/* Asynchronous copies of this thread: made when it waits for them, or at once. */
+/* Asynchronous copies of this thread: they happen when it waits for them, or at once. */
 void kvc_emulated_copy(void *to, const void *from, uint32_t bytes);
 void kvc_emulated_commit();
 void kvc_emulated_wait(unsigned left);
@@ -60,9 +60,10 @@ static inline unsigned __ballot_sync(unsigned, int flag) {
     return all;
 }
 
-/* c += the products of an mma of signed bytes, m16n8 with k 16 (halves: 1) or 32 (2), as the PTX ISA lays its fragments
- * out: lane 4 g + t has in a[2 h] row g's columns 16 h + 4 t .. + 3, in a[2 h + 1] row g + 8's; in b[h] rows
- * 16 h + 4 t .. + 3 of column g; in c rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, 2 t, 2 t + 1. */
+/* c += the products of an mma of signed bytes, m16n8 with k = 16 (halves: 1) or 32 (2). Fragments have the layout of
+ * the PTX ISA: lane 4 g + t holds in a[2 h] columns 16 h + 4 t .. + 3 of row g, in a[2 h + 1] the same columns of row g
+ * + 8, in b[h] rows 16 h + 4 t .. + 3 of column g, and in c rows g, g, g + 8, g + 8 of columns 2 t, 2 t + 1, 2 t, 2 t +
+ * 1. */
 static inline int32_t kvc_emulated_bytes(uint32_t a, uint32_t b) {
     int32_t sum = 0;
     for (int i = 0; i < 32; i += 8)
@@ -81,7 +82,7 @@ static inline void kvc_emulated_mma(int32_t *c, const uint32_t *a, const uint32_
             c[3] += kvc_emulated_bytes(high, odd);
         }
 }
-/* Blocks in turn have tensor cores or none. */
+/* Every other block has tensor cores. */
 #define KVC_EMULATED_TENSOR() (blockIdx.x % 2 == 0)
 
 static inline unsigned atomicAdd(unsigned *at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }

@@ -113,7 +113,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     made = (unsigned char *)aligned_alloc(HEADER, HEADER + (bytes + HEADER - 1) / HEADER * HEADER);
     if (!made)
         return cudaErrorMemoryAllocation;
-    memset(made, 0xa5, HEADER + bytes); /* what is not written is no zero */
+    memset(made, 0xa5, HEADER + bytes); /* memory that was not written is not zero */
     header = (struct header *)made;
     *header = {allocations, bytes};
     allocations = header;
@@ -201,7 +201,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
     abort();
 }
 
-/* ---- graphs: a chain of nodes, which the ready graph shares ---- */
+/* ---- graphs: a chain of nodes, which the instantiated graph shares ---- */
 
 struct kvc_fake_node {
     int kind; /* 0: kernel, 1: copy, 2: zero */

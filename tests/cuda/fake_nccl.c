@@ -18,20 +18,20 @@ enum { OPS = 256, SENT = 1 << 16, TAG = 77 };
 
 struct call {
     int32_t kind, root;
-    uint64_t bytes, number; /* of the communicator's broadcasts, or messages from one rank to the other */
+    uint64_t bytes, number; /* the communicator's broadcasts, or the messages from one rank to the other */
 };
 struct op {
     struct call call;
     struct kvc_fake_comm *comm;
-    const void *from; /* NULL: another rank's */
-    void *to;         /* NULL: only sent */
-    int peer;         /* of a point-to-point message */
+    const void *from; /* NULL: another rank's buffer */
+    void *to;         /* NULL: this rank only sends */
+    int peer;         /* the other rank of a point-to-point message */
 };
 struct kvc_fake_comm {
     int rank, count;
-    int *world;                /* [count]: the ranks' numbers in MPI_COMM_WORLD */
-    uint64_t broadcasts;       /* so far */
-    uint64_t *sent, *received; /* [count]: messages to and from each */
+    int *world;                /* [count]: the numbers of the ranks in MPI_COMM_WORLD */
+    uint64_t broadcasts;       /* the number so far */
+    uint64_t *sent, *received; /* [count]: messages to and from each rank */
 };
 struct fake {
     struct op op[OPS];
@@ -56,7 +56,7 @@ static const char *rank_text(void) {
 
 static int world_rank(void) { return rank_text() ? atoi(rank_text()) : 0; }
 
-/* What calls MPI here knows nothing of ranks/watch.h, whose thread calls it, too. */
+/* The code that calls MPI here does not know that the thread of ranks/watch.h calls MPI, too. */
 static void start_mpi(void) {
     int level = 0;
     if (rank_text())
@@ -101,7 +101,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     memset(id, 0, sizeof *id);
-    memcpy(id->internal, &rank, sizeof rank); /* where the ranks of a communicator meet */
+    memcpy(id->internal, &rank, sizeof rank); /* the MPI rank at which the ranks of a communicator meet */
     return ncclSuccess;
 }
 

@@ -21,9 +21,9 @@ struct fiber {
     jmp_buf point;
     enum state state;
     bool made;
-    void *watched; /* the thread sanitizer's */
+    void *watched; /* the thread sanitizer's fiber */
     unsigned block_rotate, warp_transpose;
-    struct copy copies[COPIES]; /* under way */
+    struct copy copies[COPIES]; /* copies that have not completed */
     unsigned first_copy, copy_count, group_count, group_end[COPIES];
 };
 
@@ -35,7 +35,8 @@ static const void *job_kernel;
 static void **job_arguments;
 static uint32_t mail[MOST_THREADS];
 
-/* The thread sanitizer sees a fiber as a thread; who comes to a barrier gives its clock, who continues takes all. */
+/* The thread sanitizer treats a fiber as a thread. A fiber that reaches a barrier releases its clock; one that
+ * continues acquires all clocks. */
 #if defined(__SANITIZE_THREAD__)
 extern "C" void *__tsan_create_fiber(unsigned);
 extern "C" void *__tsan_get_current_fiber();
@@ -48,14 +49,15 @@ extern "C" void __tsan_release(void *);
 #define __tsan_acquire(at) ((void)(at))
 #define __tsan_release(at) ((void)(at))
 #endif
-static char launch_clock, end_clock, block_clock[2], warp_clock[MOST_THREADS / 32][2]; /* barriers alternate */
+static char launch_clock, end_clock, block_clock[2],
+    warp_clock[MOST_THREADS / 32][2]; /* two clocks for alternating barriers */
 
 #if defined(__SANITIZE_THREAD__)
 KVC_UNWATCHED static void go(struct fiber *from, struct fiber *to) {
-    __tsan_switch_to_fiber(to->watched, 1); /* 1: which orders nothing */
+    __tsan_switch_to_fiber(to->watched, 1); /* 1: the switch does not order memory accesses */
     swapcontext(&from->context, &to->context);
 }
-#elif defined(__SANITIZE_ADDRESS__) /* knows swapcontext, not jumps between stacks */
+#elif defined(__SANITIZE_ADDRESS__) /* supports swapcontext, but not jumps between stacks */
 static void go(struct fiber *from, struct fiber *to) { swapcontext(&from->context, &to->context); }
 #else
 static void go(struct fiber *from, struct fiber *to) {
@@ -120,12 +122,13 @@ KVC_UNWATCHED uint32_t kvc_shuffle(uint32_t value, unsigned from) {
     unsigned first = running / 32 * 32;
     mail[running] = value;
     wait_at(AT_SHUFFLE);
-    value = fibers[first + from].state == ENDED ? 0x7fdeadu : mail[first + from]; /* such a lane has no value */
+    value =
+        fibers[first + from].state == ENDED ? 0x7fdeadu : mail[first + from]; /* an ended lane has no defined value */
     wait_at(AT_SHUFFLE);
     return value;
 }
 
-static enum kvc_fake_order order; /* of this launch */
+static enum kvc_fake_order order; /* the order of this launch */
 static uint64_t random_state = 1;
 KVC_UNWATCHED static unsigned random_below(unsigned n) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
@@ -146,7 +149,8 @@ KVC_UNWATCHED void kvc_emulated_copy(void *to, const void *from, uint32_t bytes)
         fprintf(stderr, "emulation: an asynchronous copy of %u bytes is not aligned to them\n", bytes);
         abort();
     }
-    if (fiber->copy_count - fiber->first_copy == COPIES) /* more than are remembered: the oldest are there */
+    if (fiber->copy_count - fiber->first_copy ==
+        COPIES) /* more copies than can be remembered: the oldest one is completed */
         copy_until(fiber, fiber->first_copy + 1);
     fiber->copies[fiber->copy_count++ % COPIES] = {to, from, bytes};
     if (order == KVC_FAKE_FORWARD || (order == KVC_FAKE_SHUFFLED && random_below(4) == 0))
@@ -162,12 +166,12 @@ KVC_UNWATCHED void kvc_emulated_wait(unsigned left) {
         copy_until(fiber, fiber->group_end[(fiber->group_count - left - 1) % COPIES]);
 }
 
-/* Threads run in the order of their number, but for the bits of a mask. */
+/* Threads run in the order of their number, with the bits of a mask inverted. */
 KVC_UNWATCHED static unsigned order_mask(unsigned all) {
     return order == KVC_FAKE_BACKWARD ? all : order == KVC_FAKE_SHUFFLED ? random_below(all + 1) : 0;
 }
 
-/* A warp until its threads have ended or wait for the block. */
+/* Runs a warp until its threads have ended or wait for the block. */
 KVC_UNWATCHED static void run_warp(unsigned first, unsigned end) {
     for (;;) {
         const unsigned mask = order_mask(31);
@@ -203,7 +207,7 @@ KVC_UNWATCHED static void run_block(unsigned threads) {
         fibers[i].first_copy = fibers[i].copy_count = fibers[i].group_count = 0;
         fibers[i].block_rotate = fibers[i].warp_transpose = 0;
     }
-    if (random_below(64) == 0) /* what a block finds in shared memory is nothing it may use */
+    if (random_below(64) == 0) /* blocks must not rely on previous contents of shared memory */
         memset(__start_kvc_shared, 0x7f, (size_t)(__stop_kvc_shared - __start_kvc_shared));
     __tsan_release(&launch_clock);
     do {
@@ -213,7 +217,7 @@ KVC_UNWATCHED static void run_block(unsigned threads) {
             if (first < threads)
                 run_warp(first, first + 32 < threads ? first + 32 : threads);
         }
-        waiting = 0; /* the block's barrier: all that have not ended are there */
+        waiting = 0; /* the block's barrier: all threads that have not ended have reached it */
         for (unsigned i = 0; i < threads; i++)
             if (fibers[i].state == AT_BLOCK) {
                 fibers[i].state = RUNS;
@@ -229,7 +233,7 @@ KVC_UNWATCHED static void run_blocks(uint64_t blocks, unsigned threads) {
     order = kvc_fake_cuda.order == KVC_FAKE_IN_TURN ? (enum kvc_fake_order)(launches++ % 3) : kvc_fake_cuda.order;
     if (order == KVC_FAKE_BACKWARD)
         at = blocks - 1, by = blocks - 1;
-    if (order == KVC_FAKE_SHUFFLED && blocks < 7919) /* a prime: all blocks once */
+    if (order == KVC_FAKE_SHUFFLED && blocks < 7919) /* a prime number, so that each block is visited once */
         at = random_below((unsigned)blocks), by = 7919;
     for (uint64_t i = 0; i < blocks; i++, at = (at + by) % blocks) {
         blockIdx.x = (unsigned)(at % gridDim.x);

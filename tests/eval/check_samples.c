@@ -23,7 +23,7 @@ const char *format(char text[256], const char *pattern, ...) {
     return text;
 }
 
-/* Words of the text, blanks between them: how often each comes, counted anew for each. */
+/* How often words, between blanks, occur in the text; each search starts from the beginning. */
 static size_t comes(const char *text, const char *word) {
     const size_t bytes = strlen(word);
     size_t count = 0;
@@ -35,7 +35,7 @@ static size_t comes(const char *text, const char *word) {
     return count;
 }
 
-/* What a task says must be in its sample. */
+/* The sample must contain what its task promises. */
 static void check_niah(const struct eval_task *task, const struct eval_sample *sample) {
     const struct eval_niah *form = task->form;
     const char *kind = form->uuid_values ? "uuids" : "numbers";
@@ -48,7 +48,7 @@ static void check_niah(const struct eval_task *task, const struct eval_sample *s
             assert_non_null(at);
             assert_int_equal(times(sample->context, asked->answers[i]), 1);
             assert_int_equal(strlen(asked->answers[i]), form->uuid_values ? 36 : 7);
-            const char *key = at; /* back to the key, which the question names */
+            const char *key = at; /* back to the key, which is part of the question */
             while (key > sample->context && key[-1] != ' ')
                 key--;
             assert_non_null(strstr(asked->question, format(text, "%.*s", (int)(at - key), key)));
@@ -69,12 +69,12 @@ static void check_vt(const struct eval_sample *sample) {
     assert_non_null(at);
     assert_int_equal(sscanf(at + strlen(line), "%15[0-9]", value), 1);
     assert_non_null(strstr(sample->asked[0].question, value));
-    for (size_t i = 1; i < 5; i++) { /* each after the one before */
+    for (size_t i = 1; i < 5; i++) { /* each line comes after the one before */
         at = strstr(at,
                     format(line, "\nVAR %s = VAR %s\n", sample->asked[0].answers[i], sample->asked[0].answers[i - 1]));
         assert_non_null(at);
     }
-    assert_int_equal(times(sample->context, "\nVAR "), 10); /* the example's, too */
+    assert_int_equal(times(sample->context, "\nVAR "), 10); /* including the example's lines */
 }
 
 static void check_cwe(const struct eval_sample *sample) {
@@ -92,7 +92,7 @@ static void check_cwe(const struct eval_sample *sample) {
         bool common = false;
         for (size_t i = 0; i < 10; i++)
             common = common || strcmp(eval_word(w), sample->asked[0].answers[i]) == 0;
-        /* words of the instruction are in some of the lists */
+        /* Words of the instruction occur in some of the lists. */
         others += !common && comes(strstr(list + 2, "\n"), eval_word(w)) >= most;
     }
     assert_int_equal(others, 0);
@@ -118,7 +118,7 @@ void check_fwe(const struct eval_sample *sample) {
     }
 }
 
-/* Keys asked for in the list of pairs, at their places. */
+/* The keys asked for are in the list of pairs, at their places. */
 static void check_pairs(const struct eval_task *task, const struct eval_sample *sample, double depth) {
     const char *list = strstr(sample->context, "{\n");
     char text[256];
@@ -161,7 +161,7 @@ static void check_chains(const struct eval_sample *sample) {
     }
 }
 
-/* How many numbers are smaller is counted for each. */
+/* Counts for each number how many are smaller. */
 static void check_numbers(const struct eval_sample *sample) {
     const char *list = strstr(sample->context, "\n\n");
     size_t count = 1;
@@ -195,7 +195,7 @@ static void check_list(const struct eval_sample *sample) {
     assert_non_null(strstr(sample->context, format(line, "list of %zu lines", asked->answer_count)));
 }
 
-/* Every fact once in the text, about where it should be. */
+/* Every fact occurs once in the text, close to its intended place. */
 static void check_needle_demo(const struct eval_sample *sample) {
     for (size_t q = 0; q < sample->count; q++) {
         const struct eval_asked *asked = &sample->asked[q];
@@ -209,7 +209,7 @@ static void check_needle_demo(const struct eval_sample *sample) {
     }
 }
 
-/* Spans are in the text and have the answers, a span or more each. */
+/* The spans are part of the text and contain the answers; each answer has one span or more. */
 static void check_spans(const struct eval_task *task, const struct eval_sample *sample, double depth) {
     const size_t bytes = strlen(sample->context);
     for (size_t q = 0; q < sample->count; q++) {

@@ -4,9 +4,9 @@
 
 #include "eval/task.h"
 
-size_t times(const char *text, const char *words); /* how often the text has them */
+size_t times(const char *text, const char *words); /* the number of times the text contains the words */
 const char *format(char text[256], const char *pattern, ...) __attribute__((format(printf, 2, 3)));
-/* depth: of the sample, for tasks with depths. */
+/* depth: the sample's depth, for tasks with depths */
 void check(const struct eval_task *task, const struct eval_sample *sample, double depth);
 void check_fwe(const struct eval_sample *sample);
 
