@@ -44,7 +44,7 @@ static int close_model(void **state) {
     return 0;
 }
 
-/* Tokens of a text and three questions. */
+/* The tokens of a text and of three questions. */
 struct talk {
     int32_t first[64], later[QUESTIONS - 1][8];
     struct eval_part parts[QUESTIONS - 1];
@@ -128,7 +128,7 @@ static void full_turns_are_one_prompt(void **state) {
     }
 }
 
-/* Requests that were not seen are alike in any order; a policy's turns go on from what it kept. */
+/* Requests about an unread text give the same answers in any order; a policy's turns continue from what it kept. */
 static void policies_converse(void **state) {
     const struct eval_task turns = {"t", "", .file = -1, .questions = QUESTIONS};
     const struct eval_task requests = {"t", "", .file = -1, .questions = QUESTIONS, .manner = EVAL_REQUESTS};
@@ -147,13 +147,13 @@ static void policies_converse(void **state) {
         assert_int_equal(first[q].entries, 24);
         assert_int_equal(second[q].entries, 24);
         assert_true(first[q].steps <= MOST && first[q].peak_bytes >= first[q].held_bytes);
-        assert_true(first[q].read_bytes <= 2 * first[0].read_bytes + 1); /* of this turn alone */
+        assert_true(first[q].read_bytes <= 2 * first[0].read_bytes + 1); /* the bytes of this turn only */
         free(first[q].text);
         free(second[q].text);
     }
 }
 
-/* One request in a session of its own, the text read first. */
+/* One request in a session of its own, with the text read first. */
 static char *plain_request(const struct kvc_session_options *options, const struct talk *talk, size_t q,
                            struct kvc_session_stats *stats, uint64_t *entries) {
     const struct eval_prompt *prompt = &talk->prompt;
@@ -185,8 +185,8 @@ static char *plain_request(const struct kvc_session_options *options, const stru
     return text;
 }
 
-/* Requests whose text was read once are what each is by itself: answers, entries, bytes; and what was computed is
- * counted. */
+/* Requests whose text was read only once give the same answers, entries and bytes as each request alone; the count of
+ * computed tokens is correct. */
 static void requests_share_the_text(void **state) {
     static const char *const policies[] = {"full",
                                            "streaming:budget=24",

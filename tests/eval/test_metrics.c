@@ -173,21 +173,21 @@ static void stems_are_nltks(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-/* What the scripts leave open, or stop at. */
+/* Texts for which the papers' scripts are undefined or stop with an error. */
 static void odd_texts(void **state) {
     const char *const truths[] = {"Kettle Bay", "the harbour"};
     char *line = eval_first_line("\n\nfirst\nsecond");
     (void)state;
     assert_string_equal(line, "first");
     free(line);
-    assert_true(eval_word_f1("\xff\xfe", "\xff") == 0); /* one word each of other lengths */
+    assert_true(eval_word_f1("\xff\xfe", "\xff") == 0); /* one word each, of different lengths */
     assert_true(eval_word_f1("\xff x", "\xff y") == 0.5);
     assert_true(eval_recall("at KETTLE BAY", (struct eval_list){truths, 2}) == 0.5);
     assert_true(eval_best_of(eval_word_f1, "harbour", (struct eval_list){truths, 2}) == 1);
     assert_true(eval_best_of(eval_word_f1, "harbour", (struct eval_list){truths, 0}) == 0);
     assert_true(eval_class("x", "x", (struct eval_list){truths, 0}) == 0);
     assert_true(eval_length("", 0) == 0 && eval_completion("", "", 0) == 0);
-    assert_true(eval_infinite_find("12.0", "12") == 0); /* the script stops */
+    assert_true(eval_infinite_find("12.0", "12") == 0); /* the script stops with an error */
 }
 
 static int read_golden(void **state) {

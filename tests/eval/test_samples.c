@@ -36,7 +36,7 @@ static const char hotpotqa[] = "[{\"question\": \"Who is older?\", \"answer\": \
                                "\"context\": [[\"Italy\", [\"Rome is "
                                "there.\"]]]}]";
 
-/* The bundled model's words. */
+/* Loads the words of the bundled model. */
 static void open_words(void) {
     static const struct cli_command command = {.name = "eval"};
     const char *source = getenv("top_srcdir");
@@ -47,7 +47,7 @@ static void open_words(void) {
     assert_int_equal(needle_words_open(&command, path, data.words), KVC_OK);
 }
 
-static struct eval_data many; /* SQuAD's with 30 questions, ten articles of three documents */
+static struct eval_data many; /* like SQuAD, with 30 questions: ten articles of three documents */
 
 static void make_many(void) {
     struct eval_text text = {0};
@@ -143,7 +143,7 @@ static void sample_is_right(const struct eval_request *request) {
         fail_msg("%s: %s", task->name, error.text);
     const uint64_t tokens = whole(task, request->length, &prompt);
     assert_true(tokens <= request->length);
-    /* Near to it: a line, or a document of these few, is the most that is missing. */
+    /* Close to the length: at most a line, or one of these few documents, is missing. */
     if (tokens + 250 < request->length)
         fail_msg("%s: %zu of %llu tokens", task->name, prompt.count, (unsigned long long)request->length);
     assert_true(prompt.context > 0 && prompt.context < prompt.count);
@@ -162,14 +162,14 @@ static void samples_are_right(void **state) {
     uint64_t lengths[] = {2200, 7000};
     (void)state;
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
-        lengths[0] = task->make == eval_make_chains ? 3600 : 2200; /* each line of which is long */
+        lengths[0] = task->make == eval_make_chains ? 3600 : 2200; /* whose lines are long */
         const bool shared = task->make == eval_make_shared_qa;
         const bool thin = kvc_test_thinned() && !task->depths;
         for (size_t l = 0; l < 2 && task->make && task->file < EVAL_FOLDERS; l++) {
             for (uint64_t i = 0; i < (task->file > EVAL_ESSAYS ? 2 : thin ? 1 : 4); i++) {
                 const struct eval_request request = {
                     task, shared ? &many : &data, &prompters[i % 2], 5, task->depths ? 3 * i : i, lengths[l], 0};
-                if (task->depths && task->file == EVAL_SQUAD) /* two questions there are */
+                if (task->depths && task->file == EVAL_SQUAD) /* there are only two questions */
                     continue;
                 sample_is_right(&request);
             }
@@ -177,7 +177,7 @@ static void samples_are_right(void **state) {
     }
 }
 
-/* The document with the answer is the one at its depth. */
+/* The document with the answer is the one at the intended depth. */
 static void documents_are_at_depths(void **state) {
     const struct eval_prompter prompter = prompter_of(NULL);
     (void)state;
@@ -204,7 +204,8 @@ static void documents_are_at_depths(void **state) {
     }
 }
 
-/* A request's tokens are those of a prompt with this question alone; a turn's end with the question and the opening. */
+/* A request has the tokens of a prompt with this question only; a turn ends with the question and the opening of the
+ * answer. */
 static void later_questions_are_whole(void **state) {
     static const char *const names[] = {"scb_mf", "scb_mf_requests", "scb_niah", "scb_niah_requests"};
     static const char *const templates[] = {NULL, "chatml", "llama3"};
@@ -240,9 +241,9 @@ static void later_questions_are_whole(void **state) {
     }
 }
 
-/* ---- texts that are as long as they are ---- */
+/* ---- texts of a fixed length ---- */
 
-/* Some 3000 bytes, with the number of every line in it; asked for is the line of the sample's index. */
+/* About 3000 bytes in numbered lines; the question asks for the line of the sample's index. */
 static enum kvc_status make_lines(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
     struct eval_text context = {0}, question = {0}, opening = {0};
     struct eval_asked *asked = eval_sample_ask(sample);
@@ -276,7 +277,7 @@ static void long_texts_are_cut_in_the_middle(void **state) {
             const size_t before = strlen(uncut.context), after = strlen(sample.context);
             size_t head = 0, tail = 0;
             assert_true(prompt.count + lines.answer <= length);
-            if (after < before) /* no more is cut than must be */
+            if (after < before) /* nothing is cut without need */
                 assert_true(prompt.count + lines.answer + 40 >= length);
             while (head < after && sample.context[head] == uncut.context[head])
                 head++;
@@ -305,7 +306,7 @@ static void long_texts_are_cut_in_the_middle(void **state) {
     }
 }
 
-/* The third of the frequent words stands out, whatever the size of the text. */
+/* The third of the frequent words is clearly more frequent than others, whatever the size of the text. */
 static void frequencies_stand_apart(void **state) {
     const struct eval_task *task = eval_task_find("fwe");
     (void)state;
@@ -319,7 +320,7 @@ static void frequencies_stand_apart(void **state) {
     }
 }
 
-/* Another seed, sample, task or length is another text. */
+/* Another seed, sample, task or length gives another text. */
 static void samples_differ(void **state) {
     const struct eval_prompter prompter = prompter_of(NULL);
     const struct eval_task *task = eval_task_find("niah_single_1"), *other = eval_task_find("niah_multikey_2");
@@ -342,7 +343,7 @@ static void samples_differ(void **state) {
     }
 }
 
-/* Both ways to ask are the same tokens, and the cut is where the question begins. */
+/* Both ways of asking give the same tokens, and the cut is where the question begins. */
 static void the_question_follows(void **state) {
     static const char *const templates[] = {NULL, "chatml", "llama3"};
     (void)state;
@@ -359,7 +360,7 @@ static void the_question_follows(void **state) {
         FINE(kvc_detokenize(model, prompt.tokens + prompt.context, prompt.count - prompt.context, false, &rest, &bytes,
                             &error));
         const char *asked = strstr(rest, sample.asked[0].question);
-        assert_true(asked && asked - rest <= 1); /* some tokenizers put a blank in front of a text */
+        assert_true(asked && asked - rest <= 1); /* some tokenizers put a space before a text */
         assert_non_null(strstr(asked, sample.asked[0].opening));
         assert_int_equal(strlen(strstr(asked, sample.asked[0].opening)), strlen(sample.asked[0].opening));
         assert_null(strstr(text, sample.asked[0].question));
@@ -407,7 +408,7 @@ static void files_are_read(void **state) {
     assert_int_equal(data.essays.count, 41);
     assert_memory_equal(data.essays.text, "First things come first. Then, he said", 38);
     assert_int_equal(first->count, 2);
-    assert_int_equal(first->document_count, 4); /* one is there twice */
+    assert_int_equal(first->document_count, 4); /* one of them occurs twice */
     assert_string_equal(first->documents[0], "A bee hums.");
     assert_string_equal(first->questions[0].text, "Which colour has the fox?");
     assert_int_equal(first->questions[0].answer_count, 2);

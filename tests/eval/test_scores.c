@@ -17,7 +17,7 @@ static void lower(const char *text, char out[200]) {
     out[i] = '\0';
 }
 
-/* The share as one reads it in the definition: lower both, look for each. */
+/* The share by its plain definition: both texts in lower case, then a search for each answer. */
 static double slow_all(const struct eval_asked *asked, const char *answer) {
     char text[200], words[200];
     double found = 0;
@@ -55,7 +55,7 @@ static void scores_are_shares(void **state) {
     }
 }
 
-/* A question with these answers, the last NULL. */
+/* A question with these answers; the last one is NULL. */
 static struct eval_asked *asking(struct eval_sample *sample, const char *const *answers) {
     struct eval_asked *asked = eval_sample_ask(sample);
     assert_non_null(asked);
@@ -98,7 +98,7 @@ static void lists_are_scored_by_line(void **state) {
                  {"1. The fox runs.\n2. A bee.\n3. An owl.\n4. A cow.", 0.5},
                  {"1. foxes\n2. owlet\n3. beehive\n4. cowl", 0},
                  {"**1.** A fox\n - 2) the owl\n# 3 bee", 0.75},
-                 {"1. none\n1. fox\n2. owl", 0.25}, /* the first line of a number counts */
+                 {"1. none\n1. fox\n2. owl", 0.25}, /* the first line with a number counts */
                  {"fox owl bee cow", 0},
                  {"5. fox\n0. owl\n99999999999999999999999. bee\n4. cow", 0.25},
                  {"", 0}};
@@ -112,7 +112,7 @@ static void lists_are_scored_by_line(void **state) {
     eval_sample_free(&sample);
 }
 
-/* Around a mean, 1.96 standard errors to each side, from the values themselves. */
+/* The mean plus or minus 1.96 standard errors, computed directly from the values. */
 static void intervals_are_normal(void **state) {
     const double values[] = {2.5, 3.5, 1, 7, -2}, z = 1.959963984540054;
     double sum = 0, squares = 0, low, high, spread = 0;
@@ -130,7 +130,7 @@ static void intervals_are_normal(void **state) {
     assert_true(low == 3 && high == 3);
 }
 
-/* Wilson's bounds are the shares p at which the observed one is z standard deviations of p away. */
+/* Wilson's bounds are the shares p from which the observed share is z standard deviations of p away. */
 static void intervals_are_wilsons(void **state) {
     const double z = 1.959963984540054;
     double low, high;
@@ -148,7 +148,7 @@ static void intervals_are_wilsons(void **state) {
     }
     eval_wilson(0.5, 0, &low, &high);
     assert_true(low == 0 && high == 1);
-    eval_wilson(0.5, 10, &low, &high); /* as tables of it say */
+    eval_wilson(0.5, 10, &low, &high); /* as in published tables */
     assert_true(fabs(low - 0.2366) < 1e-4 && fabs(high - 0.7634) < 1e-4);
 }
 

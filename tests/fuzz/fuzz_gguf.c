@@ -71,7 +71,7 @@ static void open_model(const char *path) {
     kvc_model_close(model);
 }
 
-static char (*part_paths)[60]; /* of two parts, once there were some */
+static char (*part_paths)[60]; /* the paths of two parts, once two parts were tested */
 
 static void remove_parts(void) {
     unlink(part_paths[0]);
@@ -80,8 +80,8 @@ static void remove_parts(void) {
     rmdir(part_paths[0]);
 }
 
-/* Two parts of a model: "PART", the bytes of the first (4 bytes), both. They lie in a folder of the process's own; the
- * path is the second's. */
+/* Two parts of a model: "PART", 4 bytes with the length of the first part, both parts. They are written into a folder
+ * of this process; the result is the path of the second part. */
 static const char *write_parts(const uint8_t *data, size_t bytes) {
     static char paths[2][60];
     if (!paths[0][0]) {

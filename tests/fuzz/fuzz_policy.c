@@ -1,7 +1,7 @@
 /* fuzz_policy.c - input: eight bytes of geometry and lengths, then a policy string. Tests the estimates. */
 #include "tests/fuzz/memory_file.h"
 
-/* 1 to `most`, small ones more often. */
+/* A number from 1 to `most`; small ones are more frequent. */
 static uint32_t of_byte(uint8_t byte, uint32_t most) {
     const uint32_t value = byte < 192 ? byte / 8u + 1 : (byte - 191u) * (most / 64u + 1);
     return value < most ? value : most;

@@ -33,7 +33,7 @@ static void run(struct kvc_model *model, const char *policy) {
     if (status == KVC_OK)
         status = kvc_session_prompt(session, tokens, 12, NULL, logits, &error);
     check(status == KVC_OK ? kvc_finite(logits, vocab) : error.text[0] && !strchr(error.text, '\n'));
-    for (int i = 0; i < 3 && status == KVC_OK; i++) /* a step that fails must leave one that is refused */
+    for (int i = 0; i < 3 && status == KVC_OK; i++) /* after a failed step the session may only refuse */
         step(session, tokens[i], vocab, logits);
     kvc_session_close(session);
     free(logits);
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         return 0;
     }
     const struct kvc_model_info *info = kvc_model_info(model);
-    if (info->layers <= 8 && info->vocab <= 4096 && info->heads <= 64 && info->head_size <= 256) /* what is quick */
+    if (info->layers <= 8 && info->vocab <= 4096 && info->heads <= 64 && info->head_size <= 256) /* only fast models */
         for (size_t i = 0; i < 2; i++)
             run(model, policies[(bytes + 3 * i) % (sizeof policies / sizeof *policies)]);
     kvc_model_close(model);

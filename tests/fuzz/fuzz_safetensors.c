@@ -7,7 +7,7 @@
 static void put_file(const char *folder, const char *name, const void *data, size_t bytes) {
     char path[300];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    unlink(path); /* cutting an existing file makes some file systems wait for the disk */
+    unlink(path); /* On some file systems, truncating an existing file waits for the disk. */
     FILE *file = fopen(path, "wb");
     check(file && (bytes == 0 || fwrite(data, bytes, 1, file) == 1) && fclose(file) == 0);
 }
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         return 0;
     }
     touch_all(file);
-    status = kvc_safetensors_split(file, "split", &error); /* what is refused leaves the file as it was */
+    status = kvc_safetensors_split(file, "split", &error); /* refused data leave the file unchanged */
     check(status == KVC_OK || error.text[0]);
     if (status == KVC_OK)
         touch_all(file);

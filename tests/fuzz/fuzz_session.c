@@ -39,7 +39,7 @@ static void make_images(void) {
     check(kvc_engine_open(&with, &engine, &error) == KVC_OK);
     check(kvc_make_model("tiny", KVC_F32, 3, path, &error) == KVC_OK);
     check(kvc_model_open(engine, path, &model, &error) == KVC_OK);
-    check(remove(path) == 0); /* a session does not replace a file that is none */
+    check(remove(path) == 0); /* a session replaces only a file that is a saved session */
     for (size_t i = 0; i < POLICIES; i++) {
         struct kvc_session_options options;
         struct kvc_session *session;
@@ -58,7 +58,7 @@ static void make_images(void) {
     remove(path);
 }
 
-/* Of a file: the checksum of every section that ends within it. */
+/* Corrects the checksum of every section of a file that ends within it. */
 static void put_right(uint8_t *bytes, size_t count) {
     uint64_t length, hash = count < 16 ? 0 : kvc_bytes_hash(0, bytes, 16);
     for (size_t at = 16; at + 24 <= count; at += 24 + (size_t)length) {
@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         check_refusal(status, session, &error);
         return 0;
     }
-    for (int32_t i = 0; i < 2; i++) /* whatever became of its numbers, it goes on or fails in one line */
+    for (int32_t i = 0; i < 2; i++) /* whatever its numbers have become, it continues or fails with one line */
         if (kvc_decode(&session, &i, 1, NULL, NULL, &error) != KVC_OK)
             check(error.text[0] && !strchr(error.text, '\n'));
     kvc_session_close(session);

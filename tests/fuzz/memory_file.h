@@ -20,7 +20,7 @@ static inline void check(bool holds) {
     }
 }
 
-/* A path to a file of these bytes; the same file each time. */
+/* The path of a file with these bytes; it is the same file each time. */
 static inline const char *memory_file(const uint8_t *data, size_t bytes) {
     static int file = -1;
     static char path[40];
@@ -34,7 +34,7 @@ static inline const char *memory_file(const uint8_t *data, size_t bytes) {
     return path;
 }
 
-/* What parts of the program print between two calls is not looked at; what sanitizers find is written otherwise. */
+/* Output of the program between the two calls is discarded; the sanitizers' reports are written elsewhere. */
 static inline void silence(bool on) {
 #ifdef __GLIBC__
     static FILE *nowhere, *out, *err;
@@ -51,13 +51,14 @@ static inline void silence(bool on) {
 #endif
 }
 
-/* A refusal is a bad input or, for what is too large here, a lack of memory: one line, and nothing opened. */
+/* A refusal must be an invalid input or, for excessive sizes, a lack of memory, with one line; and nothing may be
+ * opened. */
 static inline void check_refusal(enum kvc_status status, const void *opened, const struct kvc_error *error) {
     check(status == KVC_INPUT || status == KVC_RESOURCE);
     check(!opened && error->text[0] && !strchr(error->text, '\n') && error->status == status);
 }
 
-/* Reads every byte, so that one outside its memory is seen. */
+/* Reads every byte, so that a sanitizer notices one outside its memory. */
 static inline void touch(const void *data, uint64_t bytes) {
     static volatile unsigned char sum;
     for (uint64_t i = 0; i < bytes; i++) {

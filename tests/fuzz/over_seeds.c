@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 enum { MOST_BYTES = 1 << 20, CUTS = 40, CHANGES = 60 };
 
 static void try(const uint8_t *data, size_t bytes) {
-    uint8_t *copy = malloc(bytes ? bytes : 1); /* of the exact size: reading past its end shows */
+    uint8_t *copy = malloc(bytes ? bytes : 1); /* of the exact size, so that reading past the end is noticed */
     assert_non_null(copy);
     memcpy(copy, data, bytes);
     LLVMFuzzerTestOneInput(copy, bytes);

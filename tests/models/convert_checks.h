@@ -31,7 +31,7 @@ static inline void remove_tree(const char *path) {
     assert_int_equal(system(command), 0);
 }
 
-/* The last row of logits after some tokens; malloc'ed. */
+/* The last row of logits after some tokens, from malloc. */
 static inline float *logits_of(const char *path, uint32_t *vocab, uint64_t *parameters) {
     struct kvc_model *model;
     struct kvc_session *session;

@@ -43,7 +43,7 @@ static inline void put_text(struct maker *to, const char *text) {
     put_bytes(to, text, strlen(text));
 }
 
-/* A folder of this process's own; the same one each time. */
+/* A folder of this process; the same one each time. */
 static inline const char *own_folder(void) {
     static char folder[200];
     if (!folder[0]) {
@@ -54,7 +54,7 @@ static inline const char *own_folder(void) {
     return folder;
 }
 
-/* A path in it; valid until the fourth next call. */
+/* A path in that folder; it is valid until the fourth call after this one. */
 static inline const char *own_path(const char *name) {
     static char paths[4][700];
     static unsigned next;
@@ -65,7 +65,7 @@ static inline const char *own_path(const char *name) {
 
 static inline const char *write_file(const char *name, const void *data, size_t bytes) {
     const char *path = own_path(name);
-    unlink(path); /* cutting an existing file makes some file systems wait for the disk */
+    unlink(path); /* On some file systems, truncating an existing file waits for the disk. */
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_true(bytes == 0 || fwrite(data, bytes, 1, file) == 1);
@@ -80,7 +80,7 @@ static inline int remove_own_folder(void **state) {
     return system(command) == 0 ? 0 : -1;
 }
 
-/* Files in the own folder whose names begin so. */
+/* The number of files in the process's folder whose names begin with `begin`. */
 static inline int count_files(const char *begin) {
     char command[400];
     snprintf(command, sizeof command, "ls -A '%s' | grep -c '^%s'", own_folder(), begin);
@@ -92,7 +92,8 @@ static inline int count_files(const char *begin) {
     return count;
 }
 
-/* One line that says this. KVCULL_SHOW_ERRORS=1 prints all of them, for people who judge their words. */
+/* The error is one line that contains `says`. KVCULL_SHOW_ERRORS=1 prints all of these lines, so that people can judge
+ * their wording. */
 static inline void check_refusal(enum kvc_status status, enum kvc_status expected, const struct kvc_error *error,
                                  const char *says) {
     if (status != expected || !strstr(error->text, says) || strchr(error->text, '\n')) {
@@ -106,7 +107,7 @@ static inline void check_refusal(enum kvc_status status, enum kvc_status expecte
     }
 }
 
-/* ../shared of the source tree, or $KVCULL_SHARED; NULL where the file is not there. */
+/* A file in ../shared of the source tree, or in $KVCULL_SHARED; NULL if it does not exist. */
 static inline const char *shared_file(const char *name) {
     static char path[400];
     const char *shared = getenv("KVCULL_SHARED"), *top = getenv("top_srcdir");

@@ -16,7 +16,7 @@ static json_t *load_json(const char *rest) {
     return root;
 }
 
-/* Sets key ("a" or "a.b") to JSON text; "" removes it. */
+/* Sets the key ("a" or "a.b") to JSON text; "" removes it. */
 static void change_json(json_t *root, const char *key, const char *text) {
     char outer[64];
     const char *dot = strchr(key, '.');
@@ -192,7 +192,7 @@ static const struct json_case {
     {"llama3", "rope_scaling.low_freq_factor", "", "rope_scaling.low_freq_factor is missing"},
     {"llama3", "rope_scaling.high_freq_factor", "", "rope_scaling.high_freq_factor is missing"},
     {"llama3", "rope_scaling.factor", "", "rope_scaling.factor is missing"},
-    {"qwen2-yarn", "rope_scaling.factor", "", "OK"}, /* then from the two lengths */
+    {"qwen2-yarn", "rope_scaling.factor", "", "OK"}, /* the factor is then computed from the two lengths */
     {"qwen2-yarn", "rope_scaling.beta_fast", "0", "rope_scaling.beta_fast is 0"},
     {"qwen2-yarn", "rope_scaling.original_max_position_embeddings", "0", "original_max_position_embeddings is 0"},
     {"qwen2-yarn", "rope_theta", "1", "yarn needs more than 1"},
@@ -268,7 +268,7 @@ static void files_that_are_no_config(void **state) {
 
 /* ---- whole folders ---- */
 
-/* A golden's tensors under a changed config.json. */
+/* The tensors of a golden model with a changed config.json. */
 static enum kvc_status open_changed(struct kvc_engine *engine, const char *model, const char *key, const char *text) {
     char rest[128], path[512], from[512], here[512], weights[512];
     struct kvc_model *opened;
@@ -333,10 +333,10 @@ static const struct json_case folder_cases[] = {
     {"gpt-oss-plain", "attention_bias", "true", "self_attn.q_proj.bias is missing"},
     {"gpt-oss-plain", "intermediate_size", "19", "in 3 dimensions, it must be 9 matrices of 19 x 28"},
     {"gpt-oss-plain", "model_type", "\"qwen3_moe\"", "no sliding_window is in use"},
-    {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 where config.json does not say */
+    {"qwen3", "head_dim", "", "it must be a vector of 128"}, /* 128 if config.json does not specify it */
     {"gemma3", "num_hidden_layers", "6", "does not belong in a gemma3_text model of 6 layers"},
     {"gemma3-images", "text_config.num_hidden_layers", "5", "does not belong in a gemma3 model of 5 layers"},
-    {"gemma3-images", "text_config.num_attention_heads", "", "it must be 80 x 20"}, /* 8 of them */
+    {"gemma3-images", "text_config.num_attention_heads", "", "it must be 80 x 20"}, /* 8 of these heads */
 };
 /* clang-format on */
 
@@ -357,7 +357,7 @@ static void folders_that_do_not_fit(void **state) {
     kvc_engine_close(engine);
 }
 
-/* ---- what an opened model tells of itself ---- */
+/* ---- what an opened model reports about itself ---- */
 
 static void information(void **state) {
     (void)state;
@@ -380,7 +380,7 @@ static void information(void **state) {
     assert_int_equal(info->eos, 2);
     assert_int_equal(model->network.layer[0].window, 0);
     assert_int_equal(model->network.layer[2].window, 5);
-    /* 47 x 32 twice, the last norm; per layer q, k, v, o, their biases, gate, up, down, two norms */
+    /* 47 x 32 twice, and the last norm; per layer q, k, v, o, their biases, gate, up, down, two norms. */
     const uint64_t matrices = 2 * 47 * 32 + 3 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 40 * 32);
     const uint64_t vectors = 32 + 3 * (32 + 16 + 16 + 2 * 32);
     assert_int_equal(info->parameters, matrices + vectors);
@@ -397,7 +397,7 @@ static void information(void **state) {
     kvc_engine_close(engine);
 }
 
-/* GGUF files of Gemma's largest models say by their number of layers what queries are scaled by. */
+/* In GGUF files of Gemma's largest models the number of layers determines by what queries are scaled. */
 static void scales_of_wide_models(void **state) {
     (void)state;
     static const struct {
@@ -422,7 +422,7 @@ static void scales_of_wide_models(void **state) {
                                         .vocab = 64,
                                         .score_cap = -1,
                                         .logit_cap = -1};
-            if (!gguf) /* config.json has it */
+            if (!gguf) /* config.json specifies it */
                 config.query_scalar = models[i].scalar > 0 ? models[i].scalar : (double)models[i].head_size;
             assert_int_equal(kvc_config_complete(&config, gguf == 1, "here", &error), KVC_OK);
             assert_true(config.score_scale == (models[i].scalar > 0 ? (double)(float)(1 / sqrt(models[i].scalar)) : 0));

@@ -11,9 +11,9 @@ enum change_kind { UINT, REAL, TEXT, FLAG, UINTS, BOOLS, REMOVE, RENAME, DROP, R
 static const struct gguf_case {
     const char *model;
     enum change_kind kind;
-    const char *name;    /* the key or tensor */
-    double value;        /* of UINT, REAL, FLAG; how many numbers of UINTS, BOOLS, VECTOR */
-    const char *text;    /* of TEXT; the new name of RENAME */
+    const char *name;    /* the key or the tensor's name */
+    double value;        /* the value of UINT, REAL, FLAG; how many numbers UINTS, BOOLS, VECTOR have */
+    const char *text;    /* the value of TEXT; the new name of RENAME */
     const char *expected;
 } gguf_cases[] = {
     {"llama2", TEXT, "general.architecture", 0, "gemma", "architecture \"gemma\" is not supported; llama"},
@@ -64,7 +64,7 @@ static const struct gguf_case {
     {"llama2", RENAME, "blk.2.attn_k.weight", 0, "blk.2.attn_q.bias", "tensor blk.2.attn_k.weight is missing"},
     {"llama2", DROP, "token_embd.weight", 0, NULL, "tensor token_embd.weight is missing"},
     {"llama2", DROP, "output_norm.weight", 0, NULL, "tensor output_norm.weight is missing"},
-    {"llama2", DROP, "output.weight", 0, NULL, "OK"}, /* tied */
+    {"llama2", DROP, "output.weight", 0, NULL, "OK"}, /* tied embeddings */
     {"llama2", RESHAPE, "blk.0.ffn_down.weight", 0, NULL, "is 34 x 24, it must be 24 x 34"},
     {"llama2", RESHAPE, "blk.0.ffn_norm.weight", 0, NULL, "it must be a vector of 24"},
     {"qwen2-window", RETYPE, "output_norm.weight", 0, NULL, "is of type q8_0; a norm or bias must be f32, f16 or bf16"},
@@ -84,7 +84,7 @@ static const struct gguf_case {
     {"llama2", REAL, "llama.attention.scale", 0.1, NULL, "llama.attention.scale is 0.1"},
     {"gemma2", REAL, "gemma2.attn_logit_softcapping", -1, NULL, "gemma2.attn_logit_softcapping is -1"},
     {"gemma2", REAL, "gemma2.attn_logit_softcapping", NAN, NULL, "gemma2.attn_logit_softcapping is"},
-    {"gemma2", REMOVE, "gemma2.attn_logit_softcapping", 0, NULL, "OK"}, /* 50 */
+    {"gemma2", REMOVE, "gemma2.attn_logit_softcapping", 0, NULL, "OK"}, /* the default, 50 */
     {"gemma2", TEXT, "gemma2.final_logit_softcapping", 0, "30", "gemma2.final_logit_softcapping is not a number"},
     {"gemma2", REAL, "gemma2.final_logit_softcapping", INFINITY, NULL, "gemma2.final_logit_softcapping is inf"},
     {"gemma2", REAL, "gemma2.attention.scale", -1, NULL, "gemma2.attention.scale is -1"},
@@ -169,7 +169,7 @@ static void put_change(struct kvc_gguf_writer *writer, const struct gguf_case *c
     }
 }
 
-/* Writes path as the golden with one change. */
+/* Writes the golden model with one change to path. */
 static void write_changed(const struct gguf_case *c, const char *path) {
     char rest[128], from[512];
     struct kvc_gguf *file;

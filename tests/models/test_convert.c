@@ -33,7 +33,7 @@ static void must(enum kvc_status status, const struct kvc_error *error) {
     }
 }
 
-/* The last row of logits after some tokens; malloc'ed. */
+/* The last row of logits after some tokens, from malloc. */
 static float *logits_of(const char *path, uint32_t *vocab) {
     struct kvc_model *model;
     struct kvc_session *session;
@@ -57,7 +57,7 @@ static float *logits_of(const char *path, uint32_t *vocab) {
     return logits;
 }
 
-/* Relative root mean square difference of the logits of two models. */
+/* The relative root mean square difference between two models' logits. */
 static double difference(const char *a, const char *b) {
     uint32_t vocab, other;
     float *x = logits_of(a, &vocab), *y = logits_of(b, &other);
@@ -116,12 +116,12 @@ static void gguf_files_keep_their_bits(void **state) {
         must(kvc_convert(own_path("from.gguf"), own_path("wide.gguf"), KVC_F32, &error), &error);
         assert_true(difference(own_path("from.gguf"), own_path("wide.gguf")) == 0);
     }
-    /* in place: the source is still mapped while the new file takes its name */
+    /* In place: the source is still mapped when the new file takes its name. */
     must(kvc_convert(own_path("wide.gguf"), own_path("wide.gguf"), KVC_BF16, &error), &error);
     assert_true(difference(own_path("from.gguf"), own_path("wide.gguf")) == 0);
 }
 
-/* A write-protected file stays as it is, whoever asks: also as the target of its own conversion. */
+/* A write-protected file stays unchanged for every command, even as the target of its own conversion. */
 static void write_protected_files_stay(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -136,7 +136,7 @@ static void write_protected_files_stay(void **state) {
     assert_true(before.st_ino == after.st_ino && before.st_size == after.st_size && before.st_mode == after.st_mode);
 }
 
-/* Stored weights are widened exactly before they are used: a file of the widened values gives the same bits. */
+/* Stored weights are dequantized exactly before use: a file with the dequantized values gives bit-identical results. */
 static void dequantized_models_keep_their_bits(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -156,16 +156,16 @@ static void quantised_models_stay_close(void **state) {
     must(kvc_make_model("small", KVC_F32, 3, own_path("from.gguf"), &error), &error);
     for (int type = KVC_F16, count = 0; type < KVC_TYPES; type++) {
         const struct kvc_type_block block = kvc_type_block((enum kvc_type)type);
-        const bool large = block.elements > 32; /* only the rows of "small" are whole blocks of them */
+        const bool large = block.elements > 32; /* only rows of "small" are whole blocks of these types */
         const double bits =
-            (8.0 * block.bytes - 8.0 * block.wide * block.scales) / block.elements; /* of quants and sub-scales */
+            (8.0 * block.bytes - 8.0 * block.wide * block.scales) / block.elements; /* bits of quants and sub-scales */
         if (!large && count++ % 2 && kvc_test_thinned())
             continue;
         const char *from = large ? own_path("from.gguf") : source_path("data/demo");
         must(kvc_convert(from, own_path("small.gguf"), (enum kvc_type)type, &error), &error);
         assert_string_equal(error.text, "");
         double off = difference(from, own_path("small.gguf"));
-        /* A bit halves the error; of 16 a float has 5 or 8 for the exponent. */
+        /* Each additional bit halves the error; 16-bit floats use 5 or 8 bits for the exponent. */
         double most = type == KVC_F16 ? 0.002 : type == KVC_BF16 ? 0.02 : 9 * pow(2, -bits);
         if (off < most / (large ? 10 : 1000) || off > most) {
             fail_msg("%s: logits differ by %g, at most %g was expected", kvc_type_name((enum kvc_type)type), off, most);
@@ -173,7 +173,7 @@ static void quantised_models_stay_close(void **state) {
     }
 }
 
-/* Rows that do not fit become q8_0 or f16, and the caller is told. */
+/* Rows that do not fit a type become q8_0 or f16, and the caller is informed. */
 static void rows_that_do_not_fit_are_told(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -302,11 +302,11 @@ static void failures_leave_nothing(void **state) {
     assert_int_equal(count_files("failed"), 0);
 }
 
-/* A model that could not be opened afterwards. */
+/* Conversion refuses a model that could not be opened afterwards. */
 static void unknown_families_are_refused(void **state) {
     (void)state;
     struct kvc_error error = {0};
-    static char bytes[1 << 20]; /* of the file, or its beginning */
+    static char bytes[1 << 20]; /* the file, or its beginning */
     char path[700];
     snprintf(path, sizeof path, "%s", own_path("family.gguf"));
     must(kvc_make_model("tiny", KVC_F16, 1, path, &error), &error);
@@ -326,7 +326,7 @@ static void unknown_families_are_refused(void **state) {
     assert_int_equal(count_files("failed"), 0);
 }
 
-/* A value that the asked type cannot hold. */
+/* Values that the requested type cannot hold. */
 static void values_too_large_are_refused(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -340,7 +340,7 @@ static void values_too_large_are_refused(void **state) {
     long offset = -1;
     FILE *out = fopen(path, "r+b");
     assert_non_null(out);
-    /* the first tensor begins the data; find where it lies in the file */
+    /* The data begins with the first tensor; determine where that is in the file. */
     fseek(out, 0, SEEK_END);
     long size = ftell(out);
     uint64_t data = 0;
@@ -369,7 +369,7 @@ static void a_full_disk_is_reported(void **state) {
     must(kvc_make_model("tiny", KVC_F32, 1, from, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
-    limit.rlim_cur = 200000; /* files end here, as on a full disk */
+    limit.rlim_cur = 200000; /* a size limit, which acts like a full disk */
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     enum kvc_status made = kvc_make_model("tiny", KVC_F32, 1, to, &error);

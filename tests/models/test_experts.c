@@ -18,19 +18,19 @@ static void must(enum kvc_status status) {
     }
 }
 
-/* ---- a copy of a good file with one change ---- */
+/* ---- a copy of a valid file with one change ---- */
 
 struct change {
-    const char *key; /* metadata: this number, or removed */
+    const char *key; /* in metadata: replaced by this number, or removed */
     uint64_t value;
     bool removed, number_is_text;
-    const char *tensor; /* left out, unless it has a shape: then of zeros, of that type */
+    const char *tensor; /* left out, unless it has a shape: then zeros of that type */
     uint32_t dimensions;
     uint64_t shape[3];
     enum kvc_type type;
-    bool apart;           /* stacks become a tensor for each expert */
-    bool no_number;       /* of the tensor that is changed: its last value is NaN */
-    const char *apart_as; /* expert 1's first tensor has this type's name too: "f32" */
+    bool apart;           /* stacks are written as one tensor per expert */
+    bool no_number;       /* the last value of the changed tensor is NaN */
+    const char *apart_as; /* the first tensor of expert 1 contains this type in its name, too: "f32" */
 };
 
 static void copy_keys(struct kvc_gguf_writer *writer, const struct kvc_gguf *from, const struct change *change) {
@@ -48,7 +48,7 @@ static void copy_keys(struct kvc_gguf_writer *writer, const struct kvc_gguf *fro
         kvc_gguf_put_uint32(writer, change->key, (uint32_t)change->value);
 }
 
-/* "blk.0.ffn_up_exps.weight" to "blk.0.ffn_up.E.weight"; false: it is no stack. */
+/* Turns "blk.0.ffn_up_exps.weight" into "blk.0.ffn_up.E.weight"; false: it is not a stack. */
 static bool name_apart(const char *name, uint64_t expert, char *to, size_t capacity) {
     const char *end = strstr(name, "_exps.weight");
     if (end)
@@ -56,7 +56,7 @@ static bool name_apart(const char *name, uint64_t expert, char *to, size_t capac
     return end != NULL;
 }
 
-/* The tensors, named or written. */
+/* Either adds the tensors' names or writes their data. */
 static void put_tensors(struct kvc_gguf_writer *writer, const struct kvc_gguf *from, const struct change *change,
                         bool written) {
     static unsigned char zeros[1 << 18];
@@ -117,7 +117,7 @@ static void refuse_number(const char *key, uint64_t value, const char *says) {
     refuse((struct change){.key = name, .value = value}, says);
 }
 
-/* ---- logits, to compare files by ---- */
+/* ---- logits, to compare files ---- */
 
 static float *logits_of(const char *path) {
     struct kvc_model *model;
@@ -177,7 +177,7 @@ static void counts(void **state) {
     kvc_model_close(model);
 }
 
-/* A tensor for each expert: the same bits. */
+/* One tensor per expert gives bit-identical results. */
 static void first_files_of_mixtral(void **state) {
     const struct change apart = {.apart = true}, mixed = {.apart = true, .apart_as = "f32"};
     struct kvc_gguf *mixtral;
@@ -191,7 +191,8 @@ static void first_files_of_mixtral(void **state) {
     kvc_gguf_close(mixtral);
 }
 
-/* To every type, from GGUF and from a folder; what loses nothing gives the same bits, and routers stay as they were. */
+/* Conversion to every type, from GGUF and from a folder; lossless conversions give bit-identical results, and routers
+ * stay unchanged. */
 static void conversion(void **state) {
     static const char *const families[] = {"qwen3-moe",       "qwen3-moe-window", "olmoe",   "olmoe-gqa",
                                            "mixtral",         "qwen2-moe",        "gpt-oss", "gpt-oss-plain",
@@ -219,7 +220,7 @@ static void conversion(void **state) {
     }
 }
 
-/* Layers without experts beside layers that have them: layers 0 and 2 of 4. */
+/* Layers without experts next to layers with experts: layers 0 and 2 of 4. */
 static void layers_without_experts(void **state) {
     static const struct {
         struct change change;
@@ -293,7 +294,7 @@ static void wrong_tensors(void **state) {
     refuse((struct change){.tensor = "blk.0.attn_norm.weight", .dimensions = 3, .shape = {1, 1, HIDDEN}}, "attn_norm");
 }
 
-/* One weight of a router that is NaN: the logits are refused, and the layer is named. */
+/* One weight of a router is NaN: the logits are refused, and the error names the layer. */
 static void a_router_without_numbers(void **state) {
     const struct change nan = {.tensor = "blk.1.ffn_gate_inp.weight",
                                .dimensions = 2,
@@ -318,7 +319,7 @@ static void a_router_without_numbers(void **state) {
     kvc_model_close(model);
 }
 
-/* Architectures without experts are refused with them, and "llama" is Mixtral where it has them. */
+/* Architectures without experts refuse files with them, and "llama" with experts is Mixtral. */
 static void other_families(void **state) {
     const char *from = own_path("dense.gguf");
     struct kvc_gguf *dense;
@@ -329,7 +330,7 @@ static void other_families(void **state) {
     struct change change = {.key = "llama.expert_count", .value = 8};
     check_refusal(kvc_model_open(engine, write_changed(dense, &change), &model, &error), KVC_INPUT, &error,
                   "llama.expert_used_count is missing");
-    change.value = 0; /* as some dense files say */
+    change.value = 0; /* as in some dense models' files */
     must(kvc_model_open(engine, write_changed(dense, &change), &model, &error));
     kvc_model_close(model);
     change = (struct change){.key = "llama.expert_used_count", .value = 2};

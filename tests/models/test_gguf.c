@@ -121,7 +121,7 @@ static void reads_a_real_model(void **state) {
 
 /* ---- damage everywhere ---- */
 
-/* Reads all there is, so that a sanitizer sees any read outside the file. */
+/* Reads everything, so that a sanitizer notices any read outside the file. */
 static uint64_t read_all(const struct kvc_gguf *file) {
     uint64_t sum = 0, count, value, bytes64;
     const char *key, *text;
@@ -186,7 +186,7 @@ static void survives_flipped_bytes(void **state) {
             kvc_gguf_close(file);
         }
     }
-    assert_true(opened > 20); /* some flips do no harm */
+    assert_true(opened > 20); /* some bit flips are harmless */
 }
 
 int main(void) {

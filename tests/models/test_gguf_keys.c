@@ -5,7 +5,7 @@
 #include "models/config/plan.h"
 #include "models/files/gguf.h"
 
-/* One key of the list, with the file's architecture in place of ARCH. */
+/* Checks one key of the list, with the file's architecture in place of ARCH. */
 static void has_key(const struct kvc_gguf *file, const char *golden, const char *key) {
     char whole[200];
     const char *architecture;
@@ -68,7 +68,7 @@ static uint64_t file_type_of(const char *path) {
     return number;
 }
 
-/* Every type has a number of its own; from a GGUF file the number is the new type's. */
+/* Every type has its own number; after a conversion from GGUF the number is the new type's. */
 static void types_have_numbers(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -86,7 +86,8 @@ static void types_have_numbers(void **state) {
     assert_int_equal(file_type_of(own_path("q8_0.gguf")), 7);
 }
 
-/* A folder with a byte-level tokenizer, and one of pieces; special tokens by text and by number. */
+/* A folder with a byte-level tokenizer and one with a SentencePiece-style tokenizer; special tokens by text and by
+ * number. */
 static void keys_of_tokenizers(void **state) {
     (void)state;
     static const char about[] = "{\"pad_token\": \"<|endoftext|>\", \"mask_token\": {\"content\": \"!\"}, "
@@ -115,7 +116,7 @@ static void keys_of_tokenizers(void **state) {
     assert_true(kvc_gguf_uint(file, "tokenizer.ggml.mask_token_id", &id) && id < 256);
     assert_true(kvc_gguf_bool(file, "tokenizer.ggml.add_eos_token", &flag) && !flag);
     assert_false(kvc_gguf_has(file, "tokenizer.ggml.seperator_token_id"));
-    assert_false(kvc_gguf_has(file, "tokenizer.ggml.padding_token_id")); /* of a text that is no token */
+    assert_false(kvc_gguf_has(file, "tokenizer.ggml.padding_token_id")); /* the number of a text that is not a token */
     kvc_gguf_close(file);
     write_file("folder/tokenizer_config.json", "{}", 2);
     must(kvc_convert(own_path("folder"), own_path("number.gguf"), KVC_F32, &error), &error, "thin");

@@ -4,10 +4,10 @@
 
 #define NAME(number) "model-0000" #number "-of-00003.gguf"
 
-/* What a part says of itself; each has one tensor of 8 numbers, f32. */
+/* What a part contains about itself; each part has one tensor of 8 numbers, f32. */
 struct part {
     uint64_t number, count, tensors;
-    const char *tensor, *key; /* key: a text beside those of the split, NULL: none */
+    const char *tensor, *key; /* key: a text besides those of the split; NULL: none */
     const char *value;
 };
 
@@ -51,7 +51,7 @@ static void refuse_path(const char *path, const char *says) {
     assert_null(file);
 }
 
-/* One thing is other than it should be, whichever part is given. */
+/* One property of the parts is wrong; this is found whichever part is opened. */
 static void refuse_parts(const struct part *parts, const char *says) {
     write_parts(parts);
     for (int i = 0; i < 3; i++) {
@@ -79,7 +79,7 @@ static void opens_all_from_any_part(void **state) {
             for (int k = 0; k < 8; k++) {
                 assert_int_equal(((const uint32_t *)tensor->data)[k], i + 1);
             }
-            /* it lies in its own file's mapping */
+            /* The tensor lies in the mapping of its own file. */
             assert_non_null(strstr(kvc_mapped_path(tensor->data), names[i]));
         }
         assert_true(kvc_gguf_string(file, "general.name", &text, &bytes) && bytes == 5);
@@ -107,7 +107,7 @@ static void refuses_names_that_lie(void **state) {
     put_tensor(&made, "a", 1, (uint64_t[]){8}, 0, 0);
     put_data(&made, 32, 32);
     refuse_path(write_file("named-00001-of-00002.gguf", made.data, made.used), "has no split.count above 1");
-    struct kvc_gguf *file; /* one of one is a whole file, whatever it says */
+    struct kvc_gguf *file; /* a single part of one is a whole file, whatever it is named */
     struct kvc_error error;
     assert_int_equal(kvc_gguf_open(write_file("named-00001-of-00001.gguf", made.data, made.used), &file, &error), 0);
     kvc_gguf_close(file);
@@ -174,7 +174,7 @@ static void refuses_metadata_elsewhere(void **state) {
     refuse_parts(parts, NAME(2) ": has the key llama.block_count");
     parts[1].key = "general.name";
     refuse_parts(parts, "has the key general.name");
-    parts[1].value = "whole"; /* said again */
+    parts[1].value = "whole"; /* the same key again */
     write_parts(parts);
     struct kvc_gguf *file;
     struct kvc_error error;

@@ -35,7 +35,7 @@ static void refuses_files_that_cannot_be_read(void **state) {
     const char *pipe_path = own_path("pipe");
     assert_int_equal(mkfifo(pipe_path, 0600), 0);
     check_refusal(kvc_gguf_open(pipe_path, &file, &error), KVC_INPUT, &error, "not a regular file");
-    if (geteuid() != 0) { /* root may read everything */
+    if (geteuid() != 0) { /* root may read every file */
         const char *path = write_file("secret", "GGUF", 4);
         assert_int_equal(chmod(path, 0), 0);
         check_refusal(kvc_gguf_open(path, &file, &error), KVC_INPUT, &error, "Permission denied");
@@ -119,7 +119,7 @@ static void refuses_unknown_value_types(void **state) {
     refuse("0 or 1");
 }
 
-/* Readers that trust the name of an array run over its end; here every element is read by its own type. */
+/* Readers that trust an array's declared type read past its end; here every element is read by its actual type. */
 static void reads_arrays_declared_with_a_narrower_type(void **state) {
     (void)state;
     start(&made, 0, 1);
@@ -185,7 +185,7 @@ static void refuses_types_it_does_not_have(void **state) {
     refuse_tensor(1, (uint64_t[]){32}, 40, 0, "tensor weights is NVFP4; ");
     refuse_tensor(1, (uint64_t[]){32}, 43, 0, "tensor weights is of the unknown type 43; ");
     refuse_tensor(1, (uint64_t[]){32}, UINT32_MAX, 0, "of the unknown type 4294967295; ");
-    for (uint32_t type = 0; type < 43; type++) { /* each of the format's numbers is read or has a name */
+    for (uint32_t type = 0; type < 43; type++) { /* every number of the format is read or has a name */
         bool read = false;
         for (int t = 0; t < KVC_TYPES; t++)
             read = read || kvc_gguf_file_type((enum kvc_type)t) == type;
@@ -211,7 +211,7 @@ static void refuses_offsets_outside_the_data(void **state) {
 
 static void refuses_offsets_over_the_header(void **state) {
     (void)state;
-    for (uint64_t back = 32; back <= 96; back += 32) { /* start + offset would wrap into the header */
+    for (uint64_t back = 32; back <= 96; back += 32) { /* start + offset would wrap around into the header */
         refuse_tensor(1, (uint64_t[]){8}, 0, UINT64_MAX - back + 1, "does not lie inside");
     }
 }

@@ -64,7 +64,7 @@ static void reads_what_it_wrote(void **state) {
     size_t b = kvc_gguf_add_tensor(writer, "b", KVC_Q8_0, 3, (const uint64_t[]){2, 5, 32});
     size_t c = kvc_gguf_add_tensor(writer, "c", KVC_F32, 2, (const uint64_t[]){1, 1});
     must(kvc_gguf_writer_begin(writer, own_path("all.gguf"), &error), &error);
-    must(kvc_gguf_write(writer, c, data, 4, &error), &error); /* any order, in parts */
+    must(kvc_gguf_write(writer, c, data, 4, &error), &error); /* in any order, in parts */
     must(kvc_gguf_write(writer, b, data, 100, &error), &error);
     must(kvc_gguf_write(writer, a, data, 6, &error), &error);
     must(kvc_gguf_write(writer, b, data + 100, 240, &error), &error);
@@ -80,7 +80,7 @@ static void reads_what_it_wrote(void **state) {
     kvc_gguf_close(file);
 }
 
-/* A key copied raw has the same bytes. */
+/* A key that was copied raw has the same bytes. */
 static void copies_values_raw(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -136,7 +136,7 @@ static void refuses_misuse(void **state) {
     assert_int_equal(count_files("wrong"), 0);
 }
 
-/* The file's name is that of what a link points to; the link stays, and so do the permissions of an older file. */
+/* A link stays a link: the new file replaces its target, and keeps the permissions of the older file. */
 static void writes_through_links(void **state) {
     (void)state;
     struct kvc_error error = {0};

@@ -13,7 +13,7 @@
 
 #include "kvcull.h"
 
-/* Largest relative error of any row of logits that is accepted. transformers' own float32 run is up to 4e-6 away. */
+/* The largest accepted relative error of a row of logits. transformers' own float32 results differ by up to 4e-6. */
 static const double LIMIT = 2e-5;
 
 static const struct {
@@ -129,7 +129,7 @@ static struct kvc_session *open_session(struct kvc_model *model, size_t context)
     return session;
 }
 
-/* Logits of every row of the tokens as one prompt, [count, vocab], malloc'ed. */
+/* Logits of every row, with the tokens as one prompt: [count, vocab], from malloc. */
 static float *all_logits(struct kvc_model *model, const int32_t *tokens, size_t count, size_t context) {
     struct kvc_error error;
     struct kvc_session *session = open_session(model, context);
@@ -223,7 +223,7 @@ static int32_t highest(const float *logits, size_t vocab) {
     return (int32_t)best;
 }
 
-/* Greedy from BOS; logits [STEPS, vocab] malloc'ed. */
+/* Greedy generation from BOS; the logits are [STEPS, vocab], from malloc. */
 static float *generate(struct kvc_model *model, int32_t *tokens) {
     struct kvc_error error;
     struct kvc_session_options options;
@@ -298,7 +298,7 @@ static void a_trained_model_tells_its_story(void **state) {
         skip();
 }
 
-/* The context that is meant chooses the factors, and a session keeps those it began with: its keys stay as they are. */
+/* The intended context length chooses the factors, and a session keeps those it began with, so its keys stay valid. */
 static void longrope_factors_stay(void **state) {
     enum { SHORT = 20, ORIGINAL = 32, BEYOND = 40 };
     struct kvc_error error;
@@ -325,7 +325,7 @@ static void longrope_factors_stay(void **state) {
     for (size_t i = SHORT; i < BEYOND; i++)
         must(kvc_decode(&steps, &tokens[i], 1, far, NULL, &error), &error);
     assert_memory_equal(near, far, vocab * sizeof *near);
-    struct kvc_session_stats stats; /* who asks can know */
+    struct kvc_session_stats stats; /* the session reports this */
     assert_int_equal(kvc_model_info(model)->original_context, ORIGINAL);
     kvc_session_stats(steps, &stats);
     assert_true(stats.outgrown);

@@ -7,7 +7,7 @@
 #include "models/files/safetensors.h"
 #include "models/files/scaled.h"
 
-enum { HEADS = 6, EXPERTS = 5, HIDDEN = 32, FEED = 64, VOCAB = 51, TOKENS = 40 }; /* of the golden */
+enum { HEADS = 6, EXPERTS = 5, HIDDEN = 32, FEED = 64, VOCAB = 51, TOKENS = 40 }; /* the golden model's sizes */
 
 static struct kvc_engine *engine;
 static struct kvc_error error;
@@ -26,7 +26,8 @@ static const char *golden(const char *name) {
 
 /* ---- GGUF files that lie ---- */
 
-/* The golden's file with one tensor left out, or of another shape (dimensions above 0), or with another last value. */
+/* The golden model's file with one tensor left out, with another shape (dimensions above 0), or with another last
+ * value. */
 struct change {
     const char *tensor;
     uint32_t dimensions;
@@ -110,7 +111,8 @@ static void biases_that_do_not_fit(void **state) {
 
 static struct maker made;
 
-/* A safetensors file of one tensor with the bytes 0, 1, 2 ... (of `element` bytes each, little-endian); split. */
+/* A safetensors file of one tensor with the bytes 0, 1, 2 ... (as little-endian elements of `element` bytes), opened
+ * and split. */
 static enum kvc_status split_one(const char *name, const char *type, const char *shape, size_t count, unsigned element,
                                  struct kvc_safetensors **file) {
     char header[300];
@@ -125,7 +127,7 @@ static enum kvc_status split_one(const char *name, const char *type, const char 
     return kvc_safetensors_split(*file, path, &error);
 }
 
-/* The tensor has these numbers. */
+/* Checks the tensor's numbers. */
 static void check_made(const struct kvc_safetensors *file, const char *name, uint64_t rows, uint64_t cols,
                        const uint16_t *wanted) {
     const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, name);
@@ -141,7 +143,7 @@ static void check_made(const struct kvc_safetensors *file, const char *name, uin
 static void fused_tensors_are_taken_apart(void **state) {
     struct kvc_safetensors *file;
     (void)state;
-    /* [2 experts, 2 inputs, 2 * 3 outputs]: 12 e + 6 k + n, gate and up by turns */
+    /* [2 experts, 2 inputs, 2 * 3 outputs]: the values are 12 e + 6 k + n, with gate and up alternating. */
     static const uint16_t gate[] = {0, 6, 2, 8, 4, 10, 12, 18, 14, 20, 16, 22};
     static const uint16_t up[] = {1, 7, 3, 9, 5, 11, 13, 19, 15, 21, 17, 23};
     must(split_one(FUSED "gate_up_proj", "BF16", "2,2,6", 24, 2, &file));
@@ -159,7 +161,7 @@ static void fused_tensors_are_taken_apart(void **state) {
     must(split_one(FUSED "down_proj", "BF16", "1,2,3", 6, 2, &file));
     check_made(file, FUSED "down_proj", 3, 2, down);
     kvc_safetensors_close(file);
-    must(split_one("a.weight", "BF16", "2,3", 6, 2, &file)); /* nothing to do with it */
+    must(split_one("a.weight", "BF16", "2,3", 6, 2, &file)); /* not a tensor to be split */
     assert_true(kvc_safetensors_count(file) == 1 && !kvc_safetensors_at(file, 0)->scaled);
     kvc_safetensors_close(file);
 }
@@ -199,8 +201,8 @@ static float *logits_of(const char *path) {
     return logits;
 }
 
-/* Experts in MXFP4 stay, whatever block type is asked for, and are widened for a plain one; the same from a folder and
- * from a GGUF file. */
+/* Experts in MXFP4 stay unchanged whatever block type is requested, and are dequantized for a plain type; the result is
+ * the same from a folder and from a GGUF file. */
 static void experts_stay_in_mxfp4(void **state) {
     static const char stack[] = "blk.3.ffn_up_exps.weight";
     static const enum kvc_type types[] = {KVC_Q8_0, KVC_Q4_K, KVC_MXFP4, KVC_F32};
@@ -236,7 +238,7 @@ static void counts(void **state) {
     for (int gguf = 0; gguf < 2; gguf++) {
         must(kvc_model_open(engine, golden(gguf ? "gpt-oss/model.gguf" : "gpt-oss"), &model, &error));
         const struct kvc_model_info *info = kvc_model_info(model);
-        const uint64_t one = 3 * FEED * HIDDEN + 2 * FEED + HIDDEN; /* of an expert: matrices, biases */
+        const uint64_t one = 3 * FEED * HIDDEN + 2 * FEED + HIDDEN; /* of one expert: matrices, biases */
         assert_true(info->experts == EXPERTS && info->experts_used == 2 && info->sliding_window == 9);
         assert_int_equal(info->parameters - info->active_parameters, 4 * (EXPERTS - 2) * one);
         assert_true(info->windows[0] == 9 && info->windows[1] == 0 && info->windows[2] == 9 && info->windows[3] == 0);

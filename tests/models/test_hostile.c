@@ -6,7 +6,7 @@
 #include "models/files/gguf_write.h"
 
 static struct kvc_engine *engine;
-static struct kvc_gguf *tiny, *spoken; /* a good model, byte-level; another with a SentencePiece-style vocabulary */
+static struct kvc_gguf *tiny, *spoken; /* a valid byte-level model; another one with a SentencePiece-style vocabulary */
 
 static void must(enum kvc_status status, const struct kvc_error *error) {
     if (status) {
@@ -15,14 +15,14 @@ static void must(enum kvc_status status, const struct kvc_error *error) {
     }
 }
 
-/* ---- a copy of the good model with one change ---- */
+/* ---- a copy of the valid model with one change ---- */
 
 struct change {
-    const char *key;         /* metadata: removed, and put again by `put` */
-    enum kvc_gguf_type type; /* of one integer, where put is NULL and it is not just removed */
+    const char *key;         /* in metadata: removed, and added again by `put` */
+    enum kvc_gguf_type type; /* the type of one integer, if put is NULL and the key is not only removed */
     uint64_t value;
     void (*put)(struct kvc_gguf_writer *writer, const char *key);
-    bool removed, whole; /* whole: every key that begins as this one does, up to the first dot */
+    bool removed, whole; /* whole: every key with the same beginning, up to the first dot */
     const char *tensor;  /* this tensor is left out, or gets another shape or type */
     uint64_t shape[2];
     enum kvc_type tensor_type;
@@ -124,8 +124,8 @@ static void refuses_block_count_10_9(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         refuse_integer("llama.block_count", wrong[i], "llama.block_count is");
     }
-    refuse_integer("llama.block_count", 2, "tensor blk.2."); /* a layer too many in the file */
-    refuse_integer("llama.block_count", 4, "tensor blk.3."); /* a layer too few */
+    refuse_integer("llama.block_count", 2, "tensor blk.2."); /* the file has one layer more */
+    refuse_integer("llama.block_count", 4, "tensor blk.3."); /* the file has one layer fewer */
     refuse(tiny, (struct change){.key = "llama.block_count", .removed = true}, "llama.block_count is missing");
     refuse(tiny, (struct change){.key = "llama.block_count", .type = KVC_GGUF_I32, .value = UINT32_MAX},
            "llama.block_count is not an integer of 0 or more");
@@ -141,7 +141,7 @@ static void refuses_head_counts_0_or_not_dividing(void **state) {
     refuse_integer("llama.attention.head_count_kv", 12, "multiple of llama.attention.head_count_kv");
     refuse_integer("llama.attention.head_count", 7, "llama.attention.head_count is 7");
     refuse_integer("llama.attention.head_count", UINT64_C(1) << 32, "llama.attention.head_count is");
-    refuse_integer("llama.attention.head_count", 8, "it must be"); /* other shapes than the tensors */
+    refuse_integer("llama.attention.head_count", 8, "it must be"); /* the tensors have other shapes */
     refuse_integer("llama.attention.key_length", 0, "llama.attention.key_length is");
     refuse_integer("llama.attention.key_length", 25, "");
     refuse_integer("llama.attention.key_length", UINT64_C(1) << 40, "llama.attention.key_length is");
@@ -203,7 +203,7 @@ static void refuses_missing_tensors_and_other_shapes(void **state) {
 
 /* ---- the vocabulary ---- */
 
-enum { SPOKEN = 300 }; /* tokens */
+enum { SPOKEN = 300 }; /* the number of tokens */
 
 static void put_tokens(struct kvc_gguf_writer *writer, const char *key, size_t count, const char *token_7) {
     kvc_gguf_put_strings(writer, key, count);
@@ -241,7 +241,7 @@ static void put_few_scores(struct kvc_gguf_writer *writer, const char *key) {
 static void put_no_scores(struct kvc_gguf_writer *writer, const char *key) {
     kvc_gguf_put_float32s(writer, key, NULL, 0);
 }
-/* A loader that reads these as float32 reads far past their end. */
+/* A loader that reads these as float32 would read far past their end. */
 static void put_narrow(struct kvc_gguf_writer *writer, const char *key) {
     static unsigned char bytes[4 + 8 + SPOKEN];
     bytes[0] = KVC_GGUF_U8;
@@ -322,7 +322,7 @@ static void put_spoken(struct kvc_gguf_writer *writer, const char *key) {
     kvc_gguf_put_string(writer, key, "llama", 5);
     put_tokens(writer, "tokenizer.ggml.tokens", SPOKEN, NULL);
     for (int i = 0; i < SPOKEN; i++) {
-        types[i] = i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1; /* unknown, control, byte, normal */
+        types[i] = i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1; /* unknown, control, byte, normal tokens */
         scores[i] = -(float)i;
     }
     kvc_gguf_put_int32s(writer, "tokenizer.ggml.token_type", types, SPOKEN);

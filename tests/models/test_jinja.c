@@ -24,7 +24,7 @@ static enum kvc_status render(const char *source, size_t bytes, const json_t *va
     return status;
 }
 
-/* Templates beside their texts, null: a refusal. Returns how many are refused. */
+/* Compares templates with their expected texts; null is a refusal. Returns the number of refusals. */
 static size_t compare(const json_t *templates, const json_t *variables, const json_t *texts) {
     size_t failures = 0, refusals = 0;
     assert_int_equal(json_array_size(templates), json_array_size(texts));
@@ -58,7 +58,7 @@ static void test_against_jinja(void **state) {
     json_decref(expected);
 }
 
-/* What tools/fuzz_templates.py made. */
+/* Templates made by tools/fuzz_templates.py. */
 static void test_fuzzed(void **state) {
     (void)state;
     json_t *all = data_json("templates/fuzzed.json");
@@ -68,9 +68,9 @@ static void test_fuzzed(void **state) {
     json_decref(all);
 }
 
-/* ---- templates that mean harm ---- */
+/* ---- malicious templates ---- */
 
-/* source, what the error says, where it is not known to be the only one: "" */
+/* The source, and a part of the error; "" where several errors are possible. */
 static const struct {
     const char *source, *says;
 } hostile[] = {
@@ -125,7 +125,7 @@ static const struct {
      "%}",
      "too"},
     {"{% for i in range(99999) %}{% if 'y' in 'x' * 9999 %}{% endif %}{% endfor %}", "too"},
-    /* what walks over long text is counted, too */
+    /* Functions that walk over long text are counted, too. */
     {"{% set x = 'x' * 9999999 %}{% for i in range(99999) %}{{ x.isalpha() }}{% endfor %}", "too many steps"},
     {"{% set x = 'x' * 9999999 %}{% for i in range(99999) %}{{ x is upper }}{% endfor %}", "too many steps"},
     {"{% set x = 'x' * 9999999 %}{% for i in range(99999) %}{{ x.find('y') }}{% endfor %}", "too many steps"},
@@ -201,7 +201,7 @@ static void refused(const char *source, size_t bytes, const char *says) {
     if (status != KVC_INPUT || text || !strstr(error.text, "line ") || !strstr(error.text, says) ||
         strchr(error.text, '\n'))
         fail_msg("%.300s: status %d, %s; wanted: %s", source, status, error.text, says);
-    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 60); /* far more than any takes */
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 60); /* far longer than any of them takes */
 }
 
 static void test_hostile(void **state) {
@@ -211,7 +211,7 @@ static void test_hostile(void **state) {
     refused("a\0b", 3, "byte 0");
 }
 
-/* begin, then `middle` many times, then end. */
+/* The text: begin, many times middle, then end. */
 static void refused_many(const char *begin, const char *middle, size_t times, const char *end, const char *says) {
     const size_t bytes = strlen(begin) + strlen(middle) * times + strlen(end);
     char *source = malloc(bytes + 1);
@@ -246,7 +246,7 @@ static void test_deep(void **state) {
     refused_many("", "x", (1 << 20) + 1, "", "may have");
 }
 
-/* The text of raise_exception is shown on one line, without what could harm a terminal. */
+/* The text of raise_exception is printed on one line, without characters that could harm a terminal. */
 static void test_refusal(void **state) {
     (void)state;
     static const char source[] = "\n{{ raise_exception('No \\x1b[2J\\n' ~ why) }}";
@@ -259,7 +259,7 @@ static void test_refusal(void **state) {
     json_decref(variables);
 }
 
-/* Text gathered piece by piece is not copied each time, and the shorter pieces stay what they were. */
+/* Text built piece by piece is not copied each time, and earlier pieces stay unchanged. */
 static void test_gathering(void **state) {
     (void)state;
     static const char source[] =

@@ -24,7 +24,7 @@ static const char *const seeds[] = {
     "b\"]}}",
 };
 
-/* What makes and breaks JSON; the empty one is a NUL. */
+/* Pieces that make JSON valid or invalid; the empty one is a NUL. */
 static const char *const pieces[] = {
     "{",
     "}",
@@ -90,7 +90,7 @@ static uint32_t draw(uint64_t *state, size_t below) { /* splitmix64 */
     return (uint32_t)((z ^ (z >> 31)) % below);
 }
 
-/* Puts `count` bytes where `gone` bytes at `at` were, if they fit. */
+/* Replaces `gone` bytes at `at` by `count` other bytes, if they fit. */
 static size_t splice(char *text, size_t bytes, size_t at, size_t gone, const char *with, size_t count) {
     if (bytes - gone + count > MOST_BYTES) {
         return bytes;
@@ -112,7 +112,7 @@ static size_t mutate(uint64_t *state, char *text, size_t bytes) {
         return splice(text, bytes, at, gone, piece, *piece ? strlen(piece) : 1);
     case 2:
         return splice(text, bytes, at, 0, piece, *piece ? strlen(piece) : 1);
-    case 3: /* a part once more, elsewhere */
+    case 3: /* copy a part to another place */
         memcpy(copy, text + at, gone);
         return splice(text, bytes, draw(state, bytes + 1), 0, copy, gone);
     default: {
@@ -122,14 +122,14 @@ static size_t mutate(uint64_t *state, char *text, size_t bytes) {
     }
 }
 
-/* 1: both say that it is JSON, 0: both that it is not, -1: jansson refuses what the check does not look at. */
+/* 1: both consider it JSON; 0: both consider it invalid; -1: jansson refuses something that the check ignores. */
 static int compare(const char *text, size_t bytes) {
     json_error_t why;
     struct kvc_error error = {0};
     json_t *right = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why), *got;
     const enum kvc_status status = kvc_json_parse("it", text, bytes, &got, &error);
     const bool well_formed = kvc_json_well_formed(text, bytes);
-    /* jansson passes over a NUL after a number or a word; nothing else does. */
+    /* jansson accepts a NUL after a number or a word; otherwise both agree. */
     const bool good = right && !memchr(text, '\0', bytes);
     const bool same = good ? status == KVC_OK && json_equal(got, right) : status == KVC_INPUT;
     bool looked_at = true;

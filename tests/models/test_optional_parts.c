@@ -8,7 +8,7 @@
 #include "models/config/plan.h"
 #include "models/convert/random_row.h"
 
-/* A tensor's numbers: norms near 1, all others around 0. */
+/* Writes a tensor's numbers: norms are near 1, all others around 0. */
 static void write_random(struct kvc_gguf_writer *writer, size_t index, const struct kvc_planned *tensor) {
     struct kvc_random random = kvc_random_start(3, index);
     struct kvc_error error = {0};
@@ -20,14 +20,14 @@ static void write_random(struct kvc_gguf_writer *writer, size_t index, const str
     kvc_random_row(&random, KVC_F32, 0.1f, count, values);
     for (size_t i = 0; i < count; i++) {
         const float value = values[i] + (tensor->kind == KVC_PLAN_NORM ? 1.0f : 0.0f);
-        values[i] = (value - 1.0f) + 1.0f; /* 1 + w of some w, as files of Gemma have it */
+        values[i] = (value - 1.0f) + 1.0f; /* a number that equals 1 + w for some w, as in Gemma's files */
     }
     must(kvc_gguf_write(writer, index, tensor->factors ? tensor->factors : values, count * sizeof *values, &error),
          &error, tensor->name);
     free(values);
 }
 
-/* A GGUF file of random weights, as a configuration describes it. */
+/* Writes a GGUF file of random weights for a configuration. */
 static void make_model(const struct kvc_config *config, const char *to) {
     struct kvc_plan plan;
     struct kvc_error error = {0};
@@ -48,7 +48,7 @@ static void make_model(const struct kvc_config *config, const char *to) {
 
 static bool expected(const json_t *line, const char *key) { return json_is_true(json_object_get(line, key)); }
 
-/* The configuration as kvcull reads it; the caller frees it. */
+/* Reads the configuration with kvcull's reader; the caller frees it. */
 static void read_config(const json_t *line, const char *about, struct kvc_config *config) {
     struct kvc_error error = {0};
     char *text = json_dumps(json_object_get(line, "config"), 0);

@@ -9,8 +9,8 @@ static double read_real(FILE *file) {
     return strtod(text, NULL);
 }
 
-/* At most two units in the last place of a float32: transformers' own pow is not correctly rounded. A few more where
- * Llama 3's formula with other parameters than the published ones goes through divisors, as GGUF has them. */
+/* At most two ULPs of a float32, because transformers' own pow is not correctly rounded; a few more where Llama 3's
+ * formula with unpublished parameters is stored as divisors, as in GGUF files. */
 static void expect_near(const char *name, size_t i, float ours, double theirs) {
     const double limit = strcmp(name, "llama3-odd") == 0 ? 6e-7 : 2.4e-7;
     if (!(fabs((double)ours - theirs) <= limit * fabs(theirs)))
@@ -56,7 +56,7 @@ static void frequencies_are_those_of_transformers(void **state) {
         check_rope(names[i]);
 }
 
-/* Divisors as GGUF has them lead back to the published parameters, and to the same frequencies in any case. */
+/* Divisors from GGUF files are recognized as the published parameters, and always give the same frequencies. */
 static void divisors_are_recognised(void **state) {
     (void)state;
     static const char *const names[] = {"rope/llama3.1-8b.json", "rope/llama3.2-1b.json", "rope/llama3-odd.json"};

@@ -9,7 +9,7 @@
 
 static struct maker made;
 
-/* A file of this header and so many bytes 0, 1, 2, ... of data. */
+/* Writes a file with this header and so many bytes 0, 1, 2, ... of data. */
 static void make(const char *header, size_t data) {
     made.used = 0;
     put_text(&made, header);
@@ -63,7 +63,7 @@ static void reads_tensors(void **state) {
     kvc_safetensors_close(file);
 }
 
-/* Tensors that begin between two numbers are copied to where they can be read. */
+/* Misaligned tensors are copied to aligned memory. */
 static void reads_misaligned_tensors(void **state) {
     (void)state;
     const char *header = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
@@ -318,7 +318,7 @@ static void writes_and_reads_tensor_files(void **state) {
     struct kvc_tensor found;
     struct kvc_error error = {0};
     const char *path = own_path("tensors.safetensors");
-    for (int again = 0; again < 2; again++) { /* the second replaces the first */
+    for (int again = 0; again < 2; again++) { /* the second file replaces the first */
         assert_int_equal(kvc_tensor_writer_open(path, tensors, 2, &writer, &error), KVC_OK);
         assert_int_equal(kvc_tensor_write(writer, 1, values, 5, &error), KVC_OK);
         assert_int_equal(kvc_tensor_write(writer, 0, values, 2, &error), KVC_OK);
@@ -359,7 +359,7 @@ static void leaves_no_half_written_file(void **state) {
     snprintf(path, sizeof path, "%s", own_path("half.safetensors"));
     assert_int_equal(kvc_tensor_writer_open(path, tensors, 1, &writer, &error), KVC_OK);
     assert_int_equal(kvc_tensor_write(writer, 0, values, 50000, &error), KVC_OK);
-    assert_int_equal(access(path, F_OK), -1); /* not under its name before it is complete */
+    assert_int_equal(access(path, F_OK), -1); /* it gets its name only when it is complete */
     check_refusal(kvc_tensor_writer_commit(writer, &error), KVC_USAGE, &error, "got 50000 of its 100000 values");
     assert_int_equal(kvc_tensor_writer_open(path, tensors, 1, &writer, &error), KVC_OK);
     kvc_tensor_writer_abandon(writer);
@@ -386,13 +386,13 @@ static void reports_a_full_disk(void **state) {
     write_file("full.safetensors", "old", 3);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
-    limit.rlim_cur = 300000; /* files end here, as on a full disk */
+    limit.rlim_cur = 300000; /* a size limit, which acts like a full disk */
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     enum kvc_status status = kvc_tensor_writer_open(path, &tensor, 1, &writer, &error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     check_refusal(status, KVC_RESOURCE, &error, "no space");
-    assert_int_equal(count_files("full"), 1); /* the old one, as it was */
+    assert_int_equal(count_files("full"), 1); /* the old file, unchanged */
     struct stat about;
     assert_true(stat(path, &about) == 0 && about.st_size == 3);
 }

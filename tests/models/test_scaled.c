@@ -57,7 +57,7 @@ static void values_are_those_of_transformers(void **state) {
         assert_int_equal(sscanf(line, "%99s %" SCNx64, name, &hash), 2);
         const struct kvc_file_tensor *tensor = kvc_safetensors_tensor(file, name);
         assert_non_null(tensor);
-        /* b's rows of 40 are no blocks of 128 */
+        /* b's rows of 40 are not whole blocks of 128. */
         assert_true(tensor->type == (name[0] == 'a' ? KVC_FP8 : name[0] == 'b' ? KVC_F32 : KVC_MXFP4));
         assert_int_equal(tensor->bytes, tensor->rows * kvc_type_row_bytes(tensor->type, tensor->cols));
         must(kvc_tensor_make(tensor, path, &error), &error);
@@ -76,7 +76,7 @@ static void values_are_those_of_transformers(void **state) {
 
 /* ---- a whole model ---- */
 
-/* What fbgemm_fp8 and compressed-tensors write: a scale for each row, under the shorter name. */
+/* The format of fbgemm_fp8 and compressed-tensors: a scale for each row, under the shorter name. */
 static void a_scale_for_each_row(void **state) {
     (void)state;
     static const char header[] = "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[3,2],\"data_offsets\":[12,18]},"
@@ -101,12 +101,12 @@ static void a_scale_for_each_row(void **state) {
 }
 
 enum { VOCAB = 61, BLOCK = 128, MOST = 384 };
-enum size { NONE, HIDDEN, FEED, WORDS }; /* by which the model's shapes are said */
+enum size { NONE, HIDDEN, FEED, WORDS }; /* dimensions in the model's shapes */
 static unsigned sizes[4] = {0, 144, 272, VOCAB};
 
 static const struct {
     const char *name;
-    enum size rows, cols; /* cols NONE: a vector */
+    enum size rows, cols; /* cols NONE: the tensor is a vector */
 } model[] = {
     {"model.embed_tokens.weight", WORDS, HIDDEN},
     {"lm_head.weight", WORDS, HIDDEN},
@@ -121,7 +121,7 @@ static const struct {
     {"model.layers.0.mlp.up_proj.weight", FEED, HIDDEN},
     {"model.layers.0.mlp.down_proj.weight", HIDDEN, FEED},
 };
-static const char config[] = /* of %u and %u */
+static const char config[] = /* to be filled in for %u and %u */
     "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_act\":\"silu\","
     "\"rms_norm_eps\":1e-05,\"bos_token_id\":1,\"eos_token_id\":2,\"hidden_size\":%u,"
     "\"intermediate_size\":%u,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
@@ -132,14 +132,14 @@ static const char config[] = /* of %u and %u */
 static uint32_t random_state;
 static uint32_t next(void) { return (random_state = random_state * 1664525u + 1013904223u) >> 8; }
 
-/* Written from the format's description: a sign, four bits of exponent with bias 7, three of fraction. */
+/* Follows the format's description: a sign bit, four exponent bits with bias 7, three fraction bits. */
 static float e4m3(unsigned char bits) {
     const int exponent = bits >> 3 & 15, fraction = bits & 7;
     const double value = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
     return (float)(bits & 128 ? -value : value);
 }
 
-/* The same in rows of whole blocks, which stay FP8: a scale for each row, in F16, and one for the matrix. */
+/* The same in rows of whole blocks, which stay FP8: an F16 scale for each row, and one for the matrix. */
 static void blocks_have_the_scales_of_rows(void **state) {
     (void)state;
     static const char header[] = "{\"v\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,256],\"data_offsets\":[8,520]},"
@@ -218,7 +218,7 @@ static const char *write_folder(const char *folder, struct bytes *from) {
     return own_path(folder);
 }
 
-/* Tensor i in float32 and, the projections, in FP8. */
+/* Adds tensor i in float32 and, if it is a projection, in FP8. */
 static void add_both(size_t i, struct bytes *plain, struct bytes *fp8) {
     static unsigned char numbers[MOST * MOST];
     static float values[MOST * MOST], scales[9];
@@ -230,7 +230,7 @@ static void add_both(size_t i, struct bytes *plain, struct bytes *fp8) {
         scales[s] = ldexpf((float)(next() % 1000 + 500), -22);
     for (unsigned n = 0; n < rows * cols; n++) {
         numbers[n] = (unsigned char)next();
-        if ((numbers[n] & 127) == 127) /* a NaN */
+        if ((numbers[n] & 127) == 127) /* it would be a NaN */
             numbers[n] ^= 1;
         values[n] = e4m3(numbers[n]) * (scaled ? scales[n / cols / BLOCK * grid + n % cols / BLOCK] : 0x1p-6f);
     }
@@ -280,14 +280,14 @@ static void check_model(const char *plain_folder, const char *fp8_folder, unsign
     must(kvc_convert(paths[0], paths[2], KVC_Q8_0, &error), &error);
     must(kvc_convert(paths[1], paths[3], KVC_Q8_0, &error), &error);
     snprintf(paths[4], sizeof paths[4], "%.600s-wide/", paths[1]);
-    must(kvc_convert(paths[1], paths[4], KVC_F32, &error), &error); /* a folder as transformers' dequantize makes it */
+    must(kvc_convert(paths[1], paths[4], KVC_F32, &error), &error); /* a folder like that of transformers' dequantize */
     for (int i = 0; i < 5; i++)
         compute(paths[i], logits[i], &info[i]);
     assert_true(isfinite(logits[0][0]) && logits[0][0] != logits[0][1]);
     assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
     assert_memory_equal(logits[2], logits[3], sizeof logits[2]);
     assert_memory_equal(logits[1], logits[4], sizeof logits[1]);
-    /* What is made is counted as held, and not as read from the file. */
+    /* Converted weights count as held memory, not as memory read from the file. */
     const uint64_t ends = 2 * (uint64_t)VOCAB * hidden * 4, norms = 3 * (uint64_t)hidden * 4;
     const uint64_t numbers = 4 * (uint64_t)hidden * hidden + 3 * (uint64_t)hidden * feed;
     const bool blocks = hidden % BLOCK == 0;
@@ -299,7 +299,7 @@ static void check_model(const char *plain_folder, const char *fp8_folder, unsign
 static void a_model_has_the_same_bits(void **state) {
     (void)state;
     check_model("plain", "fp8", 256, 384);
-    check_model("plain-odd", "fp8-odd", 144, 272); /* rows of 144 are no blocks of 128: they become F32 */
+    check_model("plain-odd", "fp8-odd", 144, 272); /* rows of 144 are not whole blocks of 128: they become F32 */
 }
 
 /* ---- what does not fit ---- */

@@ -12,7 +12,7 @@
 #include "models/tokenizer/parts.h"
 #include "tests/models/text_data.h"
 
-/* A tokenizer with nothing but a template and the tokens it writes; "" for none. */
+/* A tokenizer that only has a template and the special tokens that it writes; "" for none. */
 static struct kvc_tokenizer *make_tokenizer(const char *jinja, const char *bos, const char *eos) {
     static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}";
     struct kvc_tokenizer *tokenizer;
@@ -110,7 +110,8 @@ static const struct kvc_message talk[] = {
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "                     \
     "helpful, detailed, and polite answers to the user's questions."
 
-/* name, the conversation with its system message and without, both with the opening of the answer */
+/* The template's name, the conversation with its system message and without it; both end with the opening of the
+ * answer. */
 static const struct {
     const char *name, *with_system, *without;
 } forms[] = {
@@ -214,7 +215,7 @@ static void test_errors(void **state) {
     assert_int_equal(count, 15);
 }
 
-/* What a caller gives beside the messages, as a template sees it. */
+/* What a caller specifies besides the messages, as a template sees it. */
 static void test_options(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer = make_tokenizer(
@@ -235,7 +236,7 @@ static void test_options(void **state) {
     kvc_tokenizer_close(tokenizer);
 }
 
-/* A token that ends a turn: named by the files, or else what the template writes behind an answer. */
+/* A token that ends a turn: named in the files, or else written by the template after an answer. */
 static void test_turn_end(void **state) {
     (void)state;
     static const char plain[] = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ' <|end|>\\n' }}{% endfor %}";
@@ -243,7 +244,7 @@ static void test_turn_end(void **state) {
         const char *jinja;
         bool named, ends;
     } all[] = {{plain, false, true},
-               {plain, true, false}, /* another token is named as an end */
+               {plain, true, false}, /* another token is named as the end */
                {"{{ '<|stop|>' }}{% for m in messages %}{{ m.content ~ '<|end|>' }}{% endfor %}", false, false},
                {"{% for m in messages %}{{ m.content ~ 'x<|end|>' }}{% endfor %}", false, false},
                {"{{ nothing.at.all }}", false, false},
@@ -256,7 +257,7 @@ static void test_turn_end(void **state) {
         tokenizer->pieces[1].ends_turn = true;
         assert_int_equal(kvc_added_insert(tokenizer, &end, "<|end|>", 7, &error), KVC_OK);
         assert_int_equal(kvc_added_sort(tokenizer, &error), KVC_OK);
-        if (all[i].named) { /* as the files would, here with a token that is both */
+        if (all[i].named) { /* as the files would name them; here one token is both */
             tokenizer->pieces[0].ends_turn = true;
             tokenizer->pieces[1].ends_turn = true;
         }
@@ -267,7 +268,7 @@ static void test_turn_end(void **state) {
     }
 }
 
-/* A byte that ends a character must not be taken for a space (U+0085, U+00A0), nor bytes that are no character. */
+/* Bytes that end a character must not be mistaken for spaces (U+0085, U+00A0), nor may invalid bytes. */
 static void test_trimming(void **state) {
     (void)state;
     const struct kvc_message messages[] = {{"user", "\xe3\x80\x80 \xe4\xb8\xa0\xc2\x85\x1f"},

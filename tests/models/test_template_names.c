@@ -25,7 +25,7 @@ static void write_text(const char *name, const char *text) {
         unlink(own_path(name));
 }
 
-/* The text, or the error, of one message with or without tools; malloc'ed. */
+/* The text or error for one message with or without tools, from malloc. */
 static char *rendered(const struct kvc_tokenizer *tokenizer, const char *name, const char *tools,
                       const char *variables) {
     const struct kvc_message message = {"user", "hi"};
@@ -52,7 +52,7 @@ static struct kvc_tokenizer *open_folder(const char *folder) {
     return tokenizer;
 }
 
-/* The files of a model's folder; NULL: there is no such file. */
+/* The files of a model's folder; NULL: no such file. */
 static void write_folder(const char *config, const char *map, const char *file, const char *use, const char *rag) {
     mkdir(own_path(MORE), 0777);
     write_file("tokenizer.json", tokens_json, sizeof tokens_json - 1);
@@ -70,7 +70,7 @@ static void folder_chooses(void **state) {
     static const char none[] = "none of the model's chat templates is called default; name one of them: rag, tool_use",
                       no_template[] = "the model has no chat template; name one";
     static const struct {
-        const char *config, *file, *use, *rag, *plain, *tools; /* NULL: refused as no_template */
+        const char *config, *file, *use, *rag, *plain, *tools; /* NULL: refused with no_template */
     } all[] = {
         {"{\"chat_template\": \"D\"}", NULL, NULL, NULL, "D", "D"},
         {"{\"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}, {\"name\": \"tool_use\", \"template\": "
@@ -102,7 +102,7 @@ static void folder_chooses(void **state) {
     }
     write_folder("{}", NULL, "F", "U", "R");
     struct kvc_tokenizer *tokenizer = open_folder(own_folder());
-    check_text(tokenizer, "rag", "[1]", NULL, "R"); /* by its name, whatever the conversation has */
+    check_text(tokenizer, "rag", "[1]", NULL, "R"); /* chosen by name, whatever the conversation contains */
     kvc_tokenizer_close(tokenizer);
 }
 
@@ -144,7 +144,7 @@ static void special_names(void **state) {
     for (size_t i = 1; i < sizeof all / sizeof *all; i++) {
         write_folder(all[i].config, all[i].map, chat, NULL, NULL);
         struct kvc_tokenizer *tokenizer = open_folder(own_folder());
-        char wanted[200]; /* a bos that no file names is the one of config.json's id */
+        char wanted[200]; /* bos is named in no file; it comes from the id in config.json */
         snprintf(wanted, sizeof wanted, "%s%s", i == 3 ? "<s>" : "", all[i].text);
         check_text(tokenizer, NULL, NULL, NULL, wanted);
         check_text(tokenizer, NULL, NULL, "{\"pad_token\": \"mine\", \"bos_token\": \"\"}",
@@ -181,7 +181,7 @@ static void reads(void **state) {
             fail_msg("%s: %s", all[i].text, all[i].tools ? "reads tools" : "reads no tools");
         kvc_tokenizer_close(tokenizer);
     }
-    write_folder("{}", NULL, "no", "{{ tools }}", NULL); /* of the template that tools choose */
+    write_folder("{}", NULL, "no", "{{ tools }}", NULL); /* of the template that is chosen because of the tools */
     struct kvc_tokenizer *tokenizer = open_folder(own_folder());
     assert_true(kvc_chat_text_reads(tokenizer, &options, "tools"));
     assert_false(kvc_chat_text_reads(tokenizer, &(struct kvc_chat_options){0}, "tools"));
@@ -206,7 +206,7 @@ static void check_all(const struct kvc_tokenizer *tokenizer, bool standard) {
         check_text(tokenizer, NULL, NULL, NULL, "D");
 }
 
-/* Folder to GGUF to folder, and folder to folder: every template and name stays. */
+/* Folder to GGUF to folder, and folder to folder: every template and its name are kept. */
 static void convert_keeps(void **state) {
     (void)state;
     static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"unk_token\": \"<unk>\", "

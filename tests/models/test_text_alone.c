@@ -41,7 +41,7 @@ static void vocabularies(void **state) {
     }
 }
 
-/* With weights: a model that runs, and one of a family that does not. */
+/* With weights: a model that can run, and one of an unknown family. */
 static void models(void **state) {
     (void)state;
     static char bytes[1 << 20];

@@ -8,7 +8,7 @@
 #include "models/tokenizer/parts.h"
 #include "tests/models/tokenizer_checks.h"
 
-/* GGUF to a folder, the folder to GGUF and to a folder. */
+/* From GGUF to a folder, and from that folder to GGUF and to another folder. */
 static void goldens_keep_their_bits(void **state) {
     (void)state;
     char list[500], from[800];
@@ -44,7 +44,7 @@ static void goldens_keep_their_bits(void **state) {
     assert_true(tried >= 30 || (kvc_test_thinned() && tried > 2));
 }
 
-/* Quantized weights are exact in float32, and in half of the bytes near enough. */
+/* Quantized weights are exact in float32, and close enough in types of half the size. */
 static void types_of_a_folder(void **state) {
     (void)state;
     struct kvc_error error = {0};
@@ -63,7 +63,7 @@ static void types_of_a_folder(void **state) {
 
 /* ---- tokens ---- */
 
-/* The tokenizer, written and read again. */
+/* The tokenizer, after it was written and read again. */
 static struct kvc_tokenizer *written(const struct kvc_tokenizer *tokenizer, const char *name) {
     struct kvc_output_set *set;
     struct kvc_error error = {0};
@@ -95,7 +95,7 @@ static void byte_level_tokens_stay(void **state) {
     }
 }
 
-/* What a stranger's program reads: the demo's words, its template, which tokens end an answer. */
+/* What another program reads from the folder: the demo's words, its template, and the tokens that end an answer. */
 static void text_goes_along(void **state) {
     (void)state;
     static const char text[] = "the magic number for lantern 48 21 . unknownword <s>";
@@ -143,13 +143,14 @@ static void refusals_leave_nothing(void **state) {
                   "is there and is not empty");
     assert_int_equal(count_files("new"), 0);
     assert_int_equal(count_files("full"), 1);
-    assert_int_equal(mkdir(own_path("empty"), 0777), 0); /* its place is taken */
+    assert_int_equal(mkdir(own_path("empty"), 0777), 0); /* something else has this name */
     must(kvc_convert(from, own_path("empty/"), KVC_F16, &error), &error, "empty");
     same_bits(from, own_path("empty"));
     assert_int_equal(count_files("empty"), 1);
 }
 
-/* Tensors that a folder's config.json does not ask for, in both directions; and the name of a part of a split model. */
+/* Tensors that a folder's config.json does not provide for are refused in both directions; so is the name of a part of
+ * a split model. */
 static void what_would_be_lost(void **state) {
     (void)state;
     char from[600], command[1000];
@@ -173,7 +174,7 @@ static void what_would_be_lost(void **state) {
     same_bits(from, own_path("new-00001-of-00001.gguf"));
 }
 
-/* A GGUF file with a tensor too many is a copy that could not be opened: nothing gets its name. */
+/* A GGUF file has one tensor too many, so its copy could not be opened: no file is created. */
 static void what_cannot_be_opened(void **state) {
     (void)state;
     static char bytes[1 << 20];
@@ -185,14 +186,14 @@ static void what_cannot_be_opened(void **state) {
     fclose(in);
     char *at = memmem(bytes, count, "blk.1.attn_q.weight", strlen("blk.1.attn_q.weight"));
     assert_non_null(at);
-    at[4] = '7'; /* of a layer that the model has not */
+    at[4] = '7'; /* of a layer that the model does not have */
     write_file("other.gguf", bytes, count);
     check_refusal(kvc_convert(own_path("other.gguf"), own_path("copy.gguf"), KVC_F32, &error), KVC_INPUT, &error,
                   "copy.gguf: was not written, because it could not be opened afterwards: tensor");
     assert_int_equal(count_files("copy"), 0);
 }
 
-/* A number that no w + 1 is: the file says 1 + w, a folder w. */
+/* A number that is not 1 + w for any w: the file stores 1 + w, a folder w. */
 static void norms_without_a_difference(void **state) {
     (void)state;
     static char bytes[1 << 20];
@@ -210,7 +211,7 @@ static void norms_without_a_difference(void **state) {
     const size_t count = fread(bytes, 1, sizeof bytes, in);
     fclose(in);
     char *at = memmem(bytes, count, first, sizeof first);
-    const float small = 1e-10f; /* 1 + w is never so near 0 but by w = -1 */
+    const float small = 1e-10f; /* 1 + w is close to 0 only for w = -1, where it is exactly 0 */
     assert_non_null(at);
     memcpy(at, &small, sizeof small);
     write_file("norm.gguf", bytes, count);
@@ -219,7 +220,7 @@ static void norms_without_a_difference(void **state) {
     assert_int_equal(count_files("new"), 0);
 }
 
-/* A stack that gate_up_proj cannot be made of: not there, or of another shape. */
+/* Stacks from which gate_up_proj cannot be made: missing, or of another shape. */
 static void stacks_that_do_not_fit(void **state) {
     (void)state;
     static const char up[] = "blk.1.ffn_up_exps.weight", down[] = "blk.1.ffn_down_exps.weight";
@@ -241,7 +242,7 @@ static void stacks_that_do_not_fit(void **state) {
     at[4] = '1';
     at = memmem(bytes, count, down, strlen(down));
     assert_non_null(at);
-    at += strlen(down) + 4; /* behind the number of dimensions: inputs, outputs, experts, as 64 bits */
+    at += strlen(down) + 4; /* after the number of dimensions: inputs, outputs, experts, 64 bits each */
     char inputs = at[0];
     at[0] = at[8];
     at[8] = inputs;

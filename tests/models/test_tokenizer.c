@@ -9,7 +9,7 @@ static uint64_t random_next(uint64_t *seed) {
     return *seed >> 33;
 }
 
-/* Byte-level and byte-fallback vocabularies give every string of bytes back, whole or token by token. */
+/* Byte-level and byte-fallback vocabularies reproduce every string of bytes, whole or token by token. */
 static void test_bytes_round_trip(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "starcoder", "llama3", "gpt4o", "tekken", "sentencepiece"};
@@ -35,7 +35,7 @@ static void test_bytes_round_trip(void **state) {
             if (i < sizeof texts / sizeof *texts)
                 memcpy(text, texts[i], bytes);
             else
-                for (size_t k = 0; k < bytes; k++) /* mostly bytes that begin or continue a character */
+                for (size_t k = 0; k < bytes; k++) /* mostly bytes of multibyte characters */
                     text[k] =
                         (char)(random_next(&seed) % 3 ? 0x80 + random_next(&seed) % 0x80 : random_next(&seed) % 256);
             int32_t *ids;
@@ -57,7 +57,7 @@ static void test_bytes_round_trip(void **state) {
     }
 }
 
-/* Qwen2 composes first, also between bytes that are not UTF-8. */
+/* Qwen2 composes characters first, even between bytes that are not UTF-8. */
 static void test_composing(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer = open_folder("qwen2");
@@ -82,7 +82,8 @@ static void test_special_tokens(void **state) {
     assert_int_equal(kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, KVC_TOKENIZE_SPECIAL, &ids, &count, NULL),
                      KVC_OK);
     int32_t eot = ids[count - 1];
-    assert_false(kvc_tokenizer_ends_turn(tokenizer, eot)); /* by its name alone; the folder has no other file */
+    assert_false(
+        kvc_tokenizer_ends_turn(tokenizer, eot)); /* recognized by its name only; the folder has no other file */
     assert_false(kvc_tokenizer_ends_turn(tokenizer, ids[0]));
     assert_false(kvc_tokenizer_ends_turn(tokenizer, -1));
     assert_false(kvc_tokenizer_ends_turn(tokenizer, INT32_MAX));
@@ -114,7 +115,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* 100 KB must not take time that grows with their square: text, one letter, spaces, opening brackets. */
+/* The time for 100 KB must not grow with the square of their length: for text, one letter, spaces, opening brackets. */
 static void test_long_texts(void **state) {
     (void)state;
     static const char *const names[] = {"llama3", "qwen2", "gpt4o", "sentencepiece", "metaspace-first"};
@@ -135,7 +136,7 @@ static void test_long_texts(void **state) {
             double took = seconds() - start;
             if (getenv("KVCULL_TEST_TIMES"))
                 print_message("%s, \"%s\": %zu tokens, %.3f s\n", names[n], units[kind], count, took);
-            assert_true(took < 20); /* squares would take minutes; slow machines and valgrind must pass */
+            assert_true(took < 20); /* quadratic time would be minutes; slow machines and valgrind must pass */
             if (strcmp(names[n], "metaspace-first") != 0)
                 assert_true(same_text(tokenizer, ids, count, true, text, BYTES));
             free(ids);
@@ -160,19 +161,19 @@ static void test_bundled_kind(void **state) {
     assert_int_equal(bytes, 6);
     assert_memory_equal(part, " quick", 6);
     FINE(kvc_tokenizer_token_bytes(tokenizer, ids[1], true, part, 3, &bytes, &error));
-    assert_int_equal(bytes, 5); /* says what it needs */
+    assert_int_equal(bytes, 5); /* reports the size it needs */
     assert_memory_equal(part, "qui", 3);
     free(ids);
     kvc_tokenizer_close(tokenizer);
 }
 
-/* "the--end" cut at '-' in each of the five ways; inverted, the letters are what is cut at. */
+/* "the--end" split at '-' in each of the five ways; inverted, it is split at the letters. */
 static void test_behaviors(void **state) {
     (void)state;
     static const struct {
         enum kvc_behavior behavior;
         bool invert;
-        const char *words; /* with a space between */
+        const char *words; /* with a space between words */
     } cases[] = {
         {KVC_SPLIT_REMOVED, false, "the end"},
         {KVC_SPLIT_ISOLATED, false, "the - - end"},
@@ -197,8 +198,8 @@ static void test_behaviors(void **state) {
     }
 }
 
-/* A vocabulary that has nothing for a character, and nothing for what is unknown, leaves it out, and what stood on its
- * two sides may merge: so does the tokenizers library. */
+/* A vocabulary without a token for a character and without an unknown token leaves the character out, and its neighbors
+ * may merge; the tokenizers library does the same. */
 static void test_left_out(void **state) {
     (void)state;
     static const char json[] =

@@ -42,8 +42,8 @@ static void test_gguf_equals_json(void **state) {
     }
 }
 
-/* Written by convert, they give the same ids; more rows than tokens make no difference. The keys other programs read
- * are there; tokenizer.json goes along where they cannot say all of it. */
+/* Files written by convert give the same ids, also if there are more rows than tokens. They contain the keys that other
+ * programs read, and tokenizer.json where the keys cannot express everything. */
 static void test_converted_equals_folder(void **state) {
     (void)state;
     static const struct {
@@ -54,8 +54,8 @@ static void test_converted_equals_folder(void **state) {
                  {"llama3", "gpt2", "llama-bpe", true},
                  {"qwen2", "gpt2", "qwen2", true},
                  {"tekken", "gpt2", "tekken", true},
-                 {"gpt4o", "gpt2", "gpt-4o", false},              /* a token that takes the spaces around it */
-                 {"odd-splits", "huggingface", NULL, false},      /* no bytes */
+                 {"gpt4o", "gpt2", "gpt-4o", false},              /* a token that includes the spaces around it */
+                 {"odd-splits", "huggingface", NULL, false},      /* not byte-level */
                  {"sentencepiece", "llama", NULL, false},         /* merges by rank, not by score */
                  {"metaspace-first", "huggingface", NULL, false}, /* no byte tokens */
                  {"words", "huggingface", NULL, false}};
@@ -96,7 +96,7 @@ static void test_converted_equals_folder(void **state) {
     }
 }
 
-/* Real vocabularies, where the shared files are there. */
+/* Real vocabularies, if the shared files exist. */
 static void test_shared_vocabularies(void **state) {
     (void)state;
     static const char *const names[] = {"gpt-2", "starcoder", "llama-spm", "phi-3"};

@@ -74,7 +74,7 @@ static void test_hostile_json(void **state) {
     free(deep);
 }
 
-/* Patterns that backtrack without end are stopped, ones that match nothing or backwards do no harm. */
+/* Patterns with endless backtracking are stopped; those that match nothing or a reversed range are harmless. */
 static void test_hostile_patterns(void **state) {
     (void)state;
     static const struct {
@@ -105,7 +105,7 @@ static void test_hostile_patterns(void **state) {
     }
 }
 
-/* ---- hostile GGUF files, written here ---- */
+/* ---- hostile GGUF files, written by this test ---- */
 
 struct image {
     unsigned char bytes[4000];
@@ -137,7 +137,7 @@ static void add_key(struct image *image, const char *key, uint32_t type) {
     image->keys++;
 }
 
-/* A list of words separated by spaces. */
+/* Adds an array of words that are separated by spaces. */
 static void add_texts(struct image *image, const char *key, const char *words) {
     char copy[1000];
     uint64_t count = 0;
@@ -252,7 +252,7 @@ static void test_hostile_gguf(void **state) {
     }
 }
 
-/* Pieces are joined by score, then from the left; control tokens are never made of plain text. */
+/* Pieces merge by score, then from the left; plain text never becomes control tokens. */
 static void test_scores(void **state) {
     (void)state;
     struct image image = {.count = 0};

@@ -22,8 +22,8 @@ static struct kvc_pattern compiled(const char *expression) {
     return pattern;
 }
 
-/* What the models' names stand for, and what looks before and behind itself, up to ends and lines, or matches nothing.
- */
+/* The patterns behind the models' names, and patterns that look ahead and back, match at ends and lines, or match
+ * nothing. */
 static const char *const names[] = {"gpt-2",  "llama-bpe",   "qwen2",   "gpt-4o",     "tekken",
                                     "qwen35", "deepseek-v3", "kimi-k2", "seed-coder", "bailingmoe"};
 static const char *const others[] = {"\\p{N}",       "\\p{N}{1,3}",      "x*",          "(?<=a)\\s*", "a(?!b)|.",
@@ -42,7 +42,8 @@ static const char *expression_of(size_t i) {
     return split->patterns[last];
 }
 
-/* Runs of one character, of lengths about those at which the first try ends, and single ones between them. */
+/* Runs of one character, with lengths around those at which the first attempt ends, and single characters between them.
+ */
 static size_t draw_text(uint64_t *random, char *text, size_t capacity) {
     static const char *const pieces[] = {" ",  "a",    "b", "x",           "\n", "7", "\xc3\xa9", "\xe4\xb8\xad",
                                          "'s", "\r\n", ".", "\xe2\x80\x83"};
@@ -79,7 +80,7 @@ static void test_same_matches(void **state) {
                 size_t start = 0, end = 0;
                 const int whole = pcre2_match(pattern.code, (PCRE2_SPTR)text, bytes, from, 0, data, NULL);
                 const PCRE2_SIZE *want = pcre2_get_ovector_pointer(data);
-                subject.steps = UINT64_MAX; /* of patterns that take too many, too */
+                subject.steps = UINT64_MAX; /* including patterns that need too many steps */
                 FINE(kvc_pattern_find(&pattern, &subject, from, &found, &start, &end, &error));
                 if (found != (whole >= 0) || (found && (start != want[0] || end != want[1])))
                     fail_msg("%s, text %d of %zu bytes, from %zu: %zu to %zu, not %zu to %zu", expression, t, bytes,
@@ -97,7 +98,7 @@ static void test_same_matches(void **state) {
     }
 }
 
-/* Steps of finding all matches in `count` times `piece`, `last` after it; UINT64_MAX: refused. */
+/* The number of steps for finding all matches in `count` times `piece` and then `last`; UINT64_MAX: refused. */
 static uint64_t steps_of(const char *expression, const char *piece, size_t count, const char *last) {
     struct kvc_pattern pattern = compiled(expression);
     struct kvc_subject subject;
@@ -127,7 +128,7 @@ static uint64_t steps_of(const char *expression, const char *piece, size_t count
     return UINT64_MAX;
 }
 
-/* The models' own patterns: no more than a share of the steps there are, however long what they match. */
+/* The models' own patterns need only a fraction of the allowed steps, however long the text. */
 static void test_linear(void **state) {
     static const char *const pieces[] = {" ", "\n ", "\n\n        x", "a", "A", "-", "1", "\xe4\xb8\xad", " a", "\t"};
     static const char *const lasts[] = {"", "x", "\n", "\xc3\xa9"};
@@ -143,11 +144,11 @@ static void test_linear(void **state) {
                     fail_msg("%s, %zu and twice as many of '%s' and '%s': %.0f and %.0f steps", names[n], count,
                              pieces[p], lasts[l], (double)one, (double)two);
             }
-    assert_true(steps_of(expression_of(2), " ", 10 * count, "") >= 10 * count); /* they are counted at all */
+    assert_true(steps_of(expression_of(2), " ", 10 * count, "") >= 10 * count); /* the steps are counted */
 }
 
-/* Those that try the same characters again and again are refused, whether by backtracking, by repeats that do not, by
- * looking ahead, back references, or by searching. */
+/* Patterns that try the same characters repeatedly are refused, whether by backtracking, possessive repeats, lookahead,
+ * back references, or searching. */
 static void test_refused(void **state) {
     static const struct {
         const char *expression, *piece, *last;
@@ -160,7 +161,7 @@ static void test_refused(void **state) {
                  {"(?<=b)a*c|.", "a", "ba", 20000}, {"a+b", "a", "cb", 20000}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (i == 10) { /* what looks behind costs nothing where nothing is there */
+        if (i == 10) { /* looking back costs nothing at the beginning */
             assert_true(steps_of(cases[i].expression, cases[i].piece, cases[i].count, cases[i].last) < 20000);
             continue;
         }

@@ -8,12 +8,12 @@
 
 static const char *const names[] = {"pieces-llama", "pieces-gemma", "pieces-plain"};
 
-/* Ids without control tokens, which the library does not look for; texts where nothing is unknown. */
+/* Compares ids without control tokens, which the library does not search for; in texts without unknown characters. */
 static size_t compare(const struct kvc_tokenizer *tokenizer, const char *name, const json_t *expected) {
     static int32_t ids[20000];
     json_t *texts = data_json("tokenizers/texts.json");
     const json_t *rows = json_object_get(expected, "texts"), *more = json_object_get(expected, "more");
-    const size_t first = json_array_size(texts) - 1; /* all but the last, which is all of them */
+    const size_t first = json_array_size(texts) - 1; /* all but the last one, which is all texts together */
     size_t failures = 0, compared = 0;
     assert_int_equal(json_array_size(rows), first + json_array_size(more));
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -62,7 +62,7 @@ static void test_against_sentencepiece(void **state) {
     assert_int_equal(failures, 0);
 }
 
-/* As tokenizer.json, whose merges are made of the scores. */
+/* Written as tokenizer.json, with merges made from the scores. */
 static size_t compare_written(const struct kvc_tokenizer *tokenizer, const char *name, const json_t *expected) {
     struct kvc_output_set *set;
     struct kvc_error error = {0};
@@ -78,8 +78,8 @@ static size_t compare_written(const struct kvc_tokenizer *tokenizer, const char 
     return failures;
 }
 
-/* Written by convert, they give the same ids. GGUF's readers put a space behind pieces of the user's own where they put
- * one in front of the text, which SentencePiece does not: the third is left out. */
+/* Files written by convert give the same ids. Where readers of GGUF put a space before the text they also put one after
+ * user-defined pieces, but SentencePiece does not; so the third model is left out. */
 static void test_converted_equals_folder(void **state) {
     (void)state;
     size_t failures = 0;
@@ -137,7 +137,7 @@ static void put_piece(struct maker *to, const char *text, uint64_t type, uint32_
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER, UNUSED, BYTE };
 
-/* <unk>, <s>, </s>, "a", "b", "ab" and what is asked for, then the trainer's and the normalizer's fields. */
+/* <unk>, <s>, </s>, "a", "b", "ab" and the requested pieces, then the fields of the trainer and the normalizer. */
 static struct maker model, trainer, normalizer;
 
 static void begin_model(void) {
@@ -232,7 +232,7 @@ static void test_damaged(void **state) {
     end_model();
     const size_t whole = model.used, normalized = 2 + normalizer.used; /* the last field */
     for (model.used = 0; model.used < whole; model.used++) {
-        if (model.used != whole - normalized) /* without it there are the defaults */
+        if (model.used != whole - normalized) /* without that field the defaults apply */
             check_refusal(open_bytes(100, &tokenizer, &error), KVC_INPUT, &error, "made: ");
     }
     model.used = 0;

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-/* The shared vocabulary under a name: its file with this `pre`. */
+/* The shared vocabulary under a name: its file with this value of `pre`. */
 static struct kvc_tokenizer *open_with(const char *pre, size_t bytes, struct kvc_error *error) {
     char from[1000], to[] = "/tmp/kvcull-splits-XXXXXX";
     struct kvc_gguf *file, *named;
@@ -44,7 +44,7 @@ static size_t compare(const struct golden *golden, const struct kvc_tokenizer *t
     static int32_t ids[20000];
     const json_t *which = json_object_get(json_object_get(golden->expected, "which"), name);
     const json_t *lists = json_object_get(golden->expected, "ids");
-    const size_t first = json_array_size(golden->texts) - 1; /* all but the last, which is all of them */
+    const size_t first = json_array_size(golden->texts) - 1; /* all but the last one, which is all texts together */
     size_t failures = 0;
     if (json_array_size(which) != json_array_size(lists) ||
         json_array_size(lists) != first + json_array_size(golden->more))
@@ -62,8 +62,8 @@ static size_t compare(const struct golden *golden, const struct kvc_tokenizer *t
     return failures;
 }
 
-/* As a tokenizer.json, read again: its patterns have the same name, which GGUF needs. KVCULL_KEEP_SPLITS names a folder
- * where these files stay, for other programs to read. */
+/* Written as tokenizer.json and read again: its patterns are recognized under the same name, which GGUF needs.
+ * KVCULL_KEEP_SPLITS is a folder where these files are kept for other programs. */
 static struct kvc_tokenizer *open_written(const struct kvc_tokenizer *tokenizer, const char *name) {
     const char *keep = getenv("KVCULL_KEEP_SPLITS");
     char folder[1000], command[1100];
@@ -111,7 +111,7 @@ static void test_every_splitting(void **state) {
     json_decref(golden.expected);
 }
 
-/* No name stands for two splittings. */
+/* No name stands for two ways of splitting. */
 static void test_names(void **state) {
     (void)state;
     const struct kvc_named_split *split;

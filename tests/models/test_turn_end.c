@@ -8,7 +8,7 @@ static const char tokens_json[] =
     "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<|im_end|>\":1,\"</s>\":2,\"<|eot_id|>\":3,\"e4\":4,\"e5\":5,"
     "\"e6\":6,\"<s>\":7},\"merges\":[]}}";
 
-/* ends: a digit for each token that ends a turn */
+/* ends: a digit for each token that ends a turn. */
 static void check_ends(const struct kvc_tokenizer *tokenizer, int32_t eos, const char *ends, const char *what) {
     char found[TOKENS + 1] = "";
     size_t n = 0;
@@ -23,11 +23,11 @@ static void check_ends(const struct kvc_tokenizer *tokenizer, int32_t eos, const
 static void test_folder(void **state) {
     (void)state;
     static const struct {
-        const char *generation, *config, *tokenizer; /* NULL: there is no such file */
+        const char *generation, *config, *tokenizer; /* NULL: no such file */
         int32_t eos;
         const char *ends; /* NULL: refused */
     } all[] = {
-        {NULL, NULL, NULL, -1, ""}, /* names alone say nothing */
+        {NULL, NULL, NULL, -1, ""}, /* names without other evidence mean nothing */
         {"{\"eos_token_id\": 4}", NULL, NULL, 4, "4"},
         {"{\"eos_token_id\": [5, 4]}", NULL, NULL, 5, "45"},
         {"{\"eos_token_id\": []}", NULL, NULL, -1, ""},
@@ -69,7 +69,7 @@ static void test_gguf(void **state) {
                              *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                               "tokenizer.ggml.eom_token_id", "tokenizer.ggml.eog_token_id"};
     static const struct {
-        int ids[4]; /* of the keys; -1: not there */
+        int ids[4]; /* the keys' ids; -1: missing */
         const char *ends;
     } all[] = {
         {{-1, -1, -1, -1}, ""}, {{2, -1, -1, -1}, "2"}, {{2, 4, -1, -1}, "24"},  {{4, 5, 6, 3}, "3456"},

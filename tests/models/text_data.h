@@ -12,7 +12,7 @@ static inline void data_path(char *path, size_t capacity, const char *name) {
     snprintf(path, capacity, "%s/tests/data/%s", top ? top : ".", name);
 }
 
-/* A malloc'ed copy of a file with a NUL after it; NULL where it cannot be read. */
+/* A copy of a file from malloc, with a NUL after it; NULL if it cannot be read. */
 static inline char *read_whole(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     char *text = file ? malloc((size_t)1 << 22) : NULL;

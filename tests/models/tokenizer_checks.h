@@ -40,7 +40,7 @@ static inline void show(const char *what, const int32_t *ids, size_t count) {
     fprintf(stderr, "\n");
 }
 
-/* Compares one text's ids; true where they are equal. */
+/* Compares one text's ids; true if they are equal. */
 static inline bool same_ids(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
                             const int32_t *wanted, size_t wanted_count, unsigned flags) {
     int32_t *ids;
@@ -84,7 +84,7 @@ static inline size_t take_ids(const json_t *list, int32_t *ids, size_t capacity)
     return count;
 }
 
-/* `decode`: texts too, which a GGUF file's tokenizer may rightly write in another way. */
+/* `decode`: also compares decoded texts, which may legitimately differ for a GGUF file's tokenizer. */
 static inline void compare_expected(const struct kvc_tokenizer *tokenizer, const char *name, bool decode) {
     char path[200];
     static int32_t ids[20000];

@@ -36,7 +36,7 @@ static const char *const source = /* one vector of bytes each, then one byte eac
     "    }\n"
     "}\n";
 
-/* Of the context that was used last. What they hold keeps it alive, so that no other gets its address. */
+/* Objects of the most recently used context. They keep it alive, so that no other context gets its address. */
 static cl_context context_used;
 static cl_kernel put;
 static cl_mem stage;
@@ -135,7 +135,8 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void
     return real(context, flags, bytes, host, code);
 }
 
-/* With the last reference (a command holds one until it has run) the buffer goes; a byte that stays takes its place. */
+/* When the last reference goes (a command holds one until it has run), the buffer is freed; another byte takes its
+ * place. */
 cl_int clReleaseMemObject(cl_mem memory) {
     REAL(clReleaseMemObject);
     cl_context context = NULL;

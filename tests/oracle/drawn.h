@@ -14,10 +14,10 @@ enum { MOST_LAYERS = 5, MOST_LISTS = 8, MOST_HEADS = 14, HEAD_SIZE = 8 };
 struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
-    uint32_t budget, share; /* share: percent, instead of the budget; 0: none */
-    uint32_t left_out;      /* a bit for each layer that stays full */
+    uint32_t budget, share; /* share: a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t left_out;      /* one bit for each layer in which the method does not act */
     bool per_head, cut_rows;
-    bool both; /* stages, if it has two: it is not limited to one */
+    bool both; /* a method with both stages is not limited to one */
     struct plan plan;
     struct scores_plan scores;
     struct mass_plan mass;
@@ -27,25 +27,25 @@ struct drawn {
     struct parts parts;
     struct side side;
     float file[MOST_LAYERS * MOST_LISTS];
-    char path[32]; /* a duo's or triattention's; empty: none */
+    char path[32]; /* the file of duo or triattention; empty: none */
     float centres[MOST_LAYERS * MOST_HEADS * HEAD_SIZE], spreads[MOST_LAYERS * MOST_HEADS * HEAD_SIZE / 2];
 };
 
-/* Numbers below n, from the seed of drawn_begin. */
+/* A random number below n; the sequence starts with the seed of drawn_begin. */
 uint32_t drawn_below(uint32_t n);
-/* Writes the file that duo or triattention reads, at d->path, and fills d->file, or d->centres and what else of the
- * plan follows from it. */
+/* Writes the file that duo or triattention reads to d->path; also fills d->file, or d->centres and the parts of the
+ * plan that depend on it. */
 void drawn_scores(struct drawn *d);
 void drawn_stats(struct drawn *d);
-/* Adds to the policy string. */
+/* Appends to the policy string. */
 void drawn_say(struct drawn *d, const char *format, ...);
-/* Nothing is drawn yet but heads and the sequence of numbers. */
+/* Begins a case: only the heads and the random sequence are set. */
 void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers);
-/* A replay of the policy beside its oracle: prompts below, at, just above and well above the budget; steps of the first
- * turn, UINT32_MAX: turns are drawn, too. */
+/* Compares a replay of the policy with its oracle: prompts below, at, just above and well above the budget. `steps` is
+ * the number of steps of the first turn; UINT32_MAX: the turns are random, too. */
 void drawn_run(struct drawn *d, uint32_t steps);
 
-/* The policies: each adds its string and fills its plans. */
+/* The policies: each appends its text and fills its plans. */
 typedef void draw_fn(struct drawn *d);
 draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
     draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,

@@ -40,7 +40,7 @@ void drawn_scores(struct drawn *d) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A file of statistics: pairs that are rotated, and queries of which some do not stray from their mean. */
+/* A file of statistics: the rotated pairs, and queries, some of which always equal their mean. */
 void drawn_stats(struct drawn *d) {
     FILE *file = draw_file(d);
     d->entries.pairs = drawn_below(HEAD_SIZE / 2 + 1);

@@ -95,7 +95,7 @@ void oracle_keydiff(const struct moment *m, const void *plan) { evict(m, plan, a
 
 /* ---- lagkv ---- */
 
-/* The standard deviation over the channels of x within the range that `next` [lag] has in each. */
+/* The standard deviation over the channels of x, after each channel is scaled by its range in `next` [lag]. */
 static float spread(const struct entry *entry, const struct entry *next, uint32_t lag, uint32_t d, bool value) {
     const float *x = value ? entry->v : entry->k;
     float *t = calloc(2 * d, sizeof *t), *ones = t + d;
@@ -118,7 +118,7 @@ static float spread(const struct entry *entry, const struct entry *next, uint32_
     return s;
 }
 
-/* Probabilities of n numbers with all of them in one tile's lanes. */
+/* Probabilities of n numbers that all lie in one tile. */
 static void softmax(float *x, uint32_t n) {
     float most = -INFINITY, lane[32] = {0};
     for (uint32_t i = 0; i < n; i++)
@@ -147,7 +147,7 @@ static void score_partition(const struct entry *part, const struct entries_plan 
     for (uint32_t i = 0; i < lag; i++)
         raw[i] = (keys[i] + values[i]) / 2;
     for (uint32_t i = 0; i < lag; i++) {
-        uint32_t before = 0; /* of those that would be taken after it */
+        uint32_t before = 0; /* the number of those taken before it */
         for (uint32_t j = 0; j < lag; j++) {
             const bool ni = isnan(raw[i]), nj = isnan(raw[j]), same = (ni && nj) || raw[i] == raw[j];
             before += same ? j > i : nj || raw[j] < raw[i];
@@ -236,7 +236,7 @@ void pool_older(float *score, uint32_t older, const struct entries_plan *plan) {
     free(pooled);
 }
 
-/* What the query at `position` gives the entries of list h that it sees. */
+/* Records the attention from the query at `position` to the visible entries of list h. */
 static void remember(const struct moment *m, uint32_t h, uint32_t position) {
     struct head *head = &m->heads[h];
     const uint32_t n = entries_up_to(head, position);

@@ -5,10 +5,10 @@
 
 #include "tests/oracle/oracle.h"
 
-struct entries_plan { /* one method, as its options say */
+struct entries_plan { /* one method with the values of its options */
     uint32_t budget;
-    uint32_t share;    /* percent of what is held, instead of the budget; 0: none */
-    uint32_t left_out; /* a bit for each layer that stays full */
+    uint32_t share;    /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t left_out; /* one bit for each layer in which the method does not act */
     uint32_t recent;   /* random, knorm, keydiff */
     uint64_t seed;     /* random */
     uint32_t sinks, lag;
@@ -20,10 +20,10 @@ struct entries_plan { /* one method, as its options say */
     bool no_covariance, no_values; /* expected */
     float epsilon;                 /* expected, criticalkv */
     double first;                  /* criticalkv */
-    bool mean_heads; /* triattention, with statistics [layers, heads, d and d / 2] of which `pairs` are used */
+    bool mean_heads; /* triattention, with statistics [layers, heads, d and d / 2], of which `pairs` are used */
     uint32_t pairs;
     const float *centre, *spread;
-    double blend; /* compactor; below 0: none is given */
+    double blend; /* compactor; below 0: not specified */
     enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW, SCORE_EXPECTED } scorer; /* chunkkv, criticalkv */
 };
 
@@ -31,8 +31,8 @@ moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_lagkv, oracle_chun
 moment_fn oracle_snapkv_decode_look, oracle_snapkv_decode;
 moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv, oracle_triattention, oracle_compactor;
 
-/* What they share: the budget; scores by what entries hold; keeping what is marked and then the highest scores, until
- * there are `many`, where NaN never wins; pooling of the first `older` scores. */
+/* Shared functions: the budget; scores from the entries' contents; keeping marked entries and then the highest scores
+ * until `many` are kept, where NaN is never preferred; pooling of the first `older` scores. */
 uint32_t entries_budget(const struct entries_plan *plan, const struct moment *m, uint32_t at_least);
 void score_entries(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score);
 void keep_best(struct head *head, const float *score, bool *kept, uint32_t many);

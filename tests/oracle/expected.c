@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Probabilities of entries from `first` on: one maximum for all, sums of tiles. */
+/* Probabilities of entries from `first` on: one maximum for all, sums by tile. */
 static void softmax_from(float *x, uint32_t first, uint32_t n) {
     float most = -INFINITY, all = 0;
     for (uint32_t j = first; j < n; j++)
@@ -32,7 +32,7 @@ static void softmax_from(float *x, uint32_t first, uint32_t n) {
 
 /* ---- rkv ---- */
 
-/* The row of the query at `position`, to the ring of list h. */
+/* Writes the row of the query at `position` to the ring of list h. */
 static void remember(const struct moment *m, const struct entries_plan *plan, uint32_t h, uint32_t position) {
     struct head *head = &m->heads[h];
     const uint32_t n = entries_up_to(head, position);
@@ -53,7 +53,7 @@ void oracle_rkv_look(const struct moment *m, const void *p) {
             remember(m, plan, h, m->now - 1 - i);
 }
 
-/* How much each key repeats others. */
+/* How much each key resembles others. */
 static float *redundancy(const struct head *head, float threshold, uint32_t d) {
     const uint32_t n = head->count;
     float *cosine = calloc((size_t)n * n, sizeof *cosine), *mean = calloc(n, sizeof *mean);
@@ -124,7 +124,7 @@ void oracle_rkv(const struct moment *m, const void *p) {
 
 /* ---- expected ---- */
 
-/* Mean [d] and covariance [d, d] of query head g over the turn's rows at positions from `sinks` on. */
+/* The mean [d] and covariance [d, d] of query head g over the turn's rows at positions from `sinks` on. */
 static void moments(const struct moment *m, uint32_t g, uint32_t sinks, float *mean, float *covariance) {
     const uint32_t d = m->t->d;
     uint32_t n = 0;

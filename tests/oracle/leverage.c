@@ -22,7 +22,7 @@ static uint32_t end_of(const struct head *head, const struct entries_plan *plan)
     return head->count > plan->recent ? head->count - plan->recent : 0;
 }
 
-/* What q gives each of the n entries, added to sum. */
+/* Adds the attention from q to each of the n entries to sum. */
 static void attend_all(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *sum) {
     float *s = malloc(n * sizeof *s), most = -INFINITY, lane[32] = {0};
     assert_non_null(s);
@@ -38,7 +38,7 @@ static void attend_all(const struct entry *entries, uint32_t n, const float *q, 
     free(s);
 }
 
-/* The attention of the turn's entries, chunk by chunk. */
+/* The attention to the turn's entries, chunk by chunk. */
 static void attend_chunks(const struct moment *m, const struct entries_plan *plan, uint32_t h) {
     struct head *head = &m->heads[h];
     const uint32_t end = end_of(head, plan), group = m->t->heads / m->t->lists;
@@ -64,7 +64,7 @@ static void attend_chunks(const struct moment *m, const struct entries_plan *pla
     }
 }
 
-/* Times the length of the value, then the mean with both neighbours. */
+/* Multiplies by the length of the value, then averages with both neighbors. */
 static void weigh(const struct head *head, const struct entries_plan *plan, uint32_t d, float *score) {
     const uint32_t end = end_of(head, plan);
     float *alone = calloc(head->count + 2, sizeof *alone);
@@ -78,7 +78,7 @@ static void weigh(const struct head *head, const struct entries_plan *plan, uint
     free(alone);
 }
 
-/* x [d, d] of the Gram matrix of centred keys e [n, d] becomes its lower factor. */
+/* Replaces x [d, d] by the lower factor of the Gram matrix of the centered keys e [n, d]. */
 static void factor(float *x, const float *e, uint32_t first, uint32_t n, uint32_t d) {
     for (uint32_t b = 0; b < d; b++)
         for (uint32_t c = 0; c <= b; c++) {
@@ -92,7 +92,7 @@ static void factor(float *x, const float *e, uint32_t first, uint32_t n, uint32_
             }
             x[b * d + c] += b == c ? 0.01f : 0;
         }
-    for (uint32_t b = 0; b < d; b++) /* row by row, where the others go column by column */
+    for (uint32_t b = 0; b < d; b++) /* row by row, where the library goes column by column */
         for (uint32_t c = 0; c <= b; c++) {
             float s = x[b * d + c];
             for (uint32_t k = 0; k < c; k++)
@@ -131,7 +131,7 @@ static void lever(const struct head *head, const struct entries_plan *plan, uint
     free(e);
 }
 
-/* Mean and standard deviation of what is scored in all lists; x [lists][count]. */
+/* The mean and standard deviation of the scores in all lists; x [lists][count]. */
 static void spread(const struct moment *m, const struct entries_plan *plan, float *const *x, float *mean, float *sd) {
     uint32_t n = 0;
     for (int pass = 0; pass < 2; pass++) {

@@ -20,12 +20,12 @@ static void *zeros(size_t n, size_t size) {
     return made;
 }
 
-/* B: tokens, or the share of N, which is no less than `at_least`. */
+/* B: tokens, or the share of N, but at least `at_least`. */
 static uint32_t budget_of(const struct mass_plan *plan, const struct moment *m, uint32_t at_least) {
     return plan->share ? most((m->heads[0].held * plan->share + 50) / 100, at_least) : plan->budget;
 }
 
-/* Keeps the top `many` by score, and the last w. */
+/* Keeps the `many` highest scores, and the last w entries. */
 static void keep_top(struct head *head, const float *scores, uint32_t many, uint32_t w) {
     const uint32_t n = head->count;
     bool *kept = zeros(n, sizeof *kept), *candidate = zeros(n, sizeof *candidate);
@@ -47,7 +47,7 @@ static float noise_of(const struct mass_plan *plan, uint32_t layer, uint32_t hea
     return (float)-log(-log(u));
 }
 
-/* x becomes its softmax. */
+/* Replaces x by its softmax. */
 static void softmax(float *x, uint32_t n) {
     float m[64], l[64], M = 0, L = 0;
     const uint32_t tiles = (n + 255) / 256;
@@ -72,9 +72,8 @@ static void softmax(float *x, uint32_t n) {
         x[j] = kvc_exp(x[j] - M) / L;
 }
 
-/* The query at `position` sees the first n entries of list h: probability is the group's sum, low says that it has
- * looked.
- */
+/* Adds the query at `position`, which sees the first n entries of list h: their `probability` is the group's sum, `low`
+ * is set to show that the query was counted. */
 static void add_query(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t position, uint32_t n,
                       float tau) {
     const uint32_t group = m->t->heads / m->t->lists, d = m->t->d;
@@ -113,7 +112,7 @@ void oracle_mass_look(const struct moment *m, const void *p) {
         }
 }
 
-/* All queries so far, in tiles of 256 positions. */
+/* The sum over all queries so far, in tiles of 256 positions. */
 static float sum_of(const struct entry *e, uint32_t now) {
     float older = 0, tile = 0;
     for (uint32_t i = (uint32_t)e->position; i < now; i++) {
@@ -134,7 +133,7 @@ void oracle_mass(const struct moment *m, const void *p) {
         float *sums = zeros(head->count, sizeof *sums);
         for (uint32_t j = 0; j < head->count && head->count > B; j++)
             sums[j] = sum_of(&head->entries[j], m->now);
-        while (head->count > B) { /* the lowest goes, of equal ones the last */
+        while (head->count > B) { /* the lowest sum is evicted; among equal sums, the last entry */
             uint32_t worst = head->count;
             for (uint32_t j = 0; j < head->count; j++)
                 if ((uint32_t)head->entries[j].position + recent < m->now &&
@@ -172,7 +171,8 @@ static float pooled_at(const float *x, int64_t n, int64_t j, const struct mass_p
     return plan->kernel == 1 ? x[j] : plan->average ? sum / (float)plan->kernel : best;
 }
 
-/* Probabilities [w, n] that the last w queries of query head g give the entries of list h; 0 where one does not see. */
+/* Probabilities [w, n] from the last w queries of query head g to the entries of list h; 0 for entries that are not
+ * visible. */
 static float *window_probabilities(const struct moment *m, uint32_t h, uint32_t g, uint32_t w) {
     const struct head *head = &m->heads[h];
     const uint32_t n = head->count, d = m->t->d;
@@ -191,7 +191,7 @@ static float tree(float lane[32]) {
     return lane[0];
 }
 
-/* Scores of list h go to its entries; dispersion and variance of its heads are added up. */
+/* Stores the scores of list h in its entries, and adds up the dispersion and variance of its heads. */
 static void cake_scores(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t w, float *dispersion,
                         float *variance) {
     struct head *head = &m->heads[h];
@@ -229,7 +229,7 @@ static void cake_scores(const struct moment *m, const struct mass_plan *plan, ui
     free(total);
 }
 
-/* Section 4.2 for the layers so far: the budgets beside the window. */
+/* Section 4.2 for the layers so far: the budgets without the window. */
 static void cake_budgets(const struct cake_seen *seen, uint32_t layers, int64_t T, int64_t *b) {
     double sum = 0;
     int64_t cut = 0, all = 0;
@@ -292,7 +292,7 @@ void oracle_cake(const struct moment *m, const void *p) {
 
 /* ---- fastkv ---- */
 
-/* Window mass of each query head, pooled, then summed over the group. */
+/* The window mass of each query head, pooled, then summed over the group. */
 static float *fastkv_scores(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t w) {
     const uint32_t n = m->heads[h].count, older = n - w, group = m->t->heads / m->t->lists;
     float *scores = zeros(n, sizeof *scores);
@@ -309,7 +309,7 @@ static float *fastkv_scores(const struct moment *m, const struct mass_plan *plan
     return scores;
 }
 
-/* Only the turn's top tsp - w rows and the window reach the layers above. */
+/* Only the turn's best tsp - w rows and the window reach the layers above. */
 static void fastkv_cut(const struct moment *m, const struct mass_plan *plan, uint32_t w) {
     const uint32_t rows = m->turn, first = m->now - rows;
     float *total = zeros(rows, sizeof *total);
@@ -340,7 +340,8 @@ void oracle_fastkv(const struct moment *m, const void *p) {
         return;
     if (m->layer == plan->tsp_layer && m->turn > plan->tsp)
         fastkv_cut(m, plan, w);
-    for (uint32_t h = 0; h < m->t->lists && plan->budget + plan->share > 0; h++) { /* neither: another evicts */
+    for (uint32_t h = 0; h < m->t->lists && plan->budget + plan->share > 0;
+         h++) { /* neither budget nor share: another method evicts */
         struct head *head = &m->heads[h];
         if (head->count <= B)
             continue;

@@ -4,15 +4,15 @@
 
 #include "tests/oracle/oracle.h"
 
-struct cake_seen { /* of the layers that the turn has passed */
+struct cake_seen { /* statistics of the layers that the turn has passed */
     double P[32];
     uint32_t older[32], mean;
 };
 
-struct mass_plan { /* one method, as its options say */
+struct mass_plan { /* one method with the values of its options */
     uint32_t budget;
-    uint32_t share;           /* percent of what is held, instead of the budget; 0: none */
-    uint32_t left_out;        /* a bit for each layer that stays full */
+    uint32_t share;           /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t left_out;        /* one bit for each layer in which the method does not act */
     uint32_t recent;          /* h2o, keyformer; 0: half */
     bool noise;               /* keyformer */
     double tau_init, tau_end; /* keyformer */
@@ -25,8 +25,8 @@ struct mass_plan { /* one method, as its options say */
     uint32_t tsp, tsp_layer; /* fastkv */
 };
 
-/* What all queries of a turn, or a step's, give the entries; eviction by the sums; both for a step. */
+/* Records the attention from all queries of a turn or step to the entries; evicts by the sums; does both for a step. */
 moment_fn oracle_mass_look, oracle_mass, oracle_mass_step;
-moment_fn oracle_cake, oracle_fastkv; /* fastkv also says in t->kept_rows which rows reach the layers above */
+moment_fn oracle_cake, oracle_fastkv; /* fastkv also records in t->kept_rows which rows reach the layers above */
 
 #endif

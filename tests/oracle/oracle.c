@@ -120,13 +120,13 @@ uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed) {
     return c[0];
 }
 
-/* All of them are read but those before `oldest`, which keep their places. */
+/* All of them are read except those before `oldest`, which still count as part of the tiles. */
 static void attend_to(const struct entry *entries, uint32_t n, int64_t oldest, const float *q, uint32_t d, float *s,
                       float *a, float *out) {
     const float scale = (float)(1.0 / sqrt((double)d));
     float m[64], l[64], M = 0, L = 0;
     const uint32_t tiles = (n + 255) / 256;
-    uint32_t hidden = 0; /* they come first */
+    uint32_t hidden = 0; /* how many of the first entries are hidden */
     while (hidden < n && entries[hidden].position < oldest)
         hidden++;
     assert_true(tiles <= 64);
@@ -183,7 +183,7 @@ void attend_within(const struct entry *entries, uint32_t n, uint32_t window, con
         if (!entries[j].unread)
             read[count++] = entries[j];
     attend_to(read, count, oldest, q, d, s, a, out);
-    for (uint32_t j = n; j-- > 0;) { /* from the last, so that nothing is overwritten before it has moved */
+    for (uint32_t j = n; j-- > 0;) { /* from the last one, so that nothing is overwritten before it has moved */
         count -= !entries[j].unread;
         s[j] = entries[j].unread ? -INFINITY : s[count];
         a[j] = entries[j].unread ? 0 : a[count];
@@ -229,7 +229,7 @@ static void remove_front(struct head *head, uint32_t n) {
     memmove(head->entries, head->entries + n, head->count * sizeof *head->entries);
 }
 
-/* How many entries in front of the list no row from `next` on sees. */
+/* The number of entries at the beginning of the list that no row from `next` on can see. */
 static uint32_t hidden_of(const struct tensors *t, uint32_t l, const struct head *head, uint32_t next) {
     uint32_t n = 0;
     while (oracle_window(t, l) && n < head->count &&
@@ -250,8 +250,8 @@ void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l
         remove_front(&heads[h], (heads[h].count - seen_of(t, l, heads[h].count)) / 256 * 256);
 }
 
-/* Whether the layer's fullest list holds more than the budget, of what can be seen; the rest then goes, unless scores
- * are to be made first of what attention saw. */
+/* Whether the layer's longest list holds more visible entries than the budget. Hidden entries are then removed, unless
+ * scores must first be computed from what attention saw. */
 static bool exceeds(const struct moment *m, uint32_t budget, bool scores) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < m->t->lists; h++)
@@ -335,7 +335,7 @@ static void snapkv(const struct moment *m, uint32_t h, const struct plan *plan, 
     free(candidate);
 }
 
-/* A query that did not reach the layer gives nothing to any entry. */
+/* A query that did not reach the layer contributes nothing to any entry. */
 static void write_ring(const struct tensors *t, struct head *head, uint32_t l, uint32_t h, const struct plan *plan,
                        uint32_t window, uint32_t position) {
     const uint32_t n =
@@ -349,8 +349,8 @@ static void write_ring(const struct tensors *t, struct head *head, uint32_t l, u
     free(row);
 }
 
-/* seen: queries whose rows are in the ring, the newest at now - 1. */
-/* Logits become exp(s - M) / L, tile by tile as attention does; minus infinity, of what was not seen, becomes 0. */
+/* seen: how many queries have rows in the ring; the newest is at now - 1. */
+/* Logits become exp(s - M) / L, tile by tile as in attention; the minus infinity of invisible entries becomes 0. */
 void oracle_softmax_logits(float *row, uint32_t n) {
     float m[64], l[64], M = 0, L = 0;
     for (uint32_t first = 0; first < n; first += 256) {
@@ -389,7 +389,7 @@ static void morphkv(struct head *head, const struct plan *plan, uint32_t budget,
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t j = 0; j < n; j++)
             row[j] = head->entries[j].ring[(now - rows + r) % window];
-        if (plan->logits && older > 0) /* these come first */
+        if (plan->logits && older > 0) /* these rows come first */
             oracle_softmax_logits(row, older);
         for (uint32_t j = 0; j < n; j++) {
             if (r == 0)
@@ -422,7 +422,7 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
     oracle_store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
 }
 
-/* The budget of one stage, of a head that held so many entries when the last prompt was in. */
+/* The budget of one stage for a head that held that many entries when the last prompt was read. */
 static uint32_t budget_of(const struct plan *plan, const struct head *head, enum method method, uint32_t budget) {
     if (!plan->share)
         return budget;
@@ -451,7 +451,7 @@ static void evict_of_head(const struct moment *m, uint32_t h, const struct plan 
         keep_ends(head, plan->sinks, budget - plan->sinks);
     if (plan->prompt == SNAPKV)
         snapkv(m, h, plan, budget);
-    if (plan->prompt == MORPHKV) /* where it does not see decode steps, only this turn's queries can vote */
+    if (plan->prompt == MORPHKV) /* without decode steps only this turn's queries can vote */
         morphkv(head, plan, budget, plan->window, m->now, plan->decode == MORPHKV ? m->now : m->turn);
 }
 

@@ -9,10 +9,10 @@ enum kind { RANDOM, EQUAL_KEYS, PLANTED, DRIFT, DENORMAL, HUGE_SCORES, KINDS };
 
 struct tensors {
     uint32_t layers, heads, kv_heads, d, rows;
-    uint32_t lists;          /* of entries in a layer: kv_heads, or heads for a policy with per=head */
-    float *q, *k, *v;        /* [layers, rows, heads, d] or kv_heads */
-    bool *kept_rows;         /* NULL, or [layers, rows]: the rows of prompts that reach a layer */
-    const uint32_t *windows; /* NULL, or [layers]: how many positions a row sees, its own included; 0: all */
+    uint32_t lists;          /* lists of entries in a layer: kv_heads, or heads for a policy with per=head */
+    float *q, *k, *v;        /* [layers, rows, heads, d]; k and v have kv_heads */
+    bool *kept_rows;         /* NULL, or [layers, rows]: which of the prompt's rows reach a layer */
+    const uint32_t *windows; /* NULL, or [layers]: how many positions a row sees, including its own; 0: all */
 };
 static inline uint32_t oracle_window(const struct tensors *t, uint32_t l) { return t->windows ? t->windows[l] : 0; }
 
@@ -26,82 +26,84 @@ void free_tensors(struct tensors *t);
 
 struct entry {
     int32_t position;
-    float *k, *v;       /* [d], as stored */
-    float ring[RING];   /* morphkv: by query position % window */
-    float *probability; /* [rows] by query position: the group's summed probability; and in how many heads it was low */
+    float *k, *v;       /* [d], as the cache stores them */
+    float ring[RING];   /* morphkv: indexed by query position % window */
+    float *probability; /* [rows] by query position: the group's summed probability, and the number of heads in which it
+                           was low */
     float *low;
-    float score; /* cake: of the turn's window */
-    float given; /* compactor: by the chunk that it came in */
-    bool hidden; /* rocketkv-mt: not to be chosen in this turn */
-    bool unread; /* in the step under way: a select method passed it over */
+    float score; /* cake: the score from the turn's window */
+    float given; /* compactor: the attention from the chunk with which it was read */
+    bool hidden; /* rocketkv-mt: may not be chosen in this turn */
+    bool unread; /* a select method skipped it in the current step */
 };
 
 struct head { /* one list of entries of one layer */
     struct entry *entries;
-    uint32_t count, held; /* held: by the fullest list of the layer when the last prompt was in */
+    uint32_t count, held; /* held: the length of the layer's longest list when the last prompt was read */
     uint32_t after;       /* and when that turn's prompt stage was over */
-    uint32_t cursor;      /* lacache */
-    bool thinned;         /* a method has evicted */
+    uint32_t cursor;      /* lacache: the position in its ladder */
+    bool thinned;         /* a method has evicted entries */
 };
 
-/* The end of a turn of `turn` rows in a layer, or of decode step `step` (turn is then 0). */
+/* The end of a turn of `turn` rows in a layer, or of decode step `step` (then turn is 0). */
 struct moment {
     const struct tensors *t;
     struct head *heads; /* [lists] */
     uint32_t layer, now, turn, step;
 };
 typedef void moment_fn(const struct moment *moment, const void *plan);
-/* What a decode step reads of list h, one mark an entry. Returns whether the outputs are to be mixed with the mean
- * value of what could have been read: alpha [heads of the group] then says how much of them stays. */
+/* Marks which entries of list h a decode step reads. Returns whether the outputs are mixed with the mean of the values
+ * that could have been read; alpha [heads of the group] is the weight that the outputs keep. */
 typedef bool select_fn(const struct moment *moment, uint32_t h, bool *read, float *alpha, const void *plan);
 
 enum method { FULL, WINDOW, STREAMING, SNAPKV, MORPHKV };
 
-struct plan { /* one method, as its options say */
+struct plan { /* one method with the values of its options */
     enum method prompt, decode;
     uint32_t budget, sinks, window, kernel, every;
     bool average, max_fusion, logits;
     uint32_t decode_budget, decode_window;
-    uint32_t left_out; /* a bit for each layer that stays full: skip_layers=n leaves the lowest n out */
-    uint32_t share;    /* percent of what is held, instead of the budgets; 0: none */
+    uint32_t left_out; /* one bit for each layer in which the method does not act; skip_layers=n sets the lowest n */
+    uint32_t share;    /* a percentage of the held entries, instead of the budgets; 0: none */
 };
 
-/* Of layers that a method leaves out: whether it acts on layer l, and on how many below l. */
+/* With the layers that a method leaves out: whether it acts on layer l, and on how many layers below l. */
 bool oracle_acts(uint32_t left_out, uint32_t l);
 uint32_t oracle_acting(uint32_t left_out, uint32_t l);
-/* x [d] as a cache of the type gives it back; the 32-lane dot product. */
+/* x [d] as read back from a cache of the type; the dot product in 32 lanes. */
 void oracle_store(enum kvc_type type, const float *from, float *to, uint32_t d);
 float oracle_dot(const float *a, const float *b, uint32_t n);
-/* Philox4x32-10 as its paper has it; the first word. */
+/* Philox4x32-10 as defined in its paper; returns the first word. */
 uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed);
-/* Probabilities a[j] and logits s[j] of one query over the first n entries, 0 and minus infinity of those it did not
- * read, and its output when out is not NULL. */
+/* Probabilities a[j] and logits s[j] of one query over the first n entries (0 and minus infinity for those it did not
+ * read), and its output if out is not NULL. */
 void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a, float *out);
-/* The same of a query that sees its last `window` positions, the newest entry's being its own; 0: all. */
+/* The same for a query that sees its last `window` positions, including its own, that of the newest entry; 0: all. */
 void attend_within(const struct entry *entries, uint32_t n, uint32_t window, const float *q, uint32_t d, float *s,
                    float *a, float *out);
-/* Row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
+/* Appends row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);
-/* The group's summed probabilities, or logits, of the query at `position` over entries 0..n-1 of list h. */
+/* The group's summed probabilities, or logits, of the query at `position` over the entries 0 to n - 1 of list h. */
 void group_row(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t position, uint32_t n,
                bool logits, float *row);
-/* Logits of one query become probabilities, minus infinity 0. */
+/* Turns logits of one query into probabilities; minus infinity becomes 0. */
 void oracle_softmax_logits(float *row, uint32_t n);
-/* The scores of snapkv, the last w entries left out. The caller frees them. */
+/* The scores of snapkv, without the last w entries. The caller frees them. */
 float *window_scores(const struct moment *m, uint32_t h, uint32_t w, uint32_t kernel, bool average);
-/* Marks the top `many` of candidates: again and again the highest score, the lowest index where equal. */
+/* Marks the best `many` candidates: repeatedly the highest score, and the lowest index among equal scores. */
 void mark_top(const float *score, const bool *candidate, uint32_t n, uint32_t many, bool *kept);
-uint32_t entries_up_to(const struct head *head, uint32_t position); /* how many, the newest at that position */
+uint32_t entries_up_to(const struct head *head, uint32_t position); /* the number of entries up to that position */
 void remove_unkept(struct head *head, const bool *kept);
-/* Rule 16: entries that the layer's window hides from rows from `next` on. The first goes from every list; the second
- * only whole tiles, in front. What can be seen of a list of n, at most. */
+/* Rule 16, for entries that the layer's window hides from all rows from `next` on. The first function removes them from
+ * every list; the second removes only whole tiles at the beginning. The third is the most that is visible of a list of
+ * n entries. */
 void remove_hidden(struct head *heads, const struct tensors *t, uint32_t l, uint32_t next);
 void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l);
 static inline uint32_t seen_of(const struct tensors *t, uint32_t l, uint32_t n) {
     const uint32_t window = oracle_window(t, l);
     return window && n > window - 1 ? window - 1 : n;
 }
-/* What the methods of a struct plan keep; after a prompt they look (rows for a ring), then evict. */
+/* What the methods of a struct plan keep. After a prompt they observe (rows for a ring), then evict. */
 moment_fn oracle_look, oracle_evict, oracle_prompt, oracle_step;
 
 #endif

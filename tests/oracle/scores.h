@@ -4,15 +4,15 @@
 
 #include "tests/oracle/oracle.h"
 
-struct scores_plan { /* one method, as its options say */
+struct scores_plan { /* one method with the values of its options */
     uint32_t budget;
-    uint32_t share;                /* percent of what is held, instead of the budget; 0: none */
-    uint32_t left_out;             /* a bit for each layer that stays full */
+    uint32_t share;                /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t left_out;             /* one bit for each layer in which the method does not act */
     uint32_t window, kernel, beta; /* pyramidkv, adakv */
     bool average;
     double floor;
     uint32_t history, recent; /* scissorhands; recent 0: half. duo: recent, sinks */
-    bool prompt_only;         /* scissorhands sees no decode steps */
+    bool prompt_only;         /* scissorhands does not observe decode steps */
     uint32_t span, overlap, sinks;
     const float *scores; /* duo: [layers, H_kv] */
     float threshold;
@@ -23,7 +23,7 @@ moment_fn oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_ste
 moment_fn oracle_lacache, oracle_duo;
 moment_fn oracle_tova;
 
-/* What looks at the prompt, what evicts after it, what evicts after a step; each with its plan; NULL: none. */
+/* The functions that observe the prompt, evict after it, and evict after a step, each with its plan; NULL: none. */
 struct parts {
     moment_fn *look, *prompt, *step;
     const void *look_plan, *prompt_plan, *step_plan;

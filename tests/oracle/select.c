@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 struct sizes {
-    uint32_t page, dims, top, all; /* all: everything is read up to so many */
+    uint32_t page, dims, top, all; /* all: everything is read up to that many entries */
 };
 
 static uint32_t budget_of(const struct select_plan *plan, uint32_t held) {
@@ -78,15 +78,16 @@ static struct sizes sizes_of(const struct moment *m, const struct select_plan *p
     return sizes;
 }
 
-/* The entries of a head that may be chosen, and what is worked out about them. */
+/* The entries of a head that may be chosen, and their scores. */
 struct places {
     const struct entry *entry[512];
     uint32_t count, units, page;
-    float score[512];           /* of a unit, summed over the group */
-    float probability[64][512]; /* of each head of the group */
+    float score[512];           /* the score of a unit (an entry or a page), summed over the group */
+    float probability[64][512]; /* for each head of the group */
 };
 
-/* Scores of one query become probabilities: softmax over the places, a unit's places sharing its score. */
+/* Turns the scores of one query into probabilities: a softmax over the places, where all places of a unit have its
+ * score. */
 static void softmax(const struct places *p, float *s) {
     float M = -INFINITY, L = 0;
     for (uint32_t i = 0; i < p->units; i++)
@@ -171,7 +172,7 @@ static void bound_scores(struct places *p, const float *q, uint32_t group, uint3
         }
 }
 
-/* What a unit's places weigh: 24 bits behind the point. */
+/* The weight of a unit's places, as a fixed-point number with 24 fractional bits. */
 static uint32_t weight_of(const struct places *p, uint32_t unit, enum choice method, float factor) {
     float most = -INFINITY, w = p->score[unit];
     for (uint32_t i = 0; i < p->units; i++)
@@ -181,7 +182,7 @@ static uint32_t weight_of(const struct places *p, uint32_t unit, enum choice met
     return w > 0 ? (uint32_t)((w < 255 ? w : 255) * 16777216) : 0;
 }
 
-/* Of the places read the best stay until they weigh enough; of quest's, whole pages. */
+/* Of the places to be read the best ones remain until their weight suffices; for quest, whole pages. */
 static void cut(const struct places *p, const struct select_plan *plan, float factor, bool *best) {
     uint64_t all = 0, sum = 0;
     bool stays[512] = {false};
@@ -198,7 +199,7 @@ static void cut(const struct places *p, const struct select_plan *plan, float fa
                 first = j;
         }
         if (first == p->count)
-            return; /* there is no more: all stay */
+            return; /* no more weight is available: all remain */
         sum += weight_of(p, first / p->page, plan->method, factor);
         stays[first] = true;
     }
@@ -295,7 +296,7 @@ uint32_t rocket_keeps(const struct moment *m, const struct select_plan *plan) {
     return kept < w + 1 ? w + 1 : kept;
 }
 
-/* Stage 1 of rocketkv: snapkv in the prompt, of a list that nothing has left since (a view). */
+/* Stage 1 of rocketkv: snapkv in the prompt, in a list (a view) from which nothing has been evicted since. */
 static void rocket_prompt(const struct moment *m, const struct select_plan *plan) {
     const uint32_t w = plan->window < m->turn ? plan->window : m->turn, kept = rocket_keeps(m, plan);
     for (uint32_t h = 0; h < m->t->lists; h++) {

@@ -6,24 +6,25 @@
 
 enum choice { TOPK, QUEST, SPARQ, HSA, ROCKET, ROCKET_MT };
 
-struct select_plan { /* one method, as its options say; 0: not given */
+struct select_plan { /* one method with the values of its options; 0: not specified */
     enum choice method;
-    uint32_t budget, share;           /* tokens, or percent of what is held */
-    uint32_t page, dims, topk, local; /* quest: page 0 is auto */
+    uint32_t budget, share;           /* tokens, or a percentage of the held entries */
+    uint32_t page, dims, topk, local; /* quest: page 0 means auto */
     double ratio, split;              /* split < 0: auto */
     bool no_mean;
     double p;                /* quest, hsa */
     uint32_t window, kernel; /* rocketkv */
     bool average;
-    moment_fn *prompt, *step; /* of what it is joined with */
+    moment_fn *prompt, *step; /* of the method that it is joined with */
     const void *prompt_plan, *step_plan;
-    uint32_t left_out; /* a bit for each layer that stays full */
+    uint32_t left_out; /* one bit for each layer in which the method does not act */
 };
 
 select_fn oracle_select;
-uint32_t rocket_keeps(const struct moment *moment, const struct select_plan *plan); /* rocketkv's first stage */
-/* What the prompt stage keeps (rocketkv's own, or what it is joined with), and the decode stage of what it is joined
- * with. */
+uint32_t rocket_keeps(const struct moment *moment,
+                      const struct select_plan *plan); /* The number of entries that rocketkv's first stage keeps. */
+/* What the prompt stage keeps (rocketkv's own stage, or that of the joined method), and the decode stage of the joined
+ * method. */
 moment_fn select_prompt, select_step;
 
 #endif

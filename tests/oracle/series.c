@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* The mean over n entries, in tiles of 256 and 32 lanes, of x or of its squares. */
+/* The mean of x, or of its squares, over n entries, in tiles of 256 and 32 lanes. */
 static float mean_of(const float *x, uint32_t n, bool squares) {
     float all = 0;
     for (uint32_t tile = 0; tile < n; tile += 256) {
@@ -24,7 +24,7 @@ static float mean_of(const float *x, uint32_t n, bool squares) {
     return all / (float)n;
 }
 
-/* z of query head g [n]. */
+/* The z-scores of query head g, [n]. */
 static void score_head(const struct moment *m, const struct entries_plan *plan, const struct head *head, uint32_t g,
                        float *z) {
     const uint32_t d = m->t->d, n = head->count;

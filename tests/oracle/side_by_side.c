@@ -53,14 +53,14 @@ static void compare_output(const struct tensors *t, const struct head *head, uin
     free(expected);
 }
 
-/* A session and the oracle's heads [layers, H_kv], side by side. */
+/* A session and the oracle's heads [layers, H_kv]. */
 struct both {
     const struct tensors *t;
     const struct side *side;
     char what[300];
     struct kvc_replay *replay;
     struct head *heads;
-    struct entry *entries; /* of all heads */
+    struct entry *entries; /* the entries of all heads */
     float **keys, *out;
     size_t key_count;
 };
@@ -76,7 +76,7 @@ static bool reaches(const struct tensors *t, uint32_t l, uint32_t row) {
     return !t->kept_rows || t->kept_rows[(size_t)l * t->rows + row];
 }
 
-/* Asks the oracle what a layer keeps. */
+/* Calls the oracle's function for what a layer keeps. */
 static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, uint32_t turn, uint32_t step) {
     const struct tensors *t = both->t;
     const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, now, turn, step};
@@ -88,7 +88,7 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     for (uint32_t h = 0; h < t->lists && turn; h++)
         moment.heads[h].held = seen_of(t, l, most);
     keep(&moment, both->side->plan);
-    for (uint32_t below = 0; below <= l && turn; below++) { /* those shrink again after cake */
+    for (uint32_t below = 0; below <= l && turn; below++) { /* with cake these layers shrink again */
         struct head *heads = both->heads + (size_t)below * t->lists;
         for (uint32_t h = most = 0; h < t->lists; h++)
             most = heads[h].count > most ? heads[h].count : most;
@@ -97,7 +97,7 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     }
 }
 
-/* What goes between rows, the next of which stands at `next`. */
+/* Removes hidden entries between rows; the next row has the position `next`. */
 static void forget_hidden(struct both *both, uint32_t l, uint32_t next, bool after_prompt) {
     struct head *heads = both->heads + (size_t)l * both->t->lists;
     if (!heads[0].thinned)
@@ -106,7 +106,7 @@ static void forget_hidden(struct both *both, uint32_t l, uint32_t next, bool aft
         remove_hidden(heads, both->t, l, next);
 }
 
-/* The turn of rows from .. from + rows - 1. */
+/* The turn of rows from `from` to from + rows - 1. */
 static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
     const struct tensors *t = both->t;
     struct kvc_error error;
@@ -255,7 +255,7 @@ struct shape {
     uint32_t heads, kv_heads, d, prompt, rows;
 };
 static const struct shape shapes[] = {
-    {4, 4, 8, 60, 75},   /* multi-head */
+    {4, 4, 8, 60, 75},   /* as many KV heads as heads */
     {8, 2, 16, 90, 100}, /* G = 4 */
     {8, 1, 40, 47, 60},  /* G = 8, one KV head, channels not a multiple of 32 */
     {7, 1, 32, 41, 50},  /* G = 7; the prompt is the budget + 1 */
@@ -271,7 +271,8 @@ void side_run_all(const struct side *side, uint32_t layers) {
     for (enum kind kind = RANDOM; kind < KINDS; kind++) {
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++, n++) {
             const struct shape *shape = &shapes[s];
-            if (kvc_test_thinned() && (n + strlen(side->spec)) % 11 != 0) /* others with every method */
+            if (kvc_test_thinned() &&
+                (n + strlen(side->spec)) % 11 != 0) /* with each method, other cases are left out */
                 continue;
             struct tensors t =
                 make_tensors(kind, 1000 * n + 7, layers, shape->heads, shape->kv_heads, shape->d, shape->rows);
