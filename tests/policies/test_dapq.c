@@ -25,7 +25,7 @@ static struct kvc_model *model;
 static int32_t tokens[PROMPT + 1];
 static struct kvc_error error;
 
-/* The prompt in chunks of that many rows (0: the default); logits [vocab] of what follows it. */
+/* Reads the prompt in chunks of that many rows (0: the default); logits [vocab] of the last row. */
 static struct kvc_session *read_prompt(const char *policy, uint32_t chunk, float *logits) {
     struct kvc_session_options options;
     struct kvc_session *session;
@@ -37,7 +37,7 @@ static struct kvc_session *read_prompt(const char *policy, uint32_t chunk, float
     return session;
 }
 
-/* Every list holds `count` entries, ascending, the last of them before position `end`. */
+/* Checks that every list holds `count` entries in ascending order, the last one before position `end`. */
 static void check_positions(const struct kvc_session *session, size_t count, int32_t end, const char *policy) {
     int32_t positions[PROMPT + 64];
     for (uint32_t l = 0; l < kvc_model_info(model)->layers; l++)
@@ -68,19 +68,20 @@ static void test_leaves_nothing(void **state) {
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p += kvc_test_thinned() ? 4 : 1)
         for (uint32_t chunk = 0; chunk <= (kvc_test_thinned() ? 0 : 7); chunk += 7) {
             struct kvc_session *session = read_prompt(policies[p], chunk, logits);
-            assert_memory_equal(logits, full, bytes); /* the first token is the full cache's */
+            assert_memory_equal(logits, full, bytes); /* the first token equals that of the full cache */
             check_positions(session, BUDGET, PROMPT, policies[p]);
             FINE(kvc_decode(&session, &tokens[PROMPT], 1, NULL, NULL, &error));
-            check_positions(session, BUDGET + 1, PROMPT + 1, policies[p]); /* and stands where it would without them */
+            check_positions(session, BUDGET + 1, PROMPT + 1,
+                            policies[p]); /* and it has the position that it would have without the pseudo tokens */
             kvc_session_close(session);
         }
     free(full);
     free(logits);
 }
 
-/* ---- which tokens the rows are, and where they stand ---- */
+/* ---- which tokens the added rows contain, and their positions ---- */
 
-/* What is held of list h of layer l after a prompt of these tokens. */
+/* The entries of list h of layer l that are held after a prompt of these tokens. */
 static size_t held_after(const char *policy, const int32_t *given, size_t count, uint32_t l, uint32_t h,
                          int32_t *positions) {
     struct kvc_session_options options;
@@ -95,7 +96,8 @@ static size_t held_after(const char *policy, const int32_t *given, size_t count,
     return held;
 }
 
-/* dapq keeps what snapkv keeps when the pseudo tokens are written after the prompt and are its window. */
+/* dapq keeps the same as snapkv does when the pseudo tokens are part of the prompt, at its end, and form snapkv's
+ * window. */
 static void same_as_written(const char *options, const int32_t *pseudo, size_t m) {
     enum { N = 120, B = 30 };
     int32_t given[N + 64], kept[PROMPT + 64], expected[PROMPT + 64];
@@ -112,8 +114,8 @@ static void same_as_written(const char *options, const int32_t *pseudo, size_t m
     }
 }
 
-/* A policy that forgets tokens decoded after the first prompt, and after a second prompt keeps the rest by the mass of
- * its AFAR rows: pseudo tokens that stand further away. */
+/* A policy that removes the tokens decoded after the first prompt. After a second prompt it keeps entries by the mass
+ * from its AFAR added rows: pseudo tokens at larger positions. */
 enum { AFAR = 6, FIRST = 120 };
 
 static uint32_t afar_queries(const struct kvc_values *values) {
@@ -197,7 +199,7 @@ static void test_content(void **state) {
     remove(path);
 }
 
-/* What is known beforehand of a policy whose file says how many rows there will be. */
+/* Estimates for a policy whose file determines the number of added rows. */
 static void test_estimate(void **state) {
     const struct kvc_model_info *info = kvc_model_info(model);
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
@@ -219,14 +221,14 @@ static void test_estimate(void **state) {
     assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error),
                      KVC_INPUT);
     assert_non_null(strstr(error.text, path));
-    assert_int_equal(mkfifo(path, 0600), 0); /* nobody will ever write into it */
+    assert_int_equal(mkfifo(path, 0600), 0); /* no process ever writes into it */
     assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error),
                      KVC_INPUT);
     assert_non_null(strstr(error.text, "regular file"));
     remove(path);
 }
 
-/* content=random: token i is the prompt's token floor(N x / 2^32), x drawn for i. */
+/* content=random: token i is the prompt's token floor(N x / 2^32), with x drawn for i. */
 static void test_random(void **state) {
     static const uint64_t seeds[] = {0, 3, 0x000123456789abcdull, 1ull << 53};
     enum { N = 120, M = 32 };
@@ -243,9 +245,9 @@ static void test_random(void **state) {
     }
 }
 
-/* With alpha=1 a probe of one token keeps looking with its first chunk's query. In layer 0 that is the query of the
- * prompt's last token, after the chunk or at its own position; snapkv with a window of one indices by it (of a single
- * head: a query that does not see itself gives other probabilities, but in the same order). */
+/* With alpha=1 a probe of one token always uses the query of its first chunk. In layer 0 that is the query of the
+ * prompt's last token, at the position after the chunk or at its own. This equals snapkv with a window of one query
+ * (for a single head: a query that does not see itself gives other probabilities, but in the same order). */
 static void test_probe_position(void **state) {
     enum { Z = 80, N = 97 };
     int32_t kept[PROMPT + 64], other[PROMPT + 64], given[N];

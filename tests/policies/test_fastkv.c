@@ -19,10 +19,10 @@ static struct kvc_engine *engine;
 static struct kvc_model *model;
 static uint32_t vocab, layers;
 static int32_t tokens[PROMPT + STEPS];
-static bool goes[PROMPT + STEPS]; /* what the policy `left` keeps above layer 0 */
+static bool goes[PROMPT + STEPS]; /* the entries that the policy `left` keeps above layer 0 */
 static struct kvc_error error;
 
-/* ---- a policy that forgets rows above layer 0 as soon as they have attended ---- */
+/* ---- a policy that removes rows above layer 0 as soon as they have attended ---- */
 
 static enum kvc_status forget(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *failure) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -104,7 +104,7 @@ static void test_nothing_to_cut(void **state) {
     kvc_session_close(full);
 }
 
-/* What is chosen in the last layer is chosen for nobody, in a later turn neither. */
+/* A choice made in the last layer affects no row, not even in a later turn. */
 static void test_last_layer(void **state) {
     (void)state;
     char spec[60];
@@ -114,7 +114,8 @@ static void test_last_layer(void **state) {
     for (int i = 0; i < 2; i++) {
         struct kvc_session *session = open_with(i ? spec : "full", 0);
         FINE(kvc_session_prompt(session, tokens, 90, NULL, NULL, &error));
-        FINE(kvc_session_prompt(session, tokens + 90, 75, NULL, logits[i], &error)); /* fewer than were chosen among */
+        FINE(kvc_session_prompt(session, tokens + 90, 75, NULL, logits[i],
+                                &error)); /* fewer than the number of candidates */
         kvc_session_close(session);
     }
     assert_memory_equal(logits[0], logits[1], vocab * sizeof(float));
@@ -122,8 +123,8 @@ static void test_last_layer(void **state) {
     free(logits[1]);
 }
 
-/* Rows of the window and TSP - WINDOW others reach the upper layers; one by one, without the rest, they say the same.
- */
+/* The window's rows and TSP - WINDOW others reach the upper layers; read one by one without the rest, they give the
+ * same results. */
 static void test_cut(void **state) {
     (void)state;
     const uint32_t prompt = kvc_test_thinned() ? 90 : PROMPT;
@@ -178,7 +179,7 @@ static void test_limits(void **state) {
     (void)state;
     static const struct {
         const char *spec;
-        uint32_t below, above; /* entries up to tsp_layer, and above it */
+        uint32_t below, above; /* the number of entries up to tsp_layer, and above it */
     } cases[] = {{"fastkv:budget=40,tsp=60,tsp_layer=0", 40, 40},
                  {"fastkv:budget=80,tsp=9,tsp_layer=0", 80, 9},
                  {"fastkv:budget=10%,tsp=60,tsp_layer=0", 33, 33},
@@ -202,7 +203,7 @@ static void test_limits(void **state) {
     kvc_session_close(session);
 }
 
-struct heard { /* of a prompt's progress */
+struct heard { /* the calls of a prompt's progress function */
     uint64_t done, total, most;
 };
 
@@ -213,12 +214,12 @@ static int hear(void *user, uint64_t done, uint64_t total) {
     return 0;
 }
 
-/* Progress ends at its total, also where rows were cut, and that is what was computed. */
+/* Progress ends at its total, also where rows were left out, and the total is the computed work. */
 static void test_progress(void **state) {
     (void)state;
     static const struct {
         const char *spec;
-        uint32_t above; /* rows above layer 0 */
+        uint32_t above; /* the number of rows above layer 0 */
     } cases[] = {{"full", PROMPT}, {"fastkv:budget=40,tsp=60,tsp_layer=0", 60}, {"take:budget=40,chunk=100", PROMPT}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heard heard = {0, 0, (uint64_t)PROMPT * layers};

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* A spec with budget 40. */
+/* Runs a spec with budget 40. */
 static void run_all(const char *spec, const struct plan *plan) {
     side_run_all(&(struct side){.spec = spec, .prompt = oracle_prompt, .step = oracle_step, .plan = plan}, 2);
 }
@@ -71,7 +71,7 @@ static void test_pairs(void **state) {
     run_all("streaming:budget=40,stages=prompt+window:budget=41,stages=decode",
             &(struct plan){STREAMING, WINDOW, .budget = 40, .sinks = 4, .decode_budget = 41});
 }
-/* 10% of the prompt, and at least window + 1. */
+/* 10% of the prompt, but at least window + 1. */
 static void test_shares(void **state) {
     (void)state;
     struct tensors t = make_tensors(RANDOM, 5, 2, 4, 2, 16, 240);
@@ -86,8 +86,8 @@ static void test_shares(void **state) {
     free_tensors(&t);
 }
 
-/* Rule 15: N of a later turn is what is held, w at most the turn; `every` counts from the turn on; a ring keeps the
- * rows of the queries before a short turn. */
+/* Rule 15: in a later turn N is the number of held entries, and w is at most the turn's length; `every` counts from the
+ * turn on; a ring keeps the queries from before a short turn. */
 static void test_turns(void **state) {
     (void)state;
     static const struct turn turns[] = {{60, 11}, {5, 13}, {1, 9}, {50, 10}};

@@ -89,8 +89,8 @@ static void test_300_steps(void **state) {
 /* ---- joined methods ---- */
 
 struct joined {
-    struct drawn prompt, decode, select; /* spec empty: none */
-    struct plan decode_plan;             /* of decode's, where another evicts after the prompt */
+    struct drawn prompt, decode, select; /* empty spec: none */
+    struct plan decode_plan;             /* for decode's plan if another method evicts after the prompt */
 };
 
 static void joined_prompt(const struct moment *m, const void *p) {

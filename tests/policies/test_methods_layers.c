@@ -23,7 +23,7 @@ static void run_parts(const char *spec, const struct parts *parts, uint32_t laye
     side_run_all(&side, layers);
 }
 
-/* One turn, of which some rows do not reach the upper layers. */
+/* One turn in which some rows do not reach the upper layers. */
 static void run_rows(const char *spec, const struct parts *parts, uint32_t layers, const struct turn *turn) {
     const struct side side = side_of(spec, parts);
     side_run_kinds(&side, layers, turn, 1);
@@ -55,14 +55,14 @@ static void test_cake(void **state) {
     run_cake("cake:budget=40,window=4,tau1=0.05,tau2=100", plan, 3);
 }
 
-/* A later layer attends more sharply, so that its share is another. */
+/* Each layer attends more sharply than the one before, so that its share differs. */
 static void sharpen_layers(struct tensors *t) {
     for (uint32_t l = 0; l < t->layers; l++)
         for (size_t i = kv_at(t, l, 0, 0); i < kv_at(t, l + 1, 0, 0); i++)
             t->k[i] *= (float)((l * 5 + 2) % 7);
 }
 
-/* Layers whose shares differ much keep everything all the same while none of them holds more than the budget. */
+/* Layers with very different shares still keep everything while none of them holds more than the budget. */
 static void test_cake_shares(void **state) {
     static const uint32_t prompts[] = {20, 39, 40, 41, 44, 90};
     struct cake_seen seen = {.mean = 0};
@@ -86,17 +86,18 @@ static void test_fastkv(void **state) {
     (void)state;
     struct mass_plan plan = {.budget = 40, .window = 8, .kernel = 7, .average = true, .tsp = 2048, .tsp_layer = 1};
     const struct parts parts = {.prompt = oracle_fastkv, .prompt_plan = &plan};
-    run_parts("fastkv:budget=40", &parts, 4); /* prompts below tsp */
+    run_parts("fastkv:budget=40", &parts, 4); /* prompts shorter than tsp */
     struct turn turn = {90, 12};
     plan.tsp = 60;
     run_rows("fastkv:budget=40,tsp=60", &parts, 4, &turn);
-    plan.tsp = 30; /* below the budget */
+    plan.tsp = 30; /* lower than the budget */
     run_rows("fastkv:budget=40,tsp=30", &parts, 5, &turn);
     plan.tsp_layer = 0, plan.tsp = 9, plan.average = false, plan.kernel = 1;
     run_rows("fastkv:budget=40,tsp=9,tsp_layer=0,pooling=max,kernel=1", &parts, 2, &turn);
     turn.prompt = 41;
     plan.tsp = 40, plan.tsp_layer = 1;
-    run_rows("fastkv:budget=40,tsp=40,tsp_layer=1,pooling=max,kernel=1", &parts, 2, &turn); /* none above */
+    run_rows("fastkv:budget=40,tsp=40,tsp_layer=1,pooling=max,kernel=1", &parts, 2,
+             &turn); /* none reaches the layers above */
     turn.prompt = 290;
     plan.window = 39, plan.tsp = 270, plan.tsp_layer = 0, plan.kernel = 63, plan.average = true, plan.budget = 280;
     run_rows("fastkv:budget=280,window=39,tsp=270,tsp_layer=0,kernel=63", &parts, 2, &turn);
@@ -155,8 +156,8 @@ static void run_rings(const char *spec, const struct parts *parts, uint64_t n) {
     }
 }
 
-/* Rings of queries after fastkv, over turns: rows that did not reach a layer have no query there, and what an earlier
- * turn's gave is forgotten. */
+/* Rings of queries after fastkv, over several turns: rows that did not reach a layer have no query there, and the
+ * attention from an earlier turn's queries is forgotten. */
 static void test_rings(void **state) {
     (void)state;
     static const struct mass_plan cut = {.window = 8, .kernel = 7, .average = true, .tsp = 12, .tsp_layer = 0};

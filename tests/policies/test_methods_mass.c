@@ -54,7 +54,7 @@ static void test_keyformer(void **state) {
     run_mass("keyformer:budget=40,steps=3,seed=77,tau_init=1000,tau_end=1000,recent=1,skip_layers=1", &plan, 2);
 }
 
-/* Longer than two tiles of queries, so that sums are folded in the prompt and while decoding. */
+/* Longer than two tiles of queries, so that sums are folded during the prompt and while decoding. */
 static void test_long(void **state) {
     (void)state;
     static const struct turn turn = {250, 300}, folded = {300, 20};
@@ -84,7 +84,7 @@ struct two {
     const struct plan *plan;
 };
 
-/* Two methods look at the same prompt; the oracle of the second evicts nothing there. */
+/* Two methods observe the same prompt; the second one's oracle evicts nothing there. */
 static void both_look(const struct moment *m, const void *p) {
     const struct two *two = p;
     oracle_mass_look(m, two->mass);

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* Every kind of tensor, cache types, chunks; several turns. */
+/* Every kind of tensor, cache types and chunks; several turns. */
 static void run(const char *spec, struct select_plan plan, moment_fn *prompt, const void *prompt_plan, moment_fn *step,
                 const void *step_plan) {
     static const struct turn turns[] = {{70, 12}, {5, 9}, {30, 14}};
@@ -81,12 +81,12 @@ static void test_tova(void **state) {
     static const struct scores_plan plan = {.budget = 30};
     run("tova:budget=30+quest:budget=16,page=3", quest, oracle_tova, &plan, oracle_tova, &plan);
     run("tova:budget=30+topk:budget=12", topk, oracle_tova, &plan, oracle_tova, &plan);
-    /* what goes leaves the filtered list, too */
+    /* An evicted entry also leaves the filtered list. */
     const struct select_plan rocket = {ROCKET_MT, .budget = 16, .split = -1, .window = 8, .kernel = 63};
     run("rocketkv-mt:budget=16,window=8+tova:budget=30", rocket, NULL, NULL, oracle_tova, &plan);
 }
 
-/* What a layer holds after the prompt is what it holds when the layers above have taken their shares. */
+/* What a layer holds after the prompt is final only when the layers above have taken their shares. */
 static void test_cake(void **state) {
     (void)state;
     struct cake_seen seen = {.mean = 0};

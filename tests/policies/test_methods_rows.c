@@ -20,13 +20,13 @@
 struct dapq {
     uint32_t prompt, budget, pseudo, kernel;
     bool average;
-    uint32_t share;    /* percent of what is held, instead of the budget; 0: none */
-    uint32_t left_out; /* a bit for each layer that stays full */
-    bool zip;          /* kvzip, whose pseudo rows are as many as the turn's */
+    uint32_t share;    /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t left_out; /* one bit for each layer in which the method does not act */
+    bool zip;          /* kvzip, which adds as many pseudo rows as the turn has rows */
     double floor;
 };
 
-/* What dapq does with a list that has `held` entries when its layer's fullest has `most`. */
+/* Applies dapq to a list of `held` entries in a layer whose longest list has `most`. */
 static void dapq_list(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
                       struct row_lists *lists, uint32_t l, uint32_t h, uint32_t most) {
     struct head *head = &lists->heads[l * t->lists + h];
@@ -44,7 +44,8 @@ static void dapq_list(const struct tensors *t, const struct tensors *extra, cons
     free(score);
 }
 
-/* score[j] becomes the largest probability that the query q, in any head of the group, gives entry j < counted. */
+/* Sets score[j], for j < counted, to the largest probability that the query q assigns to entry j in any head of the
+ * group. */
 static void most_probabilities(const struct tensors *t, const struct head *head, uint32_t h, const float *q, uint32_t n,
                                uint32_t counted, float *score) {
     const uint32_t group = t->heads / t->lists;
@@ -59,7 +60,7 @@ static void most_probabilities(const struct tensors *t, const struct head *head,
     free(a);
 }
 
-/* What kvzip does with a layer after a turn of `rows` rows. */
+/* Applies kvzip to a layer after a turn of `rows` rows. */
 static void zip_layer(const struct tensors *t, const struct tensors *extra, const struct dapq *plan, enum kvc_type type,
                       struct row_lists *lists, uint32_t l, uint32_t most, uint32_t rows) {
     const uint32_t budget = plan->share ? rows_share(most, plan->share) : plan->budget;
@@ -80,7 +81,7 @@ static void zip_layer(const struct tensors *t, const struct tensors *extra, cons
         }
         head->count = n;
     }
-    for (uint32_t slot = 0; slot < t->lists * budget; slot++) { /* to the best that is left */
+    for (uint32_t slot = 0; slot < t->lists * budget; slot++) { /* to the best remaining entry */
         uint32_t best = t->lists, best_j = 0;
         for (uint32_t h = 0; h < t->lists; h++)
             for (uint32_t j = 0; j < lists->heads[l * t->lists + h].count; j++)
@@ -99,7 +100,7 @@ static void zip_layer(const struct tensors *t, const struct tensors *extra, cons
     }
 }
 
-/* The last row's output of each group's first head: the prompt's own rows never see a pseudo entry. */
+/* The last row's output of each group's first head: the prompt's own rows never see pseudo entries. */
 static void check_last(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t row,
                        const float *out) {
     const uint32_t group = t->heads / t->lists, n = head->count;
@@ -188,7 +189,7 @@ static void test_dapq(void **state) {
             }
 }
 
-/* 300 steps after it. */
+/* 300 steps after the prompt. */
 static void test_dapq_steps(void **state) {
     static const struct dapq plan = {40, 12, 4, 3, true, 0, 0, false, 0};
     const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;
@@ -204,7 +205,8 @@ static void test_dapq_steps(void **state) {
     }
 }
 
-/* Turns whose rows come to a cache that was cut; shares of what is held; reads chosen among what is left. */
+/* Turns whose rows meet a cache with evicted entries; shares of the held entries; reads chosen among the remaining
+ * entries. */
 static void test_dapq_turns(void **state) {
     static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
     static const struct dapq plans[] = {{.budget = 20, .pseudo = 4, .kernel = 3},

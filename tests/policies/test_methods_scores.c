@@ -16,13 +16,13 @@
 
 static const struct side nothing;
 
-/* A method of the prompt only. */
+/* Runs a method that acts on the prompt only. */
 static void run_prompt(const char *spec, moment_fn *prompt, const struct scores_plan *plan, uint32_t layers) {
     const struct parts parts = {.prompt = prompt, .prompt_plan = plan};
     side_run_all(&(struct side){.spec = spec, .prompt = parts_prompt, .step = parts_step, .plan = &parts}, layers);
 }
 
-/* The same in both stages. */
+/* Runs it in both stages. */
 static void run_both(const char *spec, moment_fn *evict, const struct scores_plan *plan, uint32_t layers) {
     const struct parts parts = {.prompt = evict, .step = evict, .prompt_plan = plan, .step_plan = plan};
     side_run_all(&(struct side){.spec = spec, .prompt = parts_prompt, .step = parts_step, .plan = &parts}, layers);
@@ -83,11 +83,11 @@ static void test_lacache(void **state) {
     run_both("lacache:budget=40,span=2,overlap=1,sinks=4", oracle_lacache, &plan, 5);
     plan.span = 3, plan.overlap = 0, plan.sinks = 0, plan.left_out = 1;
     run_both("lacache:budget=40,span=3,sinks=0,skip_layers=1", oracle_lacache, &plan, 6);
-    plan.span = 4, plan.overlap = 2, plan.sinks = 30, plan.left_out = 0; /* wb 3, wa 2: the least budget */
+    plan.span = 4, plan.overlap = 2, plan.sinks = 30, plan.left_out = 0; /* wb 3, wa 2: the smallest budget */
     run_both("lacache:budget=40,span=4,overlap=2,sinks=30", oracle_lacache, &plan, 8);
 }
 
-/* A ladder as a large model has it, and decoding for long. */
+/* A ladder as for a large model, and a long decode. */
 static void test_long(void **state) {
     (void)state;
     static const struct turn turn = {50, 300};
@@ -122,9 +122,10 @@ static void test_long(void **state) {
 
 static const float head_scores[] = {0.9f, 0.1f, 0.5f, 0.49f, 0.7f, 0.1f, 0.2f, 1.0f};
 
-static const float without_ties[] = {0.9f, 0.2f, 0.5f, 0.49f, 0.7f, 0.1f, 0.2f, 1.0f}; /* the later one streams */
+static const float without_ties[] = {0.9f, 0.2f, 0.5f, 0.49f,
+                                     0.7f, 0.1f, 0.2f, 1.0f}; /* of two equal scores, the later head streams */
 
-/* A file with the first layers * heads of the scores; its name goes into spec, which has a %s for it. */
+/* Writes a file with the first layers * heads of the scores; its path replaces the %s in spec. */
 static void run_duo_turns(const char *spec, uint32_t layers, const struct tensors *t, const struct turn *turns,
                           size_t turn_count, const float *scores, const struct parts *parts, bool per_head) {
     char path[] = "test_duo_XXXXXX", text[400];
@@ -161,11 +162,13 @@ static void test_duo(void **state) {
         run_duo("duo:file=\"%s\",sinks=4,recent=20", 2, &t, 1, &parts, false);
         plan.sinks = 0, plan.recent = 1, plan.threshold = 0.2f;
         run_duo("duo:file=\"%s\",sinks=0,recent=1,threshold=0.2", 2, &t, 30, &parts, false);
-        run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0.25", 2, &t, 30, &parts, false); /* the two of 0.1 */
+        run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0.25", 2, &t, 30, &parts,
+                false); /* the two heads with 0.1 */
         plan.threshold = 0.7f;
-        run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0.57", 2, &t, 30, &parts, false); /* 4.56: five */
+        run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0.57", 2, &t, 30, &parts, false); /* 4.56 rounds to five */
         plan.threshold = 0.15f, plan.scores = without_ties;
-        run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0.125", 2, &t, 30, &parts, false); /* one of two 0.1 */
+        run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=0.125", 2, &t, 30, &parts,
+                false); /* one of the two heads with 0.1 */
         plan.threshold = 2, plan.scores = head_scores;
         run_duo("duo:file=\"%s\",sinks=0,recent=1,sparsity=1", 2, &t, 30, &parts, false);
         plan.threshold = 0;
@@ -341,7 +344,7 @@ static void test_models(void **state) {
     side_refused("lacache:budget=200,sinks=4,span=4", &geometry, "span=4", "below 4");
     side_refused("lacache:budget=200,sinks=4,span=2,skip_layers=2", &geometry, "span=2", "below 2");
     side_refused("lacache:budget=200,sinks=4,span=3,overlap=2", &geometry, "overlap=2",
-                 "span=3"); /* wb 2, wa 2: nothing goes */
+                 "span=3"); /* wb 2, wa 2: nothing is evicted */
     side_refused("lacache:budget=7,sinks=4,span=1", &geometry, "budget=7", "from 8");
     side_accepted("lacache:budget=8,sinks=4,span=1", &geometry);
     side_accepted("lacache:budget=1%,sinks=4,span=1", &geometry);

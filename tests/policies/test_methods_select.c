@@ -87,7 +87,7 @@ static void test_rocketkv(void **state) {
             &(struct select_plan){ROCKET_MT, .budget = 16, .split = -1, .window = 8, .kernel = 63});
 }
 
-/* Pages stay right over appending, evicting and appending again. */
+/* Page summaries stay correct while entries are appended, evicted and appended again. */
 static void test_pairs(void **state) {
     (void)state;
     const struct plan snap = {SNAPKV, FULL, .budget = 40, .window = 8, .kernel = 7, .decode_budget = 9999};
@@ -140,7 +140,8 @@ static void test_long(void **state) {
                               .prompt_plan = &stream, .step_plan = &stream});
 }
 
-/* Each turn's prompt attends to everything; rocketkv filters what it kept again, rocketkv-mt all there ever was. */
+/* Each turn's prompt attends to everything; rocketkv filters the entries that it kept before, rocketkv-mt all entries
+ * ever read. */
 static void test_turns(void **state) {
     (void)state;
     static const struct turn turns[] = {{70, 9}, {5, 13}, {1, 9}, {50, 20}};
@@ -170,7 +171,7 @@ static void test_turns(void **state) {
     }
 }
 
-/* The formulas by hand for 100 pairs, and the paper's example. */
+/* The formulas, computed independently for 100 pairs, and the paper's example. */
 static void test_sizes(void **state) {
     (void)state;
     uint64_t seed = 1;
@@ -196,7 +197,7 @@ static void test_sizes(void **state) {
     const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(paper.c2, 1000);
     assert_int_equal(hsa.page, 3);
     assert_true(fabs(1000.0 / hsa.dims - 2.1) < 0.05);
-    assert_int_equal(kvc_rocket_sizes(3000, 7, 1, 1).kept, 7); /* c^1 = S / t, whatever the rounding */
+    assert_int_equal(kvc_rocket_sizes(3000, 7, 1, 1).kept, 7); /* c^1 = S / t, whatever rounding does */
     assert_int_equal(kvc_rocket_sizes(3000, 7, 1, 0).kept, 3000);
 }
 

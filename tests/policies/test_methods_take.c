@@ -18,27 +18,28 @@ struct take {
     uint32_t prompt, budget, warmup_budget, warmup_layers, chunk, probe, kernel;
     float alpha;
     bool per_head;
-    uint32_t share;    /* percent of what is held, instead of the budget (the warm-up's is then four times as much) */
-    bool max;          /* pooling */
-    uint32_t steps;    /* 0: ROWS_STEPS */
-    uint32_t left_out; /* a bit for each layer that stays full */
+    uint32_t share; /* a percentage of the held entries, instead of the budget (the warm-up's budget is then four times
+                       as large) */
+    bool max;       /* pooling */
+    uint32_t steps; /* 0: ROWS_STEPS */
+    uint32_t left_out; /* one bit for each layer in which the method does not act */
 };
 
-struct chunks { /* what is compared after every chunk */
+struct chunks { /* the state compared after every chunk */
     struct kvc_replay *replay;
     const struct tensors *t;
     const struct take *plan;
-    const struct tensors *probes; /* rows chunk * probe + i */
+    const struct tensors *probes; /* the rows chunk * probe + i */
     const struct row_steps *steps;
     enum kvc_type type;
     struct row_lists lists;
-    uint32_t from, rows; /* the turn's rows, of the tensors' */
+    uint32_t from, rows; /* the turn's rows within the tensors */
     float *A;            /* [layers, probe, H, d] */
     char spec[280];
     uint32_t called;
 };
 
-/* The score of list h in a layer: the mean over the probe of softmax(A K^T / sqrt(d)), summed over the group, pooled.
+/* The scores of list h in a layer: the mean over the probe of softmax(A K^T / sqrt(d)), summed over the group, pooled.
  */
 static void take_scores(const struct chunks *c, uint32_t l, uint32_t h, uint32_t p, float *score) {
     const struct tensors *t = c->t;
@@ -52,7 +53,7 @@ static void take_scores(const struct chunks *c, uint32_t l, uint32_t h, uint32_t
     rows_pool(score, head->count, c->plan->kernel, !c->plan->max);
 }
 
-/* What layer l keeps of its lists, and where it is W-1 those below. */
+/* What layer l keeps of its lists, and, if l is W-1, what the layers below keep. */
 static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     const struct tensors *t = c->t;
     const struct take *plan = c->plan;
@@ -84,7 +85,7 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     free(score);
 }
 
-/* rocketkv's queries: the last of the turn. Their probabilities are those of the attention that their chunk had. */
+/* rocketkv's queries are the turn's last ones. Their probabilities come from the attention within their chunk. */
 static uint32_t window_of(const struct chunks *c) {
     const struct select_plan *select = c->steps->select;
     const uint32_t w = select && (select->method == ROCKET || select->method == ROCKET_MT) ? select->window : 0;
@@ -165,7 +166,8 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
         if (l + 1 >= plan->warmup_layers && oracle_acts(plan->left_out, l))
             take_layer(c, l, p, last);
     }
-    for (uint32_t l = 0; l < t->layers && last; l++) { /* the prompt stage: when every layer has what the chunks left */
+    for (uint32_t l = 0; l < t->layers && last;
+         l++) { /* the prompt stage, when every layer has been reduced by the chunks */
         const struct moment moment = {t, c->lists.heads + (size_t)l * t->lists, l, end, c->rows, 0};
         if (window_of(c))
             filter_layer(c, l);
@@ -201,7 +203,8 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
         snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), ",warmup_budget=%u", plan->warmup_budget);
     rows_add_layers(c.spec, sizeof c.spec, plan->left_out, t->layers);
     rows_add_decode(c.spec, sizeof c.spec, steps->decode);
-    if (steps->decode->decode == MORPHKV && steps->decode->prompt == FULL) /* which would evict after the prompt, too */
+    if (steps->decode->decode == MORPHKV &&
+        steps->decode->prompt == FULL) /* otherwise it would also evict after the prompt */
         strcat(c.spec, ",stages=decode");
     if (steps->select)
         rows_add_select(c.spec, sizeof c.spec, steps->select);
@@ -271,7 +274,8 @@ static void test_take(void **state) {
         }
 }
 
-/* Turns whose rows come to a cache that was cut; shares of what is held; reads chosen among what is left. */
+/* Turns whose rows meet a cache with evicted entries; shares of the held entries; reads chosen among the remaining
+ * entries. */
 static void test_take_turns(void **state) {
     static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
     static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0, 0},
@@ -301,8 +305,8 @@ static void test_take_turns(void **state) {
         }
 }
 
-/* At every moment of prefill a layer holds at most a chunk and the largest of its budgets so far. Here that is three
- * blocks of each list, filled to the last entry where the budget is 256; the prompt has eight. */
+/* At every moment of prefill a layer holds at most a chunk and the largest of its budgets so far. Here these are three
+ * blocks of each list, completely filled where the budget is 256; the whole prompt has eight. */
 static void test_take_bound(void **state) {
     static const char *const specs[] = {"take:budget=64,warmup_budget=256,warmup_layers=3,chunk=512,probe=16",
                                         "take:budget=256,warmup_budget=256,warmup_layers=2,chunk=512,probe=16",
@@ -319,7 +323,7 @@ static void test_take_bound(void **state) {
         struct kvc_engine *engine;
         struct kvc_memory memory;
         struct kvc_error error;
-        SPEC_FINE(kvc_engine_open(NULL, &engine, &error)); /* whose peak is this run's */
+        SPEC_FINE(kvc_engine_open(NULL, &engine, &error)); /* a new engine, so that the peak comes from this run only */
         struct kvc_replay *replay = rows_replay(engine, &t, spec, KVC_F32, 0);
         for (uint32_t l = 0; l < t.layers; l++)
             for (uint32_t i = 0; i < 3; i++)

@@ -20,7 +20,7 @@ enum { ROWS = 40, SINKS = 3, FUTURE = 37, MOST_D = 128, MOST_HEADS = 16 };
 
 static struct kvc_error error;
 
-/* Of each query head of the layer: sums of the queries before their rotation, and of their products. */
+/* For each query head of the layer: sums of the queries before their rotation, and of their products. */
 static double first[MOST_HEADS][MOST_D], second[MOST_HEADS][MOST_D][MOST_D];
 static unsigned counted, compared;
 
@@ -147,7 +147,7 @@ static void compare_expected(struct kvc_stage *stage, const float *keys, const f
     stage->score_count = 0;
 }
 
-/* x . A^-1 x by elimination, A [d, d] symmetric and destroyed, x [d] too. */
+/* x . A^-1 x by elimination; A [d, d] is symmetric. A and x [d] are overwritten. */
 static double solved(double (*A)[MOST_D], double *x, uint32_t d) {
     double y[MOST_D], sum = 0;
     memcpy(y, x, d * sizeof *y);
@@ -167,8 +167,8 @@ static double solved(double (*A)[MOST_D], double *x, uint32_t d) {
     return sum;
 }
 
-/* Leverage of keys whose rotation is undone. What one alone makes out is never all of it: 1 less the leverage says how
- * much the others do, and is the smaller number where entries are few. */
+/* Leverage of keys whose rotation is undone. Leverage is always below 1; 1 minus the leverage is the smaller number
+ * where entries are few, so the error is compared with it. */
 static void compare_leverage(struct kvc_stage *stage, const float *keys, uint32_t list) {
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size, half = rope->rotary / 2;
@@ -210,7 +210,7 @@ static void compare_leverage(struct kvc_stage *stage, const float *keys, uint32_
     stage->score_count = 0;
 }
 
-/* Rows of one head's value alone go through the projection. */
+/* The rows of each head's value are projected separately. */
 static void compare_norms(struct kvc_stage *stage, const float *values, uint32_t list) {
     struct kvc_runner *runner = stage->session->runner;
     struct kvc_device *device = runner->device;

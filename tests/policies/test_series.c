@@ -20,7 +20,7 @@ enum { ROWS = 40, ALL = ROWS + 1, FUTURE = 300, MOST_D = 128 };
 
 static struct kvc_error error;
 static unsigned read_layers, scored_layers;
-static float mean[64 * MOST_D], spread[64 * MOST_D / 2]; /* of one layer */
+static float mean[64 * MOST_D], spread[64 * MOST_D / 2]; /* one layer's statistics */
 
 static const struct kvc_rope *rope_of(const struct kvc_stage *stage) {
     const struct kvc_network *network = stage->session->runner->network;
@@ -73,7 +73,7 @@ static enum kvc_status keeps(struct kvc_stage *stage, const struct kvc_values *v
 
 /* ---- scores ---- */
 
-/* Numbers of the layer that are not the same for any two heads. */
+/* Numbers of the layer that differ for any two heads. */
 static struct kvc_series series_of(const struct kvc_stage *stage) {
     const uint32_t d = stage->info.head_size, heads = stage->info.heads;
     assert_true((size_t)heads * d <= sizeof mean / sizeof *mean);
@@ -108,7 +108,7 @@ static void load_keys(const struct kvc_stage *stage, uint32_t list, float *keys)
     kvc_growable_free(device, &k);
 }
 
-/* The paper's: amplitudes and phases of the key before its rotation, at each distance. Key j is that of position j. */
+/* The paper's form: amplitudes and phases of the key before its rotation, at each distance. Key j has position j. */
 static double series_score(const struct kvc_stage *stage, uint32_t h, uint32_t j, const float *key) {
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size, half = rope->rotary / 2;
@@ -299,7 +299,7 @@ static void files(void **state) {
     kvc_engine_close(engine);
 }
 
-/* A file of the model's shape; rotary: what it says of each layer. */
+/* A file with the model's shape; rotary: the number of rotated channels it specifies for each layer. */
 static void write_shape(const char *path, uint32_t layers, uint32_t heads, uint32_t d, uint32_t rotary) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -315,7 +315,7 @@ static void write_shape(const char *path, uint32_t layers, uint32_t heads, uint3
     assert_int_equal(fclose(file), 0);
 }
 
-/* Statistics of another model: of its shape when the session opens, of its rotation in the first step. */
+/* Statistics of another model: a wrong shape is found when the session opens, a wrong rotation in the first step. */
 static void another_model(void **state) {
     char path[] = "test_series_XXXXXX", spec[100];
     const int fd = mkstemp(path);

@@ -16,7 +16,7 @@ struct run {
     int32_t tokens[PROMPT];
     float *logits; /* [SESSIONS, vocab] */
     struct kvc_session *other;
-    unsigned calls, stop; /* progress: how often it was called, and at which call it stops; 0: never */
+    unsigned calls, stop; /* progress: the number of its calls, and the call at which it stops; 0: never */
 };
 
 static void check(enum kvc_status status, const struct kvc_error *error) {
@@ -47,7 +47,7 @@ static struct kvc_session *session_of(const struct run *run, const char *policy,
     return session;
 }
 
-/* A step of another session on the way. */
+/* Takes a step of another session during the prompt. */
 static int progress(void *user, uint64_t done, uint64_t total) {
     struct run *run = user;
     struct kvc_error error;
@@ -57,7 +57,7 @@ static int progress(void *user, uint64_t done, uint64_t total) {
     return ++run->calls == run->stop;
 }
 
-/* A prompt in two turns, and what it became. */
+/* Reads a prompt in two turns and prints the results. */
 static void prompt(struct run *run, const char *policy, uint32_t chunk) {
     const struct kvc_prompt_options options = {.progress = progress, .user = run};
     struct kvc_session *session = session_of(run, policy, chunk);
@@ -74,7 +74,7 @@ static void prompt(struct run *run, const char *policy, uint32_t chunk) {
     kvc_session_close(session);
 }
 
-/* Prompts that share their rows, of which some look at the whole prompt in each layer. */
+/* Prompts that share their rows; some methods observe the whole prompt in each layer. */
 static void prompts(struct run *run, const char *const *policies, size_t count) {
     struct kvc_session *sessions[4] = {NULL};
     struct kvc_error error;
@@ -86,7 +86,7 @@ static void prompts(struct run *run, const char *const *policies, size_t count) 
         kvc_session_close(sessions[i]);
 }
 
-/* Steps of so many sessions that they go in several groups. */
+/* Steps of so many sessions that they form several groups. */
 static void steps(struct run *run) {
     static const char *const policies[] = {"full", "streaming:budget=12", "h2o:budget=12", "sparq:budget=12"};
     struct kvc_session *sessions[SESSIONS];

@@ -16,7 +16,7 @@
 static const uint32_t shares[][9] = {
     {1, 1, 1, 1, 1, 1, 1, 1, 1}, {3, 1, 2, 1, 1, 7, 1, 1, 4}, {1, 1000, 1, 1000, 1, 1, 1, 1, 1}};
 
-/* Of so many ranks: alike, and by each of the shares. */
+/* The splits for that many ranks: equal, and by each of the shares. */
 static size_t splits_of(uint32_t ranks, struct kvc_split splits[]) {
     size_t n = 0;
     splits[n++] = (struct kvc_split){ranks, NULL};
@@ -25,8 +25,8 @@ static size_t splits_of(uint32_t ranks, struct kvc_split splits[]) {
     return n;
 }
 
-/* Parts lie side by side and are all of it; each is near its share, in blocks where there are many; too few are not
- * shared out. */
+/* Parts are adjacent and cover everything; each is close to its share, in whole blocks if there are many outputs; too
+ * few outputs are not divided. */
 static void outputs_are_shared_out(void **state) {
     static const uint64_t counts[] = {0, 1, 2, 3, 7, 18, 19, 40, 1024, 2048, 8192, 8200, UINT32_MAX};
     struct kvc_split splits[8];
@@ -73,7 +73,7 @@ static void every_stage_has_a_layer(void **state) {
             }
 }
 
-/* Every KV head counts once, in the order of ranks; ranks beyond hold one that another has. */
+/* Every KV head counts once, in the order of ranks; ranks beyond the last head hold a copy of another rank's head. */
 static void heads_count_once(void **state) {
     struct kvc_split splits[8];
     (void)state;
@@ -93,7 +93,7 @@ static void heads_count_once(void **state) {
             }
 }
 
-/* One of three ranks is something else: the line names it and rank 0. */
+/* One of three ranks differs: the error line names it and rank 0. */
 static void builds_are_compared(void **state) {
     struct kvc_error error;
     (void)state;
@@ -125,7 +125,7 @@ static void builds_are_compared(void **state) {
     }
 }
 
-/* What --ranks and --share say, for so many ranks; 0: as many as they say. */
+/* The meaning of --ranks and --share for that many ranks; 0: as many as the options require. */
 static void ways_are_read(void **state) {
     static const struct {
         const char *text, *share;
@@ -175,7 +175,7 @@ static void ways_are_read(void **state) {
     }
 }
 
-/* A place has the shares of all its ranks, and a stage likewise. */
+/* Each place's share is the sum over all its ranks; the same for each stage. */
 static void shares_are_added_up(void **state) {
     static const uint32_t wanted[] = {1 + 4, 2 + 5, 3 + 6, 1 + 2 + 3, 4 + 5 + 6};
     struct kvc_ways ways;
@@ -207,12 +207,12 @@ static void packets_say_what_was_put(void **state) {
     assert_true(kvc_packet_get_number(&packet) == (uint64_t)(uintptr_t)bytes);
     assert_int_equal(packet.at, packet.bytes);
     assert_false(packet.broken);
-    assert_int_equal(kvc_packet_get_number(&packet), 0); /* more than was put */
+    assert_int_equal(kvc_packet_get_number(&packet), 0); /* more than was written */
     assert_true(packet.broken);
     kvc_packet_free(&packet);
 }
 
-/* One that is cut off, anywhere, is broken and is not read past its end; so are sizes that cannot be. */
+/* A packet truncated at any byte is detected and not read past its end; so are impossible sizes. */
 static void broken_packets_are_seen(void **state) {
     struct kvc_packet whole = {.data = NULL};
     (void)state;
@@ -225,18 +225,18 @@ static void broken_packets_are_seen(void **state) {
         (void)kvc_packet_get_number(&cut);
         assert_null(kvc_packet_get_text(&cut));
         assert_true(cut.broken);
-        assert_null(kvc_packet_get(&cut, 0)); /* and stays so */
+        assert_null(kvc_packet_get(&cut, 0)); /* and it stays broken */
         kvc_packet_free(&cut);
     }
     kvc_packet_free(&whole);
     struct kvc_packet large = {.data = NULL};
-    kvc_packet_put_number(&large, UINT64_MAX); /* a text of so many bytes */
+    kvc_packet_put_number(&large, UINT64_MAX); /* a text of that many bytes */
     kvc_packet_put_number(&large, 0);
     assert_null(kvc_packet_get_text(&large));
     assert_true(large.broken);
     large.bytes = large.at = 0;
     large.broken = false;
-    kvc_packet_put_number(&large, 8); /* a text without an end */
+    kvc_packet_put_number(&large, 8); /* a text whose end is missing */
     kvc_packet_put(&large, "abcdefgh", 8);
     assert_null(kvc_packet_get_text(&large));
     assert_false(kvc_packet_reserve(&large, SIZE_MAX));
@@ -244,7 +244,7 @@ static void broken_packets_are_seen(void **state) {
     kvc_packet_free(&large);
 }
 
-/* One process: gathers are copies, calls are not told, and a call returns what it came to. */
+/* One process: gathers copy data, calls are not transmitted, and a call returns its result. */
 static void one_process_is_a_link(void **state) {
     const float mine[2] = {1, 2};
     float all[2] = {0, 0};

@@ -21,12 +21,12 @@
 #include "tests/check.h"
 #include "tests/models/tokenizer_checks.h"
 
-/* Largest relative error of a row of logits, and of the perplexity. */
+/* The largest accepted relative error of a row of logits, and of the perplexity. */
 static const double LOGITS_LIMIT = 2e-5, PERPLEXITY_LIMIT = 5e-5;
 
 struct witness {
     const char *name;
-    bool all_types; /* tried in every type, not only in some: it is small */
+    bool all_types; /* tried with every type, not only some, because it is small */
     json_t *golden;
     char path[500];
     struct kvc_model *model; /* opened once, closed at the end */
@@ -40,7 +40,7 @@ static const char *source_folder(void) {
     return folder ? folder : ".";
 }
 
-/* The golden and the model's file; skips where there is none, or where computing takes too long. */
+/* Finds the golden data and the model's file; skips the test if either is missing or if computing takes too long. */
 static struct witness *find(void **state) {
     struct witness *witness = *state;
     char path[500];
@@ -161,7 +161,7 @@ struct rows {
     double worst;
 };
 
-/* The relative error of a row as far as the golden has it: every 101st logit and the largest ones. */
+/* The relative error of a row for the logits that the golden data has: every 101st logit and the largest ones. */
 static double row_error(const json_t *row, const float *logits, uint32_t vocab) {
     const json_t *some = json_object_get(row, "logits"), *best = json_object_get(row, "best");
     const json_t *best_logits = json_object_get(row, "best_logits");
@@ -261,7 +261,7 @@ static void test_greedy(void **state) {
     free(logits);
 }
 
-/* The last row of logits after these tokens, malloc'ed; the rows go where the prompt says. */
+/* The last row of logits after these tokens, from malloc; `prompt` receives the other rows. */
 static float *last_row(struct kvc_model *model, const int32_t *ids, size_t count,
                        const struct kvc_prompt_options *prompt) {
     float *logits = malloc(kvc_model_info(model)->vocab * sizeof *logits);
@@ -273,8 +273,8 @@ static float *last_row(struct kvc_model *model, const int32_t *ids, size_t count
     return logits;
 }
 
-/* Written as a Hugging Face folder and read from there: the same tokens, and in float32 the same bits. The large model
- * is written in bf16, which takes half of the disk. */
+/* Written as a Hugging Face folder and read from there: the same tokens, and bit-identical results in float32. The
+ * large model is written in bf16, which takes half the disk space. */
 static void test_folder(void **state) {
     const struct witness *witness = find_model(state);
     struct witness other = {.name = witness->name};
@@ -333,7 +333,7 @@ static int score_row(void *user, uint64_t at, const float *logits) {
     return 0;
 }
 
-/* Of `windows` windows of `length` tokens of the prose, each on its own. */
+/* The perplexity of `windows` separate windows of `length` tokens of the prose. */
 static double perplexity(struct kvc_model *model, size_t length, size_t windows) {
     struct kvc_error error;
     size_t bytes, count;
@@ -368,8 +368,8 @@ static void test_perplexity(void **state) {
 
 /* ---- types ---- */
 
-/* The perplexity that a conversion must reach: that of ggml's own quantization, but for chance. Of types that are no
- * blocks: the model's. */
+/* The highest perplexity that a conversion may have: that of ggml's own quantization plus a margin for chance. For
+ * types without blocks: the model's own. */
 static double most_perplexity(const struct witness *witness, enum kvc_type type, double own) {
     const json_t *truth = json_object_get(json_object_get(witness->golden, "types"), kvc_type_name(type));
     if (kvc_type_block(type).elements == 1)
@@ -380,7 +380,7 @@ static double most_perplexity(const struct witness *witness, enum kvc_type type,
     return json_number_value(truth) * 1.05;
 }
 
-/* The logits' hash of a few tokens would do for equality; a perplexity says how far off a type is. */
+/* For equality a hash of a few tokens' logits would be enough; a perplexity shows the size of a type's error. */
 static void test_types(void **state) {
     const struct witness *witness = find_model(state);
     static const enum kvc_type some[] = {KVC_F16, KVC_Q8_0, KVC_Q5_0};
@@ -403,7 +403,7 @@ static void test_types(void **state) {
         print_message("%s: %s: perplexity %.4f, at most %.4f\n", witness->name, kvc_type_name(type), value, most);
         kvc_model_close(model);
         assert_true(value > 0.9 * own && value <= most);
-        if (type == KVC_F32) /* holds every value of the others */
+        if (type == KVC_F32) /* holds every value of the other types */
             assert_true(value == own);
         tried++;
     }
