@@ -1,5 +1,5 @@
 /* converse.c - asks several questions about one text, as turns of a conversation or as separate requests, and measures
- * memory while long answers grow. Greedy, like answer.c. */
+ * memory while long answers grow. Generation is greedy, as in answer.c. */
 #include "eval/eval.h"
 #include "eval/singly.h"
 #include "kvcull/saved.h"

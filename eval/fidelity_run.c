@@ -89,8 +89,8 @@ static int by_mass(const void *a, const void *b) {
     return x->position < y->position ? -1 : 1;
 }
 
-/* Returns the recall of ascending positions [held]: with n of them in the prompt, the share of the n prompt entries
- * with the most mass that are among them. Returns 1 for n = 0. */
+/* Returns the recall of ascending positions [held]. If n of them are in the prompt, the recall is the share of the
+ * prompt's n entries with the most mass that are held. Returns 1 for n = 0. */
 static double recall_of(const struct fidelity *task, const struct fidelity_entry *gold, const int32_t *positions,
                         size_t held) {
     size_t count = 0, found = 0;

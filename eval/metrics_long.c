@@ -44,7 +44,7 @@ static uint32_t piece_number(struct eval_codes piece, struct eval_codes kind, ui
         if (i >= piece.count || piece.items[i] != ' ' || i + 1 >= piece.count || !eval_is_digit(piece.items[i + 1]))
             continue;
         for (i++; i < piece.count && eval_is_digit(piece.items[i]) && number <= most; i++) {
-            const int32_t code = piece.items[i]; /* digits of other scripts have no known value */
+            const int32_t code = piece.items[i]; /* a digit of another script: its value is unknown here */
             number = code >= '0' && code <= '9' ? 10 * number + (uint64_t)(code - '0') : (uint64_t)most + 1;
         }
         return number <= most ? (uint32_t)number : 0;

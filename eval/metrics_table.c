@@ -92,8 +92,8 @@ static struct eval_codes normal(struct eval_pool *pool, struct eval_codes field)
 
 static const char missing[] = "N/A";
 
-/* Reads the rows after the header. Rows of another width become "N/A" in every column; the last one is removed instead.
- * False: the script does not accept the table. */
+/* Reads the rows after the header. A row of another width becomes "N/A" in every column; if it is the last row, it is
+ * removed instead. False: the script does not accept the table. */
 static bool read_table(struct eval_pool *pool, const char *text, struct table *table) {
     *table = read_rows(pool, eval_codes_strip(eval_codes_read(pool, text)));
     if (pool->lost || table->count < 2)

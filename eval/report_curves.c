@@ -12,7 +12,7 @@ struct point {
     double x, y; /* in the picture */
     double low, high, bytes;
     size_t policy, family;
-    bool named; /* has a label, its own or another point's */
+    bool named; /* labeled, by its own label or one shared with nearby points */
 };
 struct box {
     double x, y, wide, high;
@@ -240,7 +240,7 @@ void report_curves(const struct report *report, const struct report_setting *set
     static const char *const sides[] = {"seen", "unseen"};
     struct chart *chart = calloc(1, sizeof *chart);
     if (!chart)
-        return; /* report_collect reports lost memory */
+        return; /* report_collect reports that memory is lacking */
     chart->report = report;
     fputs("<h3>Quality and bytes</h3>\n<div class=\"charts curves\">\n", report->out);
     for (size_t side = 0; side < 2; side++) {

@@ -18,7 +18,7 @@ enum serve_reuse { SERVE_UNSAID = -1, SERVE_ANEW, SERVE_GO_ON, SERVE_FORK };
 /* The paths that accept a field, as bits. */
 enum serve_where { SERVE_COMPLETIONS = 1, SERVE_CHAT = 2, SERVE_TOKENIZE = 4, SERVE_DETOKENIZE = 8 };
 
-enum { SERVE_LENGTH_UNSAID = -2, SERVE_NO_LIMIT = -1 }; /* of max_tokens */
+enum { SERVE_LENGTH_UNSAID = -2, SERVE_NO_LIMIT = -1 }; /* special values of max_tokens */
 
 /* The values of a request. JSON values belong to its body. */
 struct serve_values {
@@ -31,8 +31,8 @@ struct serve_values {
     json_t *prompt, *messages, *stop, *logit_bias, *stream_options, *template_values, *tokens;
 };
 
-/* Fills values with defaults, then with the body's members. Removes null members from the body. Standard error names
- * ignored fields. False: refused; the error names the field. */
+/* Fills values with defaults, then with the body's members. Removes null members from the body. Prints the names of
+ * ignored fields on standard error. False: refused; the error names the field. */
 bool serve_fields_read(json_t *body, enum serve_where where, const struct serve_options *options,
                        struct serve_values *values, struct serve_error *error);
 /* Returns the element of names [..., NULL] that an unknown name probably misspells, or NULL. */

@@ -1,5 +1,5 @@
-/* held.c - shows which tokens the cache still holds: for each token, the percentage of lists that hold its entry. For
- * return_held and the page at /. */
+/* held.c - shows which tokens the cache still holds: for each token, the percentage of lists that hold its entry. Used
+ * for return_held and for the page at /. */
 #include <stdlib.h>
 #include <string.h>
 

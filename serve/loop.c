@@ -31,7 +31,7 @@ static void let_go(struct serve_loop *loop, struct serve_request *request) {
     serve_request_release(request);
 }
 
-/* The client's message does not describe the machine; standard error has the cause. */
+/* The client gets a message without details of the machine; the cause is printed on standard error. */
 static void loop_fail(struct serve_request *request, const struct kvc_error *cause) {
     struct serve_error error;
     if (cause->status == KVC_USAGE)

@@ -81,13 +81,13 @@ static void version_2(void **state) {
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.current", "10000000\n");
     put(root, "/sys/fs/cgroup/slurm/memory.max", "max\n");
     expect(root, 500000 * 1024, "the machine");
-    /* A group above it has the lower limit, given what all its processes use except file pages. */
+    /* A parent group leaves less: its limit minus what all its processes use, not counting file pages. */
     put(root, "/sys/fs/cgroup/slurm/job_7/memory.max", "60000000\n");
     put(root, "/sys/fs/cgroup/slurm/job_7/memory.current", "50000000\n");
     expect(root, 10 * MB, "memory.max of /sys/fs/cgroup/slurm/job_7");
     put(root, "/sys/fs/cgroup/slurm/job_7/memory.stat", "anon 20\ninactive_file 20000000\nactive_file 10000000\n");
     expect(root, 40 * MB, "memory.max of /sys/fs/cgroup/slurm/job_7");
-    /* the group itself, with the limit above which it is slowed down */
+    /* the group's own memory.high, above which its processes are slowed down */
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.high", "30000000\n");
     expect(root, 20 * MB, "memory.high of /sys/fs/cgroup/slurm/job_7/step_0");
     put(root, "/sys/fs/cgroup/slurm/job_7/step_0/memory.current", "70000000\n");

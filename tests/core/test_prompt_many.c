@@ -250,7 +250,8 @@ static void test_memory(void **state) {
     enum { SESSIONS = 6 };
     const struct kvc_model_info *info = kvc_model_info(model);
     const uint64_t block = 2ull * KVC_TILE * 2 * info->head_size, layer = info->kv_heads * block;
-    const uint64_t blocks = kvc_test_thinned() ? 3 : 8, rows = blocks * KVC_TILE - 48; /* 1 of the blocks stays */
+    const uint64_t blocks = kvc_test_thinned() ? 3 : 8,
+                   rows = blocks * KVC_TILE - 48; /* after eviction 1 block remains */
     struct kvc_session *many[SESSIONS];
     struct kvc_memory memory;
     kvc_engine_reset_peaks(engine);

@@ -41,7 +41,8 @@ static void test_memory(void **state) {
     (void)state;
     const struct kvc_model_info *info = kvc_model_info(model);
     const uint64_t block = 2ull * KVC_TILE * 2 * info->head_size, layer = info->kv_heads * block;
-    const uint64_t blocks = kvc_test_thinned() ? 3 : 8, rows = blocks * KVC_TILE - 48; /* 1 of the blocks remains */
+    const uint64_t blocks = kvc_test_thinned() ? 3 : 8,
+                   rows = blocks * KVC_TILE - 48; /* after eviction 1 block remains */
     struct kvc_memory before, after;
     struct kvc_session_stats stats;
     struct kvc_session *session = open_with(model, "snapkv:budget=256", KVC_F16, 0);

@@ -21,7 +21,7 @@ struct job {
     _Atomic unsigned *runs;
     _Atomic unsigned bad;
     unsigned threads;
-    float tiny; /* denormal; as a product it is 0 where denormals are flushed */
+    float tiny; /* a denormal; tiny * 2 is 0 if the thread flushes denormals */
 };
 
 static void one_task(void *argument, size_t task, unsigned thread) {

@@ -1,5 +1,5 @@
-/* fuzz_lists.c - input: a text file that an option names. The first byte selects its kind: token ids of dapq, scores of
- * duo, statistics of triattention. */
+/* fuzz_lists.c - input: a text file as named by an option of a policy. The first byte selects its kind: token ids of
+ * dapq, scores of duo, statistics of triattention. */
 #include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

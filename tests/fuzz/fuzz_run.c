@@ -33,7 +33,7 @@ static void run(struct kvc_model *model, const char *policy) {
     if (status == KVC_OK)
         status = kvc_session_prompt(session, tokens, 12, NULL, logits, &error);
     check(status == KVC_OK ? kvc_finite(logits, vocab) : error.text[0] && !strchr(error.text, '\n'));
-    for (int i = 0; i < 3 && status == KVC_OK; i++) /* after a failed step the session may only refuse */
+    for (int i = 0; i < 3 && status == KVC_OK; i++) /* after a failed step the session refuses further steps */
         step(session, tokens[i], vocab, logits);
     kvc_session_close(session);
     free(logits);

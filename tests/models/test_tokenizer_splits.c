@@ -1,5 +1,5 @@
-/* test_tokenizer_splits.c - every pre-tokenizer that tokenizer.ggml.pre can name against the tokenizers library, over
- * one vocabulary whose merges cross every border. */
+/* test_tokenizer_splits.c - every pre-tokenizer that tokenizer.ggml.pre can name, compared with the tokenizers library;
+ * the vocabulary has merges across every possible split. */
 #include "models/convert/to_folder.h"
 #include "models/files/gguf_write.h"
 #include "models/tokenizer/parts.h"
