@@ -10,4 +10,4 @@ if "$kvcull" info backends | grep -q '^cuda .*no CUDA device'; then
     echo "skipped: no CUDA device"
     exit 77
 fi
-exec "$kvcull" verify --backend cuda --against stored # ref runs only where a hash is another
+exec "$kvcull" verify --backend cuda --against stored # ref runs only where a hash differs

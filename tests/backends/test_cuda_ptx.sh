@@ -17,7 +17,7 @@ archs=${KVCULL_PTX_ARCH:-$(printf '%s\n' "$command" | grep -o 'code=sm_[0-9a-z]*
 that 'the flags of the build are found' [ "$(printf '%s\n' "$flags" | grep -c 'fmad=false\|ftz=false')" = 2 ]
 that 'architectures' [ -n "$archs" ]
 
-# ptx ARCH FILE FLAGS...: findings in $work/out, what was looked at in $work/err.
+# ptx ARCH FILE FLAGS...: writes findings to $work/out and the checked instructions to $work/err.
 ptx() {
     arch=$1 file=$2
     shift 2
@@ -34,7 +34,7 @@ mutant() { # TITLE PATTERN EXPRESSION FLAGS...
     ptx "${archs%%[!0-9]*}" "$work/mutant.cu" "$@" && that "$title" grep -q "$pattern" "$work/out"
 }
 nvdisasm=${KVCULL_NVDISASM-$(command -v nvdisasm || command -v "$(dirname "$(command -v "$nvcc")")/nvdisasm")}
-# sass ARCH FILE FLAGS...: the same of what the assembler makes.
+# sass ARCH FILE FLAGS...: the same for the assembler's output.
 sass() {
     arch=$1 file=$2
     shift 2

@@ -9,7 +9,7 @@ if [ $? = 4 ] && grep -q 'no device here\| cannot be exact: \|not in this build'
     exit 77
 fi
 
-# 64 steps with every method: the hashes that are stored for ref.
+# 64 steps with every method: the hashes stored for ref.
 some= least=40
 sanitized && least=7 some='--kv full --kv h2o:budget=66 --kv cake:budget=66 --kv quest:budget=66
     --kv fastkv:budget=66,tsp=48 --kv take:budget=66,chunk=64,probe=8 --kv duo:file=every-other,sinks=4,recent=40'
@@ -17,7 +17,7 @@ ok verify --backend opencl --only methods --against stored --json -q $some # eac
 that 'equal' [ "$(json equal)" = true ]
 that 'to what is stored' [ "$(grep -c '"against": "stored"' "$work/out")" -ge $least ]
 that 'and to that only' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
-# Prompts in chunks, other types of entries: beside ref.
+# Prompts in chunks and other entry types, compared with ref.
 rows=300
 sanitized && rows=100
 ok verify --backend opencl --only methods --prompt $rows --gen 6 $some
@@ -35,7 +35,8 @@ for shape in $shapes; do
     KVCULL_OPENCL_SHAPE=gpu ok verify --backend opencl --only methods --kv full --kv snapkv:budget=40 \
         --kv h2o:budget=40 --kv quest:budget=40 --kv topk:budget=40 --prompt 90 --gen 3 -m "$work/$shape.gguf"
 done
-# Experts: which of them a row takes is known on the device alone. Layers without; norms with weights for each head.
+# Experts: only the device knows which experts a row uses. Also layers without experts, and norms with separate weights
+# for each head.
 for shape in cpu gpu; do
     KVCULL_OPENCL_SHAPE=$shape
     export KVCULL_OPENCL_SHAPE
@@ -56,7 +57,7 @@ kv run -m "$demo" --backend ref -p 'the needle' -n 12 -q >"$work/ref" 2>/dev/nul
 that 'an answer' [ -s "$work/opencl" ]
 that 'the same answer' cmp -s "$work/opencl" "$work/ref"
 
-# What is read of the cache is counted alike, of methods that choose what to read too.
+# The bytes read from the cache are counted in the same way, also for methods that choose what to read.
 for backend in ref opencl; do
     kv bench -m "$demo" --backend $backend --kv full --kv quest:budget=64 --kv sparq:budget=64 --kv rocketkv:budget=64 \
         --kv topk:budget=64 --prompt 300 --gen 3 --repeat 1 --json -q 2>/dev/null |
@@ -65,7 +66,7 @@ done
 that 'bytes read' [ "$(grep -c cache_read_bytes "$work/read.ref")" = 5 ]
 that 'the same bytes read' cmp -s "$work/read.ref" "$work/read.opencl"
 
-# The cache of binaries: made, used, and made again when it is not whole.
+# The cache of compiled kernels: created, used, and created again when it is damaged.
 mkdir "$work/cache"
 XDG_CACHE_HOME=$work/cache KVCULL_OPENCL_CACHE=yes
 export XDG_CACHE_HOME KVCULL_OPENCL_CACHE
@@ -85,7 +86,7 @@ that 'two at once, one of a bad file' [ $? = 0 ]
 that 'nothing beside it' [ "$(ls "$work/cache/kvcull" | wc -l)" = 1 ]
 unset KVCULL_OPENCL_CACHE
 
-# A device with too little memory: what is needed, and what would fit, does.
+# A device with too little memory: the error gives the needed memory, and a context length that would fit.
 little() {
     KVCULL_OPENCL_MEMORY=$1
     export KVCULL_OPENCL_MEMORY
@@ -112,14 +113,14 @@ little 6500000 kv run -m "$demo" --backend opencl --kv-type f32 --ignore-eos -p 
 that 'no memory in the middle is 4' [ $? = 4 ]
 has 'tokens need .* in all; a context of' "$work/err"
 
-# Kernels that do not compile: the log is where the message says. A device lost in the middle.
+# Kernels that do not compile: the message names the file with the compiler's log. A device lost in the middle.
 (KVCULL_OPENCL_SHAPE=broken; export KVCULL_OPENCL_SHAPE; kv run -m "$demo" --backend opencl -p x) \
     >"$work/out" 2>"$work/err"
 that 'kernels that do not compile are 4' [ $? = 4 ]
 has '^kvcull run: opencl: the kernels do not compile for .*opencl-build.log$' "$work/err"
 that 'in one line' [ "$(wc -l <"$work/err")" = 1 ]
 that 'the log is kept' [ -s "$(sed -n 's/.* \([^ ]*opencl-build.log\).*/\1/p' "$work/err")" ]
-# Beside others it is left out, and that is said.
+# Next to other backends it is left out, and a message says so.
 KVCULL_OPENCL_SHAPE=broken
 export KVCULL_OPENCL_SHAPE
 kv verify --backend opencl --only operations --effort 0 -q >"$work/out" 2>"$work/err"
@@ -145,21 +146,21 @@ check_error 'lost' 'morphkv on a device that is lost'
 fails 4 "no device's name contains 'nosuch'" run -m "$demo" --backend opencl:nosuch -p x
 fails 4 'no device 7' run -m "$demo" --backend opencl:7 -p x
 
-# Every operation beside what the device can do.
+# Every operation compared with the device's measured limits.
 kv bench --ops --backend opencl --only mix_mean --beside ref --json -q >"$work/out" 2>"$work/err"
 that 'it ends' [ $? -le 1 ]
 that 'ceilings' [ "$(json ceilings.fma_flops_per_second)" != null ]
 that 'one operation' [ "$(json operations.0.name)" = mix_mean ]
 
 OCL_ICD_VENDORS=$work/none fails 4 'no device here; a driver is needed' verify --backend opencl --only methods --kv full -q
-# PoCL has no device where it has no folder for its cache; that is another matter.
+# PoCL has no device without a folder for its cache; this is a different case.
 kv info backends | grep -q '^opencl:0: .*Portable Computing Language' &&
     XDG_CACHE_HOME=$work/err POCL_CACHE_DIR=$work/err/none fails 4 'no device here; PoCL is installed.* XDG_CACHE_HOME' \
         run -m "$demo" --backend opencl -p x
 kv run -m "$demo" --backend opencl --math fast -p 'the one the two the three the four the five the six the seven the' \
     -n 3 >"$work/out" 2>"$work/err"
 that 'CLBlast, or one line that there is none' [ $? = 0 -o "$(grep -c CLBlast "$work/err")" = 1 ]
-# A device that cannot be exact is refused, unless exact is not asked for.
+# A device that cannot be exact is refused unless --math=fast is requested.
 for lack in 'fma:fused multiply-add is not one rounding' 'denormals:no denormal numbers'; do
     KVCULL_OPENCL_LACKS=${lack%%:*}
     export KVCULL_OPENCL_LACKS

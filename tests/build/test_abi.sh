@@ -7,7 +7,7 @@ library=$top_builddir/.libs/libkvcull.so
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 abi=$top_srcdir/tools/abi.sh
 
-# A struct with a member more is seen, a function more is none.
+# An additional member of a struct is detected; an additional function is compatible.
 mkdir -p "$work/include" "$work/new"
 printf '#define KVC_VERSION "1"\nstruct pair { int one; };\nint first(struct pair *pair);\n' >"$work/include/kvcull.h"
 printf '#include "kvcull.h"\nint first(struct pair *pair) { return pair->one; }\n' >"$work/pair.c"
@@ -25,7 +25,8 @@ sh "$abi" compare "$stored" "$work/grown.so" "$work/include" || { echo 'a new fu
 stored=$(ls "$top_srcdir"/packaging/abi/kvcull-*-"$(uname -m)".abi 2>/dev/null | tail -n 1)
 [ -n "$stored" ] || { echo "no interface is stored for $(uname -m)"; exit 77; }
 sh "$abi" compare "$stored" "$library" "$top_srcdir/include" && exit 0
-# Before a version is released its interface is nobody's promise: the dump is that of its last commit that wrote one.
+# Before a version is released its interface may still change: the stored dump is that of the last commit that wrote
+# one.
 version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$top_srcdir/include/kvcull.h")
 case $stored in */kvcull-"$version"-*)
     grep -q "^## $version (not released)" "$top_srcdir/CHANGELOG.md" &&

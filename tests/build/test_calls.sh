@@ -4,7 +4,8 @@
 # count.
 build=$(cd "$top_builddir" && pwd)
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
-# Of each source one object, wherever libtool puts it: an older build's object has no source any more.
+# One object for each source, wherever libtool puts it. Objects of an older build, whose sources no longer exist, are
+# ignored.
 objects=$(cd "$top_srcdir" && find core -name '*.c' | sort | while read -r source; do
     plain=${source%.c}.o shared=${source%/*}/.libs/$(basename "$source" .c).o
     for object in "$plain" "$shared"; do
@@ -13,15 +14,16 @@ objects=$(cd "$top_srcdir" && find core -name '*.c' | sort | while read -r sourc
 done)
 command -v "${NM-nm}" >/dev/null && [ -n "$objects" ] || { echo "no nm, or no object files of core/"; exit 77; }
 
-# calls FILE: "caller callee name", of the object files in FILE, lines "FILE has NAME" or "FILE lacks NAME".
+# calls FILE: prints "caller callee name" for the object files in FILE, which has lines "FILE has NAME" or "FILE lacks
+# NAME".
 calls() {
     awk '$2 == "has" { home[$3] = $1 }
          $2 == "lacks" { caller[++n] = $1; name[n] = $3 }
          END { for (i = 1; i <= n; i++) if (name[i] in home && home[name[i]] != caller[i])
                    print caller[i], home[name[i]], name[i] }' "$1" | sort -u
 }
-# circles: from "caller callee name" on stdin what is left when files that call nobody left, or that nobody left calls,
-# are taken away again and again: circles, and the ways between them.
+# circles: reads "caller callee name" and repeatedly removes files that call no remaining file, or that no remaining
+# file calls. Cycles remain, and paths between them.
 circles() {
     awk '{ from[NR] = $1; to[NR] = $2; line[NR] = $0; here[NR] = 1 }
          END { do {
@@ -36,7 +38,7 @@ circles() {
                for (i = 1; i <= NR; i++) if (here[i]) print line[i] }'
 }
 
-# The search itself finds a circle, and only that.
+# The search itself finds a cycle, and nothing else.
 printf '%s\n' 'a b f' 'b c g' 'c b h' 'c d i' | circles >"$work/found"
 printf '%s\n' 'b c g' 'c b h' | cmp -s - "$work/found" || { echo "a circle of two is not found"; exit 1; }
 

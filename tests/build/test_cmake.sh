@@ -23,7 +23,7 @@ int main(void) {
     return 0;
 }
 END_OF_SOURCE
-# configures VERSION: what find_package says of that version.
+# configures VERSION: the result of find_package for that version.
 configures() {
     rm -rf build
     cmake -S project -B build -DWANTED="$1" -DCMAKE_C_COMPILER="${CC:-cc}" -DCMAKE_PREFIX_PATH="$work/root/opt/kvcull" >log 2>&1
@@ -36,7 +36,7 @@ for wanted in 99.0 "$version.1"; do
 done
 configures "$version" && cmake --build build >log 2>&1 || { cat log; exit 1; }
 [ "$(build/use)" = "$version ok" ] || { build/use; exit 1; }
-# The prefix may be moved.
+# The installed folder may be moved.
 mv root moved
 cmake -S project -B again -DCMAKE_C_COMPILER="${CC:-cc}" -DCMAKE_PREFIX_PATH="$work/moved/opt/kvcull" >log 2>&1 &&
     cmake --build again >log 2>&1 && [ "$(again/use)" = "$version ok" ] || { cat log; exit 1; }

@@ -19,11 +19,11 @@ find core backends models policies cli eval serve bench examples include tests t
 awk -v only=c -f tests/build/comments.awk $(cat "$work/sources") >"$work/comments"
 # shellcheck disable=SC2046
 awk -v only=k -f tests/build/comments.awk $(cat "$work/sources") | cut -d' ' -f3- | grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u >"$work/names"
-{ # list.def is made in the build folder
+{ # list.def is generated in the build folder
     find . \( -name .git -o -name 'build*' \) -prune -o -type f -print | sed 's|.*/||'
     echo list.def
 } | sort -u >"$work/files"
-# Lines "FILE:LINE: NAME" whose name is not there become complaints.
+# Turns lines "FILE:LINE: NAME", whose name does not exist, into complaints.
 wrong() { sed "s|\$| $1|" >>"$work/wrong"; }
 : >"$work/wrong"
 
@@ -93,7 +93,7 @@ done <"$work/documents" >>"$work/wrong"
             for (i = 1; i <= count; i++) { sub(/ .*/, "", part[i]); print "option", command, "-" part[i], takes }
         }'
     done
-    sed -n 's/^\.Fl -\([a-z-]*\).*/any --\1/p' docs/man/kvcull.1 # other names of options
+    sed -n 's/^\.Fl -\([a-z-]*\).*/any --\1/p' docs/man/kvcull.1 # other spellings of options
     for page in docs/reference/methods/*.md; do
         method=${page##*/} method=${method%.md}
         echo "method $method"
@@ -115,7 +115,7 @@ done <"$work/documents" >>"$work/wrong"
 # shellcheck disable=SC2046
 awk -f tests/build/commands.awk "$work/known_commands" $(cat "$work/documents") >>"$work/wrong"
 
-# ---- paths: those of a folder of the tree; "tests/core/test_step" is the program of test_step.c
+# ---- paths that begin with a folder of the tree; "tests/core/test_step" is the program of test_step.c
 {
     # shellcheck disable=SC2046
     grep -nE "($folders)/" $(cat "$work/documents") /dev/null
@@ -135,12 +135,12 @@ awk -f tests/build/commands.awk "$work/known_commands" $(cat "$work/documents") 
 }' | while IFS=' ' read -r where path; do
     case $path in
     *\**) set -- $path; [ -e "$1" ] && continue ;;
-    tests/cache | tests/*.log | policies/list.def) continue ;; # of a build folder
+    tests/cache | tests/*.log | policies/list.def) continue ;; # in a build folder
     esac
     [ -e "$path" ] || [ -e "$path.c" ] || [ -e "${path%.o}.c" ] || printf '%s %s\n' "$where" "$path"
 done | wrong 'is not there'
 
-# ---- files by their bare names
+# ---- file names without a folder
 {
     # shellcheck disable=SC2046
     grep -noE "\`[a-z][A-Za-z0-9_-]*\.(c|h|inc|sh|mk|md|def|py|awk|ac|am)\`" $(cat "$work/documents") /dev/null | tr -d '`'
@@ -154,7 +154,7 @@ done | wrong 'is not there'
 } | awk -F: 'NR == FNR { there[$1] = 1; next } !($3 in there) { print $1 ":" $2 ": " $3 }' "$work/files" - |
     wrong 'is no file of the tree'
 
-# ---- "`notes/x.md`": paths that begin in no folder of the tree
+# ---- "`notes/x.md`": paths that do not begin with a folder of the tree
 # shellcheck disable=SC2046
 grep -noE "\`[a-z][a-z_0-9-]*/[A-Za-z0-9_/.-]*\.($endings)\`" $(cat "$work/documents") /dev/null | tr -d '\`' |
     while IFS=: read -r file line path; do
@@ -162,8 +162,8 @@ grep -noE "\`[a-z][a-z_0-9-]*/[A-Za-z0-9_/.-]*\.($endings)\`" $(cat "$work/docum
         [ -e "$path" ] || printf '%s\n' "$file:$line: $path"
     done | wrong 'is not there'
 
-# ---- names: `kvc_...` and KVC_... of documents and comments, test_... of documents: a program or script of tests/. A
-# name that ends in _ begins others, one that ends in _NAME stands for any.
+# ---- names: `kvc_...` and KVC_... in documents and comments; test_... in documents, a program or script of tests/. A
+# name that ends in _ is the beginning of other names, and one that ends in _NAME stands for any.
 {
     # shellcheck disable=SC2046
     grep -noE '`[^`]*`' $(cat "$work/documents") /dev/null
@@ -187,8 +187,8 @@ awk -F: 'NR == FNR { there[$1] = 1; all[NR] = $1; count = NR; next }
     $3 ~ /_$/ { for (i = 1; i <= count; i++) if (index(all[i], $3) == 1) next }
     { print $1 ":" $2 ": " $3 }' "$work/known" "$work/said" | wrong 'is no name of the code'
 
-# ---- other identifiers of documents, as `view_evict`: a word of the sources, scripts, tests or manual pages. MPI_, CUDA_
-# and NCCL_ are others' names, and a name that ends in _NAME or _name stands for any.
+# ---- other identifiers in documents, such as `view_evict`: a word of the sources, scripts, tests or manual pages.
+# MPI_, CUDA_ and NCCL_ names come from other projects, and a name that ends in _NAME or _name stands for any.
 find core ranks backends models policies cli eval serve bench examples include tests tools python packaging docs/man m4 dev configure.ac \
     -type f ! -name '*.md' ! -name '*.gguf' ! -name '*.safetensors' -exec grep -ohIE '[A-Za-z_][A-Za-z0-9_]*' {} + | sort -u >"$work/words"
 # shellcheck disable=SC2046

@@ -6,8 +6,8 @@ command -v "${OBJDUMP-objdump}" >/dev/null && [ -e "$library" ] || { echo "no ob
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 ${OBJDUMP-objdump} -t "$library" | awk '/ O / && NF > 4 { print $(NF - 2), $NF }' >"$work/objects"
 grep -q 'ro.* kvc_backend_list$' "$work/objects" || { echo "no tables found in $library"; exit 1; }
-# Handlers of signals have nothing but variables: the two lists of models/files/held_files.c, and none besides.
+# Signal handlers can use only variables: the two lists of models/files/held_files.c, and no others.
 [ "$(grep -cE '^\.bss kvc_(written|mapped)_files$' "$work/objects")" = 2 ] || { echo "not two lists for signals"; exit 1; }
-# nvcc brings variables of its own: those of the stubs that launch kernels, and the kernels themselves.
+# nvcc adds variables: those of the stubs that launch kernels, and the kernels themselves.
 grep -vE '^\.(rodata|data\.rel\.ro)|^\.bss kvc_(written|mapped)_files$|__device_stub__|__cudaFatCubinHandle|__fatDeviceText|nvFatBin|nv_fatbin' "$work/objects" && exit 1
 exit 0

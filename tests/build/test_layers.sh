@@ -4,8 +4,8 @@
 cd "$top_srcdir" || exit 1
 bad=0
 
-# FOLDER: what its files may include, folders or single headers, besides the public headers (kvcull.h, kvcull/...) and
-# the system's. The longest FOLDER that holds a file counts. config.h is given to every file by the makefile.
+# FOLDER: what its files may include (folders or single headers) besides the public headers (kvcull.h, kvcull/...) and
+# the system's. The longest matching FOLDER applies. The makefile includes config.h in every file.
 rules='
 core/base: core/base
 core/engine: core/base core/engine core/stage core/ranks
@@ -69,7 +69,7 @@ BEGIN {
 }
 END { exit wrong }' || bad=1
 
-# none FOLDERS PATTERN WHY: no C file of these folders matches.
+# none FOLDERS PATTERN WHY: no C file of these folders may match.
 none() {
     for folder in $1; do
         find "$folder" -name '*.[ch]' | sort | xargs -r grep -nE "$2" /dev/null | sed "s|^|$3: |" | grep . && bad=1

@@ -8,7 +8,7 @@ work=$(mktemp -d) || exit 99
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
 for number in 1 2; do
-    (umask 02$((number * 2 + 1)) # another one each time
+    (umask 02$((number * 2 + 1)) # a different umask each time
     make -s -C "$build" distdir distdir="$work/tree$number" top_distdir="$work/tree$number" >"$work/log" 2>&1) ||
         { cat "$work/log"; exit 1; }
     find "$work/tree$number" -name '*.md' -exec touch {} +
@@ -22,12 +22,12 @@ sha256sum -c --quiet kvcull-*.sha256 || fail 'a checksum is wrong'
 tar -tzf kvcull-*.tar.gz | grep -q '/configure$' || fail 'no configure'
 [ "$(grep -c '^## ' kvcull-*.notes.md)" = 1 ] || fail 'the notes are not those of one version'
 [ "$(tar -tvzf kvcull-*.tar.gz | awk '{ print $2, $4, $5 }' | sort -u | wc -l)" = 1 ] || fail 'owners or times differ'
-# What is not ready is refused.
+# A version that is not ready is refused.
 sed 's/^## \([0-9.]*\) .*/## \1 (not released)/' "$work/tree1/CHANGELOG.md" >"$work/log" && cp "$work/log" "$work/tree1/CHANGELOG.md"
 sh "$source/tools/release.sh" "$work/tree1" "$source" "$work/none" 2>"$work/log" && fail 'a version without a day is released'
 grep -q 'must end in its day' "$work/log" || fail "another refusal: $(cat "$work/log")"
 [ ! -e "$work/none" ] || fail 'something was written'
-# A version with its day is released and tagged, from a clean checkout alone.
+# A version with a date is released and tagged, but only from a clean checkout.
 sed 's/^## \([0-9.]*\) .*/## \1 (2026-01-31)/' "$work/tree1/CHANGELOG.md" >"$work/log" && cp "$work/log" "$work/tree1/CHANGELOG.md"
 cd "$work" && git init -q checkout || exit 99
 for variable in AUTHOR COMMITTER; do

@@ -8,7 +8,7 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
 cd "$work" || exit 1
 
-# Refused before anything is looked for.
+# Refused before configure searches for anything.
 mkdir 'a b' configured
 for option in "--with-cuda=$work/a b" "--with-nccl=$work/a b" "--with-cuda NVCC=$work/a b/nvcc" "--with-cuda CUDA_HOME=$work/a b"; do
     case $option in
@@ -19,7 +19,7 @@ for option in "--with-cuda=$work/a b" "--with-nccl=$work/a b" "--with-cuda NVCC=
     grep -q 'error: --with-[a-z]*: ".*a b.*" has a space in it' log || { cat log; fail "configure does not say what is wrong with $option"; }
 done
 
-# The archive that the shared library is made of, under the name of the static one.
+# The archive that the shared library is made of, under the static library's name.
 archive=$build/.libs/libkvc.a
 [ -e "$archive" ] || { echo "no $archive"; exit 77; }
 mkdir lib
@@ -45,7 +45,7 @@ int main(void) {
     return 0;
 }
 END
-# All of the archive, so that each library that any part of it calls must be named.
+# The whole archive, so that every library that any part of it calls must be named.
 # shellcheck disable=SC2086
 ${CC:-cc} -std=c11 -I"$source/include" use.c -o use -Wl,--whole-archive lib/libkvcull.a -Wl,--no-whole-archive $flags || fail 'a program with the static library does not link'
 [ "$(./use)" = "$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$source/include/kvcull.h")" ] || fail 'it does not run'

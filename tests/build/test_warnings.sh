@@ -6,7 +6,7 @@ case $("$top_builddir/config.status" --config) in *--enable-werror*) asked=yes ;
 case " $(sed -n 's/^WARN_CFLAGS = //p' "$top_builddir/Makefile") " in *' -Werror '*) errors=yes ;; *) errors=no ;; esac
 [ $asked = $errors ] || fail "configure was told --enable-werror: $asked; warnings are errors: $errors"
 
-# .ci/run and dev with a configure that only writes down what it is given. A tarball has no .ci.
+# .ci/run and dev with a fake configure that only records its arguments. A tarball has no .ci.
 [ -e "$top_srcdir/.ci/run" ] && command -v bash >/dev/null || exit 0
 mkdir -p "$work/.ci" "$work/tests"
 cp "$top_srcdir/.ci/run" "$work/.ci/run" && cp "$top_srcdir/dev" "$work/dev" && cp -R "$top_srcdir/tests/jobs" "$work/tests"

@@ -22,12 +22,12 @@ kv() {
     fi
 }
 
-# The long tests; test_memory.sh has a short run of each command for valgrind.
+# Skips long tests under valgrind; test_memory.sh has a short run of each command for it.
 not_in_valgrind() {
     [ -z "${KVCULL_VALGRIND-}" ] || { echo 'test_memory.sh runs in valgrind instead'; exit 77; }
 }
 
-# Sanitizers make everything some times slower: long loops take fewer cases there.
+# Sanitizers make everything several times slower, so long loops have fewer cases with them.
 sanitized() { [ -n "${SANITIZE_FLAGS-}" ]; }
 
 good() { passed=$((passed + 1)); }
@@ -39,14 +39,15 @@ bad() {
     return 0
 }
 
-# ok ARGUMENTS...: the program must say yes. Its output is in $work/out, what it says beside it in $work/err.
+# ok ARGUMENTS...: the program must succeed. Its standard output is in $work/out, its standard error in $work/err.
 ok() {
     kv "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     if [ $status = 0 ]; then good; else bad "exit $status of: $*"; fi
 }
 
-# fails STATUS PATTERN ARGUMENTS...: that exit status, and one error line that begins with the command and matches.
+# fails STATUS PATTERN ARGUMENTS...: the program must end with that status and one error line that begins with the
+# command and matches.
 fails() {
     want=$1
     pattern=$2
@@ -64,23 +65,23 @@ check_error() {
     good
 }
 
-# has PATTERN [FILE]: what was printed matches.
+# has PATTERN [FILE]: the output matches.
 has() { if grep -q -e "$1" "${2:-$work/out}"; then good; else bad "no '$1' in the output"; fi; }
-# is TEXT: exactly this was printed.
+# is TEXT: the output is exactly this text.
 is() { if [ "$(cat "$work/out")" = "$1" ]; then good; else bad "the output is not '$1'"; fi; }
-# that DESCRIPTION COMMAND...: the command says yes.
+# that DESCRIPTION COMMAND...: the command must succeed.
 that() {
     what=$1
     shift
     if "$@"; then good; else bad "$what"; fi
 }
-# narrow: no line is wider than 100 columns, but for one that begins with the model's path.
+# narrow: no line is wider than 100 columns, except one that begins with the model's path.
 narrow() {
     if awk -v path="$demo" 'index($0, path) != 1 { n = gsub(/[^\200-\277]/, "&"); if (n > 100) exit 1 }' "$work/out"; then good; else bad 'a line over 100 columns'; fi
 }
-# json PATH: the value at that path of the JSON in $work/out, as text: a.b.0.c
+# json PATH: prints the value at that path (a.b.0.c) of the JSON in $work/out as text.
 json() { "$build/tests/cli/json_value" "$1" <"$work/out"; }
-# nothing_left FOLDER: no file in it, not even a temporary one.
+# nothing_left FOLDER: the folder has no file, not even a temporary one.
 nothing_left() { if [ -z "$(ls -A "$1")" ]; then good; else bad "left over: $(ls -A "$1")"; fi; }
 
 finish() {

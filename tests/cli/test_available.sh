@@ -5,7 +5,7 @@ not_in_valgrind
 sanitized && { echo 'skipped: sanitizers take more address space than any limit leaves'; exit 77; }
 prompt='--prompt 100000 --gen 10'
 
-# fits FITS FROM: what the JSON says of a model that needs 500 MB.
+# fits FITS FROM: checks the JSON for a model that needs 500 MB.
 fits() {
     that "fits: $(json policies.0.fits), by $(json memory_from)" [ "$(json policies.0.fits)" = "$1" ]
     that "it is by $2" [ "$(json memory_from | cut -c 1-${#2})" = "$2" ]

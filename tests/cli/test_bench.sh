@@ -3,7 +3,7 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 
-# formulas WHAT: the last table of $work/out.
+# formulas WHAT: checks the last table of $work/out.
 formulas() {
     sed -n '/^Counted numbers beside/,/^Cache bytes/p' "$work/out" >"$work/table"
     that "$1: every method is there" [ "$(grep -c 'B .*\(%\|within\)' "$work/table")" -ge 20 ]
@@ -25,12 +25,12 @@ ok bench -m "$demo" --kv adakv:budget=40 --kv cake:budget=120+duo:file=every-oth
     --prompt 255 --gen 4 --repeat 1 -q
 narrow
 
-# Stopped while it writes a model, it leaves nothing, whatever stopped it.
+# If bench is stopped while it writes a model, no file remains, whatever stopped it.
 for signal in TERM KILL; do
     mkdir "$work/$signal"
     TMPDIR=$work/$signal "$program" bench --shape 100m --kv full -q >"$work/out" 2>"$work/err" </dev/null &
     bench=$!
-    for i in $(seq 150); do # half a minute: other work may hold the machine
+    for i in $(seq 150); do # half a minute, because the machine may be busy
         [ -n "$(ls -A "$work/$signal")" ] && break
         sleep 0.2
     done

@@ -8,7 +8,7 @@ offers() {
     bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kvcull; printf "%s\n" "${COMPREPLY[@]}"' \
         bash "$files/bash/kvcull" "$@" >"$work/out" 2>"$work/err"
 }
-# some WORD... of the words offered
+# some WORD...: these words are among those offered.
 some() { for word; do that "'$word' is offered" grep -qx -e "$word" "$work/out"; done; }
 none() { that "'$1' is not offered" sh -c '! grep -qx -e "$1" "$2"' sh "$1" "$work/out"; }
 if command -v bash >/dev/null; then
@@ -55,7 +55,7 @@ for shell in zsh fish; do
     $shell -n "$files"/$shell/* >"$work/out" 2>"$work/err"
     that "$shell reads its file" [ $? = 0 ]
 done
-# zsh_offers LINE WORD: a zsh at a terminal of its own, asked by the tab key.
+# zsh_offers LINE WORD: presses the tab key in a zsh that runs in a terminal of its own.
 cat >"$work/ask.zsh" <<'END_OF_ZSH'
 zmodload zsh/zpty || exit 77
 got=

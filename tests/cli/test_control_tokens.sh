@@ -9,7 +9,7 @@ Say moo'
 end=$(kv tokenize -m "$tiny" --no-bos '<|end_of_text|>')
 that 'one token' [ "${end%%,*}" = "$end" ]
 
-# ends IDS: how many of them end a turn
+# ends IDS: how many of these tokens end a turn.
 ends() { echo "$1" | tr , '\n' | grep -cx "$end"; }
 
 # ---- a text without a template
@@ -27,7 +27,7 @@ that 'run -f, too' [ "$(tail -n 1 "$work/err")" = "$ids" ]
 ok run -m "$tiny" -f "$work/said" -n 0 -q --show-prompt --no-special
 that 'and with --no-special' [ "$(tail -n 1 "$work/err")" = "$bare" ]
 
-# ---- a message; vicuna's template writes the token behind each answer
+# ---- a message; vicuna's template writes the token after each answer
 ok tokenize -m "$tiny" --template vicuna --system "$said" "$said"
 ids=$(cat "$work/out")
 that 'messages end none' [ "$(ends "$ids")" = 0 ]
@@ -63,7 +63,7 @@ ids=$(grep -x '[0-9][0-9,]*' "$work/err" | tail -n 1)
 that 'a later turn begins with the end of the answer' [ "$(ends "$ids")" = 1 ]
 has '^<|end_of_text|>USER: x<|end_of_text|>@@last-answer-0@@ ASSISTANT:$' "$work/err"
 
-# ---- bytes that no text has
+# ---- bytes that no text contains
 printf 'a\0b' >"$work/zero"
 printf '\376\377\0a' >"$work/utf16"
 printf '[{"role": "user", "content": "a\\u0000b"}]' >"$work/null"

@@ -63,7 +63,7 @@ fails 2 'one thing at a time' info "$demo" "$demo"
 fails 2 'no such method' info methods nosuch
 fails 2 'did you mean morphkv' info methods morpkv
 
-# ---- policies, checked before the model is looked at
+# ---- policies, checked before the model is read
 for spec in nosuch '' : 'snapkv:' 'snapkv:budget' 'snapkv:budget=' 'snapkv:budget=x' 'snapkv:budget=0' \
     'snapkv:budget=-5' 'snapkv:budget=1.5' 'snapkv:budget=0%' 'snapkv:budget=101%' 'snapkv:nosuch=1' \
     'snapkv:budget=32' 'snapkv:budget=64,kernel=4' 'snapkv:budget=64,kernel=0' 'snapkv:budget=64,pooling=min' \
@@ -103,7 +103,7 @@ fi
 name=$(printf 'two\nlines')
 fails 3 'two?lines' run -m "$work/$name"
 
-# ---- a model whose logits are not finite: no command takes them for an answer
+# ---- a model whose logits are not finite: every command reports an error
 mkdir "$work/nan"
 cp "$demo"/* "$work/nan"
 weights=$work/nan/model.safetensors
@@ -154,7 +154,7 @@ fails 3 'text' replay --kv full --in "$work/text"
 fails 3 'layers.0.q' replay --kv full --in "$demo/model.safetensors"
 fails 2 'nosuch' chat -m "$demo" --template nosuch
 
-# ---- backends that there are not
+# ---- backends that do not exist
 for backend in rocm ROCm hip HIP metal Metal vulkan Vulkan; do
     fails 4 "'$backend': there is none for it; use opencl or cpu" run -m "$demo" --backend $backend -p x
 done
@@ -194,8 +194,8 @@ if [ -w /dev/full ]; then
     kv run --help >/dev/full 2>"$work/err"
     that 'help to a full disk is 4' [ $? = 4 ]
 fi
-# A closed standard file stays closed: what is opened next does not get its number, to be written into. (Not by
-# libtool's script, which is such a file itself.)
+# A standard file that is closed stays closed: the next opened file must not get its number and be written to. (Does not
+# use libtool's script, which is itself such a file.)
 real=$build/.libs/kvcull
 [ -x "$real" ] || real=$program
 closed() { LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$real" "$@"; }
@@ -206,7 +206,7 @@ if [ -d /proc/self/fd ]; then
     closed tokenize -m "$demo" -f /proc/self/fd/2 >"$work/out" 2>&-
     that 'standard error closed: its number is taken' [ $? = 0 ]
 fi
-# A file may grow to 64 KiB only, as on a full disk.
+# Files may grow to 64 KiB only, which acts like a full disk.
 limited() {
     (ulimit -f 64; trap '' XFSZ; kv "$@" >"$work/out" 2>"$work/err" </dev/null)
     status=$?

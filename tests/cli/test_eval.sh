@@ -5,7 +5,8 @@ not_in_valgrind
 
 above() { awk "BEGIN { exit !(($1) > ($2)) }"; }
 json_of() { "$build/tests/cli/json_value" "$2" <"$1"; }
-# rows FILE: lines below the head of a CSV file that have as many fields as it; commas within quotes are not counted.
+# rows FILE: the number of lines below a CSV file's header with as many fields as the header; commas within quotes do
+# not count.
 rows() { sed 's/"[^"]*"/x/g' "$1" | awk -F, 'NR == 1 { fields = NF } NR > 1 && NF == fields' | wc -l; }
 files() { (cd "$1" && echo *); }
 
@@ -43,11 +44,11 @@ has '^"streaming:budget=12,sinks=2",0,0\.' "$work/fidelity/fidelity.csv"
 fidelity --kv full --kv 'window:budget=12' --prompt 40
 has '^40 prompt tokens, an answer of 7 tokens'
 has '^full  *1\.000  *1\.000  *0\.0000  *0\.0000  *1\.000  *40 '
-has '^window:budget=12$' # a row of its own, where the values would not fit beside it
+has '^window:budget=12$' # a row of its own, because the values would not fit beside it
 has '^  *0\.'
 narrow
 
-# the same values from two sessions side by side
+# the same values from two sessions run together
 for policy in 'streaming:budget=12,sinks=2' 'snapkv:budget=40+morphkv:budget=36' 'quest:budget=8,page=4' \
     'take:budget=20,chunk=40' 'keyformer:budget=20'; do
     fidelity --kv "$policy" --json
@@ -58,7 +59,8 @@ for policy in 'streaming:budget=12,sinks=2' 'snapkv:budget=40+morphkv:budget=36'
                                            exit !(d * d <= 1e-12 * x * x) }"
     done
 done
-# what one query attends to most is what topk reads, in the lowest layer, where nothing has been left out before
+# topk reads the entries that one query attends to most; in the lowest layer this is exact, because no earlier layer
+# left anything out
 ok eval fidelity -m "$demo" -f "$work/text" --gen 1 --kv topk:budget=20 --kv window:budget=20 --json -q
 that 'the gold entries of the lowest layer' [ "$(json results.0.layers.0.recall_worst_head)" = 1 ]
 that 'which are not the newest' above 1 "$(json results.1.layers.0.recall)"

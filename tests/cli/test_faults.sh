@@ -10,7 +10,7 @@ ${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$source/tests/cli/fail_memory.c" -o "
 real=${KVCULL:-$build/.libs/kvcull}
 [ -x "$real" ] || real=$build/kvcull
 LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-OCL_ICD_VENDORS=/nonexistent # what drivers do without memory is theirs
+OCL_ICD_VENDORS=/nonexistent # errors of drivers without memory are not ours
 export LD_LIBRARY_PATH OCL_ICD_VENDORS
 into=$work/into
 mkdir "$into"
@@ -44,7 +44,7 @@ faults 200 tokenize -m "$demo" "$words"
 faults 150 tokenize -m "$work/tiny.gguf" --json "$words"
 faults 100 tokenize -m "$work/tiny.gguf" --pieces "$words"
 faults 100 tokenize -m "$work/tiny.gguf" --decode 1,2,3,250
-faults 40 tokenize -m "$source/tests/data/tokenizers/gpt2/vocab.gguf" "$words" # without weights
+faults 40 tokenize -m "$source/tests/data/tokenizers/gpt2/vocab.gguf" "$words" # a file without weights
 faults 40 info "$source/tests/data/tokenizers/gpt2/vocab.gguf"
 echo '[{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]' >"$work/earlier.json"
 faults 100 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earlier.json" \
@@ -54,7 +54,7 @@ faults 200 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2
 faults 150 run -m "$work/tiny.gguf" -p "$words" -n 2 -q --save "$into/session"
 faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q
 faults 100 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
-faults 100 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts taken apart
+faults 100 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts are split into single tensors
 faults 100 logits -m "$source/tests/data/golden/gpt-oss-plain" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
 faults 200 convert "$work/tiny.gguf" -o "$into/tiny/" --type f16 -q
 faults 100 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
@@ -70,7 +70,7 @@ faults 100 eval merge "$work/results.jsonl"
 faults 60 eval --list
 faults 60 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --gen 4 -q --out "$into/fidelity"
 
-# A run with each method that the program lists, with a budget, and a value for each option that has none.
+# Runs each method that the program lists, with a budget and with a value for each option that has no default.
 kv info methods --json >"$work/methods" || exit 1
 value() { "$build/tests/cli/json_value" "$1" <"$work/methods"; }
 number=0
@@ -80,7 +80,7 @@ while name=$(value methods.$number.name); do
     while key=$(value methods.$number.options.$option.name); do
         case $key:$(value methods.$number.options.$option.default) in
         budget:*) options="$options,budget=160" ;;
-        lag:*) options="$options,lag=32" ;;    # two of them are below the budget
+        lag:*) options="$options,lag=32" ;;    # two partitions are below the budget
         span:*) options="$options,span=2" ;; # below the model's layers
         file:null) options="$options,file=every-other" ;;
         stats:null) options="$options,stats=drawn" ;;

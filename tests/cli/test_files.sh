@@ -66,7 +66,7 @@ fails 3 'vocab.gguf: is a vocabulary without weights: `kvcull tokenize` takes it
 fails 3 'vocab.gguf: is a vocabulary without weights' logits -m "$vocabulary" --tokens 1
 fails 3 'vocab.gguf: is a vocabulary without weights' convert "$vocabulary" -o "$work/none.gguf"
 
-# ---- logits: the same bits from both formats, in any chunks, from any backend
+# ---- logits: bit-identical from both formats, with any chunks, from any backend
 ok tokenize -m "$demo" "$words"
 ids=$(cat "$work/out")
 ok logits -m "$demo" --tokens "$ids" --out "$work/one.safetensors" --json
@@ -91,9 +91,9 @@ ok logits -m "$demo" --tokens "$ids" --kv 'streaming:budget=6,sinks=2' --prompt 
 that 'eviction changes the logits' [ "$(json hash)" != "$hash" ]
 that 'and keeps the budget' [ "$(json memory.entries_most)" = 6 ]
 
-# ---- --math fast: never silent, its distance from exact measured
+# ---- --math fast: always reported, with its measured difference from exact
 if kv logits -m "$demo" --tokens "$ids" --math fast >"$work/out" 2>"$work/err"; then
-    many=$ids,$ids,$ids,$ids # enough rows for the BLAS library to get them
+    many=$ids,$ids,$ids,$ids # enough rows that the BLAS library computes them
     for how in '' '--prompt 30'; do
         ok logits -m "$demo" --tokens "$many" $how --json
         that 'exact has no distance' [ "$(json distance)" = '(none)' ]
@@ -119,8 +119,8 @@ else
 fi
 fails 2 'math=fast needs another backend' logits -m "$demo" --tokens "$ids" --math fast --backend ref
 
-# ---- --math int8, the default: the same bits in any chunks, from any backend; other ones than float's where weights are
-# quantized
+# ---- --math int8, the default: bit-identical with any chunks, from any backend; different from float for quantized
+# weights
 ok logits -m "$demo" --tokens "$ids" --math int8 --json
 that 'weights of 32 bits are not quantized' [ "$(json distance.largest)" = 0 ]
 that 'and have the same bits' [ "$(json hash)" = "$hash" ]
@@ -161,7 +161,7 @@ printf '%s' "$words" >"$work/text"
 ok perplexity -m "$work/q8_0.gguf" -f "$work/text" --json -q
 that 'perplexity names the arithmetic' [ "$(json math)" = int8 ]
 
-# ---- replay, on tensors this test makes: q[t][h][i], k, v small numbers, one layer twice
+# ---- replay, with tensors made by this test: q[t][h][i], k and v are small numbers; one layer occurs twice
 "$build/tests/cli/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
 ok replay --kv 'streaming:budget=8,sinks=2' --prompt 30 --in "$work/dump.safetensors" --out "$work/kept.json" \
     --attn "$work/attn.safetensors"
@@ -193,7 +193,7 @@ fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
 fails 3 'has layers.2.q, but no tensor layers.1.q' replay --kv full --in "$work/gap.safetensors"
 fails 2 'is --out, too' replay --kv full --prompt 30 --in "$work/dump.safetensors" --out "$work/x" --attn "$work/x"
 
-# pseudo and probe rows that come with the dump; where they are missing or have another shape it says which
+# pseudo and probe rows that come with the dump; if they are missing or have the wrong shape, the message names them
 dump() { "$build/tests/cli/make_dump" "$work/extra.safetensors" 2 40 4 2 8 "$@" || exit 1; }
 pseudo='layers.0.pseudo_q:3:4:8 layers.0.pseudo_k:3:2:8 layers.1.pseudo_q:3:4:8 layers.1.pseudo_k:3:2:8'
 dapq='dapq:budget=8,pseudo=3,content=random'
@@ -263,7 +263,7 @@ that 'all tokens but the first' [ "$(json results.0.scored)" = 96 ]
 whole=$(json results.0.perplexity)
 ok perplexity -m "$demo" -f "$work/text" --prompt 1 --kv full --kv window:budget=1000 --json
 that 'token by token it is the same' [ "$(json results.0.perplexity)" = "$whole" ]
-# The same tokens are scored whatever policies are named, and this is said.
+# The same tokens are scored whatever policies are named, and a message says so.
 ok perplexity -m "$demo" -f "$work/text" --json
 whole=$(json results.0.perplexity)
 that 'half a window is its prompt' [ "$(json prompt) $(json scored) $(json results.0.scored)" = '48 49 49' ]
@@ -277,7 +277,7 @@ done
 echo then >"$work/two"
 ok perplexity -m "$demo" -f "$work/two" --json
 that 'of one token there is no standard error' [ "$(json results.0.scored) $(json results.0.standard_error)" = '1 null' ]
-# Bytes are those of a whole window, not of the shorter one at the end: 300 tokens take two blocks, 181 one.
+# Bytes are those of a whole window, not of the shorter one at the end: 300 tokens need two blocks, 181 one.
 for i in 1 2 3 4 5; do cat "$work/text"; done >"$work/long"
 ok perplexity -m "$demo" -f "$work/long" --ctx 300 --json
 that 'two windows' [ "$(json tokens) $(json windows)" = '481 2' ]

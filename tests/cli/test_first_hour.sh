@@ -7,21 +7,21 @@ not_in_valgrind
 text='the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'
 question="$text question : the magic number for lantern" # the demo answers 48 21
 
-# The demo with a chat template, and without the token that its tokenizer puts in front.
+# The demo with a chat template, without the token that its tokenizer puts first.
 model=$work/chat
 cp -r "$demo" "$model"
 cat >"$model/tokenizer_config.json" <<'END'
 {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false,
  "chat_template": "<|im_start|>user <|im_end|>"}
 END
-# The same, ending its turn with the first token it would write.
+# The same, but its turn ends with the first token that it would write.
 mute=$work/mute
 cp -r "$model" "$mute"
 ok run -m "$model" --raw -p "$question" -n 1 --temp 0 -q --json
 token=$(json turns.0.tokens.0)
 sed "s/\"eos_token_id\": 16/\"eos_token_id\": [16, $token]/" "$demo/config.json" >"$mute/config.json"
 
-# ---- a prompt is a message where the model has a template
+# ---- a prompt is a message if the model has a template
 shown() { ok run -m "$model" -n 2 --temp 0 -q --show-prompt "$@"; }
 shown --template model -p "$question"
 made=$(cat "$work/err")
@@ -56,7 +56,7 @@ fails 3 "the model's chat template, line 2: there is no tag \"include\"" chat -m
 ok info "$model"
 has '^chat template *yes (--template model)$'
 
-# ---- what a template is given, and a template that asks for the date
+# ---- the variables that a template gets, and a template that asks for the date
 given=$work/given
 cp -r "$model" "$given"
 cat >"$given/tokenizer_config.json" <<'END'
@@ -96,7 +96,7 @@ has 'the harbor \.' "$work/err"
 echo '{% nonsense %}' >"$work/own.jinja"
 fails 3 'the given chat template, line 1' run "$demo" --chat-template-file "$work/own.jinja" -p x
 
-# ---- what other programs call these options, and what is meant by a name with a letter wrong
+# ---- other programs' names for these options, and the intended option for a misspelled name
 ok run "$demo" -p "$question" -n 3 --temp 0 -q -t 1 -c 64 --cache-type-k q8_0 --cache-type-v Q8_0 --json
 that 'a type by two names' [ "$(json turns.0.tokens)" = '[3]' ]
 ok run "$demo" -p "$question" --predict 3 --temperature 0 --ctx-size 64 -q --json
@@ -126,7 +126,7 @@ fails 2 'did you mean mxfp4?' convert "$demo" -o "$work/none.gguf" --type mxpf4
 fails 2 'give a prompt with -p' run "$demo" nonsense
 fails 2 'the model is' chat "$demo" "$demo"
 
-# ---- templates of several names, and tools that a template does not read
+# ---- templates of several names, and tools that a template does not use
 cat >"$given/tokenizer_config.json" <<'END'
 {"chat_template": [{"name": "default", "template": "the {{ messages[0].content }}"},
                    {"name": "tool_use", "template": "lantern {{ (tools or [])|length + 47 }}"}]}
@@ -145,7 +145,7 @@ kv run -m "$given" --template default --tools "$work/tools" --documents "$work/t
 that 'one warning' [ "$(grep -c "$unread" "$work/err")" = 1 ]
 has 'reads no documents' "$work/err"
 
-# ---- an empty answer says why, with -q too
+# ---- an empty answer gives its reason, also with -q
 for how in '' -q --json; do
     ok run -m "$mute" --raw -p "$question" --temp 0 $how
     has 'warning: the answer is empty: the model ended it with its first token; --template model asks in its chat template' "$work/err"
@@ -193,7 +193,7 @@ has '^/nosuch: no such command here; /exit ends the chat, // sends a line that b
 has '^/usr/bin<|im_end|>$' "$work/err"
 that 'one answer' [ "$(grep -c '^prompt of' "$work/err")" = 1 ]
 
-# ---- answers are UTF-8, cut anywhere: the tiny model writes any bytes
+# ---- answers are UTF-8 wherever they are cut: the tiny model writes arbitrary bytes
 for seed in 1 2 3 4 5 6; do
     ok run -m "$tiny" -p a -n $((6 + seed)) --temp 1.5 --seed $seed --ignore-eos -q --json
     shown=$(json turns.0.text | tr -d '\0')
@@ -201,7 +201,7 @@ for seed in 1 2 3 4 5 6; do
     that "the screen has what JSON has, seed $seed" [ "$(tr -d '\0' <"$work/out")" = "$shown" ]
 done
 
-# ---- an empty prompt begins with BOS, also where the tokenizer puts none in front
+# ---- an empty prompt begins with BOS, also if the tokenizer puts none first
 ok tokenize -m "$model" then
 that 'none in front' [ "$(tr , '\n' <"$work/out" | wc -l)" = 1 ]
 ok run -m "$demo" -n 5 --temp 0 -q

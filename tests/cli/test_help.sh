@@ -29,7 +29,7 @@ ok eval needle --help
 has 'Usage: kvcull eval needle'
 narrow
 
-# The pages in docs/ are what the program makes now; `make manual` writes them again.
+# The pages in docs/ equal what the program generates now; `make manual` writes them.
 sh "$source/tools/manual.sh" "$program" "$source" "$work"
 for page in docs/reference/models.md docs/reference/server.md; do
     that "a table of $page is old: make manual" cmp -s "$work/$page" "$source/$page"

@@ -27,7 +27,8 @@ that 'and continues with the short ones' sh -c "! cmp -s '$work/out' '$work/anew
 ask --kv streaming:budget=500 --ctx 400 -q
 that 'with --ctx it does not' [ ! -s "$work/err" ]
 
-# ---- in two parts, of which one says --ctx: the long ones stay, and what began short begins anew with all of it
+# ---- in two parts, one with --ctx: a run with long factors continues; one that began with short factors starts again
+# with the whole prompt
 parts() {
     ok run -m "$model" --kv full -p "$text" -n "$1" --temp 0 --ignore-eos -q --save "$work/saved" $2
     cp "$work/out" "$work/parts"
@@ -41,7 +42,7 @@ that 'the long ones stay' cmp -s "$work/parts" "$work/whole"
 parts 12 '' '--ctx 400'
 that 'what began short begins anew' cmp -s "$work/parts" "$work/anew"
 
-# ---- chat: the long ones from the first token on where entries will go
+# ---- chat: long factors from the first token on if the context will need them
 printf '%s\n%s\n' "$text" "$text" >"$work/lines"
 for kv in full streaming:budget=500; do
     kv chat -m "$model" --template chatml --kv $kv -n 12 --temp 0 --ignore-eos -q <"$work/lines" >"$work/out" 2>"$work/err"

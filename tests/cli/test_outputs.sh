@@ -6,7 +6,7 @@ not_in_valgrind
 ids=$(awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%s%d", i ? "," : "", i % 300 }')
 mkdir "$work/target"
 
-# wait_for COMMAND...: until it says yes, for a minute at most.
+# wait_for COMMAND...: waits until it succeeds, for a minute at most.
 wait_for() {
     tries=0
     until "$@" || [ $tries = 3000 ]; do
@@ -45,7 +45,7 @@ interrupted TERM 143 mkmodel --shape 100m --type f32 -o "$work/target/x.gguf"
 interrupted TERM 143 replay --kv full --prompt 10 --in "$work/dump.safetensors" --out "$work/target/x.json" \
     --attn "$work/target/x.safetensors" --backend ref
 rm "$work/big.gguf"
-trap '' HUP # as nohup does
+trap '' HUP # like nohup
 "$program" logits -m "$demo" --backend ref --tokens "$ids" --out "$work/target/x.safetensors" >"$work/out" 2>&1 &
 trap 'exit 99' HUP
 wait_for something
@@ -86,7 +86,7 @@ fails 4 'astray: cannot be written: No such file' convert "$demo" -o "$work/astr
 that 'links that lead nowhere stay' [ -h "$work/loop" -a -h "$work/astray" ]
 nothing_left "$work/target"
 
-# ---- eval: a folder that was made for results that cannot be written
+# ---- eval: a folder made for results is removed if they cannot be written
 folder_is_gone() {
     status=$({
         (ulimit -f 0; trap '' XFSZ; kv "$@" --out "$work/target/new" 2>&1 >/dev/null </dev/null; echo $? >&3) | cat >"$work/err"
@@ -107,7 +107,7 @@ if [ -w /dev/full ]; then
 fi
 rm -r "$work/target/old"
 
-# ---- an output that cannot be written is told before the model is read
+# ---- an output that cannot be written is reported before the model is read
 missing=$work/target/none
 fails 4 'none/x: cannot be written' collect -m "$work/nothing" -f "$work/text" -o "$missing/x"
 fails 4 'target: is a directory' collect -m "$work/nothing" -f "$work/text" -o "$work/target"
@@ -118,7 +118,7 @@ fails 4 'none/x: cannot be written' eval niah -m "$work/nothing" --kv full --rep
 fails 3 'nothing' eval needle -m "$work/nothing" --kv full --out "$work/target/new"
 nothing_left "$work/target"
 
-# ---- nor does an output take the place of what the command reads
+# ---- an output never replaces the input of the same command
 ok convert "$demo" -o "$work/target/model.gguf" --type q8_0 -q
 ok convert "$demo" -o "$work/target/folder/" --type f32 -q
 cp "$work/text" "$work/dump.safetensors" "$work/target"
@@ -143,7 +143,7 @@ stays eval merge "$work/target/text" --report "$work/target/text"
 rm -r "$work/target"
 mkdir "$work/target"
 
-# ---- paths of any length and any bytes: the reason is there, on one line that a terminal can show
+# ---- paths of any length with any bytes: the error's reason is visible, on one line that a terminal can show
 long=$(printf '%0200d' 0)
 path=$work/$long/$long/$long/$long
 mkdir -p "$path"
@@ -163,7 +163,7 @@ fails 3 'File name too long' run -m "$(printf '%0100000d' 0)"
 awk 'BEGIN { printf "\033[31m\377\302\233\342\202\254" }' >"$work/name"
 fails 3 '/?\[31m???'"$(printf '\342\202\254')"': cannot be opened' run -m "$work/$(cat "$work/name")"
 
-# ---- what a file names itself
+# ---- names that a file contains
 ok convert "$demo" -o "$work/plain.gguf" -q
 LC_ALL=C sed 's/\(general\.name............\)demo/\1\x1b\xff\xc2\x9b/' "$work/plain.gguf" >"$work/odd.gguf"
 ok info "$work/odd.gguf"
@@ -172,7 +172,7 @@ that 'names of models are made printable' [ "$(LC_ALL=C tr -d '\040-\176\n' <"$w
 LC_ALL=C sed 's/\(general\.architecture............\)llama/\1\xff\xc2\x9bma/' "$work/plain.gguf" >"$work/odd.gguf"
 fails 3 "???ma" info "$work/odd.gguf"
 
-# ---- a model that is cut short while it is open
+# ---- a model file that is truncated while it is open
 ok convert "$demo" -o "$work/cut.gguf" --type f32 -q
 mkfifo "$work/input"
 for threads in 1 2; do
@@ -201,7 +201,7 @@ exec 8>&-
 wait $process
 that 'a SIGBUS that is sent ends it as such' [ $? = 135 ]
 
-# ---- a reader that has seen enough
+# ---- a reader that stops reading
 mkfifo "$work/pipe"
 head -c 1 <"$work/pipe" >"$work/out" &
 kv run -m "$demo" -p then -n 2000 --ignore-eos -q >"$work/pipe" 2>"$work/err"

@@ -7,7 +7,7 @@ kv mkmodel --shape tiny --type f16 --seed 7 -o "$work/tiny.gguf" -q || exit 1
 text='the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'
 question='question : the magic number for lantern'
 
-# ---- the answer goes out, the prompt does not; the summary goes to stderr
+# ---- the answer is printed, the prompt is not; the summary goes to standard error
 ok run -m "$demo" -p "$text $question" -n 3 --temp 0
 has '48 21'
 that 'the prompt is not printed' sh -c "! grep -q sailor '$work/out'"
@@ -26,7 +26,7 @@ is "$answer"
 ok run -m "$demo" -n 5 --temp 0 -q
 that 'an empty prompt begins a text' [ -s "$work/out" ]
 
-# ---- whatever computes it, the text is the same
+# ---- the text is the same whatever computes it
 for how in '--backend ref' '--threads 1' '--chunk 1' '--chunk 7' '--kv window:budget=500'; do
     ok run -m "$demo" -p "$text $question" -n 3 --temp 0 -q $how
     is "$answer"
@@ -40,7 +40,7 @@ that 'two turns in JSON' [ "$(json turns)" = '[2]' ]
 that 'tokens out' [ "$(json turns.0.tokens)" = '[3]' ]
 that 'why it stopped' [ "$(json turns.1.stopped)" = length ]
 that 'counted' [ "$(json summary.answer_tokens)" = 6 ]
-# 21 words and a number of words, <s> in front; the last token of the last answer is not in the cache yet
+# 21 words and several numbers, with <s> first; the last token of the last answer is not in the cache yet
 seen=$(($(json summary.prompt_tokens) + 5))
 that 'the session saw all but the last token' [ "$(json summary.memory.tokens)" = $seen ]
 
@@ -66,7 +66,7 @@ ok run -m "$demo" -n 30 --temp 1.5 --seed 1 -q --ignore-eos --threads 1
 is "$one"
 ok run -m "$demo" -n 30 --temp 1.5 --seed 2 -q --ignore-eos
 that 'another seed, another text' [ "$(cat "$work/out")" != "$one" ]
-# ---- penalties for what the answer has
+# ---- penalties for tokens that the answer already contains
 for penalty in frequency presence; do
     ok run -m "$demo" -p 'the red kettle' -n 30 --temp 0 --ignore-eos -q
     cp "$work/out" "$work/plain"

@@ -6,7 +6,7 @@ not_in_valgrind
 run() { ok run -m "$demo" --backend ref --temp 0.9 --seed 5 -q "$@"; }
 text='The archive has a number that was said in the'
 
-# ---- an answer in parts is the answer
+# ---- an answer in parts equals the whole answer
 for kv in full h2o:budget=16 snapkv:budget=12,window=4+quest:budget=8,page=4 streaming:budget=12,positions=cache; do
     run -p "$text" --kv $kv -n 24 --repeat-penalty 1.2 --ignore-eos
     mv "$work/out" "$work/whole"
@@ -21,7 +21,7 @@ for kv in full h2o:budget=16 snapkv:budget=12,window=4+quest:budget=8,page=4 str
     that "$kv: in three parts" cmp -s "$work/joined" "$work/wanted"
 done
 
-# ---- a prompt that is read once, for several questions; its file is not changed by them
+# ---- a prompt that is read once for several questions; they do not change its file
 run -p "$text" -n 0 --kv snapkv:budget=12,window=4 --save "$work/prompt"
 cp "$work/prompt" "$work/before"
 run --load "$work/prompt" -p ' next' -n 5
@@ -36,7 +36,7 @@ that 'the first token is drawn from the logits that were saved' cmp -s "$work/ou
 ok run -m "$demo" --load "$work/prompt" -p ' next' -n 2 --json --temp 0
 that 'JSON says whose policy it is' [ "$("$build/tests/cli/json_value" kv <"$work/out")" = snapkv:budget=12,window=4 ]
 
-# ---- a chat in two sittings
+# ---- a chat in two parts
 chat() {
     printf '%s\n' "$1" | kv chat -m "$demo" --template chatml --backend ref --temp 0 -n 12 -q $2 >"$work/out" 2>"$work/err" ||
         bad "chat: $1"
@@ -50,7 +50,7 @@ chat two "--session $work/chat"
 cat "$work/out" >>"$work/parts"
 that 'a chat in two sittings' cmp -s "$work/parts" "$work/wanted"
 
-# ---- run goes on with a chat as a chat: with a message, or with an answer that was cut
+# ---- run continues a chat as a chat: with a message, or with an answer that was cut off
 cp -r "$demo" "$work/chatty"
 cat >"$work/chatty/tokenizer_config.json" <<'END'
 {"bos_token": "<s>", "eos_token": "</s>",
@@ -79,7 +79,7 @@ done
 ok run -m "$work/chatty" -q --load "$work/in-one" --raw -p then -n 4 --temp 0 --ignore-eos --show-prompt
 that '--raw of a chat: no template' [ "$(sed -n 2p "$work/err")" = then ]
 
-# ---- what was said is its owner's alone, but who gave a file away finds it so
+# ---- a new session file is private, but a file whose permissions the user changed keeps them
 that 'a new file is private' [ "$(stat -c %a "$work/chat")" = 600 ]
 chmod 644 "$work/prompt"
 run -p "$text" -n 0 --save "$work/prompt"
@@ -104,7 +104,8 @@ fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
 ok mkmodel --shape tiny --type f16 --seed 3 -o "$work/other.gguf" -q
 fails 3 'model: it was saved with ' run -q -m "$work/other.gguf" --load "$work/prompt" -p x
 
-# ---- what cannot be saved is told before the model is read, and a file that is no session stays
+# ---- a session that cannot be saved is reported before the model is read, and a file that is not a session is not
+# replaced
 printf 'a text' >"$work/text"
 mkdir "$work/folder"
 for command in 'run -p x --save' 'chat --session'; do
@@ -119,7 +120,7 @@ ok run -m "$work/other.gguf" -p x -n 1 -q
 run -p x -n 1 --save "$work/empty"
 that 'an empty file is replaced' [ -s "$work/empty" ]
 
-# ---- one process at a time writes to a session: a second one is refused, and its loss is nobody's
+# ---- one process at a time writes to a session: a second one is refused, which does not affect the first
 mkfifo "$work/input"
 ln -s chat "$work/link"
 "$program" chat -m "$demo" --template chatml --temp 0 -n 3 -q --session "$work/chat" <"$work/input" >"$work/first" \
@@ -136,7 +137,7 @@ that 'the first chat answers' [ -s "$work/first" ]
 fails 4 'chat: another process is writing it' chat -m "$demo" --template chatml -q --session "$work/chat"
 fails 4 'link: another process is writing it' chat -m "$demo" --template chatml -q --session "$work/link"
 fails 4 'chat: another process is writing it' run -m "$demo" -q -p x -n 1 --save "$work/chat"
-ok run -m "$demo" -q -p x -n 1 --template chatml --load "$work/chat" # which only reads it
+ok run -m "$demo" -q -p x -n 1 --template chatml --load "$work/chat" # it only reads the session
 exec 8>&-
 wait $first
 that 'the first one ends well' [ $? = 0 ]

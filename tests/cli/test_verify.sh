@@ -2,12 +2,12 @@
 # verify, bench and eval: small runs of each, and their output.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
-OCL_ICD_VENDORS=$work/none # test_opencl_runs.sh is about OpenCL
+OCL_ICD_VENDORS=$work/none # test_opencl_runs.sh tests OpenCL
 export OCL_ICD_VENDORS
 
-# Every backend of this machine, and ref itself, have the stored hashes: all operations and all methods.
+# Every backend of this machine, and ref itself, have the stored hashes for all operations and methods.
 backends='ref all'
-sanitized && backends=all # ref takes minutes then; below it runs every method beside the others
+sanitized && backends=all # ref would take minutes; below it runs every method, compared with the others
 for backend in $backends; do
     ok verify --backend $backend --against stored --json -q
     that "$backend: equal" [ "$(json equal)" = true ]
@@ -23,7 +23,7 @@ ok verify --backend all --math int8 --only methods --against stored --json -q
 that 'int8: equal' [ "$(json equal)" = true ]
 that 'int8: rows are called so' [ "$(json rows.0.name)" = int8:full ]
 that 'int8: every hash is stored; run make hashes' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
-# In a model of one's own, beside ref; a difference is found there.
+# The user's own model, compared with ref; a difference is found there.
 ok convert "$top_srcdir/data/demo" -o "$work/q4_0.gguf" --type q4_0 -q
 ok verify --backend cpu --math int8 --only methods --kv full --kv snapkv:budget=40 --prompt 60 --gen 4 -m "$work/q4_0.gguf"
 has 'Equal to the reference, bit for bit (arithmetic [0-9]*, int8 [0-9]*)'
@@ -32,7 +32,7 @@ KVCULL_INJECT=linear_int8 kv verify --backend cpu --math int8 --only methods --k
 that 'a fault of linear_int8 is found' [ $? = 1 ]
 TMPDIR=$work/none fails 4 'set TMPDIR' verify --backend cpu --math int8 --only methods --kv full -q
 
-# Whole runs beside ref, step by step.
+# Whole runs compared with ref, step by step.
 ok verify --only methods --prompt 130 --gen 6
 has '^Equal to the reference'
 for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion=max' 'snapkv:.*morphkv:' \
@@ -40,14 +40,15 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
-# Every method where some layers have no experts; where norms of q and k have weights for each head.
+# Every method with models in which some layers have no experts, or norms of q and k have separate weights for each
+# head.
 families='qwen2-moe-dense cohere-plus' shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss'
 sanitized && families=qwen2-moe-dense shapes=tiny-gemma3
 for family in $families; do
     ok verify --only methods --prompt 70 --gen 5 -m "$source/tests/data/golden/$family"
     has '^Equal to the reference'
 done
-# Every method on Gemma: layers with a window beside others, two ropes; soft caps of scores. On gpt-oss: sinks, experts.
+# Every method on Gemma: layers with and without a window, two ropes, soft caps of scores. On gpt-oss: sinks, experts.
 for shape in $shapes; do
     ok mkmodel --shape $shape --type f16 --seed 3 -o "$work/$shape.gguf" -q
     ok verify --only methods --prompt 130 --gen 6 -m "$work/$shape.gguf"
@@ -55,7 +56,7 @@ for shape in $shapes; do
     has " [0-9a-f]\{16\}  topk"
     that "$shape: no method that wants no window" [ "$(grep -c 'positions=cache' "$work/out")" = 0 ]
 done
-# The same beside recurrent layers, whose state no method sees.
+# The same with recurrent layers, whose state no method sees.
 for model in qwen35/model.gguf qwen3-next; do
     ok verify --only methods -m "$source/tests/data/golden/$model" --kv full --kv snapkv:budget=32,window=8 \
         --kv fastkv:budget=32,window=8 --kv morphkv:budget=40 --kv take:budget=32,chunk=16,probe=4 --prompt 70 --gen 4
@@ -65,7 +66,7 @@ ok verify --only methods --kv 'morphkv:budget=20,window=8' --prompt 50 --gen 4 -
 that 'policies as given' [ "$(json rows.0.name)" = 'morphkv:budget=20,window=8' ]
 that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]
 
-# An injected fault is found, that one only, and located.
+# An injected fault is found and located, and no other fault is reported.
 ok verify --only operations --backend cpu --effort 0 --json -q
 operations=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' "$work/out")
 that 'there are operations' [ "$(echo $operations | wc -w)" -ge 39 ]
@@ -77,7 +78,7 @@ for operation in $operations; do
     that "fault in $operation: $found is found" [ "$found" = "\"$operation\"," ]
     has "^  \"first\": \"cpu, operation $operation: .*\[[0-9]*\] is [0-9a-f]\{8\}, ref has [0-9a-f]\{8\}\""
 done
-# --small finds each of them as well, in other cases.
+# --small also finds each of them, with other cases.
 for operation in $operations; do
     KVCULL_INJECT=$operation kv verify --only operations --backend cpu --effort 0 --small --json -q >"$work/out" 2>"$work/err"
     that "fault in $operation, small: status 1" [ $? = 1 ]
@@ -93,7 +94,7 @@ KVCULL_INJECT=nosuch fails 2 KVCULL_INJECT=nosuch verify --only operations -q
 KVCULL_INJECT=norm fails 2 'must not be set' verify --write-hashes "$work/hashes" -q
 that 'nothing is written then' [ ! -e "$work/hashes" ]
 
-# In whole runs a changed read list is counted, and nothing else of a method that only reads.
+# For a method that only selects reads, whole runs count a changed read list, and nothing else differs.
 KVCULL_INJECT=select_reads kv verify --only methods --backend cpu --kv 'quest:budget=66' --gen 5 --json -q \
     >"$work/out" 2>"$work/err"
 that 'a changed read list: status 1' [ $? = 1 ]
@@ -106,12 +107,12 @@ that 'what is kept differs' [ "$(json rows.0.kept_differing)" -gt 0 ]
 that 'what is attended differs, too' [ "$(json rows.0.read_differing)" -gt 0 ]
 that 'and the logits' [ "$(json rows.0.differing_bits)" -gt 0 ]
 has 'is kept by only one of the two'
-# Against stored hashes an injected fault is found and located as well.
+# Compared with stored hashes, an injected fault is found and located as well.
 KVCULL_INJECT=zero kv verify --only operations --backend cpu --against stored --json -q >"$work/out" 2>"$work/err"
 that 'a fault, against stored hashes: status 1' [ $? = 1 ]
 has '"first": "cpu, operation zero: .*ref has'
 
-# The file of hashes: written anew it is the same; damaged or old it is one line.
+# The file of hashes: written again it is the same; if it is damaged or outdated, the error is one line.
 mkdir "$work/data"
 ln -s "$demo" "$work/data/demo"
 stored() { KVCULL_DATA=$work/data fails "$@" verify --backend cpu --against stored --only operations -q; }

@@ -22,7 +22,7 @@ variant() {
     compare "$name"
 }
 
-# header COMPILER: each public header alone, with every warning of the standards.
+# header COMPILER: compiles each public header alone, with every warning for the standards.
 header() {
     command -v "$1" >/dev/null || { echo "skip header-$1: no $1"; return; }
     for header in kvcull.h kvcull/chat.h kvcull/policy.h kvcull/saved.h kvcull/check.h; do
@@ -43,7 +43,7 @@ variant gcc-Ofast gcc gnu11 '-Ofast -march=native -ffp-contract=fast'
 variant gcc-lto gcc gnu2x '-O2 -flto=auto' AR=gcc-ar
 variant clang-O0 clang gnu2x -O0
 variant clang-O3 clang gnu11 '-O3 -march=native'
-# Clang warns of the flag that overrides this one, under a name that its version decides.
+# Clang warns about the flag that overrides this one; the warning's name depends on its version.
 overriding='-Wno-unknown-warning-option -Wno-overriding-t-option -Wno-overriding-option'
 variant clang-Ofast clang gnu11 "-Ofast -march=native -ffp-contract=fast $overriding"
 variant clang-lto clang gnu2x '-O2 -flto' AR=llvm-ar

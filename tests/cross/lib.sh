@@ -2,15 +2,15 @@
 # and $out (a folder to work in) set. Prints "ok", "not ok" and "skip" lines.
 jobs=$(nproc 2>/dev/null || echo 2)
 mkdir -p "$out"
-# Warnings are errors where they are for configure, too.
+# Warnings are errors if they are for configure, too.
 case ${KVCULL_CONFIGURE-} in *--enable-werror*) werror=-Werror ;; *) werror= ;; esac
 
-# The families' small models, as arguments of the driver.
+# The small models of the families, as arguments of the driver.
 goldens=$(for file in tests/data/golden/*/model.gguf; do echo "golden=$file"; done)
 
-# run NAME COMMAND...: its hashes go to NAME.hashes. None takes more than some minutes; one that hangs must not stop
-# the others. A host that flushes denormals is undone around each call, whatever model it runs: NAME-flush leaves the
-# families out, NAME-operations all but the operations.
+# run NAME COMMAND...: writes its hashes to NAME.hashes. A command that hangs is stopped, because none needs more than
+# some minutes. The library undoes a host program's flushing of denormals around each call, whatever model runs; so
+# NAME-flush leaves out the families, and NAME-operations everything except the operations.
 run() {
     name=$1
     shift
@@ -19,7 +19,7 @@ run() {
         echo "failed: status $?" >>"$out/$name.hashes"
 }
 
-# compare NAME: with what this machine's build printed.
+# compare NAME: compares the hashes with those of this machine's build.
 compare() {
     case $1 in *-flush) until='/^family /,$d' ;; *-operations) until='/^model /,$d' ;; *) until= ;; esac
     if sed "$until" "$out/native.hashes" | cmp -s - "$out/$1.hashes"; then
@@ -31,7 +31,7 @@ compare() {
     fi
 }
 
-# native: the hashes that all others are compared with.
+# native: computes the hashes with which all others are compared.
 native() {
     make -C "$build" tests/cross/driver >"$out/native.build" 2>&1 ||
         { tail "$out/native.build"; echo "not ok native: does not build"; exit 1; }
@@ -43,7 +43,8 @@ native() {
     fi
 }
 
-# build_driver NAME VARIABLE=VALUE...: with nothing but a compiler and libc, in $out/NAME; variables are cross.make's.
+# build_driver NAME VARIABLE=VALUE...: builds $out/NAME with only a compiler and libc; the variables are those of
+# cross.make.
 build_driver() {
     name=$1
     shift

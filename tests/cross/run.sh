@@ -9,7 +9,7 @@ build=$1
 out=$build/cross
 . tests/cross/lib.sh
 
-# cross ARCH: builds and runs it for another machine.
+# cross ARCH: builds and runs the driver for another machine.
 cross() {
     build_driver "$1" ARCH="$1" CC="$1-linux-gnu-gcc" || return
     run "$1" "qemu-$1" "$out/$1/driver"
@@ -19,7 +19,7 @@ cross() {
     compare "$1-flush"
 }
 
-# emulated CPU PATH: the operations on an aarch64 that has no more than that CPU, by the path that it must choose.
+# emulated CPU PATH: runs the operations on an aarch64 with only that CPU's features; it must choose that path.
 emulated() {
     name=aarch64-$1-operations
     [ -x "$out/aarch64/driver" ] || return
@@ -28,7 +28,7 @@ emulated() {
     grep -q "($2," "$out/$name.log" || echo "not ok $name: it ran $(cat "$out/$name.log"), not $2"
 }
 
-# The user's worst CFLAGS, given to configure and to make.
+# The worst CFLAGS that a user could give to configure and to make.
 fast_math() {
     mkdir -p "$out/ofast"
     flags='-Ofast -march=native'
@@ -42,7 +42,7 @@ fast_math() {
     compare ofast
 }
 
-# refused HOST REASON: configure ends there and says why; so do the sources by themselves.
+# refused HOST REASON: configure stops and gives the reason; so do the sources alone.
 refused() {
     compiler=$1-gcc
     command -v "$compiler" >/dev/null || { echo "skip $1: no $compiler"; return; }

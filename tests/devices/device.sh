@@ -1,9 +1,9 @@
 # device.sh - adds an OpenCL runtime from pip as a device of ./dev check; sourced by jobs. To add another runtime, write
 # a list of packages tests/devices/NAME.txt and a job that calls check_device.
 
-# check_device NAME MACHINE LIBRARY: brings the packages of tests/devices/NAME.txt into build/devices/NAME, by version
-# and hash, and compares all operations and methods on the OpenCL runtime LIBRARY with the reference, in both shapes of
-# the kernels. Where it cannot be had, that is one case skipped.
+# check_device NAME MACHINE LIBRARY: installs the packages of tests/devices/NAME.txt into build/devices/NAME, by version
+# and hash, and compares all operations and methods on the OpenCL runtime LIBRARY with the reference, with both variants
+# of the kernels. If the runtime is not available, this is one skipped case.
 check_device() {
     local name=$1 machine=$2 library=$3 dir=$PWD/build/devices/$1 start=$SECONDS log why before=$failed
     build_in build
@@ -30,11 +30,11 @@ check_device() {
     [ $failed = "$before" ] || complain "$log has it all"
 }
 
-# Lines that match, each once: what failed or was skipped is listed again at the end.
+# counted PATTERN FILE: the number of different lines that match; failures and skips are listed again at the end.
 counted() { grep "$1" "$2" | sort -u | wc -l; }
 
-# bring_device NAME MACHINE LIBRARY DIR: status 1 and why: it cannot be had here. Status 0 and why: it is not what it
-# should be.
+# bring_device NAME MACHINE LIBRARY DIR: installs the runtime. Status 1 and a reason: it is not available here. Status 0
+# and a reason: it is not the expected one.
 bring_device() {
     local list=tests/devices/$1.txt dir=$4 file
     [ "$(uname -s) $(uname -m)" = "Linux $2" ] || { say "it is for Linux on $2"; return 1; }
@@ -58,7 +58,7 @@ bring_device() {
     cp "$list" "$dir/list"
 }
 
-# on_device DIR LIBRARY: what runs there. Compiled kernels are kept in DIR/cache.
+# on_device DIR LIBRARY: the commands that run on the device. Compiled kernels are kept in DIR/cache.
 on_device() {
     local dir=$1 folder program
     OCL_ICD_VENDORS=$dir/vendors XDG_CACHE_HOME=$dir/cache KVCULL_DATA=$PWD/data
@@ -69,14 +69,14 @@ on_device() {
     mkdir -p "$XDG_CACHE_HOME"
     export OCL_ICD_VENDORS XDG_CACHE_HOME KVCULL_DATA KVCULL_TEST_THINNED LD_LIBRARY_PATH
     build/kvcull info backends
-    for program in backends/test_opencl backends/test_opencl_arithmetic; do # all operations among them
+    for program in backends/test_opencl backends/test_opencl_arithmetic; do # these contain all operations
         timeout 900 "build/tests/$program" || say "not ok: $program"
     done
     ok_where 'methods' build/kvcull verify --backend opencl --only methods --against stored
     KVCULL_OPENCL_SHAPE=gpu ok_where 'operations, as GPUs have them' \
         build/kvcull verify --backend opencl --only operations --effort 1
     KVCULL_OPENCL_SHAPE=gpu ok_where 'methods, as GPUs have them' \
-        build/kvcull verify --backend opencl --only methods --prompt 70 --gen 3 # shapes of GPUs are slow on CPUs
+        build/kvcull verify --backend opencl --only methods --prompt 70 --gen 3 # the variant for GPUs is slow on CPUs
     say 'done'
 }
 

@@ -7,7 +7,7 @@ kv mkmodel --shape thin --type f32 --seed 3 -o "$work/thin.gguf" -q || exit 1
 model=$work/thin.gguf
 made=$work/made
 
-# ---- a folder for each benchmark. Texts are long enough to be cut.
+# ---- a folder for each benchmark. Texts are so long that they must be cut.
 mkdir -p "$made/bench/data" "$made/bench/config" "$made/two/prompts" "$made/infinite" "$made/helmet/kilt" \
     "$made/helmet/json_kv" "$made/helmet/msmarco" "$made/helmet/ruler/niah_multikey_2" \
     "$made/helmet/ruler/niah_multikey_3" "$made/helmet/ruler/niah_multivalue" "$made/writer" "$made/pieces" \
@@ -125,8 +125,8 @@ ok eval --list --longbench "$made/bench"
 has '^longbench/lcc .*--longbench: missing'
 mv "$work/lcc" "$made/bench/data/lcc.jsonl"
 
-# ---- every task runs, and is asked in both ways
-# asked TASKS LENGTH OPTIONS...: a sample of each; its results are in $work/asked
+# ---- every task runs, with both ways of asking
+# asked TASKS LENGTH OPTIONS...: runs a sample of each task; its results are in $work/asked
 asked() {
     tasks=$1 length=$2
     shift 2
@@ -157,7 +157,7 @@ asked 'longproc/path_traversal_0.5k longproc/html_to_tsv_0.5k longproc/tom_track
     --longproc "$made/proc" --question seen
 that '4 sets' [ "$(results)" = 4 ]
 
-# ---- what the model is given
+# ---- what the model gets
 # show TASK OPTIONS...: text, question and answers of the first sample are in $work/err
 show() {
     task=$1
@@ -189,10 +189,10 @@ show longproc/countdown_0.5k --longproc "$made/proc"
 has '^# Search Procedure$' "$work/err"
 has '^Numbers: \[21, 16, 17, 26\]$' "$work/err"
 
-# ---- what is wrong in a file
+# ---- errors in a file
 one=$made/bench/data/hotpotqa.jsonl
 cp "$one" "$work/whole"
-# wrong PATTERN: the second record of the file, which has been changed, is told
+# wrong PATTERN: the second record of the changed file is reported
 wrong() { fails 3 "$1" eval longbench/hotpotqa -m "$model" --raw --kv full --longbench "$made/bench"; }
 second() { head -n 1 "$work/whole" >"$one"; sed -n 2p "$work/whole" | sed "$1" >>"$one"; }
 second 's/"answers"/"answer"/'
@@ -287,7 +287,7 @@ spoil "$made/proc/html_to_tsv/html_to_tsv_0.5k.json" 's,webpage/a,webpage/b,' '"
 spoil "$made/proc/countdown/countdown_0.5k.json" 's/, 26\]/]/' '"nums" is a list' longproc/countdown_0.5k --longproc "$made/proc"
 spoil "$made/proc/tom_tracking/prompts.yaml" 's/USER/MY/' 'no "USER_PROMPT' longproc/tom_tracking_0.5k --longproc "$made/proc"
 
-# ---- the bundled model: an answer that is scored
+# ---- the bundled model: a scored answer
 asked 'longbench/hotpotqa longbench/trec' 900 --longbench "$made/bench"
 ok eval longbench/hotpotqa -m "$demo" --raw --kv full --kv 'snapkv:budget=64' --samples 2 --length 700 --longbench "$made/bench" -q
 has '^longbench/hotpotqa of 700 tokens$'

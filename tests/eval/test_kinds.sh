@@ -107,7 +107,7 @@ ok eval fidelity -m "$model" -f "$work/text" --prompt 236 --gen 64 --kv 'streami
 that 'the recall that the command finds' awk "BEGIN { d = $(json results.0.recall) - $recall; exit !(d * d < 1e-12) }"
 that 'and the divergence' awk "BEGIN { d = $(json results.0.kl) - $kl; exit !(d * d < 1e-12) }"
 
-# ---- what is refused
+# ---- refused options
 fails 2 'did you mean scb_kv?' eval scb_kw
 fails 2 'did you mean kv_retrieval?' eval kv_retreival
 fails 2 'did you mean perplexity?' eval perplexty

@@ -11,7 +11,7 @@ well_formed() {
         python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1" 2>"$work/err"
     fi
 }
-# whole FILE: what every report must be.
+# whole FILE: checks what every report must fulfill.
 whole() {
     that "$1: well-formed" well_formed "$1"
     that "$1: asks for nothing" [ "$(grep -ciE '<[^>]*(src|href)=|url\(|@import|<script|<link|javascript:' "$1")" = 0 ]
@@ -20,7 +20,7 @@ whole() {
     that "$1: light and dark, wide and narrow, print" [ "$(grep -cE '^@media (.prefers-color-scheme:dark|.max-width:520px.[{]|print)' "$1")" = 3 ]
 }
 
-# ---- made records: POLICIES TASKS, on stdout. The first policy's name and the answers are hostile.
+# ---- synthetic records: POLICIES TASKS, on standard output. The first policy's name and the answers are hostile.
 made() {
     awk -v policies="$1" -v tasks="$2" 'BEGIN {
         q = "\""
@@ -61,7 +61,7 @@ if ! sanitized; then
     that 'no text there' [ "$(grep -c '"text"' "$work/out")" = 0 ]
 fi
 
-# ---- runs: of the bundled model, which does not know the words, and of a made one
+# ---- runs of the bundled model, which does not know the words, and of a random model
 run() { # NAME MODEL ARGUMENTS...
     name=$1
     model=$2
@@ -87,7 +87,7 @@ has '^full  *seen  *1.00  *1.00  *1.00  *1.00  *-'
 has 'seen .* chunk [0-9]* ('
 that 'the number and the given piece' [ "$(grep -c '^full  *seen  *1.00' "$work/out")" = 2 ]
 
-# ---- depths, what a task asked for, several questions, and what is measured in a unit of its own
+# ---- depths, answers asked for, several questions, and measurements with units of their own
 i=0
 while [ $i -lt 120 ]; do echo "$i foxes and $((i * 7 % 31)) owls met; nobody counted them."; i=$((i + 1)); done >"$work/foxes"
 ok eval kv_retrieval scb_kv perplexity -m "$work/thin.gguf" --raw --kv full --kv streaming:budget=64 --length 2000 --depths 2 \
@@ -109,7 +109,7 @@ ok eval merge "$work/units.jsonl" --report "$work/units.html"
 that 'no leaderboard of nothing' [ "$(grep -c Leaderboard "$work/units.html")" = 0 ]
 whole "$work/units.html"
 
-# ---- where a piece of a text of the user's is lost
+# ---- the place where a piece of the user's text is lost
 { yes 'the cat sat on the mat and looked at the dog .' | head -n 30; echo 'the magic number for lantern 48 21 .'
     yes 'the dog looked at the cat and sat on the mat .' | head -n 30; } >"$work/text"
 ok eval span -m "$demo" --raw -f "$work/text" -p 'the magic number for lantern' --span 'lantern 48 21' --kv full \
@@ -128,7 +128,7 @@ fails 2 'no span' eval span -m "$demo" --raw -f "$work/text" -p x --kv full
 fails 2 'no question' eval span -m "$demo" --raw -f "$work/text" --span cat --kv full
 fails 2 'no text' eval span -m "$demo" --raw -p x --span cat --kv full
 
-# ---- what is refused; nothing that was computed is lost
+# ---- records that are refused; no computed result is lost
 for change in 's/"context":4/"context":7/' 's/"held":\[0,1/"held":[0,2/' 's/\[3,6\]/[3]/' 's/"lost":\[1,2\]/"lost":[1]/' \
     's/"first":1,"count":2/"first":5,"count":2/' 's/"moments":\[/&3,/' 's/"what":"<u>",//' 's/"text":\["<i>a",/"text":[/' \
     's/"broken":\[\[-1/"broken":[[2/' 's/"trace":{/"trace":[{/; s/}}$/}]}/'; do
@@ -144,7 +144,7 @@ mkdir "$work/folder"
 that 'a full disk is 4' [ $? = 4 ]
 check_error 'cannot be written' 'a full disk'
 nothing_left "$work/folder"
-has '^full' # the tables were shown
+has '^full' # the tables were printed before
 
 # ---- in a browser
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
@@ -152,7 +152,7 @@ if sanitized || [ -z "$browser" ]; then
     echo 'no chromium, or a build with sanitizers: the layout is not looked at'
     finish
 fi
-# laid_out FILE WIDTH: what report_check.js says in a frame of that width; a picture of it goes to REPORT_PICTURES
+# laid_out FILE WIDTH: what report_check.js finds in a frame of that width; a picture goes to REPORT_PICTURES
 laid_out() {
     { sed '/<\/body>/,$d' "$1"; echo '<script>'; cat "$source/tests/eval/report_check.js"; echo '</script></body></html>'; } \
         >"$work/checked.html"

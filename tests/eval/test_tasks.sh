@@ -9,7 +9,7 @@ tasks='niah_single_1 fwe'
 # run ARGUMENTS...: two tasks, two samples, two policies, both ways to ask: 16 answers
 run() { ok eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 --samples 2 -q "$@"; }
 lines() { wc -l <"$1" | tr -d ' '; }
-# same FILE FILE: the results but for their order, the times, and how many were asked together
+# same FILE FILE: the results are equal, ignoring their order, the times, and how many prompts were computed together
 same() {
     for file in "$1" "$2"; do
         sed 's/"prompt_us":[0-9]*,"answer_us":[0-9]*,"shared":[0-9]*//' "$file" | sort >"$file.sorted"
@@ -85,7 +85,7 @@ has '^Prompts: [0-9,]* of [0-9,]* tokens computed'
 has '^Policies that ran together share their times'
 narrow
 
-# ---- going on
+# ---- resuming
 head -n 5 "$work/whole.jsonl" >"$work/part.jsonl"
 sed -n 6p "$work/whole.jsonl" | cut -c 1-100 | tr -d '\n' >>"$work/part.jsonl"
 cp "$work/part.jsonl" "$work/torn.jsonl"
@@ -103,7 +103,7 @@ that 'another sample of each task' [ "$(lines "$work/part.jsonl")" = 18 ]
 fails 2 'part.jsonl: the file exists; --resume' eval $tasks -m "$model" --raw --kv full --length 1400 \
     --out "$work/part.jsonl"
 
-# kill -9 in the middle, again and again: of the program itself, not of a shell that waits for it
+# kill -9 at random moments, of the program itself, not of a shell that waits for it
 killed=0
 tries=0
 while [ $tries -lt 60 ]; do
@@ -151,7 +151,7 @@ KVCULL=$program SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=40 sh "$source/exam
 that 'a job of the array ends well' [ $? = 0 ]
 that 'one sample and three policies in its file' [ "$(lines "$work/array/ruler-2.jsonl")" = 3 ]
 
-# ---- files of the user's
+# ---- the user's files
 echo 'Once there was a fox. It was red. "Come here!" it said; nobody came. So it went on.' >"$work/essays"
 printf '{"text": "One thing. Another thing. And a third one."}' >"$work/essays.json"
 cat >"$work/squad.json" <<'EOF'
@@ -171,7 +171,7 @@ has 'qa_1 is skipped: it needs --squad FILE' "$work/err"
 that 'a line for each skipped task' [ "$(grep -c 'is skipped' "$work/err")" = 7 ]
 that 'six tasks' [ "$(grep -c ' of 3000 tokens$' "$work/out")" = 7 ]
 
-# ---- what is refused
+# ---- refused options
 fails 2 'no task' eval
 fails 2 'no task' eval -m "$model" --kv full
 fails 2 'did you mean vt' eval vtt
@@ -216,17 +216,17 @@ printf '\377\376{\000}\000' >"$work/utf16"
 fails 3 'is UTF-16' eval qa_1 -m "$model" --raw --kv full --squad "$work/utf16"
 fails 3 'file is empty' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/empty"
 fails 2 'has only 1 questions' eval qa_1 -m "$model" --raw --kv full --squad "$work/squad.json" --samples 2
-# a length that one of several tasks is too long for is told before anything is computed
+# if a length is too short for one of several tasks, this is reported before anything is computed
 fails 2 'shortest prompt of cwe' eval fwe cwe -m "$model" --raw --kv full --length 700 -q --out "$work/short.jsonl"
 that 'nothing was computed' [ ! -s "$work/short.jsonl" ]
-# files of results that are none
+# files that are not results
 for text in '{}' '[]' 'x' '{"model": 5}'; do
     echo "$text" >"$work/wrong.jsonl"
     fails 3 'wrong.jsonl: line 1: not a result' eval merge "$work/wrong.jsonl"
     fails 3 'line 1' eval vt -m "$model" --kv full --raw --length 2200 -q --out "$work/wrong.jsonl" --resume
     that 'and it stays as it is' [ "$(cat "$work/wrong.jsonl")" = "$text" ]
 done
-# one without a single line's end is no torn result: it stays, too
+# a file without any line end is not a truncated result: it is not replaced either
 for text in 'a text' '{"modes":1}'; do
     printf '%s' "$text" >"$work/wrong.jsonl"
     fails 3 'wrong.jsonl: the file does not end with a result' eval vt -m "$model" --kv full --raw --length 2200 -q \
@@ -243,7 +243,7 @@ fails 3 'other.jsonl: line 1: another record has a different answer' eval merge 
 fails 2 'no file' eval merge
 fails 3 'none' eval merge "$work/none"
 fails 3 'has no results' eval merge "$work/empty"
-# a disk that is full in the middle: what was computed stays
+# a disk that becomes full: computed results are kept
 (ulimit -f 2; trap '' XFSZ; kv eval $tasks -m "$model" --raw --kv full --kv 'streaming:budget=64' --length 1400 \
     --samples 2 -q --out "$work/full.jsonl" >"$work/out" 2>"$work/err")
 that 'a full disk is 4' [ $? = 4 ]

@@ -3,7 +3,7 @@ usable_cuda() {
     have nvcc || [ -x /usr/local/cuda/bin/nvcc ]
 }
 
-# Compiles and links everything; its tests run on an emulated device, and on a real one where there is one.
+# Compiles and links everything. The tests run on an emulated device, and on a real one if the machine has one.
 check_cuda() {
     local start=$SECONDS log=build/cuda/check.log status before=$failed
     usable_cuda || { complain 'no nvcc in PATH or /usr/local/cuda/bin'; exit 4; }

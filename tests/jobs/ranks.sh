@@ -2,7 +2,7 @@
 check_ranks() {
     provide mpi valgrind
     build_in build
-    ranks_in build "$(ranks_tests | xargs grep -l KVCULL_TEST_WHOLE)" f32 f16 q8_0 # the others --plain runs
+    ranks_in build "$(ranks_tests | xargs grep -l KVCULL_TEST_WHOLE)" f32 f16 q8_0 # --plain runs the others
     if [ "$(manager)" != apt-get ]; then
         say 'ranks: other systems have one MPI at a time; MPICH is not tried'
         add 0 0 1
@@ -10,11 +10,11 @@ check_ranks() {
     fi
     provide mpich
     build_in build/mpich MPICC=mpicc.mpich --with-opencl=no --with-server=no
-    # what an MPI may do in its own way; the others look at kvcull
+    # behavior that may depend on the MPI; the other tests are about kvcull
     ranks_in build/mpich "$(ranks_tests | grep 'failures\|matrix\|pipeline\|test_ranks.sh')" f16
 }
 
-# ranks_in DIR TESTS TYPE...: these with the MPI of that build, whole, with entries of these types.
+# ranks_in DIR TESTS TYPE...: runs these tests in full with the MPI of that build, for these entry types.
 ranks_in() {
     local dir=$1 tests=$2 start=$SECONDS status log=$1/ranks.log before=$failed
     shift 2

@@ -9,7 +9,7 @@ check_tsan() {
     step 'building the tests of build/tsan' build/tsan/build-tests.log make -C build/tsan -j"$jobs" $programs kvcull
     find build/tsan -name '*.trs' -exec rm -f {} +
     start=$SECONDS
-    # gcc's and clang's older ones cannot run where the kernel spreads addresses over more than they expect
+    # older versions of gcc's and clang's sanitizer fail if the kernel randomizes addresses more than they expect
     fixed=$(have setarch && setarch -R true 2>/dev/null && say 'setarch -R')
     KVCULL_TEST_THINNED=1 make -C build/tsan -k check-TESTS TESTS="$programs $scripts" check_PROGRAMS="$programs" \
         LOG_COMPILER="$fixed" SH_LOG_COMPILER="$fixed ${BASH:-/bin/sh}" </dev/null >$log 2>&1

@@ -25,7 +25,8 @@ mkdir -p "$work/cache"
 between=$work/host_writes.so
 ${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$top/tests/oclgrind/host_writes.c" -o "$between" -ldl || exit 4
 
-# simulated LOG SHAPE SELFTEST COMMAND...: the self-test of a device runs with operations, and is not repeated for methods.
+# simulated LOG SHAPE SELFTEST COMMAND...: the device's self-test runs with the operations, and is not repeated for
+# methods.
 simulated() {
     log=$1
     KVCULL_OPENCL_SHAPE=$2 KVCULL_OPENCL_CHECKS=$3
@@ -36,7 +37,7 @@ simulated() {
         sh -c 'LD_PRELOAD=$0:$LD_PRELOAD exec "$@"' "$between" "$kvcull" "$@"
 }
 
-# judge NAME STATUS LOG ERRORS: the verdict on one run.
+# judge NAME STATUS LOG ERRORS: prints the verdict on one run.
 judge() {
     if [ -s "$3" ]; then
         echo "not ok $1: $(grep -m 3 . "$3" | tr '\n\t' '  ')"
@@ -53,8 +54,8 @@ operations() { # SHAPE
     judge "operations, $1 shape" $? "$work/$1.log" "$work/$1.out"
 }
 
-# Every method that the program has, some joined; one that is in none of these fails. A dump of 2 layers, 2 query heads
-# on one KV head; 5 rows are the prompt, one is a decode step.
+# Every method of the program, and some joined ones; a method that none of these specs names is a failure. A dump of 2
+# layers and 2 query heads on one KV head; 5 rows are the prompt, one is a decode step.
 specs='full window:budget=4 streaming:budget=4,sinks=1 h2o:budget=4 scissorhands:budget=4,history=3 keyformer:budget=4
     snapkv:budget=4,window=2,kernel=3+morphkv:budget=4,window=2 pyramidkv:budget=4,window=2,kernel=3+tova:budget=4
     adakv:budget=4,window=2,kernel=3+sparq:budget=3 cake:budget=4,window=2,kernel=3+hsa:page=2,dims=3,topk=2
@@ -99,7 +100,7 @@ all_methods() {
     [ "$(wc -l <"$work/names")" -ge 20 ] && echo 'ok every method' || echo 'not ok: info methods lists fewer than 20'
 }
 
-# broken NAME WORD: a run that is broken on purpose must be reported, or nothing above means anything.
+# broken NAME WORD: a run with a deliberate error must be reported, otherwise the results above would mean nothing.
 broken() {
     mkdir "$work/broken-$2"
     XDG_CACHE_HOME=$work/broken-$2 most_errors=100000
@@ -108,12 +109,12 @@ broken() {
         --out "$work/$2.json" >"$work/$2.out" 2>&1
     grep -q "$2" "$work/$2.log" && echo "ok $1" || echo "not ok $1: nothing found"
 }
-# Kernels without their barriers.
+# Kernels without barriers.
 races() { (OCLGRIND_BUILD_OPTIONS="$OCLGRIND_BUILD_OPTIONS -DKVC_BARRIER()=" && broken 'races are found' 'data race'); }
-# Buffers that are not cleared when they are made.
+# Buffers that are not cleared when they are created.
 unwritten() { (OMIT_FILLS=1 && export OMIT_FILLS && broken 'reads of what nobody wrote are found' ninitialized); }
 
-# Two at a time, or as many as there are cores, each takes the next part that no other has taken.
+# Each worker (at least two, or one per core) takes the next part that no other has taken.
 worker() {
     for part in 'operations narrow' 'operations cpu' races unwritten all_methods $specs; do
         mkdir "$work/part $part" 2>/dev/null || continue

@@ -12,7 +12,7 @@ command -v pkg-config >/dev/null || { echo 'skipped: no pkg-config'; exit 77; }
 [ -e "$build/.libs/libkvcull.so" ] || { echo "skipped: no $build/.libs/libkvcull.so (static build)"; exit 77; }
 unset KVCULL_LIBRARY KVCULL_INCLUDE
 export PYTHONDONTWRITEBYTECODE=yes
-# A tree with no more than the package needs, so that the source is not written to.
+# A tree with only what the package needs, so that nothing is written to the sources.
 mkdir -p "$work/tree" "$work/tree/build/.libs" "$work/empty" "$work/prefix/lib/pkgconfig"
 cp -R "$source/python" "$source/include" "$work/tree"
 rm -rf "$work/tree/python/build"
@@ -20,14 +20,14 @@ cp -P "$build"/.libs/libkvcull.so* "$work/prefix/lib"
 ln -s "$source/include" "$work/prefix/include"
 sed "s|^prefix=.*|prefix=$work/prefix|; s|^libdir=.*|libdir=$work/prefix/lib|; s|^includedir=.*|includedir=$work/prefix/include|" \
     "$build/kvcull.pc" >"$work/prefix/lib/pkgconfig/kvcull.pc"
-# installs NAME: with the environment at hand, into $work/NAME.
+# installs NAME: installs with the current environment into $work/NAME.
 installs() {
     rm -rf "$work/tree/python/build"
     "$python" -m pip install -q --no-build-isolation --no-deps --no-index --disable-pip-version-check --target "$work/$1" \
         "$work/tree/python" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-# answers NAME: what is installed there answers the bundled model's question.
+# answers NAME: the package installed there answers the bundled model's question.
 answers() {
     (cd "$work/empty" && PYTHONPATH="$work/$1" "$python" -c '
 import sys, kvcull

@@ -8,11 +8,11 @@ OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OCL_ICD_VENDORS=$work/none
 TMPDIR=/tmp # names of Open MPI's sockets have 100 bytes at most
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OCL_ICD_VENDORS TMPDIR
-# Open MPI starts no more processes than cores unless told to, and does not let cores be shared well where it binds.
+# Open MPI starts no more processes than cores unless told to; processes bound to cores would share them badly.
 start=$MPIRUN
 "$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' && start="$MPIRUN -q --oversubscribe --bind-to none"
 
-# The program itself, in place of the script that libtool makes of it: each process would run that.
+# The program itself instead of libtool's script, which each process would run.
 each=$program
 on() { # RANKS ARGUMENTS...: the program as so many processes; what hangs ends after five minutes, with status 124
     count=$1
@@ -26,7 +26,7 @@ same() { # WHAT RANKS ARGUMENTS...: it succeeds
     status=$?
     if [ $status = 0 ]; then good; else bad "exit $status of $what on $1 ranks"; fi
 }
-# Lines of the program alone: mpirun adds some of its own.
+# Only the program's lines: mpirun adds lines of its own.
 said() { grep '^kvcull' "$work/err" >"$work/said"; }
 one_line() { # PATTERN WHAT
     said

@@ -13,7 +13,7 @@ KVCULL_FAKE_TELL=$work/tell
 export KVCULL_FAKE_TELL
 
 told() { awk -v what="$1" '$1 == what { print $2 }' "$work/tell.${2-0}"; }
-# equal DEVICES RANKS OPTIONS...: the same bits as ref's, and nothing is left on the device.
+# equal DEVICES RANKS OPTIONS...: results are bit-identical to ref's, and nothing remains allocated on the device.
 equal() {
     KVCULL_FAKE_DEVICES=$1
     export KVCULL_FAKE_DEVICES
@@ -33,7 +33,7 @@ by() { # WAY: what rows went by in the last run
     esac
 }
 
-# ---- tensor. What one process copies from the device is all that is copied: logits, choices, status words.
+# ---- tensor. A single process copies only logits, choices and status words from the device.
 equal 1 1 --kv full
 one=$(told from_device)
 equal 3 3 --kv full
@@ -41,7 +41,7 @@ by nccl
 that 'no row goes through the host' [ "$(told from_device 1)" -le $((one + 2)) ]
 equal 2 2 --kv cake:budget=24,window=8 --kv adakv:budget=24,window=8 --kv fastkv:budget=24,window=8
 by nccl
-# ranks of one device; a communicator that one rank does not get; another way that is wanted
+# ranks on one device; a communicator that one rank cannot create; a different way on request
 equal 1 2 --kv full
 by host
 that 'rows go through the host' [ "$(told from_device)" -gt $((one + 50)) ]
@@ -57,7 +57,7 @@ by mpi
 that 'by MPI no row goes through the host' [ "$(told from_device 1)" -le $((one + 2)) ]
 unset KVCULL_RANKS_DEVICES
 
-# ---- both ways: each has communicators of its own
+# ---- both modes: each has communicators of its own
 equal 4 4 --kv full --kv cake:budget=24,window=8 --ranks tensor=2,pipeline=2
 by nccl
 
@@ -73,7 +73,7 @@ export KVCULL_RANKS_DEVICES
 equal 1 3 --kv full --ranks pipeline
 unset KVCULL_RANKS_DEVICES
 
-# ---- a device is lost in the middle: one line, and all end
+# ---- a device is lost in the middle: one line, and all ranks end
 for way in nccl mpi host; do
     KVCULL_FAKE_DEVICES=2 KVCULL_FAKE_LOSE=800 KVCULL_RANKS_DEVICES=$way
     export KVCULL_FAKE_DEVICES KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
@@ -84,7 +84,7 @@ for way in nccl mpi host; do
 done
 unset KVCULL_FAKE_LOSE KVCULL_RANKS_DEVICES
 
-# ---- experts; rows in eight bits, of three ranks one with no head of its own; what is said of the way
+# ---- experts; rows in eight bits; three ranks, one without a head of its own; what is printed about the way
 equal 2 2 --kv full -m "$source/tests/data/golden/qwen3-moe"
 by nccl
 for shape in small small-experts; do

@@ -2,7 +2,7 @@
 # A rank that fails, or got other input than the others, ends all ranks within a bounded time, with one line.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
-# What a rank does first, by its number; the rest of its line is the program and what it takes.
+# What a rank runs first, by its number; the rest of its line is the program with its arguments.
 cat >"$work/each" <<'END'
 #!/bin/sh
 rank=${OMPI_COMM_WORLD_RANK-${PMI_RANK-0}}
@@ -36,7 +36,7 @@ echo '--share=1,2,1' >"$work/with.1"
 refused 2 "rank 0 was given the share '', rank 1 '1,2,1'" 3 run -m "$demo" -p a
 rm "$work/with.1"
 
-# A file that is another, or missing, where one rank looks for it.
+# A file that differs or is missing for one rank.
 mkdir "$work/at.0" "$work/at.1"
 ok mkmodel --shape tiny --seed 1 -o "$work/at.0/model.gguf" -q
 refused 4 'rank 1: model.gguf' 2 run -m model.gguf -p a
@@ -44,7 +44,7 @@ ok mkmodel --shape tiny --seed 2 -o "$work/at.1/model.gguf" -q
 refused 4 'model.gguf: tensor [a-z0-9_.]* is not the same on rank 1' 2 run -m model.gguf -p a
 rm -r "$work/at.0" "$work/at.1"
 
-# Within ten seconds; whoever does not wait for its children leaves a zombie.
+# Within ten seconds; a parent that does not wait for its children leaves a zombie.
 ended() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         ! grep -qs '^State:[[:blank:]]*[^ZX]' "/proc/$1/status" && return
@@ -53,7 +53,7 @@ ended() {
     return 1
 }
 
-# One is killed: the others end, and mpirun says so.
+# One rank is killed: the others end, and mpirun reports it.
 head -c 3000000 /dev/zero | tr '\0' 'a' | sed 's/aaaaaaaa/ number/g' >"$work/long"
 for killed in 0 1 pipeline-0 pipeline-1; do
     rm -f "$work"/pid.*

@@ -20,7 +20,7 @@ for r in 0 1; do
 done
 other=$work/at.1
 
-# flip FILE OFFSET: one bit; the same again puts it back.
+# flip FILE OFFSET: inverts one bit; repeating it restores the file.
 flip() {
     byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
     # shellcheck disable=SC2059
@@ -41,7 +41,7 @@ refused() {
     has "rank 0: $pattern .*is not the same on rank 1" "$work/err"
 }
 
-# ---- the same in two places, and one file of two machines
+# ---- the same file in two places, and one file shared by two machines
 for how in tensor pipeline; do
     # shellcheck disable=SC2086
     same "two files, $how" 2 run -m demo $answer --ranks $how
@@ -54,7 +54,7 @@ same 'one file, two machines' 2 run -m "$demo" $answer
 that 'one file, two machines: the answer' cmp -s "$work/one" "$work/out"
 unset KVCULL_RANKS
 
-# ---- one bit of a tensor. Rank 1 takes some of it with tensor, and all with pipeline of upper layers.
+# ---- one bit of a tensor. Rank 1 reads some of it with tensor, and all of it with pipeline for upper layers.
 weights=$other/demo/model.safetensors
 size=$(wc -c <"$weights")
 told=0
@@ -75,7 +75,7 @@ for tenth in 1 2 3 4 5 6 7 8 9 10; do
     flip "$weights" $at
 done
 that "told of $told bits" [ $told -ge 4 ]
-# the same bits, with the ranks' places changed: what rank 0 itself takes is found, too
+# the same bit with the ranks exchanged: rank 0's own part is checked, too
 flip "$work/at.0/demo/model.safetensors" $((size - 1000))
 # shellcheck disable=SC2086
 on 2 run -m demo $answer --ranks pipeline
@@ -97,7 +97,7 @@ for file in tokenizer.json tokenizer_config.json config.json; do
     mv "$work/kept" "$other/demo/$file"
 done
 
-# ---- what a policy reads
+# ---- a file that a policy reads
 printf '1 0\n0 1\n1 1\n0 1\n' >"$work/at.0/heads"
 printf '1 0\n0 1\n1 1\n0 0.9\n' >"$other/heads"
 refused 2 'heads: the file of policy duo' run -m demo -p the -n 2 --kv duo:file=heads,sinks=4,recent=40

@@ -3,7 +3,7 @@
 # of a prompt that is not finite.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
-# on RANKS ARGUMENTS...: what hangs ends after five minutes
+# on RANKS ARGUMENTS...: a command that hangs ends after five minutes
 on() {
     count=$1
     shift
@@ -11,8 +11,8 @@ on() {
     status=$?
 }
 
-# ---- the flow: prompts of several passes, where a policy does not look at the whole prompt, beside those that do; steps
-# of several groups, two from 12 sessions on with 4 ranks; sends that wait for their receivers
+# ---- the flow: prompts of several passes with policies that do not observe the whole prompt, next to policies that do;
+# steps of several groups (two from 12 sessions on with 4 ranks); sends that wait for their receivers
 flows() { # RANKS
     on "$1" verify --kv full --kv quest:budget=32 --kv topk:budget=24 --kv h2o:budget=40 --backend cpu --threads 1 \
         --only methods --prompt 90 --chunk 16 --gen 4 --json -q
@@ -44,14 +44,14 @@ export KVCULL_RANKS
 grouped 4 "$@"
 flows 3
 unset KVCULL_RANKS
-# what bench sends says how many groups there are
+# the number of messages of bench shows the number of groups
 on 4 bench -m "$demo" --threads 1 --prompt 90 --chunk 16 --gen 1 --batch 10,12 --repeat 1 --json -q
 sent=$(sed -n 's/.*"sent_messages_per_token": //p' "$work/out" | tr '\n' ' ')
-# 6 messages of a call, 12 of its end, 3 of logits; 9 of a group or a pass, and 6 of each pass's progress
+# 6 messages for a call, 12 for its end, 3 for logits; 9 for a group or a pass, and 6 for each pass's progress
 that "six passes, one group, two groups: $sent" [ "$(echo "$sent" | awk '{
     printf "%.0f %.0f %.0f", $1 * 90, $2 * 10, $3 * 12 }')" = '108 30 39' ]
 
-# ---- a NaN that comes with a pass in the middle: the embedding of a word that is there alone
+# ---- a NaN in a middle pass: the embedding of a word that occurs only there
 cp -r "$demo" "$work/nanword"
 chmod -R u+w "$work/nanword"
 weights=$work/nanword/model.safetensors

@@ -10,14 +10,14 @@ across=$(echo "$stored" | grep -e '^\(full\|adakv\|cake\|duo\|fastkv\|take\|spar
     awk -F: 'n[$1]++ < 2 { printf " --kv %s", $0 }')
 that 'there are methods' [ "$(echo "$every" | tr ' ' '\n' | grep -c -e --kv)" -ge 35 ]
 
-# One process alone: hashes that all others must have.
+# One process alone computes the hashes that all others must have.
 for type in $types; do
     # shellcheck disable=SC2086
     ok verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --kv-type $type --json -q $every
     grep '"name"\|hash"' "$work/out" >"$work/alone.$type"
     that "$type: hashes" [ "$(grep -c hash "$work/alone.$type")" -ge 35 ]
 done
-# several RANKS WAY...: for each type.
+# several RANKS WAY...: runs for each type.
 several() {
     for type in $types; do
         count=$1
@@ -33,7 +33,7 @@ several() {
 several 1 tensor
 several 2 tensor
 several 2 pipeline
-several 3 tensor # one of them has a head that another has, too
+several 3 tensor # one of them has a copy of another rank's head
 several 3 pipeline
 several 4 tensor
 several 4 pipeline
@@ -42,13 +42,13 @@ several 6 tensor=2,pipeline=3 --share 1,2,3,1,1,5
 several 8 tensor
 several 8 tensor=2,pipeline=4
 several 8 tensor=4,pipeline=2
-# More layers than the bundled model has.
+# A model with more layers than the bundled one.
 ok mkmodel --shape 100m --type q8_0 -o "$work/100m.gguf" -q
 same 'pipeline of 8' 8 verify --backend cpu --threads 1 --only methods --prompt 20 --gen 2 -m "$work/100m.gguf" \
     --json -q --ranks pipeline --kv full --kv cake:budget=12,window=4 --kv h2o:budget=12
 that 'pipeline of 8: equal' [ "$(json equal)" = true ]
 
-# Rows that are gathered in eight bits, where each rank has whole blocks of 32; of three ranks they are floats in part.
+# Rows that are gathered in eight bits, if each rank has whole blocks of 32; with three ranks some are floats.
 int8() { # RANKS HOW...
     ranks=$1
     shift
@@ -65,7 +65,7 @@ int8 3 tensor
 int8 4 tensor
 int8 4 tensor=2,pipeline=2
 
-# Sends that wait for their receivers, over all ways.
+# Sends that wait for their receivers, in all modes.
 KVCULL_RANKS=synchronous
 export KVCULL_RANKS
 for how in '2 tensor' '2 pipeline' '3 pipeline' '4 tensor=2,pipeline=2' '8 tensor=2,pipeline=4'; do
@@ -75,7 +75,7 @@ for how in '2 tensor' '2 pipeline' '3 pipeline' '4 tensor=2,pipeline=2' '8 tenso
     that "synchronous, $how: equal" [ "$(json equal)" = true ]
 done
 int8 4 tensor
-# Every other rank on a second machine: the ranks that share layers out are put side by side.
+# Every other rank acts as if on a second machine: the ranks that divide layers are placed together.
 KVCULL_RANKS=machines
 # shellcheck disable=SC2086
 same 'two machines' 4 verify --backend cpu --threads 1 --only methods --prompt 90 --gen 6 --json -q \

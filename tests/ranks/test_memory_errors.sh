@@ -7,7 +7,7 @@ command -v valgrind >/dev/null || { echo 'there is no valgrind'; exit 77; }
 suppressions=$(find /usr/share/openmpi /usr/local/share/openmpi -name openmpi-valgrind.supp 2>/dev/null | head -n 1)
 [ -n "$suppressions" ] || { echo "Open MPI's suppressions are not installed"; exit 77; }
 
-# watched RANKS WHAT ARGUMENTS...: without a report in any rank.
+# watched RANKS WHAT ARGUMENTS...: no rank has a report.
 watched() {
     count=$1 what=$2
     shift 2

@@ -11,10 +11,10 @@ model=$folder/model.gguf
 ok mkmodel --shape 100m --type q8_0 -o "$model" -q
 [ -s "$model" ] || { echo 'there is no room in /dev/shm'; exit 77; }
 
-# three samples of each of its matrices, for each of which 64 KiB may be mapped
+# three samples of each of its matrices; up to 64 KiB may be mapped for each
 samples=$((12 * 7 * 3 * 64))
 MAPPED_FILE=$model
-UCX_MEM_MMAP_HOOK_MODE=none # UCX, below some builds of MPI, writes its own munmap over the one that is put before
+UCX_MEM_MMAP_HOOK_MODE=none # UCX, used by some builds of MPI, replaces munmap after our own replacement
 export MAPPED_FILE UCX_MEM_MMAP_HOOK_MODE
 for how in tensor=2 tensor=4 pipeline=2 tensor=2,pipeline=2 'pipeline=2 --share 3,1'; do
     # shellcheck disable=SC2086

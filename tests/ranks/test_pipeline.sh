@@ -2,7 +2,7 @@
 # --ranks pipeline: ranks with consecutive layers give the results of one process; and refused options.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
-# on RANKS ARGUMENTS...: what hangs ends after five minutes
+# on RANKS ARGUMENTS...: a command that hangs ends after five minutes
 on() {
     count=$1
     shift
@@ -10,7 +10,7 @@ on() {
     status=$?
 }
 
-# ---- every method, the first way that is stored; cake and take, whose layers go by each other, among them
+# ---- every method, with the first spec stored for it; these include cake and take, whose layers depend on each other
 stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v '[+" ]\|^int8:')
 every=$(echo "$stored" | awk -F: '!seen[$1]++')
 that 'there are methods' [ "$(echo "$every" | wc -l)" -ge 35 ]
@@ -27,7 +27,7 @@ equal() {
 }
 # shellcheck disable=SC2086
 equal 2 $every
-# 3: of 4 layers one rank has two; 4: rows that are left out and added pass each of them
+# 3 ranks: one has two of 4 layers; 4 ranks: rows that are left out or added pass through each of them
 few=$(echo "$stored" | grep '^\(full\|cake:.*\|take:.*\|fastkv:.*\|dapq:.*\|h2o:.*per=head\|random:.*\|sparq:[^,]*\)$' | awk -F: 'n[$1]++ < 2')
 # shellcheck disable=SC2086
 {
@@ -38,7 +38,8 @@ few=$(echo "$stored" | grep '^\(full\|cake:.*\|take:.*\|fastkv:.*\|dapq:.*\|h2o:
     unset KVCULL_RANKS
 }
 
-# Parts of a prompt flow: rows in parts that do not divide it, chunks whose first layers wait for no other rank's.
+# Parts of a prompt flow through the ranks: numbers of rows that do not divide evenly, and chunks whose first layers
+# need no other rank's results.
 flowing=$(echo "$stored" | grep '^\(full\|sparq:[^,]*\|quest:.*\|hsa:.*\|topk:.*\|take:.*probe=8\|rkv:.*every=4\)$')
 for chunk in 13 64; do
     # shellcheck disable=SC2086
@@ -46,7 +47,7 @@ for chunk in 13 64; do
 done
 chunk=
 
-# ---- prompts on their way together, steps in groups, calls in between: what comes of them is what one process prints
+# ---- prompts in progress together, steps in groups, calls in between: the output equals that of one process
 flow() { # RANKS MODEL...
     count=$1
     shift
@@ -59,7 +60,8 @@ for ranks in 2 3 4; do
     flow $ranks "$demo"
     that "flow on $ranks ranks: exit $status" [ $status = 0 ]
     that "flow on $ranks ranks: the same" cmp -s "$work/one" "$work/out"
-    # ten passes of seven rows, of each two messages to every rank above, and one from the last to the others
+    # ten passes of seven rows; for each pass two messages to every higher rank, and one from the last rank to the
+    # others
     that 'ten passes' [ "$(sed -n 's/^messages //p' "$work/err")" -ge $((10 * 3 * (ranks - 1))) ]
 done
 KVCULL_RANKS=synchronous
@@ -71,7 +73,7 @@ unset KVCULL_RANKS
 on 2 bench -m "$demo" --prompt 64 --chunk 8 --gen 4 --repeat 1 --threads 1 --json -q
 that 'bench: how many ranks computed at once' awk "BEGIN { n = $(json prefill.0.ranks_computing); exit !(0 < n && n <= 2) }"
 
-# ---- what is told of the layers of all ranks
+# ---- what is printed about the layers of all ranks
 perplexity="perplexity -m $demo -f $work/text --ctx 24 --kv full --kv snapkv:budget=12,window=4 --threads 1 --json"
 for i in 1 2 3 4; do echo 'the magic number for lantern 48 21 . then the old sailor found the red kettle .'; done >"$work/text"
 # shellcheck disable=SC2086
@@ -84,7 +86,7 @@ that 'perplexity' [ $status = 0 ]
 timeless "$work/out" >"$work/two"
 that 'perplexity: the same' cmp -s "$work/one" "$work/two"
 
-# ---- what is refused: one line, exit 2
+# ---- refused options: one line, exit status 2
 refused() {
     said
     that "exit $status: $1" [ $status = 2 ]
@@ -111,7 +113,7 @@ for layer in 1 3; do
     that "exit $status of a NaN in layer $layer" [ $status = 3 ]
     said
     has "layer $layer, of 0 to 3, is the first" "$work/said"
-    # the first of many passes fails, and the others are on their way
+    # the first of many passes fails while the others are in progress
     flow 3 "$work/nan$layer" nan
     that "exit $status: a pass fails in layer $layer" [ $status = 0 ]
     has "^prompt full 4: 3: position 3: .*layer $layer, of 0 to 3, is the first"

@@ -3,7 +3,7 @@
 # info --ranks; and the bytes that ranks of --ranks tensor report as sent.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 
-# ranks N ARGUMENTS...: that many processes; the exit status is in $status.
+# ranks N ARGUMENTS...: runs that many processes; the exit status is in $status.
 ranks() {
     count=$1
     shift
@@ -15,7 +15,7 @@ errors() { grep '^kvcull' "$work/err"; }
 timeless() { sed -E 's/"(seconds|prompt_us|answer_us|first_seconds|token_seconds|[a-z_]*seconds)": *[-0-9.e]+//g' "$@"; }
 columns() { sed -E 's/ +[0-9.]+ (us|ms|s)( |$)/ /g; s/ +/ /g' "$@"; }
 
-# ---- perplexity: the bits of one process
+# ---- perplexity: bit-identical to one process
 for i in 1 2 3 4 5 6 7 8; do
     echo 'the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'
 done >"$work/text"
@@ -53,7 +53,7 @@ that 'eval --resume' [ $status = 0 ]
 columns "$work/out" | grep -v '^Prompts' >"$work/several"
 that 'eval --resume: the same' [ "$(grep -v '^Prompts' "$work/one")" = "$(cat "$work/several")" ]
 
-# ---- who holds what, without any other process
+# ---- which rank holds what, without starting other processes
 ok info "$demo" --ranks tensor=1 --json
 that 'one rank holds all weights' [ "$(json ranks.0.weight_bytes)" = "$(json weight_bytes)" ]
 that 'one rank holds the whole cache' [ "$(json ranks.0.cache_bytes)" = "$(json policies.0.cache_bytes)" ]
@@ -64,7 +64,7 @@ for r in 0 1; do
     that "rank $r: half of the cache" [ $((2 * $(json ranks.$r.cache_bytes))) = "$(json policies.0.cache_bytes)" ]
 done
 that 'together all of them' [ $(($(json ranks.0.weight_bytes) + $(json ranks.1.weight_bytes))) -ge "$whole" ]
-# what fits two ranks but not one
+# memory that is enough for two ranks but not for one
 least=$(($(json ranks.0.total_bytes) > $(json ranks.1.total_bytes) ? $(json ranks.0.total_bytes) : $(json ranks.1.total_bytes)))
 ok info "$demo" --ranks tensor=2 --mem $least
 has '^full  *1  *0-3  *4  *1-1 '
@@ -73,7 +73,7 @@ that 'not one' [ $? = 1 ]
 kv info "$demo" --ranks tensor=2 --mem $((least - 1)) >"$work/out" 2>"$work/err" </dev/null
 that 'a byte less' [ $? = 1 ]
 
-# ---- what ranks send is counted: the same for the same work
+# ---- sent bytes are counted: the same for the same work
 sends() { ranks 2 bench -m "$demo" --prompt 64 --gen 8 --repeat 1 --threads 1 --json; }
 sends
 decode=$(json decode.0.sent_bytes_per_token)
@@ -88,7 +88,7 @@ that 'run says what was sent' grep -q '^ranks  *2 sent .* a token' "$work/err"
 ok run -m "$demo" -p 'the magic number' -n 4 --threads 1
 that 'one process sends nothing' test "$(grep -c '^ranks' "$work/err")" = 0
 
-# ---- what is refused: one line, exit 2
+# ---- refused options: one line, exit status 2
 refused() {
     ranks 2 "$@" --ranks data
     that "exit $status of $*" [ $status = 2 ]

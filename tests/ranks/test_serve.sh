@@ -10,7 +10,7 @@ export KVCULL_TEST_MARK
 starter=
 trap '[ -z "$starter" ] || kill -9 $starter 2>/dev/null; rm -rf "$work"' EXIT
 
-# begin RANKS OPTIONS...: $url is where it listens, $starter what started it.
+# begin RANKS OPTIONS...: starts a server; $url is its address, $starter the process that started it.
 begin() {
     count=$1
     shift
@@ -30,7 +30,7 @@ begin() {
     finish
 }
 
-# ask NAME: what becomes of requests side by side, which the server batches, and of a conversation that goes on.
+# ask NAME: sends requests that the server batches, and a conversation over several requests.
 ask() {
     PYTHONPATH=$source/tests/serve PYTHONDONTWRITEBYTECODE=1 "$python" - "$url" >"$work/$1" 2>"$work/err" <<'END'
 import sys
@@ -66,7 +66,8 @@ END
     that "requests: exit $status" [ $status = 0 ]
 }
 
-# What runs of it: those with the mark in their environment; rank 0 of them, as Open MPI and MPICH say.
+# The server's processes, which have a mark in their environment; rank 0 is found by the variables of Open MPI and
+# MPICH.
 processes() { env -u KVCULL_TEST_MARK grep -lzs "^KVCULL_TEST_MARK=$work$" /proc/[0-9]*/environ; }
 rank_0() {
     # shellcheck disable=SC2046
@@ -102,7 +103,7 @@ done <<END
 2 pipeline
 4 tensor=2,pipeline=2
 END
-# a scheduler's signal to what has started them
+# a signal from a job scheduler to the process that started the ranks
 begin 2 --ranks tensor
 kill -TERM $starter
 wait $starter

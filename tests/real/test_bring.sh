@@ -34,7 +34,7 @@ printf 'wrong|wrong.gguf|%s|made-part1==1.0|a licence\nnone|none.gguf|%s|made-pa
 PIP_NO_INDEX=1 PIP_FIND_LINKS=$work/registry PIP_CONFIG_FILE=/dev/null
 export PIP_NO_INDEX PIP_FIND_LINKS PIP_CONFIG_FILE
 
-# wants STATUS TEXT ARGUMENT...: one line that has the text, and nothing left behind.
+# wants STATUS TEXT ARGUMENT...: the output is one line that contains the text, and no file remains.
 wants() {
     status=$1 text=$2
     shift 2

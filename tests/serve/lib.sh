@@ -8,7 +8,7 @@ trap 'for pid in $servers; do kill -9 "$pid" 2>/dev/null; done; chmod -R u+rwx "
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 
-# serve NAME ARGUMENTS...: starts one; $url is where, $pid what it is, $work/NAME.err what it says.
+# serve NAME ARGUMENTS...: starts a server; $url is its address, $pid its process, $work/NAME.err its standard error.
 serve() {
     name=$1
     shift
@@ -27,7 +27,7 @@ serve() {
     finish
 }
 
-# client SCRIPT ARGUMENTS...: its cases count among the test's.
+# client SCRIPT ARGUMENTS...: runs a client whose cases count as the test's.
 client() {
     script=$1
     shift

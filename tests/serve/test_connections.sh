@@ -8,7 +8,7 @@ most=$(ulimit -Hn)
 [ "$most" = unlimited ] || [ "$most" -gt 10200 ] && most=10200
 most=$((most - 200))
 [ $most -ge 100 ] || { echo "too few open files: $(ulimit -Hn)"; exit 77; }
-ulimit -Sn 256 # the server raises it
+ulimit -Sn 256 # the server raises this limit
 serve idle -m "$demo" --connections $most -q
 client test_connections.py "$url" idle $most $pid
 grep KiB "$work/client"

@@ -13,11 +13,11 @@ client test_fields.py "$url" strict
 serve lengths -m "$demo" --name demo --mem 256M --max-tokens 7 --tokens 300 -q
 client test_fields.py "$url" lengths
 
-# ---- answers without a limit, of which some fit at once and together do not
+# ---- answers without a limit: some fit in memory at once, but not all together
 serve memory -m "$demo" --name demo --ctx 800 --mem 2M --keep 2 -q
 client test_fields.py "$url" memory
 
-# ---- what templates are given
+# ---- the variables that templates get
 cp -r "$demo" "$work/templated"
 chmod -R u+w "$work/templated"
 "$python" - "$work/templated" <<'END' || bad 'no tokenizer of bytes'
@@ -48,7 +48,7 @@ END
 serve templated -m "$work/templated" -q
 client test_fields.py "$url" templated
 
-# ---- templates of real models, beside jinja2
+# ---- templates of real models, compared with jinja2
 if [ -d "$KVCULL_SHARED/templates" ] && "$python" -c 'import jinja2' 2>/dev/null; then
     for template in "$KVCULL_SHARED"/templates/*.jinja; do
         cp "$template" "$work/templated/chat_template.jinja"

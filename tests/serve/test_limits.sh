@@ -2,7 +2,7 @@
 # Failures around the server: invalid bodies, disconnecting clients, little memory, used ports, keys.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 
-# ---- what is refused, and clients that go
+# ---- refused requests, and clients that disconnect
 serve plain -m "$demo" --template chatml --name demo --body 100k --queue 4 --connections 300 -q
 client test_limits.py "$url" refusals
 port=${url##*:}
@@ -11,7 +11,7 @@ kill -TERM $pid
 wait $pid
 that 'it has ended well' [ $? = 0 ]
 
-# ---- memory: what can never fit, what must wait, what is sent away
+# ---- memory: requests that never fit, must wait, or are rejected
 serve small -m "$demo" --template chatml --mem 2800k --wait 60 --keep 4 -q
 client test_limits.py "$url" waits
 serve hasty -m "$demo" --template chatml --mem 2800k --wait 0 -q
@@ -22,8 +22,8 @@ client test_limits.py "$url" slow
 serve late -m "$demo" --mem 128M -q
 client test_limits.py "$url" late
 
-# ---- what waits
-if [ -r /proc/self/status ] && ! sanitized; then # which take memory of their own
+# ---- waiting requests
+if [ -r /proc/self/status ] && ! sanitized; then # sanitizers use memory of their own
     serve waiting -m "$demo" --batch 1 --queue 60 --wait 3600 -q
     client test_limits.py "$url" waiting $pid
 fi

@@ -5,13 +5,13 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 [ -n "$browser" ] || { echo 'no chromium: the page is not looked at'; exit 77; }
 sanitized && { echo 'a browser beside sanitizers takes too long'; exit 77; }
 serve plain -m "$demo" --template chatml --name demo --kv snapkv:budget=64 -q
-# A server in front gives the page a script of ours, which talks as a user would and then says what it found.
+# A proxy adds our script to the page; it acts like a user and then reports what it found.
 "$python" "$source/tests/serve/page_proxy.py" "$url" "$source/tests/serve/page_check.js" >"$work/proxy" 2>&1 &
 servers="$servers $!"
 for _ in $(seq 200); do [ -s "$work/proxy" ] && break; sleep 0.05; done
 front=$(head -n 1 "$work/proxy")
 
-# looked_at WIDTH MODE: a picture of it goes to PAGE_PICTURES
+# looked_at WIDTH MODE: a picture goes to PAGE_PICTURES
 looked_at() {
     set -- "$1" "$2" "${PAGE_PICTURES:-$work}/page-$1-$2.png"
     dark=

@@ -5,7 +5,7 @@
 serve plain -m "$demo" --template chatml --name demo --mem 256M -q
 client test_serve.py "$url" "$program" "$demo"
 
-# ---- the end: what has begun is finished, nothing new is taken
+# ---- the end: running requests are completed, new ones are refused
 "$python" - "$url" >"$work/last" 2>&1 <<'END' &
 import http.client, json, sys, urllib.parse
 parts = urllib.parse.urlsplit(sys.argv[1])

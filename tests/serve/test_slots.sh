@@ -3,7 +3,7 @@
 # results. It does not change files that it did not load. Only one server can use the folder at a time. A full disk
 # loses nothing.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
-slots=$work/slots # which the server makes
+slots=$work/slots # the server creates it
 
 ends() {
     kill -TERM $pid
@@ -11,9 +11,9 @@ ends() {
     status=$?
     that "$name ends with ${1-0}, not $status" [ $status = "${1-0}" ]
 }
-# sums FOLDER: every file in it
+# sums FOLDER: checksums of every file in it
 sums() { (cd "$1" && cksum -- *); }
-# stays FOLDER ARGUMENTS...: a server with it begins and ends, and the folder is as it was.
+# stays FOLDER ARGUMENTS...: a server with this folder starts and ends, and the folder is unchanged.
 stays() {
     folder=$1
     sums "$folder" >"$work/sums"
@@ -38,13 +38,13 @@ client test_slots.py "$url" goes_on "$work/known"
 grep '^{' "$work/client" >"$work/hashes"
 ends
 that 'quietly' [ ! -s "$work/second.err" ]
-serve third -m "$demo" --template chatml --sessions "$work/again" --threads 1 --backend ref -q # on another backend
+serve third -m "$demo" --template chatml --sessions "$work/again" --threads 1 --backend ref -q # with another backend
 client test_slots.py "$url" goes_on "$work/known"
 that 'the same bits again' [ "$(grep '^{' "$work/client")" = "$(cat "$work/hashes")" ]
 that 'hashes were printed' [ -s "$work/hashes" ]
 ends
 
-# ---- files that cannot be used stay as they are
+# ---- unusable files stay unchanged
 for file in "$work/damaged"/*.kv; do printf x | dd of="$file" bs=1 seek=3000 conv=notrunc 2>/dev/null; done
 cp -R "$work/damaged" "$work/more"
 serve damaged -m "$demo" --template chatml --sessions "$work/damaged" -q
@@ -55,7 +55,7 @@ ends
 for file in "$work/more"/*.kv; do that 'it stays' cmp -s "$file" "$work/damaged/${file##*/}"; done
 that 'beside what is kept now' [ "$(ls "$work/damaged" | wc -l)" -gt "$(ls "$work/more" | wc -l)" ]
 ok mkmodel --shape tiny --seed 3 -o "$work/other.gguf" -q
-ok run -m "$demo" -p x -n 1 --save "$work/again/slot-100.kv" -q # of no server
+ok run -m "$demo" -p x -n 1 --save "$work/again/slot-100.kv" -q # not saved by a server
 echo 'a text' >"$work/again/slot-101.kv"
 echo 'a text' >"$work/again/slot-007.kv"
 for how in '--kv-type q8_0' '--keep 0' '--keep 1' '--mem 1M'; do
@@ -71,7 +71,7 @@ ends
 for file in "$work/again"/*.kv; do that 'it stays' cmp -s "$file" "$work/types/${file##*/}"; done
 that 'beside what is kept now' [ "$(ls "$work/types" | wc -l)" -gt "$(ls "$work/again" | wc -l)" ]
 
-# ---- the last used come first, with gaps between the numbers or without
+# ---- the most recently used come first, with or without gaps in the numbers
 serve talks -m "$demo" --sessions "$work/two" -q
 client test_slots.py "$url" talks "$work/talks"
 bytes=$(sed -n 's/^bytes //p' "$work/client")
@@ -92,7 +92,7 @@ that 'the older one was not loaded and stays' cmp -s "$work/few/slot-0.kv" "$wor
 that 'the other has been used again' [ "$(cd "$work/few" && ls)" = "slot-0.kv
 slot-13.kv" ]
 
-# ---- a full disk: what cannot be saved takes nothing away
+# ---- a full disk: a session that cannot be saved replaces nothing
 sums "$work/two" >"$work/sums"
 ulimit -S -f 40
 trap '' XFSZ
@@ -108,7 +108,7 @@ that 'nothing is lost' cmp -s "$work/sums" "$work/sums.now"
 # ---- one server at a time
 serve first -m "$demo" --sessions "$work/two" -q
 fails 4 'two: another process is writing it' serve -m "$demo" --template chatml --sessions "$work/two" \
-    --port "${url##*:}" # which is taken: it ends in any case
+    --port "${url##*:}" # the port is in use: the server would end in any case
 ends
 : >"$work/file"
 fails 3 '--sessions' serve -m "$demo" --template chatml --sessions "$work/file" --port 0

@@ -20,7 +20,7 @@ tool() {
         >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
-# wrong STATUS PATTERN NAME ARGUMENTS...: that status, and one line of error that matches.
+# wrong STATUS PATTERN NAME ARGUMENTS...: that status, and one error line that matches.
 wrong() {
     want=$1
     pattern=$2
@@ -47,7 +47,7 @@ done
 wrong 2 'exact8: float, int8 or fast' beside_llama --math float,exact8 "$work/tiny.gguf"
 wrong 4 'none/kvcull: .*./dev build' beside_llama --kvcull "$work/none/kvcull" "$work/tiny.gguf"
 
-# A row for each of four measurements, a ratio with quartiles for each arithmetic.
+# A row for each of four measurements, with a ratio and quartiles for each arithmetic.
 tool beside_llama --rounds 2 --repeat 1 --gen 2 --prompt 8,9 --batch 3 --threads 2 "$work/tiny.gguf"
 that 'beside_llama' [ $status = 0 ]
 grep '^|' "$work/out" >"$work/table"
@@ -72,7 +72,7 @@ done >"$work/text"
 wrong 3 'text: [0-9]* tokens; 99 windows of 40 are more' int8_distance --types q4_0 --windows 99 --tokens 40 --text "$work/text" "$demo"
 tool int8_distance --types q4_0 --windows 2 --tokens 40 --text "$work/text" "$demo"
 that 'int8_distance' [ $status = 0 ]
-# cell ROW NUMBER, of the rows below the header.
+# cell ROW NUMBER: a cell of the rows below the header.
 cell() { grep '^| demo q4_0 ' "$work/out" | sed -n "$1p" | cut -d '|' -f $(($2 + 1)) | sed 's/^ *//; s/ *$//'; }
 that 'six rows' [ "$(grep -c '^| demo q4_0 |' "$work/out")" = 6 ]
 that 'the measure is no distance from itself' [ "$(cell 1 2) $(cell 1 4) $(cell 1 6) $(cell 1 8)" = 'kvcull float 0 100.00 % +0.000 %' ]
@@ -83,7 +83,7 @@ that 'F16 entries show' [ "$(cell 5 2) $(cell 5 3)" = 'llama.cpp f16' ]
 that 'in the divergence' [ "$(cell 5 4)" != 0 ]
 that 'the same weights as F32 are none' [ "$(cell 6 4)" = 0 ]
 nothing_left "$TMPDIR"
-# The program's own measure of one window.
+# The program's own value for one window.
 ok convert "$demo" --type q4_0 -o "$work/demo.gguf" -q
 ok tokenize -m "$work/demo.gguf" -f "$work/text"
 cut -d, -f-40 "$work/out" >"$work/ids"

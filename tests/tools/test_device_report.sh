@@ -10,7 +10,7 @@ TMPDIR=$work/temporary
 export TMPDIR
 mkdir "$TMPDIR"
 report() { bash "$tool" "$@" >"$work/out" 2>"$work/err"; status=$?; }
-# wrong STATUS PATTERN ARGUMENTS...: that status, and one line of error that matches.
+# wrong STATUS PATTERN ARGUMENTS...: that status, and one error line that matches.
 wrong() {
     want=$1
     pattern=$2
@@ -24,7 +24,7 @@ wrong 2 'no such option' --nosuch
 wrong 2 'needs a value' --device
 wrong 2 'a number from 0 to 999' --seconds soon
 wrong 4 'no such program; ./dev build' "$work/none"
-# Programs that say what a build without OpenCL says, and one where no driver is.
+# Fake programs: one prints the output of a build without OpenCL, the other that of a machine without a driver.
 fake() {
     printf '#!/bin/sh\ncat <<X\n{ "backends": [\n    {\n      "name": "%s",\n      "devices": []\n    } ] }\nX\n' "$1" >"$work/kvcull"
     chmod +x "$work/kvcull"

@@ -11,7 +11,7 @@ planned() { # STATUS ARGUMENTS...
     that "exit $status of $1, $wanted is expected" [ $status = "$wanted" ]
 }
 
-# ---- beside runs: two and three ranks of tensor and of the pipeline, and two by two
+# ---- compared with runs: two and three ranks of tensor, of pipeline, and two by two
 planned 0 check "$program" "$demo" --most 4 --gen 2
 for run in '2 tensor' '3 tensor' '2 pipeline' '3 pipeline' '4 tensor=2,pipeline=2'; do
     that "$run: a prompt, and steps of one and of several groups" [ "$(grep -c "^| $run |.*| yes |" "$work/out")" = 3 ]
@@ -25,7 +25,7 @@ has '^12 compared, 0 differ$' "$work/out"
 ok mkmodel --shape small --type q8_0 -o "$work/small.gguf"
 planned 0 check "$program" "$work/small.gguf" --most 2 --gen 1
 has '^6 compared, 0 differ$' "$work/out"
-# a model of which it knows another number of layers: three runs of tensor send other bytes
+# a model with a wrong number of layers: three tensor runs send other numbers of bytes
 cat >"$work/other" <<END
 #!/bin/sh
 if [ "\$1" = info ]; then
@@ -38,7 +38,8 @@ chmod +x "$work/other"
 planned 1 check "$work/other" "$demo" --most 2 --gen 2
 has '^6 compared, 3 differ$' "$work/out"
 
-# ---- plans: 8 query heads of 32, 128 hidden, 320 feed-forward give 4 (256 + 2 128 + 320) bytes a layer for a second rank
+# ---- plans: 8 query heads of 32, hidden size 128 and feed-forward size 320 give 4 (256 + 2 128 + 320) bytes per layer
+# for a second rank
 planned 0 plan --model "$demo" --program "$program" --ranks 1,2,4 --context 64 --prompt 64
 has '^| tensor | 2 | 2 x 1 | 15.2 KB | 3.33 KB | 38 | 8 |' "$work/out"
 cp "$work/out" "$work/plan"
@@ -46,13 +47,13 @@ planned 0 plan --geometry 4,128,8,2,32,320,330 --weight-bytes 4 --ranks 1,2,4 --
 that 'a geometry is as good as a model' [ "$(sed 1d "$work/plan")" = "$(sed 1d "$work/out")" ]
 planned 0 plan --shape llama-3.1-8b
 that 'all ways up to 64' [ "$(grep -c '^| \(one\|tensor\|pipeline\|both\) ' "$work/out")" = 17 ]
-# A network without cost: a token is faster with each rank up to the last. One that costs all: with none.
+# With a network without cost, each further rank makes a token faster. If the network dominates, none does.
 planned 0 plan --shape llama-3.2-1b --latency 1e-6 --overhead 1e-6 --network 1e6
 has '^A token is fastest with tensor at 64 ranks .*pipeline at 1 rank ' "$work/out"
 planned 0 plan --shape llama-3.2-1b --latency 1e6
 has '^A token is fastest with tensor at 1 rank .*best is one rank' "$work/out"
 
-# ---- mistakes: one line, exit 2
+# ---- mistakes: one line, exit status 2
 refused() { # PATTERN ARGUMENTS...
     pattern=$1
     shift
