@@ -58,12 +58,13 @@ static void markdown_rules(void) {
 int info_methods_markdown(const struct cli_command *command, const struct kvc_engine *engine) {
     const struct kvc_policy_class *policy;
 
-    printf("<!-- Made by `kvcull info methods --markdown`; edit cli/info/rules.c instead. -->\n"
-           "# Methods: which entries are kept\n\n"
-           "Papers leave details open. This page fixes them, so that every backend and every test agrees. Comments in "
-           "the source\ncite a rule of this page by its number. A policy is written `name:option=value,option=value`, "
-           "and `+` joins methods of\ndifferent stages.\n\n"
-           "| method | stages | what it does |\n|---|---|---|\n");
+    printf(
+        "<!-- Made by `kvcull info methods --markdown`; edit cli/info/rules.c instead. -->\n"
+        "# Methods: which entries are kept\n\n"
+        "Papers leave details open. This page defines them, so that every backend and every test agrees. Comments "
+        "in the source\ncite a rule of this page by its number. A policy is written `name:option=value,option=value`, "
+        "and `+` joins methods of\ndifferent stages.\n\n"
+        "| method | stages | what it does |\n|---|---|---|\n");
     for (size_t i = 0; (policy = kvc_policy(engine, i)) != NULL; i++) {
         char stages[64];
 
