@@ -68,8 +68,8 @@ class Held:
         return (q @ k.transpose(2, 3) / math.sqrt(self.case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
 
     def compress(self, chosen, attentions=None):
-        """Lets the press score the entries held, and evict from their positions, which are passed as values. Sorts the
-        result, because presses leave entries in order of score."""
+        """Lets the press score the entries held and evict some. Positions are passed as values, so the result
+        shows which entries remain; it is sorted, because presses order entries by score."""
         k, v = self.entries(self.case.k), self.entries(self.case.v)
         states = torch.arange(k.shape[2], dtype=torch.float32).view(1, -1, 1)  # row numbers, for queries_of
         scorer = chosen if hasattr(chosen, "score") else chosen.press
