@@ -15,8 +15,9 @@
  * objects (text, chat templates, policy strings, estimates, model information) are an exception: several threads may
  * call them, even while another thread computes.
  *
- * Units: sizes are in bytes, counts in tokens or entries. An entry is the key and the value of one token in one head.
- * Shapes are row-major: H is the number of query heads, H_kv of key-value heads, d the head size.
+ * Units: sizes are in bytes, counts in tokens or entries. An entry is the key and the value of one token in one
+ * key-value head of one layer. Shapes are row-major: H is the number of query heads, H_kv of key-value heads, d the
+ * head size.
  *
  * More headers are installed with this one: kvcull/policy.h (write a method), kvcull/chat.h (conversations as tokens),
  * kvcull/saved.h (fork, save and load sessions), kvcull/check.h (replay, verification, measurements) and
@@ -35,9 +36,9 @@ extern "C" {
 
 /** The version of these headers. */
 #define KVC_VERSION "0.1.0"
-/** Increases whenever any result changes by a bit. */
+/** Version of the arithmetic. It increases when any result changes, even in a single bit. */
 #define KVC_ARITHMETIC_VERSION 1
-/** Increases whenever a result of KVC_MATH_INT8 changes by a bit. */
+/** Version of the arithmetic of KVC_MATH_INT8. It increases when any result with KVC_MATH_INT8 changes. */
 #define KVC_INT8_VERSION 1
 /** Returns KVC_VERSION of the library in use, which may differ from the headers that a program was compiled with. */
 const char *kvc_version(void);
@@ -79,16 +80,16 @@ struct kvc_nearest {
     size_t word_bytes; /**< length of `word` */
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
-    size_t edits;      /**< a better name needs fewer edits than this */
+    size_t edits;      /**< a nearer name needs fewer edits than this */
 };
-/** Returns the start of a search for `word`, `bytes` long. */
+/** Begins a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);
 /** Compares one more name, `bytes` long, with the word. An edit inserts, deletes or replaces a character, or swaps two
  * neighbours. */
 void kvc_nearest_try(struct kvc_nearest *nearest, const char *name, size_t bytes);
 /** Calls kvc_nearest_try for each of several names, which are separated by '|'. */
 void kvc_nearest_try_choices(struct kvc_nearest *nearest, const char *choices);
-/** Bytes that kvc_nearest_hint writes at most, the NUL included. */
+/** Maximum number of bytes that kvc_nearest_hint writes, including the NUL. */
 #define KVC_NEAREST_HINT 64
 /** Writes "; did you mean NAME?" for the end of an error message, or "" if no name is near. Returns `text`. */
 const char *kvc_nearest_hint(const struct kvc_nearest *nearest, char text[KVC_NEAREST_HINT]);

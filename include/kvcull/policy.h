@@ -3,10 +3,10 @@
  * it to the library. Installed as kvcull/policy.h. docs/how-to/add-a-method.md walks through an example;
  * docs/reference/methods.md defines the terms and the numbered rules that comments here refer to.
  *
- * N is the number of entries of the longest head when the turn's prompt is complete, B the budget, d the head size, q_i
- * a query, k_j the key and v_j the value of entry j. A list holds the entries of one key-value head (with per=head: of
- * one query head) in one layer. An entry's index is its place in the list, 0 for the oldest; its position is the
- * token's number in the text. A group is the query heads that read the same list.
+ * N is the number of entries of the longest head (the head with the most entries) when the turn's prompt is complete, B
+ * the budget, d the head size, q_i a query, k_j the key and v_j the value of entry j. A list holds the entries of one
+ * key-value head (with per=head: of one query head) in one layer. An entry's index is its place in the list, 0 for the
+ * oldest; its position is the token's number in the text. A group is the query heads that read the same list.
  *
  * All functions here that return an enum kvc_status fail with KVC_USAGE for a wrong argument or a call in the wrong
  * stage, and with KVC_RESOURCE if memory runs out.
@@ -42,8 +42,8 @@ struct kvc_option {
     const char *help;          /**< one line for the manual */
 };
 
-/** The parsed and checked options of a method in one policy. Functions read them by name; a name that is not in the
- * table reads as 0 or "". */
+/** The parsed and checked options of a method in one policy. The kvc_value_ functions read them by name; a name that is
+ * not in the table reads as 0 or "". */
 struct kvc_values;
 /** Returns a KVC_OPTION_INT. */
 int64_t kvc_value_int(const struct kvc_values *values, const char *name);
@@ -64,7 +64,7 @@ bool kvc_decimal(const char *text, size_t length, double *number);
 
 /* ---- what a stage function can read ---------------------------------------------------------------------------- */
 
-/** The moments at which a method acts, as bits, in their order. */
+/** Bits for the moments at which a method acts. */
 enum kvc_stage_kind {
     KVC_STAGE_CHUNK = 1,     /**< after each chunk of a prompt: evicts */
     KVC_STAGE_PROMPT = 2,    /**< after a layer's whole prompt: evicts */
@@ -77,15 +77,15 @@ enum kvc_stage_kind {
 struct kvc_stage;
 /** Properties of the current call. */
 struct kvc_stage_info {
-    uint32_t layer;       /**< number of the layer; only layers with attention count */
-    uint32_t layers;      /**< layers of the model */
-    uint32_t heads;       /**< H, query heads */
-    uint32_t head_size;   /**< d */
-    uint32_t kv_heads;    /**< lists of entries: the model's KV heads, or its query heads if a method has per=head */
-    uint32_t acting;      /**< number of this layer among the layers on which the method acts */
+    uint32_t layer;       /**< index of the layer, from 0, among the layers with attention */
+    uint32_t layers;      /**< number of layers with attention in the model */
+    uint32_t heads;       /**< H: number of query heads */
+    uint32_t head_size;   /**< d: head size */
+    uint32_t kv_heads;    /**< number of lists: the model's KV heads, or its query heads if a method has per=head */
+    uint32_t acting;      /**< index of this layer, from 0, among the layers on which the method acts */
     uint32_t actings;     /**< number of layers on which the method acts */
-    uint64_t turn;        /**< rows of this turn's prompt that reached this layer */
-    uint64_t turn_tokens; /**< tokens of this turn's prompt, including those that token pruning dropped */
+    uint64_t turn;        /**< number of rows of this turn's prompt that reached this layer */
+    uint64_t turn_tokens; /**< number of tokens of this turn's prompt, including those that token pruning dropped */
     uint64_t held;     /**< N: entries of the longest head when the turn's prompt was complete, as if token pruning had
                             dropped no rows of this layer */
     uint64_t after;    /**< entries of the longest head after the prompt stage; 0 before it */
@@ -100,8 +100,8 @@ struct kvc_stage_info {
     uint32_t model_lists; /**< lists of the layer on all ranks (docs/explanation/parallel-runs.md); with one process the
                              same as kv_heads */
     uint32_t model_heads; /**< query heads of the layer on all ranks; with one process the same as heads */
-    uint32_t first_list;  /**< number of this rank's first list among model_lists */
-    uint32_t first_head;  /**< number of this rank's first query head among model_heads */
+    uint32_t first_list;  /**< index of this rank's first list among model_lists */
+    uint32_t first_head;  /**< index of this rank's first query head among model_heads */
     bool last_chunk;      /**< chunk stage: this is the prompt's last chunk */
     bool owns_prompt;     /**< this method holds the prompt stage of the policy */
     bool owns_decode;     /**< this method holds the decode stage of the policy */
@@ -422,9 +422,9 @@ struct kvc_chunking {
 
 /** One layer, as the formulas of a method see it. */
 struct kvc_layer_context {
-    uint32_t layer;            /**< number of the layer in the model */
-    uint32_t layers;           /**< layers of the model */
-    uint32_t acting;           /**< number of this layer among the layers on which the method acts */
+    uint32_t layer;            /**< index of the layer, from 0, among the layers with attention */
+    uint32_t layers;           /**< number of layers with attention in the model */
+    uint32_t acting;           /**< index of this layer, from 0, among the layers on which the method acts */
     uint32_t actings;          /**< number of layers on which the method acts */
     uint32_t kv_heads;         /**< lists of entries */
     uint32_t group;            /**< query heads per list */
