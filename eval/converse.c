@@ -88,7 +88,7 @@ static enum kvc_status converse_give(struct dialogue *d, const int32_t *tokens, 
     return status;
 }
 
-/* Asks one question and generates the answer. start: when reading its prompt began. */
+/* Asks one question and generates the answer. `start` is the time at which the prompt's computation began. */
 static enum kvc_status converse_ask(struct dialogue *d, double start, const int32_t *tokens, size_t count,
                                     struct eval_reply *answer, struct kvc_error *error) {
     struct kvc_session_stats stats;

@@ -154,7 +154,8 @@ double eval_class(const char *answer, const char *truth, struct eval_list classe
         if (strstr(answer, classes.items[i]))
             found[count++] = classes.items[i];
     }
-    /* The script removes elements while it iterates over the list, so it skips the element after each removed one. */
+    /* LongBench's script removes elements while it iterates over the list, so it skips the element after each removed
+     * one. This loop does the same. */
     for (size_t i = 0; i < count; i++) {
         size_t first = 0;
         if (!strstr(truth, found[i]) || strcmp(found[i], truth) == 0)
@@ -184,7 +185,8 @@ double eval_count(const char *answer, const char *truth) {
     return eval_pool_score(&pool, share_of_numbers(&pool, answer, wanted));
 }
 
-/* Scores with the digits after the first `word` of the truth that has any. */
+/* Returns the share of the answer's numbers that equal the truth's number. That number follows the first `word` of the
+ * truth that has digits directly after it. */
 static double retrieval(const char *answer, const char *truth, const char *word) {
     struct eval_pool pool = {0};
     const struct eval_codes text = eval_codes_read(&pool, truth), front = eval_codes_read(&pool, word);

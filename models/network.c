@@ -70,7 +70,8 @@ enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_fi
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
     }
-    enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error); /* also for matrices of other ranks */
+    /* kvc_loader_find skips this for matrices that belong to other ranks. */
+    enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error);
     if (!status) {
         status = kvc_loader_note(in, kvc_tensor_data(tensor), tensor->bytes);
     }
@@ -253,7 +254,7 @@ static enum kvc_status load_sinks(struct kvc_loader *in, uint32_t l, struct kvc_
     return status;
 }
 
-/* Loads layer l of the model. delta: it is a gated delta net, without attention. */
+/* Loads layer l of the model. `delta` is true if the layer is a gated delta net, which has no attention. */
 static enum kvc_status load_layer(struct kvc_loader *in, uint32_t l, struct kvc_layer *layer, bool delta) {
     enum kvc_status status = KVC_OK;
     for (const struct kvc_norm_name *norm = kvc_norm_names; !status && norm->gguf; norm++) {

@@ -12,7 +12,7 @@
 #include "serve/loop.h"
 
 enum {
-    PIECE = 512, /* rows of a prompt before another prompt gets its turn, if the policy allows chunks */
+    PIECE = 512, /* limit of prompt tokens per chunk; then another prompt gets its turn */
     LOOK = 16    /* tokens between two updates of return_held */
 };
 

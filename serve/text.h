@@ -1,4 +1,4 @@
-/* text.h - a growable text. `failed` is true after an allocation has failed. */
+/* text.h - a growable string buffer. `failed` is true after an allocation has failed. */
 #ifndef KVC_SERVE_TEXT_H
 #define KVC_SERVE_TEXT_H
 

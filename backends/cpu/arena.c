@@ -1,5 +1,5 @@
-/* arena.c - the allocator of cache blocks. It hands out the lowest free block first and counts a block as memory while
- * the block is taken. A trim returns the pages of free blocks to the system. */
+/* arena.c - the allocator of cache blocks. It allocates the lowest free block first. Only allocated blocks count in the
+ * device's memory statistics. A trim returns the pages of free blocks to the system. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 #define KVC_ALLOW(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
-#define KVC_CHUNK_BYTES ((size_t)8 << 20) /* of address space; a page becomes resident when it is first touched */
+#define KVC_CHUNK_BYTES ((size_t)8 << 20) /* reserved address space; a page becomes resident on first use */
 
 static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
@@ -179,8 +179,7 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Returns whole pages to the system. They lie between blocks `from` and `to` of one chunk, and none of these blocks is
- * taken. */
+/* Returns to the system all whole pages of the free blocks `from` .. `to` - 1 of one chunk. */
 static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
     uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];

@@ -14,8 +14,8 @@ static const struct {
     [KVC_##NAME] = {#name, {elements, bytes, scale, scales, wide}},
     KVC_ALL_WEIGHT_TYPES(TYPE, )};
 
-/* Compile-time checks: the public enum has the list's types in the list's order, the blocks of weight_blocks.h have the
- * list's sizes, and 256 elements, which all code paths process at a time, are whole blocks. */
+/* Compile-time checks: the public enum has the list's types in the list's order; the blocks of weight_blocks.h have the
+ * list's sizes; every block size divides 256, because all code paths process 256 elements at a time. */
 enum {
 #define LISTED(a, NAME, ...) LISTED_##NAME,
     KVC_ALL_WEIGHT_TYPES(LISTED, ) LISTED_TYPES

@@ -7,37 +7,37 @@
 #include "core/base/canon.h"
 #endif
 
-/* Blocks as stored in GGUF files, little-endian, and FP8. KVC_DEQUANTIZE_<TYPE>(b, e) is the value of element e of
- * block b (an lvalue). All products are exact in binary32 (11 bits of scale, at most 12 bits of sub-scale and quant
- * together), except next to denormal results. Types with a minimum then round once, in the fma. So the values equal
- * those of programs that multiply first and then add or subtract. */
+/* Blocks as stored in GGUF files (little-endian), and blocks of FP8 weights. KVC_DEQUANTIZE_<TYPE>(b, e) is the value
+ * of element e of block b (an lvalue). All products are exact in binary32 (11 bits of scale, at most 12 bits of
+ * sub-scale and quant together), except next to denormal results. Types with a minimum then round once, in the fma. So
+ * the values equal those of programs that multiply first and then add or subtract. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];
 };
-struct kvc_block_q4_0 { /* 32 values: d * (q - 8); byte i holds e = i (low half) and e = i + 16 */
+struct kvc_block_q4_0 { /* 32 values: d * (q - 8); byte i holds element i (low half) and element i + 16 */
     kvc_u8 d[2];
     kvc_u8 q[16];
 };
-struct kvc_block_q5_0 { /* 32 values: d * (q - 16); as Q4_0, the fifth bit is bit e of high */
+struct kvc_block_q5_0 { /* 32 values: d * (q - 16); layout of Q4_0; `high` has the elements' fifth bits */
     kvc_u8 d[2];
     kvc_u8 high[4];
     kvc_u8 q[16];
 };
-struct kvc_block_q4_1 { /* 32 values: fma(d, q, m); as Q4_0 */
+struct kvc_block_q4_1 { /* 32 values: fma(d, q, m); layout of Q4_0 */
     kvc_u8 d[2], m[2];
     kvc_u8 q[16];
 };
-struct kvc_block_q5_1 { /* 32 values: fma(d, q, m); as Q5_0 */
+struct kvc_block_q5_1 { /* 32 values: fma(d, q, m); layout of Q5_0 */
     kvc_u8 d[2], m[2];
     kvc_u8 high[4];
     kvc_u8 q[16];
 };
-struct kvc_block_iq4_nl { /* 32 values: d * table[q], kvc_iq4_value; as Q4_0 */
+struct kvc_block_iq4_nl { /* 32 values: d * kvc_iq4_value(q); layout of Q4_0 */
     kvc_u8 d[2];
     kvc_u8 q[16];
 };
-struct kvc_block_mxfp4 { /* 32 values: kvc_power_half(power) * twice an E2M1 number, kvc_e2m1_twice; as Q4_0 */
+struct kvc_block_mxfp4 { /* 32 values: kvc_power_half(power) * kvc_e2m1_twice(q); layout of Q4_0 */
     kvc_u8 power[1];
     kvc_u8 q[16];
 };
@@ -46,7 +46,8 @@ struct kvc_block_q2_k { /* 256 values: fma(d * scale, q, -(dmin * min)), 16 sub-
     kvc_u8 q[64];
     kvc_u8 d[2], dmin[2];
 };
-struct kvc_block_iq4_xs { /* 256 values: (d * (scale - 32)) * table[q], 8 sub-blocks of 32, each as Q4_0 */
+struct kvc_block_iq4_xs { /* 256 values: (d * (scale - 32)) * kvc_iq4_value(q), 8 sub-blocks laid out as Q4_0
+                           */
     kvc_u8 d[2];
     kvc_u8 high[2], low[4]; /* parts of the scales: two high bits, four low bits */
     kvc_u8 q[128];
@@ -166,9 +167,10 @@ KVC_INLINE float kvc_weight_offset(float d, float dmin, int scale, int min, int 
     kvc_weight_offset(KVC_HALF((b).d), KVC_HALF((b).dmin), KVC_Q4_K_SCALE(b, (e) / 32), KVC_Q4_K_MIN(b, (e) / 32),     \
                       KVC_Q5_K_QUANT(b, e))
 
-/* int8 (canon.h): the quants above are in -128 .. 127. Each KVC_INT8_WIDTH_<TYPE> of them have a scale and a minimum,
- * which float32 represents exactly except next to denormal results: value = scale * quant - minimum. s: piece, e /
- * width. KVC_INT8_MIN_<TYPE> is 0.0f if KVC_INT8_HAS_MIN_<TYPE> is 0. */
+/* Definitions for int8 products (canon.h). The quants above are in -128 .. 127. KVC_INT8_WIDTH_<TYPE> consecutive
+ * quants are a piece: they share a scale and a minimum, with value = scale * quant - minimum. float32 represents both
+ * exactly, except next to denormal results. s is the piece's index, e / width. KVC_INT8_MIN_<TYPE> is 0.0f if
+ * KVC_INT8_HAS_MIN_<TYPE> is 0. */
 #define KVC_INT8_WIDTH_Q8_0 32
 #define KVC_INT8_WIDTH_Q4_0 32
 #define KVC_INT8_WIDTH_Q5_0 32

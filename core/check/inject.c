@@ -84,7 +84,7 @@ void kvc_swap_slots(struct kvc_device *device, const struct kvc_lists *lists) {
     kvc_put_word(device, order, last, a);
 }
 
-/* Replaces one index of ascending lists by another index below the head's count that the list does not have. */
+/* Changes one index of a list by 1. The list still ascends, and the new index is below the head's count. */
 void kvc_change_index(struct kvc_device *device, const struct kvc_lists *lists, const struct kvc_read_list *list) {
     const struct kvc_span indices = kvc_all_of(list->index);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {

@@ -33,7 +33,7 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
     bool inject = options->inject && strcmp(options->inject, operation->name) == 0;
     if (v->small && cases < 3) /* a single case with few entries might keep all of them or none */
         cases = 3;
-    if (v->small && !options->effort) /* each case takes an interpreter about a second */
+    if (v->small && !options->effort) /* a kernel interpreter needs about a second per case */
         cases = kvc_min_u32(cases, 6);
     memset(&v->row, 0, sizeof v->row);
     v->row.kind = "operation";
@@ -93,7 +93,7 @@ const char *kvc_verify_operation(size_t i) {
     return operation ? operation->name : NULL;
 }
 
-/* Checks an operation's name. of: NULL, or receives the operation to which the name's cases belong. */
+/* Checks an operation's name. If `of` is not NULL, it receives the operation that the named cases test. */
 static enum kvc_status check_name(const char *name, const char *what, const char **of, struct kvc_error *error) {
     const struct kvc_verify_operation *operation;
     if (of)

@@ -1,6 +1,6 @@
-/* evict.c - evicts entries by scores, indices, positions or a plan, and frees empty blocks. Every eviction goes through
- * evict_unkept, which updates the lists and then everything that depends on their indices: the view, and keys at cache
- * positions. */
+/* evict.c - evicts entries by scores, indices, positions or a plan, and frees empty blocks. Every eviction calls
+ * evict_unkept. It updates the lists and then all data that depends on indices: the select method's view, and keys that
+ * are rotated by their index. */
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
@@ -309,7 +309,7 @@ enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error
         return status;
     const struct kvc_read_list kept = {planned->count.buffer, planned->index.buffer, planned->stride};
     status = evict_unkept(stage, &kept, error);
-    if (session->in_prompt) /* a plan made in a prompt is as large as the prompt */
+    if (session->in_prompt) /* the plan is as large as the prompt: free it now */
         kvc_evict_forget_plan(session, stage->layer);
     return status;
 }
@@ -324,7 +324,7 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *r
     kvc_select_drop_view(session, stage->layer);
     if (status == KVC_OK && !rule->scores)
         status = kvc_expired_clear(stage, error);
-    if (status == KVC_OK) /* large enough for all entries */
+    if (status == KVC_OK) /* the view may hold all entries */
         status = kvc_select_reserve(session, stage->layer, error);
     if (status != KVC_OK)
         return status;

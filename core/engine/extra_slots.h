@@ -1,5 +1,5 @@
-/* extra_slots.h - the extra slots (core/base/lists.h) of all caches that use one arena. They share blocks. A block is
- * allocated on demand and freed with its last slot. */
+/* extra_slots.h - the extra slots (core/base/lists.h) of all caches that use one arena. Up to KVC_TILE extra slots
+ * share an arena block. A block is allocated on demand and freed with its last slot. */
 #ifndef KVC_CORE_ENGINE_EXTRA_SLOTS_H
 #define KVC_CORE_ENGINE_EXTRA_SLOTS_H
 
@@ -18,7 +18,8 @@ struct kvc_extra_slots {
     uint32_t blocks;
 };
 
-/* Takes `count` extra slots. names [count] receives their names as in block tables. On failure none is taken. */
+/* Takes `count` extra slots. names [count] receives the slots' names in the form that block tables use
+ * (KVC_EXTRA_SLOT). On failure none is taken. */
 enum kvc_status kvc_extra_slots_take(struct kvc_extra_slots *extra_slots, uint32_t count, uint32_t *names,
                                      struct kvc_error *error);
 void kvc_extra_slots_free(struct kvc_extra_slots *extra_slots, uint32_t count, const uint32_t *names);

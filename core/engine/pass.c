@@ -3,9 +3,9 @@
  *
  * If several sessions have a prompt of the same rows, the rows are computed once. They attend to the lists of one
  * session, the owner. Sessions whose methods observe the attention append the rows to their own lists at the same time.
- * Every other session then gets a copy of the layer, runs its stages and frees what they evicted. The sessions do this
- * one after another, and the owner is last. So a layer holds all of its rows at most twice, plus once for each
- * observing session, however many sessions share the prompt. */
+ * Every other session then gets a copy of the owner's entries of the layer, runs its stages and frees the evicted
+ * entries. The sessions do this one after another, and the owner is last. So a layer holds all of its rows at most
+ * twice, plus once for each observing session, however many sessions share the prompt. */
 #include "core/engine/pass.h"
 
 #include "core/base/integers.h"
@@ -38,7 +38,7 @@ static void pass_attend(struct kvc_session *session, uint32_t layer, const struc
     kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
 }
 
-/* Copies `count` rows from row `from` of runner->q, maximum and sum to row `to` of the set. */
+/* Copies `count` rows of runner->q, runner->maximum and runner->sum, from row `from` on, to row `to` of `queries`. */
 static void copy_queries(struct kvc_session *session, struct kvc_queries *queries, size_t to, uint32_t batch_row,
                          uint32_t from, uint32_t count) {
     struct kvc_runner *runner = session->runner;
@@ -176,7 +176,7 @@ static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_
     return status;
 }
 
-/* Runs the policy's stages after the rows: observe, prune rows, evict. */
+/* Runs the policy's stages that follow the computation of the rows: observe, prune rows, evict. */
 static enum kvc_status pass_evict(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
@@ -214,7 +214,7 @@ static bool observes_layer(const struct kvc_session *session, uint32_t layer) {
     return kvc_policy_cache_positions(policy, layer) != NULL;
 }
 
-/* Prepares the session's lists so that they take the rows as they are computed. Returns false on failure. */
+/* Prepares the session's lists to receive the rows while they are computed. Returns false on failure. */
 static bool pass_prepare(struct kvc_session *session, uint32_t layer) {
     session->failure.status = pass_reserve(session, layer, &session->failure);
     session->prompt.has_rows = kvc_session_lives(session);
@@ -239,7 +239,7 @@ static struct kvc_session *choose_owner(struct kvc_session *const *sessions, siz
     return owner;
 }
 
-/* Finishes the layer for one session: the rows that methods added, the stages, and expired entries. */
+/* Finishes the layer for one session: computes the added rows, runs the stages, and frees expired entries. */
 static void end_layer(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer) {
     const uint32_t rows = session->prompt.chunk_rows;
     const bool prompt_ends = session->prompt.last_chunk;
@@ -254,8 +254,9 @@ static void end_layer(struct kvc_session *session, const struct kvc_row_source *
     session->failure.status = status;
 }
 
-/* Adds the values clipped since `saturated` to each session's count, as if each had stored its rows itself. Lists per
- * query head store every value once for each head of the group. */
+/* Adds to each session's count of clipped values the number that it would have clipped alone. `saturated` is the
+ * device's count before the rows were stored. A session with one list per query head stores every value once for each
+ * head of the group. */
 static enum kvc_status divide_saturated(struct kvc_session *const *sessions, size_t count, uint32_t layer,
                                         uint64_t saturated, struct kvc_error *error) {
     struct kvc_device *device = sessions[0]->runner->device;
@@ -317,7 +318,8 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
 
 /* ---- a pipeline ---- */
 
-/* Repeats the prompt stages of the layers above this rank's layers, because they may take entries from these layers. */
+/* Repeats the prompt stages of the layers above this rank's layers, because those stages may evict entries of this
+ * rank's layers. */
 static enum kvc_status repeat_prompt_stages(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
     const struct kvc_network *network = session->runner->network;
     enum kvc_status status = KVC_OK;

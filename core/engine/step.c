@@ -8,7 +8,8 @@ static struct kvc_span row_of(const struct kvc_growable *growable, uint32_t i, s
     return kvc_growable_at(growable, i * width * sizeof(float));
 }
 
-/* Projects the rows to queries, keys and values. A method with positions=cache rotates queries and keys to indices. */
+/* Projects the rows to queries, keys and values. If a method has positions=cache, the queries and keys are rotated by
+ * their indices instead of their positions. */
 static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_queries_keys(step->runner, &step->runner->step, layer, step->first, step->count);
     for (uint32_t i = 0; i < step->count; i++)
@@ -16,7 +17,8 @@ static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_values(step->runner, layer, step->count);
 }
 
-/* Appends each row's key and value to its session's lists and, where a select method keeps a view, to the view. */
+/* Appends each row's key and value to its session's lists. If a select method keeps a view (a subset of the entries),
+ * the new entry also joins the view. */
 static void step_append(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     for (uint32_t i = 0; i < step->count; i++)
@@ -44,7 +46,7 @@ static const struct kvc_read_list *select_reads(const struct kvc_step *step, uin
         return NULL;
     struct kvc_stage stage = kvc_stage_make(session, layer);
     kvc_stage_set_rows(&stage, &step->runner->step, i, step->first + i, 1);
-    stage.maximum = stage.sum = (struct kvc_span){NULL, 0}; /* the query has not attended yet */
+    stage.maximum = stage.sum = (struct kvc_span){NULL, 0}; /* not known before attention */
     session->failed = kvc_stage_call_select(&stage, &session->failure) != KVC_OK;
     session->select.mixing = !session->failed && stage.mean_value;
     return session->failed ? NULL : stage.chosen;
@@ -55,7 +57,8 @@ static void select_entries(const struct kvc_step *step, uint32_t layer) {
         step->runner->segments[i].reads = select_reads(step, i, layer);
 }
 
-/* Computes attention over the selected entries. For some methods, mixes in the mean value of the unselected entries. */
+/* Computes attention over the selected entries. Some methods then blend in the mean of the unselected entries' value
+ * vectors. */
 static void step_attend(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const size_t width = (size_t)runner->geometry.heads * runner->geometry.head_size;

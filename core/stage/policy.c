@@ -46,7 +46,7 @@ static enum kvc_status take_option(struct reader *reader, struct kvc_values *val
     const struct kvc_policy_class *policy = values->policy;
     const size_t length = strcspn(reader->at, "=,+");
     if (reader->at[length] != '=' || length == 0) {
-        const struct kvc_option *main = NULL; /* the option that a bare number may mean */
+        const struct kvc_option *main = NULL; /* the budget option: a number without a name probably means it */
         for (size_t i = 0; reader->at[0] >= '0' && reader->at[0] <= '9' && i < values->count && !main; i++)
             if (kvc_policy_option(policy, i)->kind == KVC_OPTION_BUDGET)
                 main = kvc_policy_option(policy, i);

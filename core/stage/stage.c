@@ -14,7 +14,7 @@ void *kvc_stage_state(const struct kvc_stage *stage) { return stage->use ? stage
 
 void *kvc_stage_user(const struct kvc_stage *stage) { return stage->user; }
 
-/* Scores are stored by index, and an eviction changes the indices. */
+/* Refuses scores after an eviction: scores are stored by index, and an eviction changes the indices. */
 enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error) {
     if (stage->evicted)
         return kvc_fail(error, KVC_USAGE, "policy: scores were requested after an eviction");

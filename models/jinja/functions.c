@@ -184,7 +184,7 @@ const struct jinja_builtin jinja_list_methods[] = {
     {"reverse", "*", 0, changes},    {"sort", "*", 0, changes},   {NULL, NULL, 0, NULL},
 };
 
-/* Also for ranges. */
+/* The methods of tuples and of ranges. */
 const struct jinja_builtin jinja_tuple_methods[] = {
     {"count", "value", 1, do_count},
     {"index", "value", 1, do_index},

@@ -1,5 +1,5 @@
-/* tokenizer.c - encodes and decodes. Encoding finds added tokens first, then normalizes, splits and merges the text
- * between them. */
+/* tokenizer.c - encodes text as tokens and decodes tokens to text. Encoding finds added tokens first, then normalizes,
+ * splits and merges the text between them. */
 #include "models/tokenizer/parts.h"
 
 #include <jansson.h>

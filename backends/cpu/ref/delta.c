@@ -4,8 +4,8 @@
 #include "backends/cpu/ref/ref.h"
 #include "core/base/delta.h"
 
-/* Returns a channel's input `back` rows before row i of a segment. It comes from x if the segment contains that row,
- * otherwise from the rows stored in the state. */
+/* Returns channel c of the input row that is `back` rows before row i of a segment. The row is in x if the segment
+ * contains it, otherwise in the rows stored in the state. */
 static float input_at(const float *x, const float *kept, uint32_t channels, uint32_t taps, uint32_t i, uint32_t back,
                       uint32_t c) {
     return back <= i ? x[(size_t)(i - back) * channels + c] : kept[(size_t)(taps - 1 + i - back) * channels + c];
@@ -34,7 +34,7 @@ void KVC_REF(convolve)(struct kvc_device *device, const struct kvc_convolve *arg
     }
 }
 
-/* Updates one row of a head's matrix, S [d_k], with every row of a segment, and writes the outputs of that channel. */
+/* Updates row c of a head's matrix, S [d_k], with every row of a segment, and writes output channel c of these rows. */
 static void pass_channel(const struct kvc_delta_rule *args, const struct kvc_recurrence *segment, uint32_t h,
                          uint32_t c, float *S) {
     const uint32_t H = args->heads, key_heads = args->key_heads, n = args->key_size;

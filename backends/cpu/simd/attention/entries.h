@@ -46,8 +46,8 @@ INLINE vf exp_not_above_zero(vf x) {
     return x;
 }
 
-/* Replaces x [vectors] by exp(x - most). No x is above `most`. If `lane` is not NULL, also adds places * vector i to
- * lane[i % FOLD], in ascending order; `places` NULL stands for 1. */
+/* Replaces x [vectors] by exp(x - most). No x is above `most`. If `lane` is not NULL, also adds the factor *places
+ * times vector i to lane[i % FOLD], in ascending order of i. If `places` is NULL, the factor is 1. */
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
@@ -68,7 +68,7 @@ INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *p
     }
 }
 
-/* Does the same for x [n]. n is a multiple of KVC_LANES. */
+/* Calls exps_interleaved for all of x [n]. n is a multiple of KVC_LANES. */
 INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf *lane) {
     const uint32_t step = FOLD < 4 ? 4 * LANES : KVC_LANES;
     uint32_t i = 0;
@@ -156,7 +156,7 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
 
 /* The location of one head's entries. */
 struct head_entries {
-    const uint32_t *order, *index; /* order: the head's slots by index; index: its read list; NULL: the identity */
+    const uint32_t *order, *index; /* order: slots by index; index: the read list; NULL: element i is i */
     const int32_t *position;       /* by slot; NULL: positions are equal to slots */
     const unsigned char **block;   /* [head_block_count] */
     uint32_t count, places;        /* entries in the list; entries in the read list, or `count` if there is none */

@@ -1,9 +1,8 @@
 /* small_batch.h - template: one tile of attention for the query heads of one row that share a KV head.
  *
  * Decode reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all heads
- * of its group. The 32 lanes of a dot product lie side by side in vectors. LANES entries are summed together by a tree
- * that transposes.
- */
+ * of its group. The 32 lanes of a dot product lie side by side in vectors. vf_tree_rows sums the lanes of LANES dot
+ * products together and returns one vector with their results. */
 #ifndef KVC_SIMD_ATTENTION_SMALL_BATCH_H
 #define KVC_SIMD_ATTENTION_SMALL_BATCH_H
 
@@ -11,7 +10,7 @@
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
 #if LANES == 16
-#define ROWS_AT_ONCE 4 /* dot products whose lanes fit the registers together */
+#define ROWS_AT_ONCE 4 /* keys per pass: their sums fit in the registers */
 #define HEADS_AT_ONCE 2
 #else
 #define ROWS_AT_ONCE 2
@@ -122,8 +121,8 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
 
 #define KEYS_AHEAD 64u /* number of keys fetched into L2 ahead of use, if only keys are read */
 
-/* Prefetches row i. If `fill` is not 0, the rows belong to a read list: if the next row is no more than `fill` bytes
- * away, the bytes between the rows are prefetched too. */
+/* Prefetches row i. `fill` is not 0 if the rows belong to a read list. If the next row then begins at most `fill` bytes
+ * later, the bytes between the two rows are prefetched too. */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {
@@ -135,9 +134,9 @@ INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32
 }
 
 /* Computes the scores s [heads, KVC_TILE] of entries low .. high - 1 of a tile with queries [heads, padded_size(d)].
- * Keys low .. high - 1 are set; if more keys are read next, so are those below `known`. wide [LANES * padded_size(d)]
- * is scratch. value_offset is the distance from a key to its value if values are read next, otherwise 0. `fill` is
- * explained at prefetch_listed. */
+ * The pointers keys[low] .. keys[high - 1] are set. If more keys are read next, the pointers up to keys[known - 1] are
+ * set too. wide [LANES * padded_size(d)] is scratch. value_offset is the distance from a key to its value if values are
+ * read next, otherwise 0. `fill` is explained at prefetch_listed. */
 static void small_batch_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                                uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
                                float scale, float *wide, float *s) {
@@ -149,9 +148,8 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
     const uint32_t at_once = kvc_min_u32(heads, HEADS_AT_ONCE);
     for (uint32_t e = low; e < high; e += LANES) {
         const uint32_t n = kvc_min_u32(high - e, LANES);
-        const uint32_t first = fill
-                                   ? n * at_once / heads
-                                   : n; /* with a read list, the passes for the other heads prefetch the other values */
+        const uint32_t first =
+            fill ? n * at_once / heads : n; /* with a read list, each head's pass prefetches its share of the values */
         for (uint32_t i = 0; i < LANES; i++) {
             const unsigned char *row = keys[i < n ? e + i : e];
             if (value_offset && i < first)
@@ -197,8 +195,8 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
 
 #define MIX_AHEAD 12u /* values prefetched ahead of use, from L2 */
 
-/* Rows to prefetch, entry by entry, while values are mixed: keys of the next tile, of which next_count are set, and
- * this tile's own values below `high`. */
+/* Rows to prefetch, entry by entry, while values are mixed: the next_count keys of the next tile, and this tile's
+ * values below `high`. */
 struct small_batch_ahead {
     const unsigned char *const *next;
     uint32_t next_count, high;
@@ -242,7 +240,7 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
 }
 
 #if LANES == 8
-#define STRIP_OF_4 2 /* vectors of channels computed together for 3 or 4 heads, and for 2 heads */
+#define STRIP_OF_4 2 /* channel vectors per pass: STRIP_OF_4 for 3 or 4 heads, STRIP_OF_2 for 2 heads */
 #define STRIP_OF_2 4
 #else
 #define STRIP_OF_4 4
@@ -298,9 +296,9 @@ SMALL_BATCH_MIX(small_batch_mix_q8, KVC_Q8_0)
 #define MIX_AT_ONCE 64 /* number of values that stay in L1 while all heads and channels are computed */
 
 /* Adds p [heads, KVC_TILE] times the tile's values to o [heads, padded_size(d)], with one fma per entry in ascending
- * order. next [KVC_TILE], of which next_count are set, are the keys that are read after this tile. Those keys and the
- * values are prefetched one by one: the processor does not find the pieces by itself, and a burst would fill its
- * buffers. */
+ * order. next [next_count] points to the keys that are read after this tile. Those keys and the values are prefetched
+ * one by one: the hardware prefetcher does not predict these addresses, and prefetching all rows at once would fill the
+ * processor's line fill buffers. */
 static void small_batch_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                             uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
                             const float *p, uint32_t heads, uint32_t d, float *o) {
@@ -326,9 +324,9 @@ static void small_batch_mix(enum kvc_type type, const unsigned char *const *keys
     }
 }
 
-/* Computes one tile from its scores p [heads, KVC_TILE], which become exp(s - m). Writes m and l [heads], and o [heads,
- * padded_size(d)], which starts from zero. low < high. If `keep` is not NULL, it receives the scores of entries low ..
- * high - 1 in rows that are keep_stride apart. `next` is explained at small_batch_mix. */
+/* Computes one tile of attention. Replaces its scores p [heads, KVC_TILE] by exp(p - m). Writes the maximum m [heads],
+ * the sum l [heads] and the output o [heads, padded_size(d)]. low < high. If `keep` is not NULL, it receives the scores
+ * of entries low .. high - 1 in rows that are keep_stride apart. `next` is explained at small_batch_mix. */
 static void small_batch_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
                              uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
                              uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l,

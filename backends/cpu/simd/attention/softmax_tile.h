@@ -15,8 +15,9 @@
 
 INLINE uint32_t whole_lanes(uint32_t n) { return (n + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 
-/* Returns the largest score of entries low .. high - 1 (low < high), and sets the rest of their groups of 32 to -inf.
- * The sign of a zero is not defined. If a score is NaN, the result is not defined. */
+/* Returns the largest score of entries low .. high - 1 (low < high). The range is padded to whole groups of 32 scores:
+ * the other scores of the first and last group are set to -inf. The sign of a zero is not defined. If a score is NaN,
+ * the result is not defined. */
 static inline float tile_most(float *s, uint32_t low, uint32_t high) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     for (uint32_t i = from; i < low; i++)
@@ -78,7 +79,8 @@ INLINE void exps_polynomial(unsigned n, const vf *r, const vi *exponent, float *
 #undef EACH
 }
 
-/* Replaces x [n] by exp(x - most) if a score is infinite or far below the maximum. Returns false if one is NaN. */
+/* Replaces x [n] by exp(x - most). Unlike exps_polynomial, handles scores that are infinite or far below the maximum.
+ * Returns false if one is NaN. */
 static NEVER_INLINE bool exps_special(float *x, uint32_t n, float most) {
     vm nan = vf_is_nan(vf_load(x));
     for (uint32_t i = LANES; i < n; i += LANES)
@@ -100,8 +102,8 @@ INLINE bool exps_of_scores(unsigned n, float *x, float most) {
 }
 
 /* Turns the scores of entries low .. high - 1 (low < high) in s [KVC_TILE] into p = exp(s - *most). *most must be the
- * result of tile_most. The rest of their groups of 32 becomes 0. Returns the 32-lane sum of p. If a score is NaN, all
- * p, the sum and *most become NaN. */
+ * result of tile_most. The padding of the first and last group of 32 becomes 0. Returns the 32-lane sum of p. If a
+ * score is NaN, all p, the sum and *most become NaN. */
 static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, float *most) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     uint32_t i = from;

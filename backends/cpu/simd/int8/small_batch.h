@@ -1,6 +1,6 @@
-/* small_batch.h - template: computes few rows in groups of 4, 2 and 1, so that the loop for each of these numbers is
- * compiled separately. The including file must define small_batch_of_<type>(call, row, first, last, R), which computes
- * R rows from `row` on. */
+/* small_batch.h - template: computes a small batch in groups of 4, 2 and 1 rows. Each group size has its own compiled
+ * loop. The including file must define small_batch_of_<type>(call, row, first, last, R), which computes R rows from
+ * `row` on. */
 
 #define SMALL_BATCH_ROWS(a, NAME, name, ...)                                                                           \
     static void small_batch_1_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {        \

@@ -1,12 +1,12 @@
-/* gemm.h - template: int8 products for many rows. Weights of TILE_OUTPUTS outputs are packed side by side. A tile of
- * rows is multiplied by them one lane after another, so that each sum of a block is complete when it is scaled. A
- * vector of the tile holds UNIT_ROWS rows of UNIT_OUTPUTS outputs, row by row. */
+/* gemm.h - template: int8 matrix products for many rows. The weights of TILE_OUTPUTS outputs are packed into a panel. A
+ * tile of rows is multiplied by the panel one lane at a time, so that the integer sum of a block is complete before it
+ * is scaled. A vector of the tile holds the results of UNIT_ROWS rows and UNIT_OUTPUTS outputs, row by row. */
 
 #define TILE_UNITS ((TILE_ROWS + UNIT_ROWS - 1) / UNIT_ROWS)
 #define TILE_VECTORS (TILE_OUTPUTS / UNIT_OUTPUTS)
 
-/* A packed panel. A piece is the 16 or 32 weights that share a scale. The codes are [K / 16][TILE_OUTPUTS][16]; those
- * of each UNIT_OUTPUTS outputs are vectors in the layout of pack_codes. */
+/* A packed panel. A piece is the 16 or 32 weights that share a scale. `code` is [K / 16][TILE_OUTPUTS][16]. Within it,
+ * the codes of each group of UNIT_OUTPUTS outputs are stored in the layout that pack_codes writes. */
 struct panel {
     kvc_i8 *code;
     float *scale, *minimum; /* [K / piece][TILE_OUTPUTS] */
@@ -60,14 +60,14 @@ INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t st
     }
 KVC_BLOCK_TYPES(PACK, )
 
-/* The rows of a tile. Rows after the last one repeat it. */
+/* The rows of a tile. If there are fewer rows, the last row is repeated. */
 struct tile_rows {
     const kvc_i8 *quant[TILE_UNITS * UNIT_ROWS];
     const float *scale[TILE_UNITS * UNIT_ROWS];
     const kvc_i32 *sum[TILE_UNITS * UNIT_ROWS];
 };
 
-/* Scales the sums of a piece and adds them to the lanes, as kvc_int8_add and kvc_int8_take define it. */
+/* Scales the sums of a piece and adds them to the lanes. kvc_int8_add and kvc_int8_take define the arithmetic. */
 INLINE void add_piece(float32x4_t (*f)[TILE_VECTORS], const struct sums (*sum)[TILE_VECTORS], const struct tile_rows *x,
                       const float *scale, const float *minimum, size_t b, int piece, int units, int pieces,
                       int has_minimum) {
@@ -181,7 +181,7 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
     const struct panel p = panel_at(call, scratch);
     const size_t n0 = number * TILE_OUTPUTS, groups = (call->K + 255) / 256, blocks = call->K / 32;
     const unsigned char *from[TILE_OUTPUTS];
-    for (size_t i = 0; i < TILE_OUTPUTS; i++) /* outputs after the last one repeat it */
+    for (size_t i = 0; i < TILE_OUTPUTS; i++) /* beyond N, the last output is repeated */
         from[i] = call->w + kvc_min_u64(n0 + i, call->N - 1) * call->row_bytes;
     for (size_t g = 0; g < groups; g++)
         gemm_by_type[call->type].pack(&p, from, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32));
