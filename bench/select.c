@@ -1,4 +1,4 @@
-/* select.c - measures decode attention of select methods beside that of full, over a long cache, in the same run.
+/* select.c - measures the decode attention of select methods and of `full` over a long cache, in the same run.
  *
  *     bench/select [threads [entries [shape]]]
  *
@@ -274,8 +274,8 @@ static void close_shape(struct bench *b, struct kvc_lists *lists) {
     free(lists->host_base);
 }
 
-/* Makes the methods at every compression. pages [2 + COMPRESSIONS] holds those of sparq and of quest, which do not
- * depend on the compression, and then those of hsa. */
+/* Makes the methods at every compression. pages [2 + COMPRESSIONS] holds the pages of sparq and of quest, which do not
+ * depend on the compression, and then the pages of hsa. */
 static size_t make_methods(struct bench *b, struct kvc_lists *lists, struct method *methods, struct kvc_pages *pages) {
     static const uint32_t compressions[COMPRESSIONS] = {2, 4, 8, 16, 32};
     const uint32_t d = b->shape.d;

@@ -39,7 +39,7 @@ struct mpi_link {
     struct kvc_link link;
     MPI_Comm comm;
     struct mpi_link *whole;  /* the link of all ranks; a link of all ranks points to itself */
-    struct kvc_watch *watch; /* of the whole link; NULL: one rank only, or the program calls MPI itself */
+    struct kvc_watch *watch; /* watches all ranks; NULL: one rank only, or the program calls MPI itself */
     bool synchronous, owned; /* owned: this file started MPI */
     bool crowded;            /* more ranks than cores on this machine: busy polling would starve the others */
     int *sizes, *offsets;    /* [count] */

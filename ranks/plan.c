@@ -1,5 +1,5 @@
-/* plan.c - computes what a given rank would hold. It opens the model as that rank would, with a dummy communication
- * layer that sends nothing and returns this rank's own data as that of all others. */
+/* plan.c - computes what a given rank would hold. It opens the model as that rank would. Its dummy communication layer
+ * sends nothing, and returns copies of this rank's data in place of the other ranks' data. */
 #include "kvcull/ranks.h"
 
 #include <stdio.h>

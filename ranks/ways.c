@@ -9,7 +9,7 @@
 #define PIPELINE "pipeline"
 #define FORM "must be tensor[=N], pipeline[=N], tensor=N,pipeline=N or data"
 
-/* Reads a number from 1 to most and moves *text behind it. */
+/* Reads a number from 1 to `most` and moves *text past it. */
 static bool read_number(const char **text, unsigned long most, uint32_t *number) {
     char *end;
     if (**text < '0' || **text > '9')

@@ -91,7 +91,7 @@ KVC_INLINE float kvc_infinity(void) { return kvc_from_bits(KVC_INFINITY_BITS); }
 /* The bits of a value for hashes and comparisons. */
 KVC_INLINE kvc_u32 kvc_hash_bits(float x) { return kvc_is_nan(x) ? KVC_NAN_BITS : kvc_bits(x); }
 
-/* The order matters: if either side is a NaN, the result is b, and of two zeros it is b. */
+/* The order of the arguments matters: the result is b if either side is a NaN or both are zeros. */
 KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
 
 /* Sums 32 lanes into lane[0]. lane is an array in any address space. */
@@ -409,11 +409,12 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
  * the scale and the quants are 0; otherwise both quotients are normal numbers. If top is an infinity or a NaN, the
  * scale is a NaN, so that it shows in the output, and the quants are 0.
  *
- * An output has KVC_INT8_LANES lanes, from 0. Block b of the row goes to lane b % 8, ascending. A block of weights has
- * one scale w, and possibly a minimum m, for its 32 quants; or two of them for 16 quants each, which are processed one
- * after the other. For each such piece, I is the sum of weight quants times activation quants and S the sum of the
- * activation quants. Both are integers, exact in any order. With the activations' scale x, lane = kvc_int8_add(w, x, I,
- * lane) and, if there is a minimum, lane = kvc_int8_take(m, x, S, lane). The lanes are added pairwise: 4, 2, 1. */
+ * An output has KVC_INT8_LANES lanes, from 0. Block b of the row goes to lane b % 8, ascending. A piece of a block of
+ * weights has one scale w, and possibly one minimum m. Depending on the type, the piece is the whole block of 32 quants
+ * or one half of it; the halves are processed in order. For each piece, I is the sum of weight quants times activation
+ * quants and S the sum of the activation quants. Both are integers, exact in any order. With the activations' scale x,
+ * lane = kvc_int8_add(w, x, I, lane) and, if there is a minimum, lane = kvc_int8_take(m, x, S, lane). The lanes are
+ * added pairwise: 4, 2, 1. */
 #define KVC_INT8_BLOCK 32
 #define KVC_INT8_LANES 8
 #define KVC_INT8_LEAST 0x04000000u /* 2^-119 */
@@ -489,9 +490,9 @@ KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 p
 
 /* A row has router logits x_e, e = 0 .. E - 1. m is the largest logit and p_e = kvc_exp(x_e - m). L is the sum of p
  * over 32 lanes (expert e in lane e % 32, ascending, from 0) and the tree. The `used` experts with the highest
- * kvc_score_key(x_e) are chosen; of equal ones, the lower index. The routing weight of a chosen expert is kvc_div(p_e,
- * D). D is L or, if routing weights are normalized, the sum of the chosen p in ascending order of their experts, from
- * 0. Normalized weights equal a softmax over the chosen experts only. If L is NaN (a logit is NaN or +inf, or all are
+ * kvc_score_key(x_e) are chosen; ties go to the lower index. The routing weight of a chosen expert is kvc_div(p_e, D).
+ * D is L or, if routing weights are normalized, the sum of the chosen p in ascending order of their experts, from 0.
+ * Normalized weights equal a softmax over the chosen experts only. If L is NaN (a logit is NaN or +inf, or all are
  * -inf), all routing weights of the row are NaN, so that the fault shows in the model's logits. The outputs of a row's
  * experts are added in ascending order of the experts, from 0, each by one fused multiply-add: sum = fma(share, y,
  * sum). A shared expert, which every row passes, is added last; its weight is kvc_sigmoid of a logit of its own. */

@@ -6,7 +6,7 @@
 #include "core/base/integers.h"
 #include "kvcull/policy.h"
 
-/* The same requirements as configure's, for builds without it. */
+/* Repeats two checks of configure, for builds without configure. */
 #if SIZE_MAX <= 0xffffffff
 #error "32-bit sizes: the bytes of a large cache cannot be counted in them"
 #elif defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

@@ -1,5 +1,6 @@
-/* inject.h - mutants for tests: what the damaged versions of all operations share. Each mutant is next to its
- * operation's test case (verify_rows.c, ...). Damaged results remain safe to use: indices stay within their lists. */
+/* inject.h - mutants for tests: declarations that the damaged versions of all operations share. Each mutant is next to
+ * its operation's test case (verify_rows.c, ...). Damaged results remain safe to use: indices stay within their lists.
+ */
 #ifndef KVC_CORE_CHECK_INJECT_H
 #define KVC_CORE_CHECK_INJECT_H
 

@@ -41,7 +41,7 @@ struct kvc_verify {
     size_t held_count, buffer_count;
 };
 
-/* A buffer on each device. The first is NULL if there is no reference; the same holds for lists[0] below. */
+/* A buffer on each device. buffer[0], and lists[0] below, are NULL if there is no reference. */
 struct kvc_twin {
     struct kvc_buffer *buffer[2];
 };
@@ -157,12 +157,12 @@ struct kvc_verify_operation {
                                                                     KVC_FURTHER_##what};
 
 /* Makes one operation a mutant (verify_inject.c): its results get a wrong bit, entry or count that is always safe to
- * use. memory: also allows mutants of the operations that move bytes, which a complete run would not survive.
- * kvc_inject_end, or closing the device, restores the operations. */
+ * use. `memory` also allows mutants of the operations that move bytes. These break a complete run, so only test cases
+ * use them. kvc_inject_end, or closing the device, restores the operations. */
 enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
 void kvc_inject_end(struct kvc_device *device);
 
-/* Same as kvc_verify_operations, for tests. */
+/* Checks the operations like kvc_verify_operations, for tests. */
 enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
                                 void *user, struct kvc_error *error);
 

@@ -8,7 +8,7 @@
  * needs for `tokens` tokens, and what would fit: fewer tokens or a smaller budget. Returns status. */
 enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, enum kvc_status status,
                            struct kvc_error *error);
-/* Same after weights of `bytes` bytes and `values` values did not fit. */
+/* Writes the same advice after weights of `bytes` bytes and `values` values did not fit. */
 enum kvc_status kvc_advise_weights(struct kvc_device *device, uint64_t bytes, uint64_t values, enum kvc_status status,
                                    struct kvc_error *error);
 

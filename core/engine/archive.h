@@ -12,9 +12,9 @@ struct kvc_session;
 enum kvc_section {
     KVC_SECTION_IDENTITY = 1, /* data that must be equal in the loading session */
     KVC_SECTION_SESSION,
-    KVC_SECTION_METHOD,    /* index: of the policy's method */
-    KVC_SECTION_LAYER,     /* index: of the layer */
-    KVC_SECTION_LIST,      /* index: of the list, among all lists */
+    KVC_SECTION_METHOD,    /* index: the method's number in the policy */
+    KVC_SECTION_LAYER,     /* index: the layer's number */
+    KVC_SECTION_LIST,      /* index: the list's number among all lists */
     KVC_SECTION_RECURRENT, /* state of delta nets */
     KVC_SECTION_BESIDE,    /* data of the caller */
     KVC_SECTION_END
@@ -23,7 +23,7 @@ enum kvc_section {
 struct kvc_archive {
     bool reads;
     struct kvc_error *error;
-    enum kvc_status status; /* of the first failure */
+    enum kvc_status status; /* status of the first failure */
     /* The current section or, if store and fetch are NULL, all sections one after another. */
     unsigned char *bytes;
     size_t count, capacity;

@@ -11,7 +11,7 @@ struct kvc_session;
 /* Cosine and sine rows of indices, for methods that rotate keys to their cache positions. */
 struct kvc_cache_positions {
     struct kvc_growable cosine; /* float32 [ropes, indices, rotary/2] */
-    struct kvc_growable sine;   /* likewise */
+    struct kvc_growable sine;   /* float32 [ropes, indices, rotary/2] */
     uint64_t indices;
 };
 

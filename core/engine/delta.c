@@ -102,7 +102,7 @@ void kvc_delta_part_queries(struct kvc_runner *runner, uint32_t rows) {
                 .width = network->head_size});
 }
 
-/* Applies a linear layer to normed. again: the previous layer had the same input. */
+/* Applies a linear layer to normed. `again` is true if the previous layer had the same input. */
 static void project(struct kvc_runner *runner, const struct kvc_growable *to, const struct kvc_weight *w, uint32_t rows,
                     uint32_t outputs, bool again) {
     const struct kvc_input input = {

@@ -27,19 +27,18 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
 struct kvc_input {
     struct kvc_span x; /* [rows, K] */
     uint32_t rows, K;
-    bool again; /* true: the same rows as in the last call, unchanged */
-    enum kvc_ownership
-        parts; /* not KVC_WHOLE: x [rows, this rank's part] is gathered first, in place or in eight bits */
+    bool again;               /* true: the same rows as in the last call, unchanged */
+    enum kvc_ownership parts; /* not KVC_WHOLE: gathers x [rows, this rank's part] first */
 };
 /* Computes y [rows, N] = x w^T + bias. If the N outputs are sharded, w and bias are this rank's part, and y is
  * gathered. */
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                      struct kvc_span bias, uint64_t N);
-/* Same for this rank's outputs only, without gathering. */
+/* Computes this rank's outputs only and does not gather y. */
 void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                     struct kvc_span bias);
 /* Computes y [pairs, this rank's outputs]: multiplies each pair by its expert's matrix and adds the expert's bias
- * [experts, N]. `first` is the array that the operation route writes. */
+ * [experts, N]. `first` is the array that kvc_ops.route writes. */
 void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in,
                             const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first);
 

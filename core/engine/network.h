@@ -80,10 +80,10 @@ struct kvc_delta_shape {
 struct kvc_part_of {
     struct kvc_ranks *ranks;  /* NULL: it has all of each of its layers */
     bool heads_sharded;       /* each rank has some KV heads and their queries; otherwise each has all heads */
-    uint32_t heads, kv_heads; /* of all ranks together */
+    uint32_t heads, kv_heads; /* total of all ranks */
     uint32_t first_kv_head;
     struct kvc_ranks *pipeline;       /* NULL: no pipeline, so it has all layers, or a part of each */
-    uint32_t first_layer, own_layers; /* of a pipeline: the range of layers of this rank */
+    uint32_t first_layer, own_layers; /* this rank's range of layers in a pipeline */
     uint32_t first_delta, own_deltas; /* the delta nets below these layers */
 };
 
@@ -99,16 +99,16 @@ struct kvc_network {
     uint32_t heads;        /* H */
     uint32_t kv_heads;     /* H_kv */
     uint32_t head_size;    /* d */
-    uint32_t feed_forward; /* of layers with a single feed-forward network; 0: no such layers */
-    uint32_t expert_feed;  /* of one expert */
+    uint32_t feed_forward; /* width in layers with a single feed-forward network; 0: none */
+    uint32_t expert_feed;  /* width of one expert */
     uint32_t experts;      /* E, in layers with experts; 0: no such layers */
     uint32_t experts_used; /* experts per row */
     bool routing_normalized;
-    uint32_t shared_feed; /* of the expert that every row passes; 0: none */
+    uint32_t shared_feed; /* width of the expert that every row passes; 0: none */
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;
-    struct kvc_rope rope[2];    /* [0]: of most layers; [1]: of the other layers, with the same `rotary` */
+    struct kvc_rope rope[2];    /* [0]: for most layers; [1]: for the others; same `rotary` */
     uint32_t ropes;             /* 1 or 2 */
     struct kvc_scoring scoring; /* how attention computes scores */
     enum kvc_activation activation;

@@ -3,7 +3,7 @@
  * them on. The last rank broadcasts the resulting status. Without a pipeline, these functions do nothing.
  *
  * Sending does not wait, so several passes, or several groups of a step's rows, may be in flight at once. A rank
- * continues with the next one and receives the status of the earlier ones later, each once and in order. */
+ * continues with the next pass or group. It receives the statuses of the earlier ones later, each once and in order. */
 #ifndef KVC_CORE_ENGINE_PIPELINE_H
 #define KVC_CORE_ENGINE_PIPELINE_H
 

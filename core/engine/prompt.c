@@ -59,7 +59,7 @@ struct prompt {
     /* in a pipeline (pipeline.h): */
     uint32_t lead;       /* how many passes this rank may run ahead of the last status it received */
     uint32_t unreceived; /* passes sent whose status has not been received */
-    uint32_t late;       /* on the last rank: passes since the one that failed, including it; 0: none has failed */
+    uint32_t late;       /* last rank: number of passes from the failed pass on; 0: none has failed */
 };
 
 static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions,

@@ -28,7 +28,7 @@ struct kvc_replay {
     struct layer_rows *layer; /* [layers] */
     uint32_t next_layer;
     uint32_t probe_rows; /* rows of every given probe; 0: none given yet */
-    uint64_t rows;       /* of the current prompt */
+    uint64_t rows;       /* rows of the current prompt */
     bool failed;         /* a layer failed: the replay is unusable */
     kvc_chunk_fn *chunk_done;
     void *user;

@@ -220,7 +220,7 @@ void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
         scale_values(runner, hidden, (size_t)batch->rows * network->hidden, network->embedding_scale, 0.0f);
 }
 
-/* Returns normed as the input of a linear layer. again: the previous layer had the same input. */
+/* Returns normed as the input of a linear layer. `again` is true if the previous layer had the same input. */
 static struct kvc_input normed_input(const struct kvc_runner *runner, uint32_t rows, bool again) {
     return (struct kvc_input){
         .x = at(&runner->normed, 0, 0), .rows = rows, .K = runner->network->hidden, .again = again};

@@ -33,7 +33,7 @@ struct kvc_runner {
     struct kvc_engine *engine;
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
-    struct kvc_geometry geometry;      /* of this rank */
+    struct kvc_geometry geometry;      /* this rank's geometry */
     struct kvc_geometry model;         /* geometry of all ranks together, which policies use */
     struct kvc_extra_slots store[3];   /* allocators for F32, F16 and Q8_0, created on first use */
     bool per_head;                     /* some session's cache has a list per query head */

@@ -26,7 +26,7 @@ struct kvc_select_state {
     struct kvc_select_layer *layer;    /* [layers] */
     struct kvc_growable read_index;    /* uint32 [lists, stride] */
     struct kvc_growable read_count;    /* uint32 [lists] */
-    struct kvc_growable rest;          /* [H]: probability that attention sinks have of each query head */
+    struct kvc_growable rest;          /* [H]: attention probability of each query head's sink */
     struct kvc_growable scores;        /* float32 [lists, stride] */
     struct kvc_growable probabilities; /* float32 [H, stride] */
     struct kvc_growable alpha;         /* float32 [H]: the share of the unread entries */

@@ -18,9 +18,9 @@ struct kvc_span kvc_sharded_buffer(struct kvc_runner *runner, size_t floats);
  * outputs are not sharded. */
 void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, uint64_t N,
                         enum kvc_ownership parts);
-/* Same for rows in eight bits: each rank quantizes its part, which cuts the gathered bytes to a third. Returns false
- * and does nothing if the parts are not whole blocks, or if there are so few rows that three messages take longer than
- * one. */
+/* Gathers rows in eight bits: each rank quantizes its part, which cuts the gathered bytes to a third. Returns false and
+ * does nothing if the parts are not whole blocks, or if there are so few rows that three messages take longer than one.
+ */
 bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
                              uint64_t N, enum kvc_ownership parts);
 

@@ -84,7 +84,7 @@ static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint
 
 /* The sizes of a layer's data. */
 struct layer_shape {
-    bool there, ordered; /* there: the layer has slots; ordered: index and slot differ */
+    bool there, ordered; /* there: the layer has slots; ordered: it has an order list */
     uint32_t *slots;     /* [lists] */
     uint32_t *count;     /* [lists] */
     uint32_t *viewed;    /* [lists] */

@@ -21,8 +21,8 @@ static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t st
     kvc_estimator_thin(e, l, kept);
 }
 
-/* Returns the largest number of entries that lists of a kind hold up to the last of `steps` steps, of which `over` are
- * done. */
+/* Returns the largest number of entries that lists of a kind hold during the first `steps` steps. `over` of these steps
+ * are done. */
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
@@ -35,7 +35,7 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     else if (forecast->bound)
         most = forecast->bound(&at.method->values, prompt, steps);
     if (forecast->entries && !(whole && forecast->whole)) {
-        at.context.from = e->from[l][whole]; /* entries of this layer, because `bound` uses the mean over layers */
+        at.context.from = e->from[l][whole]; /* entries of this layer: `bound` uses the mean over layers */
         at.context.uneven = true;
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
     }
@@ -44,7 +44,7 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     return kvc_min_u64(grown, kvc_max_u64(now, most));
 }
 
-/* Returns true if lists of a kind lose entries by the last of `steps` steps, of which `over` are done. */
+/* Returns true if lists of a kind lose entries within the first `steps` steps. `over` of these steps are done. */
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint32_t window = kvc_estimator_window(e, l);
@@ -105,7 +105,7 @@ static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint6
         keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? kvc_estimator_prompt(e, l) + t : most);
 }
 
-/* Grows a layer's lists to `most` entries. but_last: without their last block. */
+/* Grows a layer's lists to `most` entries. If `but_last` is true, leaves out the last block of each list. */
 static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     for (int i = 0; i < 2; i++) {
@@ -113,7 +113,7 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
         if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
-            layer->count[i] = layer->step_most; /* with an extra slot, as in other lists that grow no further */
+            layer->count[i] = layer->step_most; /* allocates an extra slot first, as lists that grow no further do */
             kvc_ledger_reserve(&e->ledger, l, 0);
         }
         layer->pool += layer->members * (to - layer->count[i]);

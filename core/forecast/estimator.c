@@ -36,7 +36,7 @@ bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     bool thinned = false;
     if (kvc_estimator_window(e, l) && !layer->thinned)
-        return false; /* later rows see no more than that */
+        return false; /* the window already limits the list */
     for (int i = 0; i < 2; i++)
         if (layer->lists[i] && kept[i] < (double)layer->count[i]) {
             layer->count[i] = (uint64_t)(kept[i] + 0.999);

@@ -38,7 +38,8 @@ enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, cons
                                 struct kvc_error *error);
 void kvc_ledger_close(struct kvc_ledger *ledger);
 
-/* Same as kvc_cache_reserve, kvc_cache_make_order and kvc_cache_shrink. `many` is a number of blocks. */
+/* Count the bytes that kvc_cache_reserve, kvc_cache_make_order and kvc_cache_shrink allocate and free. `many` is a
+ * number of blocks. */
 void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t layer, uint64_t rows);
 void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t layer);
 void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t layer, uint64_t surplus, uint64_t many);

@@ -92,7 +92,8 @@ extern const struct kvc_measure_operation kvc_measure_zero;
     static void operation##_calls(struct kvc_measure *m, uint32_t variant)
 extern const struct kvc_measure_operation *const kvc_measure_long[]; /* measure_long.c; ends with NULL */
 
-/* Same as kvc_measure_operations. once: calls every operation once, for tests; the times mean little. */
+/* Measures the operations like kvc_measure_operations. If `once` is true, calls every operation only once, for tests;
+ * such times mean little. */
 enum kvc_status kvc_measure_some(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                  bool once, kvc_measure_fn *row, void *user, struct kvc_error *error);
 

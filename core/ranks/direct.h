@@ -6,8 +6,8 @@
 #include "core/base/exposed.h"
 #include "core/ranks/link.h"
 
-/* Like the functions of struct kvc_link_class, with device addresses. Sent data may be changed by operations that are
- * queued on the device's stream after the call. Received data are available to such operations, but not to the host. */
+/* The functions of struct kvc_link_class for device addresses. Sent data may be changed by operations that are queued
+ * on the device's stream after the call. Received data are available to such operations, but not to the host. */
 struct kvc_direct_class {
     const char *name;
     void (*gather)(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes, const size_t *offsets);

@@ -57,7 +57,7 @@ struct kvc_team {
 };
 
 struct kvc_ranks {
-    struct kvc_link *link;    /* of all ranks */
+    struct kvc_link *link;    /* the link of all ranks */
     bool apart;               /* "data" parallelism: nothing is broadcast, each rank has its own engines */
     struct kvc_team rows;     /* "tensor": the ranks with the same layers, each with a part of every layer */
     struct kvc_team stages;   /* "pipeline": the ranks with the same part of layers, each with consecutive layers */

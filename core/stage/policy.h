@@ -89,7 +89,8 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
 uint32_t kvc_policy_queries(const struct kvc_policy *policy);
 /* Returns the number of columns of all methods that act in the layer. */
 uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer);
-/* Same, plus the columns of the unrotated keys if a method uses cache positions. The columns of the keys come last. */
+/* Also counts the columns of the unrotated keys, if a method uses cache positions. The columns of the keys come last.
+ */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
 /* Returns the method that rotates a layer's keys to their cache positions, or NULL. */
 const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer);

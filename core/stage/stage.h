@@ -33,7 +33,7 @@ struct kvc_stage {
     bool evicted;
     bool cleared;    /* expired entries of the layer's sliding window have been evicted */
     bool observes;   /* the method only observes and must not evict */
-    bool decides;    /* it chooses for another layer that sees more, so expired entries must stay until it has chosen */
+    bool decides;    /* it chooses for a layer that sees more: keep expired entries until then */
     bool plans;      /* true: it plans, before a decode step, what the step will keep */
     uint32_t coming; /* entries for which buffers are reserved, although they are not appended yet */
     /* results: */
@@ -41,8 +41,8 @@ struct kvc_stage {
     bool mean_value;
 };
 
-/* Makes rows row .. row+rows-1 of the runner's q, maximum and sum the stage's queries. batch_row is the batch row of
- * the first. */
+/* Sets the stage's queries to rows row .. row+rows-1 of the runner's q, maximum and sum. batch_row is the batch row of
+ * the first query. */
 void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
                         uint32_t rows);
 /* Returns the probabilities' parameters for the stage's newest `count` queries. */
@@ -61,10 +61,10 @@ static inline uint64_t kvc_stage_capacity(const struct kvc_stage *stage) {
 enum kvc_status kvc_stage_some_scores(struct kvc_stage *stage, struct kvc_scores **scores, struct kvc_error *error);
 /* Returns KVC_USAGE after an eviction, because queries and scores no longer match the lists. */
 enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error *error);
-/* Same, and returns KVC_USAGE for scores of another stage, or of another layer of this stage. */
+/* Also returns KVC_USAGE for scores of another stage, or of another layer of this stage. */
 enum kvc_status kvc_stage_check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
                                        struct kvc_error *error);
-/* *at receives the index, among the columns of all methods, of the class's column `first`. Returns KVC_USAGE if the
+/* *at receives the index of the class's column `first` among the columns of all methods. Returns KVC_USAGE if the
  * class did not reserve columns first .. first+count-1. */
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error);

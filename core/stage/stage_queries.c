@@ -113,7 +113,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
         sine = cosine;
         sine.offset += rope->rotary / 2 * sizeof(float);
     }
-    if (session->prompt.moment_rows[stage->layer] == 0) /* all queries count as 0 */
+    if (session->prompt.moment_rows[stage->layer] == 0) /* no query yet: the sums are 0 */
         runner->device->ops->zero(runner->device, moments_of(stage), moments_bytes(stage));
     runner->device->ops->expected_scores(
         runner->device,
