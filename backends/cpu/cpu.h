@@ -83,8 +83,8 @@ void kvc_host_free(void *memory, size_t bytes); /* `bytes` as allocated; NULL is
 #define KVC_AREA_BYTES ((size_t)2 << 20)
 unsigned char *kvc_areas_map(size_t bytes); /* reserves aligned address space; NULL if there is none */
 void kvc_areas_unmap(unsigned char *memory, size_t bytes);
-void kvc_area_uses_huge_pages(unsigned char *area);      /* all of it is in use and becomes resident */
-void kvc_area_plain(unsigned char *areas, size_t bytes); /* whole areas that are no longer in full use */
+void kvc_area_uses_huge_pages(unsigned char *area);      /* the whole area must be in use; it becomes resident */
+void kvc_area_plain(unsigned char *areas, size_t bytes); /* returns whole areas to small pages */
 /* Returns zeroed memory in shared areas, for allocations of up to two areas. It is not resident until it is touched or
  * becomes a huge page. */
 void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);

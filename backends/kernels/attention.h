@@ -38,8 +38,8 @@
 
 #define KVC_HEADS ((int)(KVC_GROUP / 32)) /* heads at a time: 32 work-items compute the sum of exp(s - m) for each */
 
-/* Memory that a group shares: the address of each entry's key (0: masked); for each head at hand, the scores of the
- * entries, which become exp(s - m), and the 32 lanes of their maximum and sum. */
+/* Memory that a group shares: the address of each entry's key (0: masked); for each of the current heads, the scores of
+ * the entries, which become exp(s - m), and the 32 lanes of their maximum and sum. */
 struct kvc_tile {
     KVC_LOCAL kvc_bytes *keys;                 /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */

@@ -92,8 +92,8 @@ KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, k
     return head->state + (kvc_u64)column * head->slots;
 }
 
-/* The entries of one head that a query may see, numbered 0 .. places - 1: its indices, or those of a read list. Some of
- * them may be masked. */
+/* The entries of one head that a query may see, numbered 0 .. places - 1: the head's own indices, or the indices of a
+ * read list. Some of them may be masked. */
 struct kvc_query_view {
     KVC_GLOBAL const kvc_u32 *indices; /* 0: all indices */
     kvc_u32 places, visible;           /* indices from `visible` on are masked */

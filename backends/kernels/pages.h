@@ -1,6 +1,6 @@
 /* pages.h - the data that select methods store beside the entries: views, pages of keys, and sums of values. */
 
-/* The number of entries of head h in the view (or list), and the slot of one of them. */
+/* The number of entries of head h in the view (or in the list if there is no view), and the slot of one entry. */
 #define KVC_PLACES(head, h) (read_count ? read_count[h] : (head).count)
 #define KVC_PLACE_SLOT(head, h, place)                                                                                 \
     kvc_head_slot(&(head), read_count ? read_index[(kvc_u64)(h)*read_stride + (place)] : (place))
@@ -51,7 +51,7 @@ KVC_DEVICE void kvc_page_store(kvc_u32 type, KVC_GLOBAL kvc_u8 *side, kvc_u64 at
         ((KVC_GLOBAL float *)side)[at] = x;
 }
 
-/* The same for F16 keys and F16 pages: only bits are copied. */
+/* kvc_page_half loads an F16 value. kvc_page_bits updates an F16 page with an F16 key, whose bits it copies. */
 KVC_DEVICE float kvc_page_half(KVC_GLOBAL const kvc_u16 *h) {
 #if KVC_WORKERS == 1
     return vload_half(0, (KVC_GLOBAL const half *)h);

@@ -283,7 +283,7 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     return kvc_lanes_sum(sum, shared_sum);
 }
 
-/* Does the same with ones instead of b. `one` comes from KVC_ONE in the caller. */
+/* Returns the sum of K values of a like dot32 with a vector of ones. `one` comes from KVC_ONE in the caller. */
 KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     struct kvc_lanes sum = kvc_lanes_zero(), ones = kvc_lanes_all(one);

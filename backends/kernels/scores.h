@@ -38,11 +38,11 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
 /* Sums of the probabilities of one entry. */
 struct kvc_totals {
     float mass;                       /* for KVC_MASS and KVC_MAXIMA */
-    float older, newer;               /* for KVC_ACCUMULATE: of past tiles of positions, and of this tile */
+    float older, newer;               /* for KVC_ACCUMULATE: sums over past tiles of positions, and over this tile */
     float mean, variance, dispersion; /* for KVC_MOMENTS: pass 1 computes the variance with the mean from pass 0 */
 };
 
-/* Adds a query's probability. For moments, which are those of one head, an entry that is not seen counts as 0. */
+/* Adds a query's probability. For moments (of a single head), an entry that is not seen counts as 0. */
 KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pass, float value, kvc_u32 seen,
                                kvc_i32 position, float one) {
     if (mode == KVC_MOMENTS) {

@@ -10,7 +10,7 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
     const uint32_t group = args->heads / lists->kv_heads;
     const uint64_t columns = (uint64_t)(1 + group) * d * most;
     struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
-    if (most == 0) /* no slots, and no device has empty buffers */
+    if (most == 0) /* no slots: a buffer must not be empty */
         return;
     struct kvc_buffer *workspace =
         kvc_offload_workspace(kvc_offload_of(device), (columns + 2ull * group * most) * sizeof(float));

@@ -12,7 +12,7 @@ enum kvc_status kvc_offload_buffer_create(struct kvc_device *device, enum kvc_me
                                           struct kvc_buffer **buffer, struct kvc_error *error) {
     struct kvc_offload *offload = kvc_offload_of(device);
     struct kvc_buffer *made = calloc(1, sizeof *made);
-    size_t whole = bytes ? bytes : 1; /* no device has empty buffers */
+    size_t whole = bytes ? bytes : 1; /* a buffer must not be empty */
     enum kvc_status status;
     bool borrowed;
     *buffer = NULL;

@@ -140,7 +140,7 @@ uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, ui
 struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);
 void kvc_launch_handle(struct kvc_launch *launch, void *handle);
 void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer); /* NULL is allowed */
-void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span);              /* of 4-byte values */
+void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span);              /* adds a span of 4-byte values */
 void kvc_launch_word(struct kvc_launch *launch, uint32_t word);
 void kvc_launch_wide(struct kvc_launch *launch, uint64_t wide);
 void kvc_launch_real(struct kvc_launch *launch, float real);

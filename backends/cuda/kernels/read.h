@@ -1,7 +1,7 @@
 /* read.h - attention with CUDA's own kernels: a block reads one tile of one KV head once, for several queries (rows
  * times the group's query heads), 8 or 16 of them at a time. Keys, then values, are copied to shared memory in pieces,
  * each while the previous pieces are used. Row sizes are multiples of 4. The number of channels of a head is a multiple
- * of 8 and at most 256. q is aligned to 16 bytes. The results of a tile are those of backends/kernels/attention.h. */
+ * of 8 and at most 256. q is aligned to 16 bytes. A tile has the same results as in backends/kernels/attention.h. */
 
 #define KVC_READ_BYTES 8192u /* bytes of a piece */
 #define KVC_READ_PIECES 3u   /* pieces in shared memory */
@@ -25,7 +25,7 @@ struct kvc_read {
 /* Some of the block's queries. Query n is row n / group and head n % group. Missing queries repeat query 0. */
 template <int Q> struct kvc_read_some { kvc_u32 q0, queries, row_of[Q], head_of[Q]; };
 
-/* Copies piece i. The pieces of keys come first, then those of values. Entries without a key are skipped. */
+/* Copies piece i. The pieces of keys come first, then the pieces of values. Entries without a key are skipped. */
 KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
     if (i < 2 * t.pieces) {
         kvc_u32 first = i % t.pieces * t.per, units = t.bytes / t.unit;
@@ -75,7 +75,7 @@ KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
     t.full = true;
 }
 
-/* Computes the number of entries, of pieces, and `full`. Entries after the last one that is seen are not read. */
+/* Computes the numbers of entries and pieces, and `full`. Entries after the last one that is seen are not read. */
 KVC_DEVICE void kvc_read_measure(struct kvc_read &t) {
     for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
         for (kvc_u32 r = 0; r < t.here; r++)

@@ -159,7 +159,7 @@ INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const floa
         const vf weight = vf_set(*c);
         UNROLL
         for (unsigned v = 0; v < n; v++) {
-            /* results of different tiles lie far apart: prefetch those of later queries */
+            /* results of different tiles are far apart in memory: prefetch the results of later queries */
             if (v * LANES * sizeof *o % 64 == 0)
                 __builtin_prefetch(o + ahead + v * LANES);
             x[v] = vf_fma(weight, vf_load(o + v * LANES), x[v]);

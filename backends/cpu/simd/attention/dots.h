@@ -1,11 +1,10 @@
 /* dots.h - template: scores of many queries with heads of 64 channels, for 16 registers of eight floats.
  *
- * The 64 channels of a query stay in eight registers while keys pass. Each multiply-add reads its key from memory, so
- * the only other instructions are the additions of lanes. The lanes lie side by side in a vector, as in small_batch.h.
+ * The 64 channels of a query stay in eight registers for all keys. Each multiply-add reads its key from memory, so the
+ * only other instructions are the additions of lanes. The lanes lie side by side in a vector, as in small_batch.h.
  * Eight dot products go through the last three levels of the tree together, beginning as soon as two of them are ready,
  * and only the scores are stored. gemm.h would need 26 loads and six stores beside 24 multiply-adds. Keys are
- * dequantized but not packed. This file is empty for other vector widths, where gemm.h has enough registers.
- */
+ * dequantized but not packed. This file is empty for other vector widths, where gemm.h has enough registers. */
 #ifndef KVC_SIMD_ATTENTION_DOTS_H
 #define KVC_SIMD_ATTENTION_DOTS_H
 

@@ -1,12 +1,11 @@
 /* gemm.h - template: one tile of attention for many queries that share a KV head (chunks of a prompt).
  *
- * Keys and values of the tile are dequantized and packed once. Scores are computed for STRIP entries side by side. The
- * 32 lanes of the dot product are computed one after another, in bit-reversed order, so that the lanes which the tree
- * adds follow each other. A few lanes are summed in registers and the rest on a stack. Nearly all instructions are
- * therefore fmas on full vectors. Stores to the stack cost more than its additions, which run on ports of their own;
- * hence few queries and many lanes in registers. Values are an ordinary outer product of MIX_QUERIES queries and
- * MIX_VECTORS vectors of channels.
- */
+ * Keys and values of the tile are dequantized and packed once. Scores are computed for STRIP entries at a time. The 32
+ * lanes of the dot product are computed one after another, in bit-reversed order, so that lanes that the tree adds to
+ * each other are consecutive. A few lanes are summed in registers and the rest on a stack. Nearly all instructions are
+ * therefore fmas on full vectors. Stores to the stack cost more than additions, because the CPU has separate ports for
+ * additions. For this reason, the registers hold few queries and many lanes. Outputs are an ordinary outer product of
+ * MIX_QUERIES queries' weights and MIX_VECTORS vectors of value channels. */
 #ifndef KVC_SIMD_ATTENTION_GEMM_H
 #define KVC_SIMD_ATTENTION_GEMM_H
 
@@ -30,7 +29,7 @@
 #endif
 #define SCORE_SUMS (SCORE_QUERIES * SCORE_VECTORS)
 #define SCORE_LEVELS (SCORE_LANES == 4 ? 3 : 4) /* levels of the tree on the stack */
-#define STRIP (SCORE_VECTORS * LANES)           /* entries side by side */
+#define STRIP (SCORE_VECTORS * LANES)           /* entries computed at a time */
 #define MIX_QUERIES (LANES_REGISTERS == 32 ? 12u : 6u)
 #define MIX_VECTORS 2
 #define MIX_CHANNELS (MIX_VECTORS * LANES)
@@ -73,8 +72,8 @@ INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c,
     return entry_part_load(type, row, c, d - c);
 }
 
-/* Packs keys low .. high - 1 of the tile to strips [KVC_TILE / STRIP][packed_size(d)][STRIP]. In strips that hold one
- * of them, entries outside low .. high - 1 are filled with some key of the tile. */
+/* Packs keys low .. high - 1 of the tile to strips [KVC_TILE / STRIP][packed_size(d)][STRIP]. If a strip is partly
+ * outside this range, its other entries are filled with some key of the tile. */
 static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, size_t d,
                       const uint16_t *index, float *to) {
     const size_t size = packed_size(d);
@@ -327,8 +326,8 @@ static void gemm_scores(const float *keys, const float *q, uint32_t count, const
         }
 }
 
-/* Keys of the next tile; the first `count` are set. Prefetching needs their addresses, because neither keys nor values
- * follow the memory that is read now. */
+/* The `count` keys of the next tile. Prefetching needs their addresses, because neither keys nor values follow the
+ * memory that is being read. */
 struct gemm_ahead {
     const unsigned char *const *keys;
     uint32_t count;
@@ -336,7 +335,8 @@ struct gemm_ahead {
 };
 
 /* Prefetches a share of the next tile, proportional to queries from .. to - 1 of `count`, and the `floats` floats at o
- * that will be stored next. The work is done in pieces because a burst would fill the processor's buffers. */
+ * that will be stored next. The work is divided because prefetching everything at once would fill the processor's line
+ * fill buffers. */
 INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
                           size_t floats) {
     const size_t bytes = ahead->value_offset / KVC_TILE;
@@ -356,9 +356,9 @@ static void gemm_softmax(float *s, const struct seen_range *in, uint32_t count, 
         l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, &m[i]) : 0.0f;
 }
 
-/* Computes one packed tile for `count` queries: m and l [count], and o [count, value_size(d)], of which only the
- * channels below d are set. If a query sees nothing, its m is -inf, its l is 0 and its o is not set. s
- * [QUERIES_AT_ONCE, KVC_TILE] is scratch. */
+/* Computes one packed tile for `count` queries: m and l [count], and o [count, value_size(d)]. Only the channels of o
+ * below d are set. If a query sees nothing, its m is -inf, its l is 0 and its o is not set. s [QUERIES_AT_ONCE,
+ * KVC_TILE] is scratch. */
 static void gemm_tile(const float *keys, const float *values, const float *q, uint32_t count,
                       const struct seen_range *in, size_t d, float scale, float cap, const struct gemm_ahead *ahead,
                       float *s, float *m, float *l, float *o) {

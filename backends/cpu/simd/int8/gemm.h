@@ -1,6 +1,6 @@
-/* gemm.h - template: int8 products for many rows. Weights of TILE_OUTPUTS outputs are packed side by side, four weights
- * of one output in each element of a vector. A tile of rows is multiplied by them one lane after another. Each sum of a
- * block is therefore complete when it is scaled, and no sum across a vector is ever needed. */
+/* gemm.h - template: int8 products for many rows. The weights of TILE_OUTPUTS outputs are packed into a panel, with
+ * four weights of one output in each element of a vector. A tile of rows is multiplied by the panel one lane at a time.
+ * The integer sum of a block is therefore complete before it is scaled, and no sum across a vector is ever needed. */
 
 static size_t panel_bytes(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)PANEL_WORDS(kind_of[call->type]) * TILE_OUTPUTS * 4;
@@ -48,8 +48,8 @@ INLINE void prefetch_lines(const unsigned char *bytes, size_t count) {
         _mm_prefetch((const char *)bytes + line, _MM_HINT_T0);
 }
 
-/* Packs 256 weights, or the last weights of a row, of eight outputs. The first of them is output `place` of the panel.
- * Also prefetches the weights that lie `ahead` bytes further on. */
+/* Packs 256 weights of each of eight outputs, fewer at the end of a row. The first of these outputs is output `place`
+ * of the panel. Also prefetches the weights `ahead` bytes after them. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
     static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups, size_t group,   \
                             int parts, size_t place) {                                                                 \
@@ -252,7 +252,7 @@ static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *,
 
 static void panel(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch) {
     const size_t n0 = number * TILE_OUTPUTS, groups = groups_of(call);
-    for (size_t place = 0; place < TILE_OUTPUTS; place += 8) { /* outputs after the last one repeat it */
+    for (size_t place = 0; place < TILE_OUTPUTS; place += 8) { /* beyond N, the last output is repeated */
         const unsigned char *row[8];
         for (size_t i = 0; i < 8; i++)
             row[i] = call->w + kvc_min_u64(n0 + place + i, call->N - 1) * call->row_bytes;

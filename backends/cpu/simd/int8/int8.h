@@ -1,8 +1,8 @@
 /* int8.h - linear layers with 8-bit activations: the kernels that an instruction set provides, and the driver that
  * divides a call among threads. The sums of a block are integers and exact in any order; canon.h defines the order of
- * all later operations. There are two shapes. With few rows, weights are used in the file's layout and the eight lanes
- * of an output are one vector. With many rows, outputs lie side by side in packed panels and the lanes are computed one
- * after another. */
+ * all later operations. There are two kinds of kernels. With few rows, weights are used in the file's layout and the
+ * eight lanes of an output are one vector. With many rows, the outputs are packed into panels and the lanes are
+ * computed one after another. */
 #ifndef KVC_SIMD_INT8_INT8_H
 #define KVC_SIMD_INT8_INT8_H
 
@@ -31,15 +31,15 @@ struct kvc_int8_call {
 };
 
 struct kvc_int8_kernels {
-    size_t few;          /* the largest number of rows that counts as few */
+    size_t few;          /* the largest number of rows that few_rows computes */
     size_t tile_rows;    /* maximum rows of a tile */
     size_t tile_outputs; /* outputs of a panel */
     /* quantizes rows first .. last - 1 */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last);
     /* computes outputs first .. last - 1 */
     void (*few_rows)(const struct kvc_int8_call *call, size_t first, size_t last);
-    /* Words of one tile of prepared rows, and the function that prepares tiles first .. last - 1. NULL if the kernels
-     * prepare nothing. */
+    /* prepared_words returns the size of one tile of prepared rows in words; `prepare` prepares tiles first .. last -
+     * 1. Both are NULL if the kernels prepare nothing. */
     size_t (*prepared_words)(const struct kvc_int8_call *call);
     void (*prepare)(const struct kvc_int8_call *call, size_t first, size_t last);
     size_t (*panel_bytes)(const struct kvc_int8_call *call); /* bytes of one thread's scratch memory */

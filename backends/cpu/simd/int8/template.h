@@ -5,7 +5,7 @@
  *   BITS                       Vector width for many rows.
  *   TILE_ROWS, TILE_VECTORS    Size of a tile: rows, and vectors of outputs.
  *   TILE_EVERY(m)              Calls m(rows) for each height of a tile.
- *   SMALL_BATCH_LIMIT          The largest number of rows that counts as few. */
+ *   SMALL_BATCH_LIMIT          The largest number of rows that gemv.h computes. */
 #include <immintrin.h>
 #include <string.h>
 

@@ -42,8 +42,8 @@ static inline vf vf_held(vf a) {
     __asm__("" : "+v"(a));
     return a;
 }
-/* a * *x and a - *x. They are written in assembly because compilers prefer one broadcast to two memory operands. A
- * separate broadcast occupies a shuffle port; a broadcast within an operand is free. */
+/* Return a * *x and a - *x. They are written in assembly because compilers prefer one broadcast to two memory operands.
+ * A separate broadcast occupies a shuffle port; a broadcast within an operand is free. */
 static inline vf vf_mul_by(vf a, const float *x) {
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
     return a;
@@ -68,7 +68,7 @@ static inline unsigned vm_bits(vm a) { return a; } /* bit i is lane i */
 static inline vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 static inline vm vf_reaches(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); } /* a >= b */
 static inline vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-/* true if one of them is a NaN */
+/* true if one element is a NaN */
 static inline vm vf_unordered(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
 static inline vm vf_is_nan(vf a) { return vf_unordered(a, a); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
@@ -109,7 +109,7 @@ static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
     _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));
     return n;
 }
-/* Does the same, but may write the memory up to p + LANES. */
+/* Stores the lanes like vi_store_some, but may write the memory up to p + LANES. */
 static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) {
     vi_store(p, _mm512_maskz_compress_epi32((vm)bits, a));
     return (uint32_t)__builtin_popcount(bits);

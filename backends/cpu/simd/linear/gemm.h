@@ -124,8 +124,7 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
  * the tree adds as many waiting sums as there are ones at the end of the binary number j. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
-    float
-        *waiting[2][TREE_LEVELS + 1]; /* of this tile, and of the previous one, whose last merge is still to be done */
+    float *waiting[2][TREE_LEVELS + 1]; /* for this tile and for the previous tile, which awaits its last merge */
     const float *a = r->rows, *b = r->outputs, *bk = b;
     vf sum[TILE_ROWS][TILE_VECTORS];
     struct merge merge = {.adds = 0};

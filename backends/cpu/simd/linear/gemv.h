@@ -37,8 +37,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
  *
  * If `early` is set, sum_group(...) also prepares the scales of the next group. rest(...) adds the products of the
  * weights after the last whole group. total(...) adds the lanes. `type` names the functions that dequantize the
- * weights, which may expect another order of lanes than those of `name`.
- */
+ * weights. They may expect another order of lanes than the functions of `name`. */
 #define AHEAD 4096
 #define GEMV_FUNCTION(name, streams, fetched, rest, type, sum_group, early, total)                                     \
     static void gemv_##name(const struct kvc_linear_call *call, size_t first, size_t last) {                           \

@@ -1,8 +1,8 @@
 /* linear.h - linear layers: the kernels that a SIMD instruction set provides, and the driver that divides a call among
  * threads.
  *
- * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]). Kernels are free in everything but the order of this
- * sum (core/base/ops.h). There are three shapes.
+ * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]). Kernels may differ in everything except the order of
+ * this sum (core/base/ops.h). There are three kinds of kernels.
  * - One row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once.
  * - Few rows: the same with several rows, with weights dequantized once for all of them.
  * - Many rows (gemm): the lanes are computed one after another. Rows and outputs are packed lane by lane. An
@@ -23,12 +23,12 @@ struct kvc_linear_call {
 };
 
 struct kvc_linear_kernels {
-    size_t few;          /* the largest number of rows that counts as few: lanes lie side by side */
+    size_t few;          /* the largest number of rows that few_rows computes */
     size_t tile_rows;    /* rows of a packed tile */
     size_t tile_outputs; /* outputs of a packed panel */
 
-    /* gemv computes outputs first .. last - 1 of one row, few_rows those of at most `few` rows. Before gemv, gemv_start
-     * may write x to scratch memory in another order, where it must stay until all outputs are computed. */
+    /* gemv computes outputs first .. last - 1 of one row; few_rows computes them for at most `few` rows. Before gemv,
+     * gemv_start may write x to scratch memory in another order, where it must stay until all outputs are computed. */
     size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
     void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);

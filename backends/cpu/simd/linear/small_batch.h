@@ -142,7 +142,7 @@ static struct small_batch_weights small_batch_weights_at(const struct kvc_linear
 }
 
 /* Multiplies `groups` groups of x, for all rows and from weight k on, by the weights. The next weights are prefetched
- * evenly: those of two outputs with each vector of lanes, until all are fetched. */
+ * evenly: with each vector of lanes the weights of two outputs, until all are fetched. */
 static void small_batch_stretch(const struct kvc_linear_call *call, float *lanes, const float *x,
                                 const struct small_batch_weights *w, size_t k, size_t groups) {
     const size_t all = kvc_divide_up(call->K, KVC_LANES);

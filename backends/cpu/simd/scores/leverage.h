@@ -79,8 +79,8 @@ static const float *chunk_query(const struct kvc_chunk_mass *args, uint32_t h, i
     return (const float *)kvc_span_data(args->q) + ((size_t)low * args->heads + h * group) * d;
 }
 
-/* Transposes the keys of n indices from `from` on, so that LANES keys lie side by side. The last vector is padded with
- * +0. */
+/* Transposes the keys of n indices from `from` on, so that a vector holds one channel of LANES keys. The last vector is
+ * padded with +0. */
 static void transpose_chunk(const struct kvc_lists *lists, const struct head_entries *head, uint32_t from, uint32_t n,
                             const struct chunk_work *work) {
     const size_t d = lists->format.head_size;

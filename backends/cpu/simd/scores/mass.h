@@ -22,7 +22,7 @@ struct mass_job {
     uint32_t tiles;                /* of the longest head */
     bool whole; /* true if there is one query and a head is one task; the three arrays below are then [G] and belong to
                    the task */
-    float *tile_maximum, *tile_sum; /* of the noisy scores: [tiles, queries, H] */
+    float *tile_maximum, *tile_sum; /* [tiles, queries, H], for the noisy scores */
     float *noisy;                   /* NULL, or the noisy scores of the only query: [H, tiles * KVC_TILE] */
 };
 
@@ -213,8 +213,8 @@ static void add_probabilities(float *to, const float *s, size_t s_stride, uint32
     }
 }
 
-/* Does the same with the largest value of the heads instead of their sum. to[e] becomes the larger of itself and this
- * value. */
+/* Like add_probabilities, but takes the largest value of the heads instead of their sum. to[e] becomes the larger of
+ * itself and this value. */
 static void most_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
                                const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {
@@ -367,7 +367,7 @@ static void noise_run(struct mass_job *mass) {
     }
 }
 
-/* Does the same for a single query, and adds its probabilities in the same task. */
+/* Computes M and L of a single query's noisy scores, and adds its probabilities in the same task. */
 static void noise_run_whole(struct mass_job *mass) {
     mass->job.begin = make_noise;
     mass->job.take = noise_take;
@@ -375,7 +375,7 @@ static void noise_run_whole(struct mass_job *mass) {
     probabilities_run(&mass->job);
 }
 
-/* Accumulates queries of which at most the first is at a position where the columns are folded. */
+/* Accumulates consecutive queries. At most the first of them is at a position where the columns are folded. */
 static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t column, bool fold,
                             const struct kvc_noise *noise) {
     const uint32_t group = rows->heads / rows->kv_heads;

@@ -1,5 +1,5 @@
 /* channels.h - template: keys by channel. Transposes LANES rows, and computes dot products over some of the channels.
- * The values of a channel lie side by side, so one vector of entries or pages is computed at a time. */
+ * The values of a channel are contiguous, so one vector of entries or pages is computed at a time. */
 #ifndef KVC_SIMD_SELECT_CHANNELS_H
 #define KVC_SIMD_SELECT_CHANNELS_H
 

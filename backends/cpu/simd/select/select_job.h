@@ -11,7 +11,7 @@ struct select_job {
     const struct kvc_select_reads *reads; /* NULL: compute only scores */
     uint32_t group, d, splits, step;      /* step: 0 for all steps, or 1 to 3 */
     uint32_t units_most, tiles_most, blocks_most;
-    bool paged; /* the scores are those of pages */
+    bool paged; /* pages are scored, not entries */
     unsigned char *shared;
     size_t shared_bytes;
     struct select_prefetch *ahead; /* [threads], with reads */

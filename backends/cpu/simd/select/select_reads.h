@@ -9,8 +9,8 @@
 
 #define SAMPLE 512u
 
-/* Returns the same as threshold, which is known to lie from low to high. Only the bits after the common leading bits
- * are searched. */
+/* Returns the result of `threshold`, given that it is in low .. high. Only the bits after the common leading bits are
+ * searched. */
 static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high) {
     if (low == high)
         return low;
@@ -39,7 +39,7 @@ static uint32_t keys_between(const int32_t *keys, uint32_t n, int32_t low, int32
     return count;
 }
 
-/* Returns the same as threshold_between, but scans only the keys that may still be the result. rest [n, padded] is
+/* Returns the result of threshold_between, but scans only the keys that may still be the result. rest [n, padded] is
  * scratch. */
 static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high,
                                int32_t *rest) {
@@ -198,7 +198,7 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
         to->high = INT32_MAX;
 }
 
-/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Of the candidates whose key
+/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Among candidates whose key
  * is `bound`, the lowest units are taken. The last of these leaves out its last `cut` entries. Overwrites the
  * candidates. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,

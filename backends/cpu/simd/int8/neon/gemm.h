@@ -31,7 +31,7 @@ INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t st
         to[(size_t)i * stride] = x[i];
 }
 
-/* Packs 256 weights, or the last weights of a row, of the panel's outputs. */
+/* Packs 256 weights of each of the panel's outputs, fewer at the end of a row. */
 #define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
     static void pack_##name(const struct panel *p, const unsigned char *const *row, size_t group, int parts) {         \
         const size_t pieces = 32 / KVC_INT8_WIDTH_##NAME;                                                              \
