@@ -217,14 +217,14 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
     }
     base[heads] = dst->all_slots = all;
     bases = kvc_verify_twin(v, (heads + 1) * sizeof *base, base);
-    counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
+    counts = kvc_verify_output(v, heads * sizeof(uint32_t));
     blocks = kvc_verify_twin(v, kvc_first_block(all, heads) * sizeof(uint32_t), NULL);
     if (ordered) {
-        order = kvc_verify_twin(v, all * sizeof(uint32_t), NULL);
-        position = kvc_verify_twin(v, all * sizeof(int32_t), NULL);
+        order = kvc_verify_output(v, all * sizeof(uint32_t));
+        position = kvc_verify_output(v, all * sizeof(int32_t));
     }
     if (from->columns)
-        state = kvc_verify_twin(v, (size_t)from->columns * all * sizeof(float), NULL);
+        state = kvc_verify_output(v, (size_t)from->columns * all * sizeof(float));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         const struct kvc_ops *ops = v->device[side]->ops;
         struct kvc_lists *lists = &dst->lists[side];
@@ -333,13 +333,13 @@ KVC_CASE(attention, 50) {
     kvc_verify_describe(v, ", heads %u, rows %u", heads, c.rows);
     kvc_verify_describe(v, ", segments %u, window %u", c.segment_count, window);
     q = kvc_verify_twin_values(v, (size_t)c.rows * heads * shape.head_size, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, (size_t)c.rows * heads * shape.head_size * sizeof(float), NULL);
+    out = kvc_verify_output(v, (size_t)c.rows * heads * shape.head_size * sizeof(float));
     scoring = kvc_verify_scoring(v);
     positions = kvc_verify_twin(v, MOST_ROWS * sizeof *c.position, c.position);
     causal_offset = kvc_verify_twin(v, MOST_ROWS * sizeof *c.causal_offset, c.causal_offset);
     if (wants) {
-        maximum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
-        sum = kvc_verify_twin(v, (size_t)c.rows * heads * sizeof(float), NULL);
+        maximum = kvc_verify_output(v, (size_t)c.rows * heads * sizeof(float));
+        sum = kvc_verify_output(v, (size_t)c.rows * heads * sizeof(float));
     }
     if (v->further == KVC_FURTHER_sinks)
         sinks = kvc_verify_sinks(v, heads);

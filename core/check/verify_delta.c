@@ -42,7 +42,7 @@ KVC_CASE(convolve, 30) {
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
     const struct segments s = draw_segments(v, (uint64_t)(taps - 1) * channels, flavour);
     const size_t n = (size_t)s.rows * channels;
-    const struct kvc_twin x = kvc_verify_twin_values(v, n, flavour), y = kvc_verify_twin(v, n * sizeof(float), NULL);
+    const struct kvc_twin x = kvc_verify_twin_values(v, n, flavour), y = kvc_verify_output(v, n * sizeof(float));
     const struct kvc_twin w = kvc_verify_twin_values(v, (size_t)channels * taps, flavour);
     snprintf(v->shape, sizeof v->shape, "%u segments, %u rows of %u, %u taps, flavour %d", (unsigned)s.count,
              (unsigned)s.rows, (unsigned)channels, (unsigned)taps, (int)flavour);
@@ -82,7 +82,7 @@ KVC_CASE(delta_rule, 30) {
     const struct kvc_twin a = kvc_verify_twin_values(v, (size_t)s.rows * heads, flavour);
     const struct kvc_twin beta = kvc_verify_twin_values(v, (size_t)s.rows * heads, flavour);
     const struct kvc_twin rate = draw_rates(v, heads, flavour), bias = kvc_verify_twin_values(v, heads, flavour);
-    const struct kvc_twin out = kvc_verify_twin(v, values * sizeof(float), NULL);
+    const struct kvc_twin out = kvc_verify_output(v, values * sizeof(float));
     snprintf(v->shape, sizeof v->shape, "%u segments, %u rows, heads %u of %u, sizes %u and %u, flavour %d%s",
              (unsigned)s.count, (unsigned)s.rows, (unsigned)heads, (unsigned)key_heads, (unsigned)d, (unsigned)n,
              (int)flavour, tiled ? ", tiled" : "");

@@ -18,7 +18,7 @@ static void make_case(struct kvc_verify *v, uint32_t most_blocks, struct entries
     const struct kvc_lists_shape shape = kvc_verify_shape(v, 0, most_blocks, kvc_verify_range(v, 0, 2) > 0);
     kvc_verify_lists(v, &shape, &c->lists);
     c->stride = c->lists.most + kvc_verify_range(v, 1, 4);
-    c->scores = kvc_verify_twin(v, (size_t)shape.kv_heads * c->stride * sizeof(float), NULL);
+    c->scores = kvc_verify_output(v, (size_t)shape.kv_heads * c->stride * sizeof(float));
 }
 
 KVC_INJECT(entry_scores, kvc_entry_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))

@@ -14,9 +14,9 @@ struct twin_rows {
 static struct twin_rows make_rows(struct kvc_verify *v, uint32_t rows, uint32_t K) {
     const size_t values = (size_t)rows * K;
     struct twin_rows made;
-    made.quant = kvc_verify_twin(v, values, NULL);
-    made.scale = kvc_verify_twin(v, values / 32 * sizeof(float), NULL);
-    made.sum = kvc_verify_twin(v, values / 16 * sizeof(int32_t), NULL);
+    made.quant = kvc_verify_output(v, values);
+    made.scale = kvc_verify_output(v, values / 32 * sizeof(float));
+    made.sum = kvc_verify_output(v, values / 16 * sizeof(int32_t));
     return made;
 }
 
@@ -98,7 +98,7 @@ KVC_CASE(linear_int8, 130) {
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
              (unsigned)N, (unsigned)rows, (int)flavour);
     const struct twin_rows x = quantized(v, rows, K, flavour);
-    const struct kvc_twin y = kvc_verify_twin(v, (size_t)rows * N * sizeof(float), NULL);
+    const struct kvc_twin y = kvc_verify_output(v, (size_t)rows * N * sizeof(float));
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, N, flavour);
     if (v->status == KVC_OK && kvc_verify_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
@@ -132,7 +132,7 @@ KVC_CASE(expert_linear_int8, 52) {
     const uint32_t *first_pair = kvc_verify_first_pairs(v, E, pairs);
     const struct kvc_twin first = kvc_verify_twin(v, (E + 1) * sizeof *first_pair, first_pair);
     const struct twin_rows x = quantized(v, pairs, K, flavour);
-    const struct kvc_twin y = kvc_verify_twin(v, (size_t)pairs * N * sizeof(float), NULL);
+    const struct kvc_twin y = kvc_verify_output(v, (size_t)pairs * N * sizeof(float));
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, (size_t)E * N, flavour);
     if (v->status == KVC_OK && kvc_verify_experts(v, type, E, N, K, weight)) {

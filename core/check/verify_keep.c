@@ -17,7 +17,7 @@ KVC_CASE(group_scores, 20) {
     stride = lists.most + kvc_verify_range(v, 1, 4);
     kvc_verify_describe(v, ", rows %u, divisor %u", rows, (unsigned)divisor);
     in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * rows * stride, kvc_verify_flavour(v));
-    out = rows == 1 ? in : kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
+    out = rows == 1 ? in : kvc_verify_output(v, (size_t)shape.kv_heads * stride * sizeof(float));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->group_scores(v->device[side],
                                            &(struct kvc_group_scores){.lists = &lists.lists[side],
@@ -50,7 +50,7 @@ KVC_CASE(pool, 60) {
     kvc_verify_describe(v, ", kernel %u, pooling %u", kernel, pooling);
     kvc_verify_describe(v, ", tail %u, rows %u", (unsigned)tail, rows);
     in = kvc_verify_twin_values(v, (size_t)shape.kv_heads * rows * stride, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, (size_t)shape.kv_heads * rows * stride * sizeof(float), NULL);
+    out = kvc_verify_output(v, (size_t)shape.kv_heads * rows * stride * sizeof(float));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->pool(v->device[side], &(struct kvc_pool){.lists = &lists.lists[side],
                                                                        .rows = rows,
@@ -113,8 +113,8 @@ KVC_CASE(keep, 100) {
         scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
         ties = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     }
-    counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    indices = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
+    counts = kvc_verify_output(v, shape.kv_heads * sizeof(uint32_t));
+    indices = kvc_verify_output(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_read_list list = {counts.buffer[side], indices.buffer[side], stride};
         struct kvc_span none = {NULL, 0};
@@ -169,9 +169,9 @@ KVC_CASE(keep_ring, 80) {
     kvc_verify_describe(v, ", fill %u, sums %u", (unsigned)rule.fill, ring.sums != UINT32_MAX);
     if (by_count)
         scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
-    fused = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
-    counts = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
-    indices = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t), NULL);
+    fused = kvc_verify_output(v, (size_t)shape.kv_heads * stride * sizeof(float));
+    counts = kvc_verify_output(v, shape.kv_heads * sizeof(uint32_t));
+    indices = kvc_verify_output(v, (size_t)shape.kv_heads * stride * sizeof(uint32_t));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_device *device = v->device[side];
         struct kvc_lists *on = &lists.lists[side];
@@ -215,7 +215,7 @@ KVC_CASE(shares, 40) {
     stride = lists.most + kvc_verify_range(v, 1, 4);
     kvc_verify_describe(v, ", slots %u, tail %u", (unsigned)slots, (unsigned)tail);
     scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, shape.kv_heads * sizeof(uint32_t), NULL);
+    out = kvc_verify_output(v, shape.kv_heads * sizeof(uint32_t));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->shares(v->device[side], &(struct kvc_shares){.lists = &lists.lists[side],
                                                                            .scores = kvc_verify_span(scores, side),

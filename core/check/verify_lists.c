@@ -314,7 +314,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
         if (counts[h] > one->host_base[h + 1] - one->host_base[h])
             counts[h] = 0; /* without a reference, a wrong count has not been noticed yet */
         size_t bytes = (size_t)counts[h] * d * sizeof(float);
-        struct kvc_twin keys = kvc_verify_twin(v, bytes, NULL), values = kvc_verify_twin(v, bytes, NULL);
+        struct kvc_twin keys = kvc_verify_output(v, bytes), values = kvc_verify_output(v, bytes);
         size_t held = v->held_count;
         float *found[2] = {NULL, NULL};
         char what[40];

@@ -103,7 +103,7 @@ KVC_CASE(view_append, 6) {
         }
         if (!c.viewed) { /* an empty view */
             c.view_count = kvc_verify_twin(v, c.shape.kv_heads * sizeof(uint32_t), NULL);
-            c.view_index = kvc_verify_twin(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t), NULL);
+            c.view_index = kvc_verify_output(v, (size_t)c.shape.kv_heads * (c.most + 6) * sizeof(uint32_t));
         }
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
             struct kvc_read_list view = {c.view_count.buffer[side], c.view_index.buffer[side],

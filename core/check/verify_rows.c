@@ -127,7 +127,7 @@ KVC_CASE(linear, 60) {
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,
              (unsigned)N, (unsigned)rows, (int)flavour);
     x = kvc_verify_twin_values(v, (size_t)rows * K, flavour);
-    y = kvc_verify_twin(v, (size_t)rows * N * sizeof(float), NULL);
+    y = kvc_verify_output(v, (size_t)rows * N * sizeof(float));
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, N, flavour);
     if (v->status == KVC_OK && kvc_verify_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
@@ -153,7 +153,7 @@ KVC_CASE(embed, 15) {
         token[i] = (int32_t)kvc_verify_range(v, 0, vocab - 1);
     snprintf(v->shape, sizeof v->shape, "%s, K %u, rows %u", kvc_type_name(type), (unsigned)K, (unsigned)rows);
     tokens = kvc_verify_twin(v, rows * sizeof *token, token);
-    out = kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
+    out = kvc_verify_output(v, (size_t)rows * K * sizeof(float));
     if (v->status == KVC_OK && kvc_verify_weight(v, type, vocab, K, kvc_verify_flavour(v), weight)) {
         for (int side = v->first; side < 2; side++)
             v->device[side]->ops->embed(v->device[side], &(struct kvc_embed){.out = kvc_verify_span(out, side),
@@ -177,7 +177,7 @@ KVC_CASE(norm, 40) {
     const size_t weights = (size_t)K * (heads ? heads : 1);
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * K, flavour),
                     w = kvc_verify_twin_values(v, weights, KVC_PLAIN);
-    struct kvc_twin y = in_place ? x : kvc_verify_twin(v, (size_t)rows * K * sizeof(float), NULL);
+    struct kvc_twin y = in_place ? x : kvc_verify_output(v, (size_t)rows * K * sizeof(float));
     struct kvc_twin bias = {{NULL, NULL}};
     if (centred && kvc_verify_range(v, 0, 2))
         bias = kvc_verify_twin_values(v, weights, KVC_PLAIN);
@@ -211,7 +211,7 @@ KVC_CASE(rope, 30) {
     struct kvc_twin x = kvc_verify_twin_values(v, n, flavour);
     struct kvc_twin c = kvc_verify_twin_values(v, (size_t)rows * (rotary / 2), KVC_PLAIN);
     struct kvc_twin s = kvc_verify_twin_values(v, (size_t)rows * (rotary / 2), KVC_PLAIN);
-    struct kvc_twin y = in_place ? x : kvc_verify_twin(v, n * sizeof(float), NULL);
+    struct kvc_twin y = in_place ? x : kvc_verify_output(v, n * sizeof(float));
     snprintf(v->shape, sizeof v->shape, "d %u, rotary %u, heads %u, rows %u%s%s", (unsigned)d, (unsigned)rotary,
              (unsigned)heads, (unsigned)rows, interleaved ? ", interleaved" : "", in_place ? ", in place" : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
@@ -239,7 +239,7 @@ KVC_CASE(gated_silu, 15) {
         for (size_t i = 0; values && i < n; i++)
             values[i] = values[i] * 32.0f;
     gate = kvc_verify_twin(v, n * sizeof(float), values);
-    y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_twin(v, n * sizeof(float), NULL);
+    y = kvc_verify_range(v, 0, 1) ? gate : kvc_verify_output(v, n * sizeof(float));
     const bool more = v->further == KVC_FURTHER_activation, gated = !more || kvc_verify_range(v, 0, 1);
     const enum kvc_activation activation = v->further == KVC_FURTHER_clamped              ? KVC_CLAMPED_SILU
                                            : v->further == KVC_FURTHER_sigmoid            ? KVC_SIGMOID
@@ -304,7 +304,7 @@ KVC_CASE(scale, 12) {
     size_t n = (size_t)rows * width;
     const float factor = kvc_verify_pick(v, factors), cap = kvc_verify_pick(v, caps);
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
-    struct kvc_twin y = kvc_verify_range(v, 0, 1) ? x : kvc_verify_twin(v, n * sizeof(float), NULL);
+    struct kvc_twin y = kvc_verify_range(v, 0, 1) ? x : kvc_verify_output(v, n * sizeof(float));
     snprintf(v->shape, sizeof v->shape, "n %zu, factor %g, cap %g", n, (double)factor, (double)cap);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->scale(
@@ -323,7 +323,7 @@ KVC_CASE(repeat_heads, 8) {
     uint32_t d = kvc_verify_pick(v, head_sizes);
     size_t n = (size_t)rows * heads * d;
     struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
-    struct kvc_twin out = kvc_verify_twin(v, n * copies * sizeof(float), NULL);
+    struct kvc_twin out = kvc_verify_output(v, n * copies * sizeof(float));
     snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, copies %u, d %u", (unsigned)rows, (unsigned)heads,
              (unsigned)copies, (unsigned)d);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
@@ -343,7 +343,7 @@ KVC_CASE(gather, 8) {
     uint32_t width = draw_any(v), from = draw_rows(v), rows = draw_rows(v);
     uint32_t *index = kvc_verify_alloc(v, rows * sizeof *index);
     struct kvc_twin x = kvc_verify_twin_values(v, (size_t)from * width, kvc_verify_flavour(v)), indices;
-    struct kvc_twin out = kvc_verify_twin(v, (size_t)rows * width * sizeof(float), NULL);
+    struct kvc_twin out = kvc_verify_output(v, (size_t)rows * width * sizeof(float));
     for (uint32_t i = 0; index && i < rows; i++)
         index[i] = kvc_verify_range(v, 0, from - 1);
     indices = kvc_verify_twin(v, rows * sizeof *index, index);

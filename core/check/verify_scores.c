@@ -44,9 +44,9 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     window = kvc_verify_range(v, 0, 2) ? 0 : kvc_verify_range(v, most_queries, (uint32_t)c->lists.now + 80);
     kvc_verify_describe(v, ", heads %u, queries %u", heads, queries);
     q = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
-    out = kvc_verify_twin(v, n * sizeof(float), NULL);
-    maximum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *M, NULL);
-    sum = kvc_verify_twin(v, (size_t)queries * heads * sizeof *L, NULL);
+    out = kvc_verify_output(v, n * sizeof(float));
+    maximum = kvc_verify_output(v, (size_t)queries * heads * sizeof *M);
+    sum = kvc_verify_output(v, (size_t)queries * heads * sizeof *L);
     positions = kvc_verify_twin(v, queries * sizeof *position, position);
     causal_offsets = kvc_verify_twin(v, queries * sizeof *causal_offset, causal_offset);
     const struct kvc_scoring scoring = kvc_verify_scoring(v);
@@ -118,7 +118,7 @@ KVC_CASE(window_mass, 20) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
         bool by_head = kvc_verify_range(v, 0, 1);
         uint32_t rows = by_head ? heads : c.lists.lists[1].kv_heads;
-        struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
+        struct kvc_twin scores = kvc_verify_output(v, (size_t)heads * stride * sizeof(float));
         by_position(v, &c);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
             v->device[side]->ops->window_mass(v->device[side],
@@ -146,8 +146,8 @@ KVC_CASE(window_moments, 15) {
         uint32_t stride = c.lists.most + kvc_verify_range(v, 1, 4), heads = c.rows[1].heads;
         uint64_t tail = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 0, 40) : kvc_verify_range(v, 0, 1000);
         float gamma = kvc_verify_range(v, 0, 2) ? 200.0f : (float)kvc_verify_range(v, 0, 3);
-        struct kvc_twin scores = kvc_verify_twin(v, (size_t)heads * stride * sizeof(float), NULL);
-        struct kvc_twin totals = kvc_verify_twin(v, 2 * heads * sizeof(float), NULL);
+        struct kvc_twin scores = kvc_verify_output(v, (size_t)heads * stride * sizeof(float));
+        struct kvc_twin totals = kvc_verify_output(v, 2 * heads * sizeof(float));
         by_position(v, &c);
         kvc_verify_describe(v, ", tail %u", (unsigned)tail, 0);
         for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
@@ -245,7 +245,7 @@ KVC_CASE(ring_fuse, 40) {
                                          n * sizeof *values);
     }
     stride = lists.most + kvc_verify_range(v, 1, 4);
-    scores = kvc_verify_twin(v, (size_t)shape.kv_heads * stride * sizeof(float), NULL);
+    scores = kvc_verify_output(v, (size_t)shape.kv_heads * stride * sizeof(float));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->ring_fuse(v->device[side],
                                         &(struct kvc_ring_fuse){.lists = &lists.lists[side],

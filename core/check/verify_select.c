@@ -38,21 +38,21 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
         kvc_verify_pages(v, c, o->page, o->by_page);
     o->q = kvc_verify_twin_values(v, (size_t)c->heads * d, kvc_verify_flavour(v));
     o->positions = kvc_verify_twin(v, sizeof c->lists.now, &c->lists.now);
-    o->scores = given ? kvc_verify_twin_values(v, n, kvc_verify_flavour(v)) : kvc_verify_twin(v, n * 4, NULL);
+    o->scores = given ? kvc_verify_twin_values(v, n, kvc_verify_flavour(v)) : kvc_verify_output(v, n * 4);
     if (o->with_probabilities)
         o->probabilities = given ? kvc_verify_twin_values(v, (size_t)c->heads * o->stride, KVC_PLAIN)
-                                 : kvc_verify_twin(v, (size_t)c->heads * o->stride * sizeof(float), NULL);
+                                 : kvc_verify_output(v, (size_t)c->heads * o->stride * sizeof(float));
     if (o->mixed)
-        o->alpha = kvc_verify_twin(v, c->heads * sizeof(float), NULL);
+        o->alpha = kvc_verify_output(v, c->heads * sizeof(float));
     o->scoring = kvc_verify_scoring(v);
     if (v->further == KVC_FURTHER_sinks) {
         o->sinks = kvc_verify_sinks(v, c->heads);
         if (o->mixed || kvc_verify_range(v, 0, 1))
             o->rest = given ? kvc_verify_twin_values(v, c->heads, KVC_PLAIN)
-                            : kvc_verify_twin(v, c->heads * sizeof(float), NULL);
+                            : kvc_verify_output(v, c->heads * sizeof(float));
     }
-    o->counts = kvc_verify_twin(v, heads * sizeof(uint32_t), NULL);
-    o->indices = kvc_verify_twin(v, n * sizeof(uint32_t), NULL);
+    o->counts = kvc_verify_output(v, heads * sizeof(uint32_t));
+    o->indices = kvc_verify_output(v, n * sizeof(uint32_t));
     for (int side = v->first; side < 2; side++)
         o->reads[side] = (struct kvc_read_list){o->counts.buffer[side], o->indices.buffer[side], o->stride};
     kvc_verify_describe(v, ", kind %u, heads %u", o->kind, c->heads);

@@ -164,6 +164,19 @@ struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *
     return twin;
 }
 
+struct kvc_twin kvc_verify_output(struct kvc_verify *v, size_t bytes) {
+    static const unsigned char pattern[2] = {0x5a, 0xa5};
+    const size_t held = v->held_count;
+    const struct kvc_twin twin = kvc_verify_twin(v, bytes, NULL);
+    void *contents = v->status == KVC_OK && bytes > 0 ? kvc_verify_alloc(v, bytes) : NULL;
+    for (int side = v->first; contents && side < 2; side++) {
+        memset(contents, pattern[side], bytes);
+        v->device[side]->ops->upload(v->device[side], (struct kvc_span){twin.buffer[side], 0}, contents, bytes);
+    }
+    kvc_verify_release(v, held);
+    return twin;
+}
+
 struct kvc_twin kvc_verify_twin_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour) {
     const float *values = kvc_verify_values(v, n, flavour);
     return kvc_verify_twin(v, n * sizeof *values, values);

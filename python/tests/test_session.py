@@ -102,6 +102,16 @@ def test_stop_text(model, stop, text):
     assert answer.finish().strip() == text.strip() and answer.reason == "stop text"
 
 
+def test_every_part_of_an_answer_as_its_stop_text(model):
+    answer = model.session().generate(TEXT, tokens=12, temperature=0, ignore_end=True).finish()
+    stops = {answer[i:i + n] for n in range(2, 6) for i in range(len(answer) - n + 1)}
+    assert len(stops) > 30
+    for stop in sorted(stops):
+        pieces = model.session().generate(TEXT, tokens=12, temperature=0, ignore_end=True, stop=stop)
+        assert "".join(piece.text for piece in pieces) == answer[:answer.index(stop)], stop
+        assert pieces.reason == "stop text"
+
+
 def test_a_stop_text_that_only_begins(model):
     answer = model.session().generate(TEXT, tokens=2, temperature=0, stop=["21 nosuch"], ignore_end=True)
     assert answer.finish().split() == ["48", "21"] and answer.reason == "length"

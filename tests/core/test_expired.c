@@ -260,6 +260,25 @@ static void budgets_count_what_is_seen(void **state) {
     kvc_session_close(session);
 }
 
+/* The first row after a text of exactly `window` tokens cannot see position 0, so a method does not choose it. */
+static void texts_as_long_as_the_window(void **state) {
+    (void)state;
+    for (int32_t rows = WINDOW - 1; rows <= WINDOW + 1; rows++) {
+        struct kvc_session *session = open_session("streaming:budget=30,sinks=4");
+        prompt(session, tokens, (size_t)rows, NULL);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            const int32_t first = info->windows[l] && rows >= WINDOW ? rows - WINDOW + 1 : 0;
+            int32_t positions[WINDOW + 1];
+            size_t count;
+            assert_int_equal(kvc_session_positions(session, l, 0, positions, WINDOW + 1, &count, &error), KVC_OK);
+            assert_int_equal(count, 30);
+            for (size_t i = 0; i < count; i++)
+                assert_int_equal(positions[i], i < 4 ? first + (int32_t)i : rows - 30 + (int32_t)i);
+        }
+        kvc_session_close(session);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
@@ -291,6 +310,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_stay), cmocka_unit_test(bits_stay_within_budgets),
                                        cmocka_unit_test(every_method_sees_what_is_left),
-                                       cmocka_unit_test(budgets_count_what_is_seen)};
+                                       cmocka_unit_test(budgets_count_what_is_seen),
+                                       cmocka_unit_test(texts_as_long_as_the_window)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

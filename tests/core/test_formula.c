@@ -235,6 +235,35 @@ static void test_all(void **state) {
     assert_int_equal(failures, 0);
 }
 
+/* A formula that calls its bytes exact has them to the byte, also where the last page is not full. */
+static void test_exact_bytes(void **state) {
+    (void)state;
+    static const char *const selects[] = {"quest:budget=32,page=16", "quest:budget=30,page=5", "sparq:budget=33",
+                                          "hsa:budget=33",           "topk:budget=33",         "window:budget=33"};
+    const struct shape shape = {{2, 4, 4, 64}, KVC_F16, 9, false};
+    for (uint32_t prompt = 90; prompt < 100; prompt++) {
+        struct tensors t = make_tensors(RANDOM, prompt, 2, 4, 4, 64, prompt + shape.steps);
+        for (size_t i = 0; i < sizeof selects / sizeof *selects; i++) {
+            struct kvc_replay *replay = run_prompt(selects[i], &shape, &t, prompt);
+            struct kvc_session_stats stats;
+            struct kvc_formula formula;
+            for (uint32_t s = 0; s < shape.steps; s++)
+                for (uint32_t l = 0; l < 2; l++)
+                    FINE(kvc_replay_step(replay, l, q_row(&t, l, prompt + s), t.k + kv_at(&t, l, prompt + s, 0),
+                                         t.v + kv_at(&t, l, prompt + s, 0), NULL, &error));
+            kvc_session_stats(kvc_replay_session(replay), &stats);
+            FINE(kvc_formula(engine, selects[i], &shape.geometry, shape.type, prompt, shape.steps, &formula, &error));
+            const double off = formula.read_bytes - (double)stats.read_bytes;
+            if (formula.read_kind == KVC_EXPECTED_EXACT ? off < -0.5 || off > 0.5 : off < -0.5)
+                fail_msg("%s, %u rows: %.1f bytes read, the formula has %.1f (%s)", selects[i], prompt,
+                         (double)stats.read_bytes, formula.read_bytes,
+                         formula.read_kind == KVC_EXPECTED_EXACT ? "exact" : "at most");
+            kvc_replay_close(replay);
+        }
+        free_tensors(&t);
+    }
+}
+
 static int open_engine(void **state) {
     (void)state;
     const struct kvc_engine_options options = {
@@ -267,6 +296,7 @@ static void test_long(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_long)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_exact_bytes)};
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }

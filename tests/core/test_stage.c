@@ -37,6 +37,46 @@ static enum kvc_status keep_tail(struct kvc_stage *stage, uint64_t tail, const s
     return kvc_stage_keep(stage, &keep, e);
 }
 
+/* Keeps every third entry and the last one, by index or by position, or lists that must be refused. */
+static enum kvc_status keep_thirds(struct kvc_stage *stage, int how, struct kvc_error *e) {
+    const uint32_t n = (uint32_t)kvc_stage_info(stage)->entries;
+    static uint32_t indices[1000];
+    static int32_t positions[1000];
+    const int32_t *lists[8];
+    size_t counts[8];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (i % 3 == 0 || i + 1 == n)
+            indices[count++] = i;
+    if (how == 52)
+        indices[count - 1] = indices[count - 2] - 1;
+    if (how == 53)
+        indices[count - 1] = indices[count - 2];
+    if (how == 54)
+        indices[count - 1] = n;
+    if (how != 51)
+        return kvc_stage_keep_indices(stage, indices, how == 55 ? 0 : count, e);
+    for (uint32_t i = 0; i < count; i++) /* nothing has been evicted: positions are indices */
+        positions[i] = (int32_t)indices[i];
+    assert_true(kvc_stage_info(stage)->kv_heads <= 8);
+    for (uint32_t h = 0; h < kvc_stage_info(stage)->kv_heads; h++) {
+        lists[h] = positions;
+        counts[h] = count;
+    }
+    return kvc_stage_keep_positions(stage, lists, counts, e);
+}
+
+/* Plans to keep every other entry of every head, and keeps them. */
+static enum kvc_status keep_by_plan(struct kvc_stage *stage, struct kvc_error *e) {
+    const uint32_t n = (uint32_t)kvc_stage_info(stage)->entries;
+    static uint32_t indices[1000];
+    for (uint32_t i = 0; i < n / 2; i++)
+        indices[i] = 2 * i;
+    for (uint32_t h = 0; h < kvc_stage_info(stage)->kv_heads; h++)
+        FINE(kvc_stage_plan(stage, h, indices, n / 2, e));
+    return kvc_stage_keep_planned(stage, e);
+}
+
 static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct kvc_scores *scores = NULL, *more;
@@ -135,6 +175,15 @@ static enum kvc_status act(struct kvc_stage *stage, const struct kvc_values *val
         assert_true(info->kv_heads >= 2 && info->kv_heads <= 8);
         return kvc_stage_keep_positions(stage, lists, counts, e);
     }
+    case 50: /* every third entry and the last one, by index, and then all of those */
+    case 51: /* the same by position */
+    case 52: /* indices that descend */
+    case 53: /* the same index twice */
+    case 54: /* one beyond the head's entries */
+    case 55: /* none */
+        return keep_thirds(stage, (int)kvc_value_int(values, "do"), e);
+    case 60: /* a plan as long as the prompt */
+        return keep_by_plan(stage, e);
     default:
         return KVC_OK;
     }
@@ -247,6 +296,54 @@ static void test_odd_stages(void **state) {
         kvc_session_close(session);
     }
     free(logits);
+}
+
+/* Entries kept by index and by position are the same ones; lists that do not ascend or go too far are refused. */
+static void test_keep_indices(void **state) {
+    (void)state;
+    static const char *const says[] = {"ascend", "ascend", "is to be kept of a head with"};
+    int32_t kept[2][400];
+    size_t counts[2];
+    for (int way = 0; way < 2; way++) {
+        struct kvc_session *session = open_with(way ? "wild:do=51" : "wild:do=50", 0);
+        FINE(kvc_session_prompt(session, tokens, 301, NULL, NULL, &error));
+        for (uint32_t l = 0; l < kvc_model_info(model)->layers; l++)
+            for (uint32_t h = 0; h < kvc_model_info(model)->kv_heads; h++) {
+                FINE(kvc_session_positions(session, l, h, kept[way], 400, &counts[way], &error));
+                assert_int_equal(counts[way], 101);
+                for (int32_t i = 0; i < 101; i++)
+                    assert_int_equal(kept[way][i], 3 * i);
+            }
+        kvc_session_close(session);
+    }
+    for (int i = 52; i < 55; i++) {
+        char spec[40];
+        snprintf(spec, sizeof spec, "wild:do=%d", i);
+        struct kvc_session *session = open_with(spec, 0);
+        REFUSED(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error), KVC_USAGE, says[i - 52]);
+        kvc_session_close(session);
+    }
+    struct kvc_session_stats stats;
+    struct kvc_session *session = open_with("wild:do=55", 0);
+    FINE(kvc_session_prompt(session, tokens, 300, NULL, NULL, &error));
+    kvc_session_stats(session, &stats);
+    assert_int_equal(stats.entries_most, 0);
+    kvc_session_close(session);
+}
+
+/* A prompt's plan is as long as the prompt; its memory is freed once the plan has been kept. */
+static void test_plans_are_freed(void **state) {
+    (void)state;
+    uint64_t scratch[2];
+    for (int plans = 0; plans < 2; plans++) {
+        struct kvc_memory memory;
+        struct kvc_session *session = open_with(plans ? "wild:do=60" : "wild:do=50", 0);
+        FINE(kvc_session_prompt(session, tokens, 600, NULL, NULL, &error));
+        kvc_engine_memory(engine, &memory);
+        scratch[plans] = memory.now[KVC_MEMORY_SCRATCH];
+        kvc_session_close(session);
+    }
+    assert_int_equal(scratch[0], scratch[1]);
 }
 
 static void test_register(void **state) {
@@ -491,6 +588,7 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
+                                       cmocka_unit_test(test_keep_indices), cmocka_unit_test(test_plans_are_freed),
                                        cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
                                        cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
                                        cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_window_mass)};

@@ -84,10 +84,34 @@ static void divisors_are_recognised(void **state) {
     }
 }
 
+/* Layers with a window have a rope of their own: the scaling of the other layers, and what it does to attention, does
+ * not reach them. */
+static void local_layers_are_not_scaled(void **state) {
+    (void)state;
+    char path[512];
+    struct kvc_config config;
+    struct kvc_rope local, whole;
+    assert_int_equal(kvc_config_from_json(golden("rope/yarn-options.json", path, sizeof path), &config, &error),
+                     KVC_OK);
+    config.rope.local_base = 10000;
+    config.rope.attention_scale = 1.75;
+    assert_int_equal(kvc_rope_build(&config, false, &whole, &error), KVC_OK);
+    assert_int_equal(kvc_rope_build_local(&config, false, &local, &error), KVC_OK);
+    assert_float_equal(whole.attention_factor, 1.75, 1e-6);
+    assert_float_equal(local.attention_factor, 1, 0);
+    assert_float_equal(local.long_attention_factor, 1, 0);
+    for (size_t i = 0; i < local.rotary / 2; i++)
+        expect_near("local", i, local.frequency[i], pow(10000, -2.0 * (double)i / (double)local.rotary));
+    free(local.frequency);
+    free(whole.frequency);
+    kvc_config_free(&config);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_are_those_of_transformers),
         cmocka_unit_test(divisors_are_recognised),
+        cmocka_unit_test(local_layers_are_not_scaled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,23 @@ def control_tokens():
 
 
 @case
+def every_part_of_an_answer_as_its_stop_text():
+    """Whole and streamed: the answer ends before the first place where the stop text begins."""
+    request = dict(prompt=QUESTION, max_tokens=12, temperature=0, ignore_eos=True)
+    answer = server.complete(**request)['choices'][0]['text']
+    stops = sorted({answer[i:i + n] for n in range(2, 6) for i in range(len(answer) - n + 1)})
+    assert len(stops) > 30, answer
+    for stop in stops:
+        want = answer[:answer.index(stop)]
+        whole = server.complete(stop=stop, **request)['choices'][0]
+        assert (whole['text'], whole['finish_reason']) == (want, 'stop'), (stop, whole, answer)
+        events = [event['choices'][0] for event in server.stream('/v1/completions', stop=stop, **request)
+                  if event['choices']]
+        assert ''.join(event['text'] for event in events) == want, (stop, events)
+        assert events[-1]['finish_reason'] == 'stop', (stop, events)
+
+
+@case
 def policies():
     for kv in ('snapkv:budget=64', 'streaming:budget=64', 'snapkv:budget=64+morphkv:budget=64', 'quest:budget=64'):
         want = alone(LONG, 12, '--ignore-eos', '--temp', '0', kv=kv)
