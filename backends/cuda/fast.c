@@ -85,8 +85,8 @@ enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *erro
         fast_find(fast->library, "cublasSgemm_v2", &fast->sgemm);
     }
     if (!create || !fast->destroy || !set_stream || !set_math || !fast->sgemm)
-        return kvc_fail(error, KVC_RESOURCE, "math=fast needs cuBLAS (%s), which is not installed; use exact, the default",
-                        names[0]);
+        return kvc_fail(error, KVC_RESOURCE,
+                        "math=fast needs cuBLAS (%s), which is not installed; use exact, the default", names[0]);
     if (create(&fast->handle) != 0 || set_stream(fast->handle, cuda->stream) != 0 ||
         set_math(fast->handle, 3 /* TF32, on tensor cores */) != 0)
         return kvc_fail(error, KVC_RESOURCE, "%s: cuBLAS does not start", cuda->offload.device.name);

@@ -301,7 +301,7 @@ static void test_odd_stages(void **state) {
 /* Entries kept by index and by position are the same ones; lists that do not ascend or go too far are refused. */
 static void test_keep_indices(void **state) {
     (void)state;
-    static const char *const says[] = {"ascend", "ascend", "is to be kept of a head with"};
+    static const char *const says[] = {"ascend", "ascend", "keep index 300 of a head with 300 entries"};
     int32_t kept[2][400];
     size_t counts[2];
     for (int way = 0; way < 2; way++) {

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         check(writer != NULL);
         kvc_plan_metadata(&config, &plan, KVC_Q8_0, "name", writer, &error);
         for (size_t i = 0; i < plan.count; i++) {
-            const struct kvc_planned *tensor = &plan.tensors[i];
+            const struct kvc_planned_tensor *tensor = &plan.tensors[i];
             kvc_gguf_add_tensor(writer, tensor->name, tensor->type, tensor->dimensions, tensor->shape);
         }
         kvc_gguf_writer_abandon(writer);

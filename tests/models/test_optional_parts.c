@@ -9,7 +9,7 @@
 #include "models/convert/random_row.h"
 
 /* Writes a tensor's numbers: norms are near 1, all others around 0. */
-static void write_random(struct kvc_gguf_writer *writer, size_t index, const struct kvc_planned *tensor) {
+static void write_random(struct kvc_gguf_writer *writer, size_t index, const struct kvc_planned_tensor *tensor) {
     struct kvc_random random = kvc_random_start(3, index);
     struct kvc_error error = {0};
     size_t count = 1;
@@ -36,7 +36,7 @@ static void make_model(const struct kvc_config *config, const char *to) {
     must(kvc_plan_build(config, KVC_F32, &plan, &error), &error, to);
     must(kvc_plan_metadata(config, &plan, KVC_F32, "random", writer, &error), &error, to);
     for (size_t i = 0; i < plan.count; i++) {
-        const struct kvc_planned *tensor = &plan.tensors[i];
+        const struct kvc_planned_tensor *tensor = &plan.tensors[i];
         kvc_gguf_add_tensor(writer, tensor->name, tensor->type, tensor->dimensions, tensor->shape);
     }
     must(kvc_gguf_writer_begin(writer, to, &error), &error, to);

@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(256)
             const kvc_u32 n = j / 16, l = j % 16 / 2, h = j % 2;
             if (l < here) {
                 const struct kvc_half_weights p =
-                    kvc_piece_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b0 + l, h);
+                    kvc_half_weights_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b0 + l, h);
                 for (kvc_u32 k = 0; k < 4; k++)
                     w_word[l][n][(4 * h + k) ^ (n & 4u)] = p.half_block.word[k];
                 w_scale[l][h][n] = p.scale;
