@@ -10,9 +10,9 @@ static const char *kind_of(const json_t *value) {
     case JSON_OBJECT:
         return "is an object";
     case JSON_ARRAY:
-        return "is an unsuitable list";
+        return "is a list";
     case JSON_STRING:
-        return json_string_length(value) ? "is an unsuitable text" : "is an empty text";
+        return json_string_length(value) ? "is a text" : "is an empty text";
     case JSON_INTEGER:
     case JSON_REAL:
         return "is a number";

@@ -4,7 +4,7 @@
 
 serve lenient -m "$demo" --template chatml --name demo --mem 64M
 client test_fields.py "$url" lenient
-that 'the log names ignored fields' grep -q 'ignored: frobnicate, chat_id$' "$work/lenient.err"
+that 'the log names ignored fields' grep -q 'ignored unknown fields of a request: frobnicate, chat_id$' "$work/lenient.err"
 that 'and nothing else' [ "$(wc -l <"$work/lenient.err")" = 1 ]
 serve strict -m "$demo" --template chatml --name demo --mem 64M --strict --strict-model -q
 client test_fields.py "$url" strict

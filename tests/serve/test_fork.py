@@ -25,7 +25,7 @@ def ask(prompt, **fields):
 
 def refused(**fields):
     error, _ = server.refused('/v1/completions', 400, None, prompt=prompts[0], cache_prompt='fork', max_tokens=4, **fields)
-    assert 'no session is kept' in error['message'] and 'send the text first' in error['message'], error
+    assert 'no cached session has' in error['message'] and 'send the text first' in error['message'], error
 
 
 def questions():

@@ -34,9 +34,9 @@ serve keyed -m "$demo" --template chatml --api-key-file "$work/keys" \
     --allow-host models.example.org -q
 client test_limits.py "$url" keys
 printf 'a key with blanks\n' >"$work/bad"
-fails 3 'line 1: a key is' serve -m "$demo" --template chatml --api-key-file "$work/bad" --port 0
+fails 3 'line 1: a key must' serve -m "$demo" --template chatml --api-key-file "$work/bad" --port 0
 : >"$work/bad"
-fails 3 'no key in it' serve -m "$demo" --template chatml --api-key-file "$work/bad" --port 0
+fails 3 'no keys; the file' serve -m "$demo" --template chatml --api-key-file "$work/bad" --port 0
 
 # ---- a second signal ends it at once
 "$python" "$source/tests/serve/test_limits.py" "$url" hold >"$work/held" 2>&1 &
