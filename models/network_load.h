@@ -35,8 +35,8 @@ enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint6
                                   struct kvc_weight **weight);
 /* Records that this rank reads these bytes, so that ranks can be compared (models/same_files.h). */
 enum kvc_status kvc_loader_note(struct kvc_loader *in, const void *data, uint64_t bytes);
-/* Returns this rank's range of outputs. heads: the outputs are those of heads, a multiple of the KV heads. A single
- * rank has all outputs. */
+/* Returns this rank's range of outputs. If `heads` is true, the outputs belong to heads, and `outputs` is a multiple of
+ * the number of KV heads. A single rank has all outputs. */
 struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads);
 /* Makes a weight of some rows of a matrix of `type`. The data is not copied. */
 enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
@@ -44,7 +44,7 @@ enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struc
 /* Makes a weight of this rank's rows of the matrix [outputs, inputs]. */
 enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
                                   const void *data, struct kvc_weight **weight);
-/* Return a tensor's values as float32, or those of a vector given by name. The caller frees them. */
+/* Return as float32 the values of a tensor, or of the vector with this name. The caller frees them. */
 enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values);
 enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values);
 /* Adds values to the layer's buffer. kvc_loader_flush sets the span. */

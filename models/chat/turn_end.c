@@ -9,7 +9,7 @@
 
 static const char mark[] = "@@answer@@";
 
-/* Returns the added token at text[at], after skipping whitespace. NULL: none. */
+/* Returns the added token at text[at], after skipping whitespace, or NULL if there is none. */
 static const struct kvc_added *token_at(const struct kvc_tokenizer *tokenizer, const char *text, size_t at) {
     const size_t bytes = strlen(text);
     size_t start, end;

@@ -12,8 +12,8 @@ enum kvc_window_kind {
     KVC_WINDOW_ALL,    /* all layers, if config.json gives a size */
     KVC_WINDOW_ASKED,  /* all layers, if use_sliding_window is true */
     KVC_WINDOW_LISTED, /* the layers in layer_types, if use_sliding_window is true */
-    KVC_WINDOW_CHOSEN, /* by max_window_layers or layer_types, if use_sliding_window is true */
-    KVC_WINDOW_PATTERN /* by layer_types, or all layers but every n-th */
+    KVC_WINDOW_CHOSEN, /* layers chosen by max_window_layers or layer_types, if use_sliding_window is true */
+    KVC_WINDOW_PATTERN /* the layers in layer_types, or all layers except every n-th */
 };
 
 /* Where a layer has norms. */
@@ -23,7 +23,7 @@ enum kvc_norms {
     KVC_NORMS_AROUND, /* on the inputs and on the outputs */
     KVC_NORMS_GLM,    /* on the inputs and on the outputs, under other names */
     KVC_NORMS_AFTER,  /* on the outputs */
-    KVC_NORMS_ONE     /* one norm for the inputs of both, which run in parallel */
+    KVC_NORMS_ONE     /* one norm for the inputs of both; the two run in parallel */
 };
 
 /* Norms of queries and keys, by the shape of their weights. */
@@ -41,7 +41,7 @@ enum kvc_config_feature {
     KVC_SOFT_CAPS = 1,
     KVC_SCORE_SCALE = 2,
     KVC_LOCAL_ROPE = 4,  /* layers with a window have their own rotary base */
-    KVC_MULTIPLIERS = 8, /* of embeddings, scores, layer outputs and logits */
+    KVC_MULTIPLIERS = 8, /* factors of embeddings, scores, layer outputs and logits */
     KVC_LOGIT_SCALE = 16,
     KVC_LAYER_NORM = 32,    /* norms subtract the mean first */
     KVC_UNROTATED = 64,     /* some layers do not rotate queries and keys */
@@ -65,7 +65,7 @@ struct kvc_family {
     bool ungated;     /* feed-forward networks have fc1 and fc2, not gate, up and down */
     bool norm_bias, head_bias;
     const char *qkv_bias_key;       /* config.json's flag for biases of q, k and v */
-    enum kvc_qk_norm qk_norm;       /* in all of the family's models or in some */
+    enum kvc_qk_norm qk_norm;       /* kind of q and k norms, in all or in some of the family's models */
     bool qkv_bias;                  /* q, k and v have biases, unless that flag is false */
     bool attention_bias, feed_bias; /* config.json's attention_bias and mlp_bias are read */
     bool su;                        /* config.json may call longrope "su" or "yarn" */
@@ -113,7 +113,7 @@ enum kvc_rope_kind {
     KVC_ROPE_LLAMA3,
     KVC_ROPE_YARN,
     KVC_ROPE_LONGROPE,
-    KVC_ROPE_DIVISORS /* rope_freqs.weight that differs from that of the published Llama 3 models */
+    KVC_ROPE_DIVISORS /* rope_freqs.weight that differs from the one in the published Llama 3 models */
 };
 const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", ... */
 
@@ -175,7 +175,8 @@ extern const struct kvc_config_field kvc_config_fields[]; /* ends with both name
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
 }
-/* Returns config.json's flag for norms of queries and keys. NULL: the family has them always or never. */
+/* Returns config.json's flag for norms of queries and keys, or NULL if all models of the family have them or none has.
+ */
 static inline const char *kvc_qk_norm_key(const struct kvc_family *family) {
     return family->qk_norm < KVC_QK_EACH ? NULL : family->qk_norm == KVC_QK_EACH ? "use_qk_norm" : "qk_layernorm";
 }

@@ -271,7 +271,8 @@ static bool same_layers(const struct kvc_config *a, const struct kvc_config *b) 
     return true;
 }
 
-/* Returns what differs between two descriptions, other than frequencies. NULL: nothing that matters. */
+/* Returns the name of the first relevant difference between two descriptions, or NULL if there is none. Frequencies are
+ * not compared. */
 static const char *difference(const struct kvc_config *a, const struct kvc_config *b) {
     static const struct {
         const char *what;

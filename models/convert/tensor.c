@@ -37,7 +37,7 @@ void kvc_converter_close(struct kvc_converter *converter) {
 struct task { /* one chunk of rows */
     const struct kvc_file_tensor *tensor;
     uint64_t cols, first;
-    size_t from_bytes, to_bytes; /* of one row */
+    size_t from_bytes, to_bytes; /* bytes of one row */
     enum kvc_type to;
     uint64_t head_rows, rotary; /* head_rows 0: keep the order of rows */
     bool back;                  /* reorder from interleaved to half-split */

@@ -16,7 +16,7 @@ enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_
  * completely. Returns false if out of memory. */
 bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole);
 
-/* Returns the merges sorted by priority. The caller frees them. NULL: no memory. */
+/* Returns the merges sorted by priority, or NULL if out of memory. The caller frees them. */
 struct kvc_merge *kvc_sorted_merges(const struct kvc_tokenizer *tokenizer, size_t *count);
 
 #endif

@@ -38,7 +38,7 @@ struct kvc_file_tensor {
     enum kvc_raw raw;          /* raw element type; used only while a safetensors file is opened */
 };
 
-/* Returns true if the name is that of one part of a split model, such as NAME-00001-of-00003.gguf. */
+/* Returns true if the name is the name of one part of a split model, such as NAME-00001-of-00003.gguf. */
 bool kvc_gguf_is_part(const char *path);
 /* Opens a file, or a split model given any of its parts. */
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
@@ -64,7 +64,8 @@ bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t 
 bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes);
 /* Returns the i-th key, for copying. false: past the last one. */
 bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
-/* Returns the i-th value's bytes in the file, including lengths but not its type. NULL: past the last one. */
+/* Returns the i-th value's bytes in the file, including lengths but not its type, or NULL if i is past the last value.
+ */
 const unsigned char *kvc_gguf_value_data(const struct kvc_gguf *file, size_t i, uint64_t *bytes);
 /* Returns the format's number of a tensor type. */
 uint32_t kvc_gguf_file_type(enum kvc_type type);

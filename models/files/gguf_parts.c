@@ -75,7 +75,8 @@ static enum kvc_status read_keys(const struct kvc_gguf *file, const char *path, 
     return KVC_OK;
 }
 
-/* Parts other than the first hold tensors only. Their keys must be about the part or equal those of the first part. */
+/* Parts other than the first hold tensors only. Each of their keys must describe the part itself, or have the same
+ * value as in the first part. */
 static enum kvc_status check_metadata(const struct parts *parts, const struct kvc_gguf *file) {
     const char *key;
     enum kvc_gguf_type type;

@@ -146,7 +146,7 @@ bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_
     return true;
 }
 
-/* Returns the bytes of the i-th element, in the array's element type. NULL: past the end. */
+/* Returns the bytes of the i-th element, in the array's element type, or NULL if i is past the end. */
 static const unsigned char *element(const struct kvc_gguf *file, const char *key, uint64_t i,
                                     const struct kvc_gguf_entry **entry) {
     *entry = kvc_gguf_find(file, key);

@@ -8,7 +8,7 @@
 enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, const void *data, size_t bytes,
                                  struct kvc_error *error);
 
-/* Writes pending bytes and returns the temporary path of the file. NULL: writing failed. */
+/* Writes pending bytes and returns the temporary path of the file, or NULL if writing failed. */
 const char *kvc_output_written(struct kvc_output *output, struct kvc_error *error);
 
 /* Makes a new file readable and writable by its owner only. */

@@ -38,7 +38,7 @@ static void set_free(struct kvc_output_set *set) {
     free(set);
 }
 
-/* Checks that the name is free or that of an empty folder, which will be replaced. */
+/* Checks that the name is unused or names an empty folder, which will be replaced. */
 static enum kvc_status check_target(const char *path, struct kvc_error *error) {
     struct stat about;
     if (lstat(path, &about) != 0) {

@@ -10,13 +10,13 @@
 #include "models/files/safetensors_file.h"
 
 enum {
-    KVC_MXFP4_BYTES = 16, /* for the 32 numbers of a block */
+    KVC_MXFP4_BYTES = 16, /* bytes of a block's 32 numbers */
     KVC_FP8_BLOCK = 128   /* rows and columns that share a scale; also elements in a block of type FP8 */
 };
 
 struct kvc_scaled {
     const unsigned char *raw, *scales; /* in the file, perhaps unaligned */
-    enum kvc_type scale_type;          /* of FP8 scales */
+    enum kvc_type scale_type;          /* type of FP8 scales */
     uint64_t block_rows, block_cols, grid_cols;
     uint32_t parts, part; /* outputs in this tensor: part, part + parts, ... (MXFP4 and transposed) */
     bool transposed;      /* plain numbers without scales, stored as [inputs, outputs] */

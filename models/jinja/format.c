@@ -220,7 +220,7 @@ static void put_field(struct jinja *j, struct jinja_text *text, struct format *f
     }
 }
 
-/* Writes the field whose opening brace is at *at, and moves *at behind the closing brace. */
+/* Writes the field whose opening brace is at *at, and moves *at past the closing brace. */
 static void take_field(struct jinja *j, struct jinja_text *text, const struct jinja_string *form, struct format *format,
                        size_t *at, int depth) {
     const size_t begin = *at + 1;

@@ -299,8 +299,8 @@ static bool at_one_of(const struct jinja_parser *p, const char *const *names) {
     return false;
 }
 
-/* Parses statements up to a tag with one of the names in `ends`; that name is then the current token. NULL: up to the
- * end. */
+/* Parses statements up to a tag with one of the names in `ends`; that name is then the current token. If `ends` is
+ * NULL, parses up to the end. */
 static struct jinja_node *parse_body(struct jinja_parser *p, const char *const *ends) {
     struct jinja_node *first = NULL, **last = &first;
     while (p->j->status == KVC_OK) {

@@ -216,7 +216,7 @@ bool jinja_numeric(uint32_t code); /* digits, fractions, numerals */
 bool jinja_alnum(uint32_t code);   /* letters, digits and other numeric characters */
 int jinja_case(uint32_t code);     /* 1: upper, -1: lower, 2: title, 0: none */
 enum jinja_case { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE, JINJA_FOLD };
-/* Writes the case mapping of the character at *at and moves *at behind it. *letter: whether a cased character precedes,
+/* Writes the case mapping of the character at *at and moves *at past it. *letter: whether a cased character precedes,
  * ignoring marks. Start with false; the calls update it. */
 void jinja_put_case(struct jinja *j, struct jinja_text *out, const struct jinja_string *text, size_t *at,
                     enum jinja_case to, bool *letter);

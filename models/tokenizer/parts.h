@@ -182,7 +182,7 @@ struct kvc_decoder {
     bool byte_level;    /* converts characters back to bytes */
     bool byte_fallback; /* decodes <0x0A> to one byte */
     bool first_plain;   /* removes every `mark` from the first token (Metaspace); in other tokens it becomes a space */
-    char *replace[2];   /* from and to; NULL: none */
+    char *replace[2];   /* replaces [0] by [1]; NULL: nothing */
     char *join;         /* inserted between tokens; NULL: nothing */
     size_t strip;       /* maximum number of spaces to remove from the beginning of the text */
 };
@@ -279,7 +279,8 @@ enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const
 enum kvc_status kvc_templates_from_gguf(struct kvc_tokenizer *tokenizer, const struct kvc_gguf *file,
                                         struct kvc_error *error);
 const char *kvc_template_named(const struct kvc_tokenizer *tokenizer, const char *name); /* NULL: no such template */
-/* Returns a conversation's template: "tool_use" if there are tools, else "default", else the only one. NULL: none. */
+/* Returns a conversation's template: "tool_use" if there are tools, else "default", else the only one. Returns NULL if
+ * there is none. */
 const char *kvc_template_for(const struct kvc_tokenizer *tokenizer, bool tools);
 
 enum kvc_status kvc_special_names_from_json(struct kvc_tokenizer *tokenizer, const struct json_t *config,
@@ -300,7 +301,7 @@ struct kvc_named_split {
 };
 const struct kvc_named_split *kvc_named_split(const char *name, size_t bytes); /* NULL: unknown */
 const struct kvc_named_split *kvc_named_split_at(size_t i);                    /* NULL: past the last one */
-/* Returns the name of a byte-level tokenizer's pre-tokenizer. NULL: it is not a built-in one. */
+/* Returns the name of a byte-level tokenizer's pre-tokenizer, or NULL if it is not a built-in one. */
 const char *kvc_split_name(const struct kvc_tokenizer *tokenizer, size_t *bytes);
 extern const char kvc_gpt2_pattern[];
 

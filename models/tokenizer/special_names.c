@@ -9,7 +9,7 @@ static bool ends_in(const char *text, const char *end) {
     return bytes > end_bytes && !strcmp(text + bytes - end_bytes, end);
 }
 
-/* Returns the text of "<s>" or {"content": "<s>"}. NULL: something else. */
+/* Returns the text of "<s>" or {"content": "<s>"}, or NULL for any other value. */
 static const json_t *text_of(const json_t *value) {
     const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
     return json_is_string(text) ? text : NULL;

@@ -8,7 +8,7 @@
 #define WORD                                                                                                           \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
     "\\x{1f170}-\\x{1f189}"
-#define MOST_DEPTH 8 /* of nested sequences */
+#define MOST_DEPTH 8 /* limit of nested sequences */
 
 static const char *type_of(const json_t *object) {
     const char *type = json_string_value(json_object_get(object, "type"));
