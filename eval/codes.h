@@ -27,10 +27,10 @@ struct eval_codes { /* a view: `items` may point into another text */
 struct eval_codes eval_codes_read(struct eval_pool *pool, const char *text);
 struct eval_codes eval_codes_lower(struct eval_pool *pool, struct eval_codes text);
 struct eval_codes eval_codes_part(struct eval_codes text, size_t start, size_t count);
-struct eval_codes eval_codes_from(struct eval_codes text, size_t start); /* from start to the end */
-struct eval_codes eval_codes_strip(struct eval_codes text);              /* without whitespace at both ends */
+struct eval_codes eval_codes_from(struct eval_codes text, size_t start); /* the text from `start` on */
+struct eval_codes eval_codes_strip(struct eval_codes text);              /* the text without whitespace at both ends */
 struct eval_codes eval_codes_strip_end(struct eval_codes text);
-/* Returns a new text: _blank replaces each of the ASCII characters by a space, _without removes them. */
+/* Return a new text: _blank replaces each of the ASCII characters by a space, _without removes them. */
 struct eval_codes eval_codes_blank(struct eval_pool *pool, struct eval_codes text, const char *ascii);
 struct eval_codes eval_codes_without(struct eval_pool *pool, struct eval_codes text, const char *ascii);
 /* Returns the text without whitespace at both ends, as UTF-8; "" without memory. */
@@ -57,9 +57,9 @@ struct eval_words {
     size_t count;
 };
 struct eval_words eval_words_split(struct eval_pool *pool,
-                                   struct eval_codes text); /* at whitespace; no word is empty */
+                                   struct eval_codes text); /* splits at whitespace; no word is empty */
 struct eval_words eval_words_cut(struct eval_pool *pool, struct eval_codes text,
-                                 int32_t at); /* at each `at`; words may be empty */
+                                 int32_t at); /* splits at each `at`; words may be empty */
 struct eval_words eval_words_numbers(struct eval_pool *pool, struct eval_codes text); /* every \d+ */
 /* Converts to lower case, removes ASCII punctuation and also_mark, removes the words in left_out ("a an the"), and
  * splits the rest at whitespace. Joined by spaces, the words are SQuAD's normalized answer. */

@@ -5,13 +5,13 @@
 #include "cli/cli.h"
 #include "kvcull/policy.h"
 
-struct fidelity_score { /* of one policy */
+struct fidelity_score { /* scores of one policy */
     double *recall, *worst,
         *error; /* [layers]: recall, mean of the heads; recall of the worst head; error of the attention outputs */
     double recall_mean, recall_worst, error_mean, divergence;
     uint64_t same, entries;
-    uint64_t peak_bytes, held_bytes, end_bytes; /* in prefill; at the first token; at the end */
-    uint64_t read_bytes, select_bytes;          /* in each step */
+    uint64_t peak_bytes, held_bytes, end_bytes; /* peak in prefill; at the first token; at the end */
+    uint64_t read_bytes, select_bytes;          /* bytes per decode step */
 };
 
 struct fidelity_entry {
@@ -19,10 +19,10 @@ struct fidelity_entry {
     int32_t position;
 };
 
-struct fidelity { /* of one text */
+struct fidelity { /* the run with the full cache on one text */
     struct kvc_engine *engine;
     struct kvc_model *model;
-    const struct kvc_session_options *options; /* of all sessions, without the policy */
+    const struct kvc_session_options *options; /* options of all sessions, without the policy */
     const int32_t *tokens;
     size_t count; /* prompt tokens */
     size_t steps; /* decode steps of the answer */

@@ -64,7 +64,7 @@ static bool add_number(json_t *texts, const json_t *value) {
     return json_array_append_new(texts, json_string(text)) == 0;
 }
 
-/* Returns the answers as texts (new reference). NULL: row has the error. */
+/* Returns the answers as texts (new reference). On failure, returns NULL; `row` has the error. */
 static json_t *read_answers(struct eval_row *row) {
     static const char takes[] = "a text or a number, or a list of them";
     json_t *answer = json_object_get(row->object, "answer"), *texts = json_array(), *value;

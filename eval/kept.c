@@ -50,7 +50,7 @@ static enum kvc_status add_given(const struct eval_run *run, const struct eval_p
     return status;
 }
 
-/* Traces one policy in one question mode. Takes over the record. */
+/* Traces one policy in one question mode. Takes ownership of the record. */
 static int trace_one(struct eval_run *run, const struct eval_kept *kept, const struct eval_prompt_text *text,
                      const struct eval_spans *spans, size_t s, json_t *record) {
     const char *spec = run->specs.items[s / 2].text;

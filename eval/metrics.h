@@ -17,19 +17,19 @@ double eval_best_of(eval_metric metric, const char *answer, struct eval_list tru
 
 /* ---- LongBench (metrics_words.c, metrics_rouge.c, metrics_code.c) ---- */
 
-/* F1 of the answer's and the truth's words as multisets: 2PR / (P + R), with P the precision and R the recall. Words
- * are lower case, without ASCII punctuation and articles. */
+/* Returns the F1 score of the answer's and the truth's words as multisets: 2PR / (P + R), with P the precision and R
+ * the recall. Words are lower case, without ASCII punctuation and articles. */
 double eval_word_f1(const char *answer, const char *truth);
-/* The same for Chinese. A word is one character, or a run of ASCII letters and digits; punctuation is ignored. The
- * original script uses jieba to find words. */
+/* Returns the F1 score for Chinese. A word is one character, or a run of ASCII letters and digits; punctuation is
+ * ignored. The original script uses jieba to find words. */
 double eval_chinese_f1(const char *answer, const char *truth);
 /* ROUGE-L as the package `rouge` computes it. Sentences end at full stops, words at blanks, and each different word
  * counts once. The score uses the union of the longest common subsequences of every pair of a truth's and an answer's
  * sentence. */
 double eval_rouge(const char *answer, const char *truth);
-double eval_chinese_rouge(const char *answer, const char *truth); /* with the words of eval_chinese_f1 */
+double eval_chinese_rouge(const char *answer, const char *truth); /* eval_rouge with the words of eval_chinese_f1 */
 /* Returns 1/n if the answer contains n of the classes and the truth is one of them. Classes that are a proper part of
- * the truth do not count. (Like the script, of two such consecutive classes it ignores only the first.) */
+ * the truth do not count. (Like the script, it ignores only the first of two such consecutive classes.) */
 double eval_class(const char *answer, const char *truth, struct eval_list classes);
 /* Returns the share of the numbers in the answer that equal the truth. In retrieval tasks, the truth's number follows
  * "Paragraph " or its Chinese translation. */
@@ -40,8 +40,8 @@ double eval_chinese_retrieval(const char *answer, const char *truth);
  * //. */
 double eval_code_similarity(const char *answer, const char *truth);
 double eval_similarity(struct eval_pool *pool, struct eval_codes a, struct eval_codes b); /* 2M / T */
-/* Returns the answer's first line after empty lines, malloc'ed; few-shot tasks score only this line. NULL: no memory.
- */
+/* Returns the answer's first line after empty lines, malloc'ed, or NULL if out of memory. Few-shot tasks score only
+ * this line. */
 char *eval_first_line(const char *answer);
 
 /* ---- LongBench v2 (metrics_choice.c) ---- */
@@ -61,7 +61,7 @@ double eval_infinite_speaker(const char *answer,
 /* truths: the option's text and its letter */
 double eval_infinite_option(const char *answer, struct eval_list truths);
 double eval_infinite_bug(const char *answer, struct eval_list truths);
-double eval_character_f1(const char *answer, const char *truth); /* of characters, without punctuation and whitespace */
+double eval_character_f1(const char *answer, const char *truth); /* F1 of characters, no punctuation or whitespace */
 /* ROUGE-Lsum as the package `rouge_score` computes it, without stemming. A sentence is a line. */
 double eval_rouge_sum(const char *answer, const char *truth);
 

@@ -58,7 +58,7 @@ static size_t first_place(const struct places *places, int32_t code, size_t from
     return low;
 }
 
-struct range { /* of both texts */
+struct range { /* a range of each of the two texts */
     size_t a, a_end, b, b_end;
 };
 struct block {

@@ -53,7 +53,7 @@ void eval_lcs(struct eval_pool *pool, const uint32_t *x, size_t x_count, const u
 /* ---- the package `rouge` ---- */
 
 struct sentences {
-    struct eval_words words; /* of all sentences, in order */
+    struct eval_words words; /* words of all sentences, in order */
     size_t *ends;            /* [count] */
     size_t count;
 };

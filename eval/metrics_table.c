@@ -33,8 +33,8 @@ static bool only_returns(struct eval_codes text) {
     return n == text.count;
 }
 
-/* Reads a line's fields. *quoted: inside quotation marks, at the start and at the end of the line. False: the line
- * contains a carriage return, which the csv module rejects. */
+/* Reads a line's fields. *quoted says whether the line's start, and on return its end, is inside quotation marks.
+ * Returns false if the line contains a carriage return, which the csv module rejects. */
 static bool read_line(struct reader *reader, struct eval_codes line, bool *quoted) {
     bool fresh = !*quoted, closed = false; /* the field is empty so far; its quotation is closed */
     for (size_t i = 0; i < line.count; i++) {
@@ -93,7 +93,7 @@ static struct eval_codes normal(struct eval_pool *pool, struct eval_codes field)
 static const char missing[] = "N/A";
 
 /* Reads the rows after the header. A row of another width becomes "N/A" in every column; if it is the last row, it is
- * removed instead. False: the script does not accept the table. */
+ * removed instead. Returns false if the script does not accept the table. */
 static bool read_table(struct eval_pool *pool, const char *text, struct table *table) {
     *table = read_rows(pool, eval_codes_strip(eval_codes_read(pool, text)));
     if (pool->lost || table->count < 2)

@@ -99,7 +99,7 @@ struct sentences {
     size_t count, capacity;
 };
 
-/* Takes over the sentence (malloc'ed; NULL: no memory). */
+/* Takes ownership of the sentence (malloc'ed; NULL: no memory). */
 static bool push(struct sentences *sentences, char *sentence) {
     if (!sentence)
         return false;

@@ -15,7 +15,7 @@ void eval_uuid(uint64_t *random, char text[EVAL_UUID]) {
 struct pair {
     uint32_t place; /* index in the list */
     char key[EVAL_UUID], value[EVAL_UUID];
-    struct eval_span span; /* of its line */
+    struct eval_span span; /* span of its line */
 };
 
 /* Writes the list of `count` pairs, and stores the pairs that are asked for in pairs [asked]. */

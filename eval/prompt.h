@@ -7,8 +7,8 @@
 struct eval_prompter {
     const struct kvc_model *model;
     struct kvc_chat_options chat;
-    bool raw;       /* without the chat template */
-    unsigned flags; /* of kvc_tokenize */
+    bool raw;       /* prompts do not use the chat template */
+    unsigned flags; /* flags of kvc_tokenize */
 };
 /* Checks that the template works. */
 enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_error *error);
@@ -16,13 +16,13 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
 struct eval_part { /* tokens of a later question */
     int32_t *tokens;
     size_t count;
-    uint64_t hash; /* of everything the model reads up to here, without answers */
+    uint64_t hash; /* hash of all tokens up to here, without answers */
 };
 struct eval_prompt {
     int32_t *tokens; /* malloc'ed */
     size_t count;
     size_t context; /* the first of these are the text; the question follows */
-    uint64_t hash;  /* of all tokens */
+    uint64_t hash;  /* hash of all tokens */
     /* The questions after the first. EVAL_TURNS: begins with the end of the previous answer's turn. EVAL_REQUESTS:
      * replaces the first question after the first `context` tokens. */
     struct eval_part *later;
@@ -37,7 +37,7 @@ enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const stru
 void eval_prompt_free(struct eval_prompt *prompt);
 
 enum { EVAL_DEPTHS = 11 };
-struct eval_request { /* of one sample */
+struct eval_request { /* parameters of one sample */
     const struct eval_task *task;
     const struct eval_data *data;
     const struct eval_prompter *prompter;
@@ -47,14 +47,14 @@ struct eval_request { /* of one sample */
 /* Returns the depth (0 to 1) of the answer in sample `index` of a task with depths. */
 double eval_depth(uint64_t depths, uint64_t index);
 /* Makes the sample whose prompt and answer together take almost `length` tokens, never more. With several questions,
- * all turns count, or the longest request. Texts from the user's files keep their length, or are cut. KVC_USAGE: even
- * the smallest sample is longer. The caller frees both, also after a failure. */
+ * all turns count, or the longest request. Texts from the user's files keep their length, or are cut. Returns KVC_USAGE
+ * if even the smallest sample is longer. The caller frees both, also after a failure. */
 enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
                          struct kvc_error *error);
-/* Checks that the smallest sample fits; KVC_USAGE otherwise. */
+/* Returns KVC_USAGE if the smallest sample does not fit. */
 enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error);
 uint64_t eval_hash(uint64_t before, const void *bytes,
                    size_t count); /* XXH64 seeded with the previous hash; the first is 0 */
-uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count); /* of the tokens' bytes */
+uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count); /* hash of the tokens' bytes */
 
 #endif

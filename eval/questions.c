@@ -7,7 +7,7 @@
 struct reader {
     const char *option, *path;
     struct eval_questions *into;
-    size_t capacity, document_capacity; /* of questions and documents */
+    size_t capacity, document_capacity; /* capacity for questions and for documents */
     struct kvc_error *error;
 };
 

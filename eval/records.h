@@ -5,7 +5,7 @@
 
 #include "eval/task.h"
 
-enum { EVAL_RECORD_BYTES = 64 << 20, EVAL_RECORDS_MOST = 1 << 20 }; /* of a record; of a file */
+enum { EVAL_RECORD_BYTES = 64 << 20, EVAL_RECORDS_MOST = 1 << 20 }; /* limits: bytes of a record; records of a file */
 
 struct eval_records {
     const char *option; /* name of the option, for messages: "longbench" */
@@ -16,10 +16,10 @@ struct eval_records {
         size_t bytes;
     } * items;
     size_t count;
-    uint64_t hash; /* of the file's bytes */
+    uint64_t hash; /* hash of the file's bytes */
 };
-/* Finds the records and checks that the file is UTF-8. KVC_INPUT: there is no record, or the file has something else.
- */
+/* Finds the records and checks that the file is UTF-8. Returns KVC_INPUT if there is no record, or if the file has
+ * something else. */
 enum kvc_status eval_records_open(const char *option, const char *path, struct eval_records *records,
                                   struct kvc_error *error);
 void eval_records_close(struct eval_records *records);
@@ -42,7 +42,7 @@ const char *eval_row_text(struct eval_row *row, const char *field);  /* may be e
 const char *eval_row_words(struct eval_row *row, const char *field); /* must not be empty */
 /* Returns an array with at least `least` nonempty texts, or, if `alone`, one nonempty text. */
 json_t *eval_row_texts(struct eval_row *row, const char *field, size_t least, bool alone);
-json_t *eval_row_list(struct eval_row *row, const char *field, size_t least); /* of any values */
+json_t *eval_row_list(struct eval_row *row, const char *field, size_t least); /* a list of any values */
 bool eval_row_number(struct eval_row *row, const char *field, int64_t least, int64_t most, int64_t *number);
 /* Returns text i of eval_row_texts' result. */
 const char *eval_text_at(const json_t *texts, size_t i);
@@ -54,8 +54,8 @@ struct eval_field {
     const char *name, *text;
 };
 /* Replaces the template's fields. dollars false: {name}, with {{ and }} for braces, as in Python's format. dollars
- * true: $name$, and everything else is literal. Text after the field named `split` goes to `after`. KVC_INPUT: an
- * unknown name, or no field `split`. where: the template's place, for messages. */
+ * true: $name$, and everything else is literal. Text after the field named `split` goes to `after`. Returns KVC_INPUT
+ * for an unknown name, or if there is no field `split`. where: the template's place, for messages. */
 enum kvc_status eval_fill(const char *where, const char *template, bool dollars, const struct eval_field *fields,
                           size_t count, const char *split, struct eval_text *before, struct eval_text *after,
                           struct kvc_error *error);

@@ -23,7 +23,7 @@ struct chart {
     size_t count;
     struct box taken[2 * MOST_POINTS];
     size_t taken_count;
-    double least, most; /* of the bytes, as logarithms of base 2 */
+    double least, most; /* range of the bytes, as logarithms of base 2 */
     double full;        /* the full cache's score; NAN: none */
 };
 

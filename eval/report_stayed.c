@@ -8,7 +8,7 @@
 
 enum { WHOLE = 3072, ENDS = 384, AROUND = 128, OPEN = 2, BINS = 200 };
 
-struct held { /* per token of a prompt */
+struct held { /* data of each token of a prompt */
     const json_t *trace, *text;
     size_t tokens;
     double *share; /* [tokens]: share of the lists that hold it */

@@ -19,7 +19,7 @@ int eval_results_start(const struct cli_command *command, struct eval_results *r
 void eval_results_close(struct eval_results *results);
 /* Adds the records of a file. Ignores an incomplete last line. */
 int eval_results_read(struct eval_results *results, const char *path);
-/* The same for the bytes of a file. */
+/* Adds the records in the bytes of a file. */
 int eval_results_parse(struct eval_results *results, const char *path, const char *text, size_t bytes);
 /* Appends to a new file, or, with resume, to an existing one, whose records are read first. Locks the file against
  * other processes. */
@@ -29,7 +29,7 @@ bool eval_results_has(const struct eval_results *results, const json_t *record);
 bool eval_results_has_trace(const struct eval_results *results, const json_t *record);
 /* Returns the tokens' texts of a prompt, from any trace of it; NULL: none has them. */
 const json_t *eval_results_text(const struct eval_results *results, const json_t *prompt_hash);
-/* Takes over the reference, and writes the line immediately. */
+/* Takes ownership of the reference, and writes the line immediately. */
 int eval_results_add(struct eval_results *results, json_t *record);
 
 /* Records of one group have the same model, arithmetic, cache type and template. */
@@ -45,7 +45,7 @@ json_t *eval_tables_json(const struct eval_results *results);
 /* Tables of scores by depth, by turn and the like; as JSON, further members of root. */
 int eval_grids_print(const struct eval_results *results);
 void eval_grids_json(const struct eval_results *results, json_t *root);
-struct eval_computed { /* of a run: the prompts' tokens, and how many were computed */
+struct eval_computed { /* tokens of a run's prompts: in total, and computed */
     uint64_t prompt_tokens, computed_tokens;
 };
 /* Writes all results: tables or JSON to standard output, and a report unless NULL. computed: NULL without a run. */

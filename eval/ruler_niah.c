@@ -31,7 +31,7 @@ static const char *kind(const struct eval_niah *form, bool several) {
 
 struct needles {
     char keys[NEEDLES][KEY];
-    char values[NEEDLES][NEEDLES][KEY];        /* of each key */
+    char values[NEEDLES][NEEDLES][KEY];        /* values of each key */
     uint32_t key_count, count;                 /* number of needles: keys times values */
     uint32_t order[NEEDLES * NEEDLES];         /* their order in the text */
     struct eval_span spans[NEEDLES * NEEDLES]; /* where each is in the text */

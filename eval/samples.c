@@ -133,7 +133,8 @@ static int ask_group(struct eval_run *run, struct asking *asking, size_t first, 
     return status;
 }
 
-/* The same. If a group fails, asks its policies one by one, so that one failure does not lose the other answers. */
+/* Asks like ask_group. If a group fails, asks its policies one by one, so that one failure does not lose the other
+ * answers. */
 static int samples_ask(struct eval_run *run, struct asking *asking, size_t first, size_t count) {
     struct kvc_error error;
     bool answered;
@@ -186,7 +187,7 @@ static uint64_t samples_missing(const struct eval_run *run, const struct unit *u
     return count;
 }
 
-struct work { /* in tokens to read */
+struct work { /* progress in tokens to read */
     struct cli_progress progress;
     uint64_t done, total;
 };

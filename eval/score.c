@@ -64,7 +64,8 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer) {
     return 0;
 }
 
-/* Parses the text's first number, which may have a minus sign and commas between digits. False: there is none. */
+/* Parses the text's first number, which may have a minus sign and commas between digits. Returns false if there is
+ * none. */
 static bool first_number(const char *text, double *number) {
     char digits[64];
     size_t count = 0;

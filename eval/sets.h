@@ -16,7 +16,7 @@ struct eval_set_form {   /* form of a task whose generator is eval_make_record *
     const void *more; /* further data for `make` */
 };
 
-struct eval_set { /* of one task of the run */
+struct eval_set { /* the data set of one task of the run */
     const struct eval_task *task;
     uint64_t length; /* with sizes: length of the samples */
     struct eval_records records, demos;
@@ -24,7 +24,7 @@ struct eval_set { /* of one task of the run */
     json_t *prompts;    /* content of a .json prompt file */
     char *prompt_text;  /* content of another prompt file, or the prompt as text */
     json_t **rows;      /* [records.count]: the samples' records without long texts; NULL: not made yet */
-    char hash[20];      /* of the records and the prompts */
+    char hash[20];      /* hash of the records and the prompts */
 };
 /* Opens the task's file for texts of `length` tokens in the folder, and checks every record. */
 enum kvc_status eval_set_open(const struct eval_task *task, const char *folder, uint64_t length, struct eval_set *set,
@@ -41,7 +41,7 @@ enum kvc_status eval_make_record(struct eval_maker *maker, struct eval_sample *s
 /* ---- for `make` ---- */
 
 /* Completes the sample: the template up to the field `split` becomes the context, the rest the question. The answers
- * are the texts of the list (or the one text). Takes over nothing. */
+ * are the texts of the list (or the one text). Takes ownership of nothing. */
 enum kvc_status eval_set_sample(const struct eval_set *set, struct eval_row *row, const char *template, bool dollars,
                                 const struct eval_field *fields, size_t count, const char *split, const char *opening,
                                 const json_t *answers, struct eval_sample *sample);

@@ -12,7 +12,7 @@ enum { CHAIN = 4, NAME = 8, LETTERS = 5, MOST_CHAINS = 8 };
 struct chain {
     char names[CHAIN][NAME];
     unsigned value;
-    struct eval_span spans[CHAIN]; /* of the lines */
+    struct eval_span spans[CHAIN]; /* spans of the lines */
 };
 
 static bool is_taken(const struct chain *chains, uint32_t chain, size_t name) {

@@ -13,7 +13,7 @@ struct eval_run {
     const char *model_path, *template_name, *variables, *date, *out, *question, *shard, *report;
     const char *files[EVAL_FILES];
     char *words_path; /* default path, if the option is absent */
-    char *out_path;   /* of --ranks data */
+    char *out_path;   /* path of this rank's results (--ranks data) */
     struct cli_texts specs, spans;
     struct cli_counts lengths;
     int64_t samples, seed, show, depths, kept;
@@ -34,7 +34,7 @@ struct eval_run {
     struct eval_computed computed; /* prompt tokens in total and computed */
     int32_t *text_tokens;          /* [text_count]: tokens of data.text, made on demand */
     size_t text_count;
-    struct fidelity fidelity; /* of the current window */
+    struct fidelity fidelity; /* data of the current window */
     struct kvc_policy_class fidelity_class;
 };
 

@@ -12,7 +12,8 @@ struct eval_text { /* a growable text; `lost` is true after a failed allocation,
     bool lost;
 };
 void eval_add(struct eval_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Returns the text as a malloc'ed string, also if it is empty, and resets the eval_text. NULL: no memory. */
+/* Returns the text as a malloc'ed string, also if it is empty, and resets the eval_text. Returns NULL if out of memory.
+ */
 char *eval_text_take(struct eval_text *text);
 
 uint64_t eval_below(uint64_t *random, uint64_t count); /* returns 0 ... count - 1; count is at least 1 */
@@ -79,9 +80,9 @@ struct eval_data {
     struct eval_set *sets; /* for tasks that need folders (sets.h) */
     size_t set_count;
     struct eval_questions questions[EVAL_FILES]; /* for EVAL_SQUAD and EVAL_HOTPOTQA */
-    char *text;                                  /* of EVAL_TEXT, unchanged */
+    char *text;                                  /* the file of EVAL_TEXT, unchanged */
     size_t text_bytes;
-    struct needle_words *words; /* of EVAL_WORDS */
+    struct needle_words *words; /* the word lists of EVAL_WORDS */
 };
 enum kvc_status eval_essays_read(const char *path, const char *text, size_t bytes, struct eval_essays *essays,
                                  struct kvc_error *error);
@@ -112,10 +113,10 @@ struct eval_sample {
 void eval_sample_free(struct eval_sample *sample);
 /* Adds an empty question; NULL: no memory. Earlier questions may move. */
 struct eval_asked *eval_sample_ask(struct eval_sample *sample);
-/* Add an answer, or a span of the context. False: no memory. */
+/* Add an answer, or a span of the context. Return false if out of memory. */
 bool eval_asked_answer(struct eval_asked *asked, const char *answer);
 bool eval_asked_span(struct eval_asked *asked, size_t start, size_t bytes);
-/* Both take over the texts. They fail without memory, also for an earlier loss; fine: the rest of the sample is
+/* Both take ownership of the texts. They fail without memory, also for an earlier loss; fine: the rest of the sample is
  * complete. */
 bool eval_asked_end(struct eval_asked *asked, struct eval_text *question, struct eval_text *opening);
 enum kvc_status eval_sample_end(struct eval_sample *sample, struct eval_text *context, bool fine,
@@ -124,8 +125,8 @@ enum kvc_status eval_sample_end(struct eval_sample *sample, struct eval_text *co
 struct eval_maker { /* input of a generator */
     const struct eval_task *task;
     const struct eval_data *data;
-    uint64_t index;  /* of the sample */
-    uint64_t size;   /* of its text, at least the task's `least`, in lines, words or documents */
+    uint64_t index;  /* index of the sample */
+    uint64_t size;   /* size of its text in lines, words or documents; at least the task's `least` */
     uint64_t length; /* requested tokens */
     uint64_t random; /* state of the random numbers */
     double depth;    /* for tasks with depths: position of the answer in the text, 0 to 1 */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct list { /* for one layer, head and span */
+struct list { /* state of one layer, head and span */
     uint32_t now, prompt;
     int32_t broken, gone; /* index of a moment; -1: never */
 };
@@ -28,7 +28,7 @@ struct trace {
     size_t capacity;
     uint32_t chunk; /* number of the last chunk */
     const char *prefix;
-    struct kvc_error error; /* from an inspection within a callback */
+    struct kvc_error error; /* error of an inspection within a callback */
 };
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }

@@ -10,7 +10,7 @@ struct eval_window {
     const int32_t *tokens; /* [count] */
     size_t count;
     size_t prompt;                      /* the first tokens, which are the prompt */
-    struct kvc_session_options options; /* with the policy to measure */
+    struct kvc_session_options options; /* include the policy to measure */
     void *state;                        /* data that a task keeps between policies */
     void (*free_state)(void *state);
     char nothing[1];

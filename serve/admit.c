@@ -26,7 +26,7 @@ static void take_out(struct serve_loop *loop, size_t i) {
     loop->kept[i] = loop->kept[--loop->kept_count];
 }
 
-/* Closes the least recently used session, never `but`. False: there is none to close. */
+/* Closes the least recently used session except `but`. Returns false if there is none. */
 static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) {
     size_t oldest = loop->kept_count;
     for (size_t i = 0; i < loop->kept_count; i++)
@@ -99,7 +99,7 @@ static uint64_t promised(const struct serve_loop *loop) {
     return bytes;
 }
 
-/* Closes cached sessions, never `but`, until `bytes` fit beside the reservations. False: they do not fit. */
+/* Closes cached sessions except `but` until `bytes` fit beside the reservations. Returns false if they do not fit. */
 static bool make_room(struct serve_loop *loop, uint64_t bytes, const struct kvc_session *but) {
     while (promised(loop) + loop->kept_bytes + bytes > loop->serve->memory)
         if (!drop_oldest(loop, but))
@@ -139,8 +139,8 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
     return kvc_session_open(serve->model, &options, &choice->session, error);
 }
 
-/* Continues a cached session. A fork continues a copy; a shared session is copied if both fit. False: the choice must
- * wait. */
+/* Continues a cached session. A fork continues a copy; a shared session is copied if both fit. Returns false if the
+ * choice must wait. */
 static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t kept, uint64_t bytes) {
     struct kvc_session *session = loop->kept[kept].session, *copy = NULL;
     const uint64_t own = loop->kept[kept].bytes;
@@ -238,7 +238,8 @@ static bool copy_tokens(const struct serve_choice *choice, size_t count, struct 
     return true;
 }
 
-/* Caches a session that has computed tokens of this choice. False: no memory, and the caller still owns the session. */
+/* Caches a session that has computed tokens of this choice. Returns false if out of memory; the caller then still owns
+ * the session. */
 static bool admit_keep(struct serve_loop *loop, const struct serve_choice *choice, struct kvc_session *session,
                        bool shared) {
     struct kvc_session_stats stats;

@@ -32,7 +32,7 @@ struct serve_values {
 };
 
 /* Fills values with defaults, then with the body's members. Removes null members from the body. Prints the names of
- * ignored fields on standard error. False: refused; the error names the field. */
+ * ignored fields on standard error. Returns false if the body is refused; the error names the field. */
 bool serve_fields_read(json_t *body, enum serve_where where, const struct serve_options *options,
                        struct serve_values *values, struct serve_error *error);
 /* Returns the element of names [..., NULL] that an unknown name probably misspells, or NULL. */

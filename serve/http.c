@@ -31,7 +31,7 @@ static bool is_path(const struct serve_route *route, const char *path) {
     return route->path[length] == '*' ? strncmp(route->path, path, length) == 0 : strcmp(route->path, path) == 0;
 }
 
-/* Finds the exchange's route. False: there is none, and an answer with the reason has been queued. */
+/* Finds the exchange's route. Returns false if there is none, after queuing an answer with the reason. */
 static bool find_route(struct serve_exchange *exchange, const char *method, enum MHD_Result *result) {
     const struct serve_route *other = NULL;
     struct serve_error error;
@@ -105,7 +105,7 @@ static enum MHD_Result http_begin(struct serve_exchange *exchange, const char *t
     return may_go_on(exchange, &error) ? MHD_YES : serve_respond_refusal(exchange, &error);
 }
 
-/* Stores a piece of a body. If all bodies together are too large, drops this one. False: no memory. */
+/* Stores a piece of a body. If all bodies together are too large, drops this one. Returns false if out of memory. */
 static bool take_in(struct serve_exchange *exchange, const char *data, size_t bytes) {
     struct serve_http *http = exchange->http;
     pthread_mutex_lock(&http->serve->lock);

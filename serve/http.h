@@ -46,10 +46,10 @@ extern const struct serve_route serve_routes[]; /* the last one has path NULL */
 /* head.c */
 /* Returns true if the strict level of this libmicrohttpd refuses ambiguous header lines. */
 bool serve_library_is_strict(void);
-/* Sets the fields that come from the target. False: no memory. */
+/* Sets the fields that come from the target. Returns false if out of memory. */
 bool serve_target(struct serve_exchange *exchange, const char *target);
-/* Returns true if the head can be read in one way only; otherwise error has the reason. target: as libmicrohttpd
- * received it. */
+/* Returns true if the head can be read in one way only; otherwise error has the reason. `target` is the target as
+ * libmicrohttpd received it. */
 bool serve_head_check(struct serve_exchange *exchange, const char *method, const char *target, const char *version,
                       struct serve_error *error);
 /* Decodes the %XX of a path in place, and %2F only if slashes is true. Returns the new length, or SIZE_MAX for an
@@ -59,17 +59,17 @@ size_t serve_decode(char *path, bool slashes);
 /* respond.c */
 /* Returns a header of the request, "" if it has none. */
 const char *serve_header(const struct serve_exchange *exchange, const char *name);
-/* Queues an answer, with one more header unless header is NULL. Takes over the text's data. */
+/* Queues an answer, with one more header unless header is NULL. Takes ownership of the text's data. */
 enum MHD_Result serve_respond(struct serve_exchange *exchange, int status, const char *type, struct serve_text *text,
                               const char *header, const char *value);
 /* Queues the response and gives up the caller's reference to it. */
 enum MHD_Result serve_respond_with(struct serve_exchange *exchange, int status, struct MHD_Response *response);
 enum MHD_Result serve_respond_error(struct serve_exchange *exchange, const struct serve_error *error);
-/* The same, and counts it as refused. */
+/* Queues an error like serve_respond_error, and counts it as refused. */
 enum MHD_Result serve_respond_refusal(struct serve_exchange *exchange, const struct serve_error *error);
 /* Answers a browser's CORS preflight request (--cors-origin). */
 enum MHD_Result serve_respond_preflight(struct serve_exchange *exchange);
-/* With --log: prints one line about a finished exchange. whole: the client received all of the answer. */
+/* With --log, prints one line about a finished exchange. `whole` is true if the client received all of the answer. */
 void serve_log(const struct serve_exchange *exchange, bool whole);
 
 enum MHD_Result serve_page(struct serve_exchange *exchange);
@@ -79,7 +79,7 @@ enum MHD_Result serve_stream(struct serve_exchange *exchange);
 /* listen.c */
 int serve_listen(struct serve *serve, int *listener, int *port);
 unsigned serve_connections(const struct serve *serve); /* limited by the number of open files */
-/* Returns true if requests may use this Host. NULL: the request has no Host. */
+/* Returns true if requests may use this Host. `host` is NULL if the request has no Host. */
 bool serve_host_allowed(const struct serve *serve, const char *host);
 
 #endif

@@ -23,7 +23,7 @@ struct serve_loop {
     uint64_t turns;
     bool idle; /* the last round computed nothing */
     double step_end, step_seconds;
-    /* of a decode step: [batch] */
+    /* arrays of a decode step: [batch] */
     struct kvc_session **sessions;
     int32_t *tokens;
     enum kvc_status *statuses;
@@ -41,9 +41,9 @@ struct serve_loop {
 /* admit.c: memory. Opens the choice's session, or continues a cached one. Returns false if the choice must wait.
  * *error.status is not KVC_OK if admission failed. */
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error);
-/* Reserves memory for more tokens of an answer. False: there is no room now. */
+/* Reserves memory for more tokens of an answer. Returns false if there is no room now. */
 bool serve_promise(struct serve_loop *loop, struct serve_choice *choice);
-/* Reserves bytes for a stream's unread output. False: there is no room. */
+/* Reserves bytes for a stream's unread output. Returns false if there is no room. */
 bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64_t bytes);
 /* Ends the choice. Caches its session if it can be reused and good is true; otherwise closes it. */
 void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good);
@@ -57,12 +57,13 @@ bool serve_reuses(const struct serve_request *request);
 /* Returns true if the request needs the logits of every prompt row (echoed logprobs). */
 bool serve_wants_rows(const struct serve_request *request);
 
-/* slots.c: cached sessions on disk. Warnings go to standard error. False: some could not be saved. */
+/* slots.c: cached sessions on disk. Warnings go to standard error. serve_slots_save returns false if some could not be
+ * saved. */
 void serve_slots_load(struct serve_loop *loop);
 bool serve_slots_save(struct serve_loop *loop);
 
-/* share.c: prefixes of prompts that are computed once. */
-bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice *choice); /* for such a prefix */
+/* share.c: prefixes of prompts that are computed once. Returns true if the choice waits for such a prefix. */
+bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice *choice);
 /* Before a prompt's first chunk: copies a cached prefix into the session, and sets choice->share_at. */
 void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice);
 /* At a prompt's end: gives copies of the session to the request's other admitted answers to this prompt. */

@@ -19,7 +19,7 @@ struct serve_metrics {
     uint64_t requests, answers, refused, cancelled, failed, turned_away; /* since the server started */
     uint64_t prompt_tokens, cached_tokens, answer_tokens;
     uint64_t steps, step_rows; /* decode steps, and answers in them */
-    uint64_t read_bytes;       /* of caches, by decode steps */
+    uint64_t read_bytes;       /* bytes of caches that decode steps read */
     uint64_t running, kept;    /* now: answers being computed, cached sessions */
     uint64_t connections;
     uint64_t reserved, kept_bytes;

@@ -132,7 +132,7 @@ static bool check_member(const struct serve_request *request, const char *name, 
                         clean, meant ? "; did you mean " : "", meant ? meant : "");
 }
 
-/* Returns a copy of a message with its content as one text (new reference). NULL: refused. */
+/* Returns a copy of a message with its content as one text (new reference), or NULL if the message is refused. */
 static json_t *clean_message(const struct serve_request *request, json_t *message, struct serve_error *error) {
     json_t *content = json_object_get(message, "content"), *text = NULL, *value;
     const char *name;
@@ -155,7 +155,8 @@ static json_t *clean_message(const struct serve_request *request, json_t *messag
     return copy;
 }
 
-/* Returns the messages for the template as JSON text, for the caller to free with cli_json_free. NULL: refused. */
+/* Returns the messages for the template as JSON text, or NULL if they are refused. The caller frees the text with
+ * cli_json_free. */
 static char *messages_text(const struct serve_request *request, struct serve_error *error) {
     const json_t *messages = request->values.messages;
     json_t *clean = json_array(), *message;

@@ -13,8 +13,8 @@ const char *serve_header(const struct serve_exchange *exchange, const char *name
 
 /* ---- CORS ---- */
 
-/* Returns the value of Access-Control-Allow-Origin: the request's origin, or * for all. NULL: the origin is not
- * allowed. */
+/* Returns the value of Access-Control-Allow-Origin: the request's origin, or * for all. Returns NULL if the origin is
+ * not allowed. */
 static const char *allowed_origin(const struct serve_exchange *exchange) {
     const struct cli_texts *origins = &exchange->http->serve->options->origins;
     const char *origin = serve_header(exchange, MHD_HTTP_HEADER_ORIGIN);

@@ -152,7 +152,8 @@ static enum MHD_Result metrics(struct serve_exchange *exchange) {
     return serve_respond(exchange, 200, "text/plain; version=0.0.4", &text, NULL, NULL);
 }
 
-/* Parses the body of a request that is answered immediately. The caller frees it. NULL: refused, and *result is set. */
+/* Parses the body of a request that is answered immediately. The caller frees it. Returns NULL and sets *result if the
+ * body is refused. */
 static json_t *read_body(struct serve_exchange *exchange, enum serve_where where, struct serve_values *values,
                          enum MHD_Result *result) {
     struct serve_error error;
@@ -211,7 +212,7 @@ static enum MHD_Result tokenize(struct serve_exchange *exchange) {
     return result;
 }
 
-/* Returns a malloc'ed array of token ids. NULL: an element is not a token id, or no memory. */
+/* Returns a malloc'ed array of token ids, or NULL if an element is not a token id or memory runs out. */
 static int32_t *read_tokens(const struct serve *serve, const json_t *array, size_t *count) {
     int32_t *tokens = malloc((json_array_size(array) + 1) * sizeof *tokens);
     *count = 0;

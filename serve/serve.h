@@ -64,7 +64,7 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     bool looked;                 /* prefixes shared with other prompts have been searched for */
     int32_t pending;             /* the last token, which the session has not computed yet */
     struct serve_tokens answer;
-    size_t capacity;              /* of answer, in tokens */
+    size_t capacity;              /* capacity of `answer` in tokens */
     struct serve_record *records; /* [record_count]: tokens of the echoed prompt, then of the answer */
     size_t record_count, record_capacity, records_sent, tokens_sent;
     struct serve_text text;
@@ -124,7 +124,7 @@ struct serve_request {
     uint64_t buffered; /* bytes of --mem reserved for `out` */
     bool out_over;
     size_t choices_over;
-    uint64_t tokens_out; /* of all answers so far */
+    uint64_t tokens_out; /* tokens of all answers so far */
     double first_token;  /* seconds after the arrival */
     void *connection;    /* struct MHD_Connection */
     int descriptor;      /* the connection's socket */
@@ -183,10 +183,10 @@ __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *erro
                                                         const char *param, const char *code, const char *format, ...);
 #define SERVE_INVALID "invalid_request_error"
 
-/* prepare.c: turns a body into a request that can be computed. The request keeps no pointers into the body. False:
- * error has the reason. */
+/* prepare.c: turns a body into a request that can be computed. The request keeps no pointers into the body. On failure,
+ * returns false and sets error. */
 bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error);
-/* body.c: parses JSON within limits. NULL: refused, error has the reason. */
+/* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
 /* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */
 enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
@@ -194,7 +194,7 @@ enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint
 
 /* answer.c: the JSON of answers. */
 void serve_error_json(struct serve_text *text, const struct serve_error *error);
-void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* of a complete answer */
+void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */
 /* Appends an event with everything of a choice that has not been sent, up to byte `until` of its text. */
 void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, size_t until);
 void serve_answer_end(struct serve_text *text, const struct serve_request *request); /* the end of a stream */

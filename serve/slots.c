@@ -105,7 +105,7 @@ int serve_slots_check(struct serve *serve) {
 
 /* ---- loading ---- */
 
-/* Adds a loaded session to the cached ones. False: the caller still owns it. */
+/* Adds a loaded session to the cached ones. Returns false on failure; the caller then still owns the session. */
 static bool slots_take(struct serve_loop *loop, struct serve_cached *kept, struct kvc_saved *saved) {
     struct kvc_session_stats stats;
     const size_t mark = strlen(SHARED);
@@ -122,7 +122,7 @@ static bool slots_take(struct serve_loop *loop, struct serve_cached *kept, struc
     return true;
 }
 
-/* Loads one slot. False: there is no room for it. */
+/* Loads one slot. Returns false if there is no room for it. */
 static bool slots_load(struct serve_loop *loop, uint64_t number, const char *path, uint64_t used) {
     struct serve *serve = loop->serve;
     struct serve_cached kept = {.used = used, .slot = number + 1};
