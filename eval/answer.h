@@ -29,8 +29,8 @@ enum kvc_status eval_group_answer(struct eval_group *group, uint32_t most, struc
 /* Returns how many of the prompts' tokens were computed. */
 uint64_t eval_group_computed(const struct eval_group *group);
 
-/* Reads the sample and answers it. seen: text and question are one prompt (question-aware). Otherwise the text is a
- * prompt of its own, which the policies compress, and the question is the next turn (question-agnostic). */
+/* Reads the sample and answers it. If `seen` is true, text and question are one prompt (question-aware). Otherwise the
+ * text is a prompt of its own, which the policies compress, and the question is the next turn (question-agnostic). */
 enum kvc_status eval_ask(struct eval_group *group, const struct eval_prompt *prompt, bool seen, uint32_t most,
                          struct kvc_error *error);
 

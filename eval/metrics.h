@@ -75,7 +75,8 @@ double eval_helmet(enum eval_helmet metric, const char *answer, const char *pref
 double eval_helmet_parsed(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths);
 /* Returns the share of truths that the answer contains, ignoring case. */
 double eval_recall(const char *answer, struct eval_list truths);
-/* NDCG@10 of the ranking "ID3 > ID1 > ...". ids: the documents; gains [count]: their relevance. Rounded to 0.00001. */
+/* Returns NDCG@10 of the ranking "ID3 > ID1 > ...", rounded to 0.00001. `ids` are the documents and gains [count] their
+ * relevance. */
 double eval_ndcg(const char *answer, struct eval_list ids, const int *gains);
 
 /* ---- long answers (metrics_long.c, metrics_process.c) ---- */
@@ -98,12 +99,12 @@ double eval_travel(const char *answer, const char *cities, const char *days); /*
 /* ---- helpers of the metrics ---- */
 
 double eval_f1_of(struct eval_pool *pool, struct eval_words answer, struct eval_words truth);
-/* Finds a longest common subsequence, and sets marks [x_count] for its elements of x. up: if two are equally long,
- * shorten x first. */
+/* Finds a longest common subsequence, and sets marks [x_count] for its elements of x. If two are equally long, `up`
+ * shortens x first. */
 void eval_lcs(struct eval_pool *pool, const uint32_t *x, size_t x_count, const uint32_t *y, size_t y_count, bool up,
               bool *marks);
-/* Returns the words as `rouge_score` splits them. stems: replaces words of more than three letters by their Porter
- * stems. */
+/* Returns the words as `rouge_score` splits them. If `stems` is true, replaces words of more than three letters by
+ * their Porter stems. */
 struct eval_words eval_rouge_words(struct eval_pool *pool, struct eval_codes text, bool stems);
 struct eval_rouge_l {
     double precision, recall, f1;

@@ -55,7 +55,7 @@ struct eval_field {
 };
 /* Replaces the template's fields. dollars false: {name}, with {{ and }} for braces, as in Python's format. dollars
  * true: $name$, and everything else is literal. Text after the field named `split` goes to `after`. Returns KVC_INPUT
- * for an unknown name, or if there is no field `split`. where: the template's place, for messages. */
+ * for an unknown name, or if there is no field `split`. `where` names the template in messages. */
 enum kvc_status eval_fill(const char *where, const char *template, bool dollars, const struct eval_field *fields,
                           size_t count, const char *split, struct eval_text *before, struct eval_text *after,
                           struct kvc_error *error);

@@ -28,8 +28,8 @@ static size_t place_of(double *values, size_t *count, double value) {
     return at;
 }
 
-/* Returns true if a record belongs to the map of `like`: same task, policy and question mode. any_policy: ignores the
- * last two. */
+/* Returns true if a record belongs to the map of `like`: same task, policy and question mode. If `any_policy` is true,
+ * ignores the last two. */
 static bool belongs(const json_t *record, const json_t *like, bool any_policy) {
     static const char *const fields[] = {"model",  "weights", "arithmetic", "cache_type",
                                          "prompt", "task",    "kv",         "question"};

@@ -36,7 +36,8 @@ static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct
     return chosen;
 }
 
-/* Adds a span for the first answer that occurs in the document. start: offset of the document in the context. */
+/* Adds a span for the first answer that occurs in the document. `start` is the offset of the document in the context.
+ */
 static bool add_span(const struct eval_question *question, const char *document, size_t start,
                      struct eval_asked *asked) {
     for (size_t i = 0; i < question->answer_count; i++) {

@@ -28,8 +28,8 @@ static void make_chain(uint64_t *random, size_t letters, struct chain *chain) {
     }
 }
 
-/* Writes the lines, with the chain's assignments in order in front of some of them. asked: receives their spans; may be
- * NULL. */
+/* Writes the lines, with the chain's assignments in order in front of some of them. `asked` receives their spans; it
+ * may be NULL. */
 static bool add_lines(const struct chain *chain, uint32_t lines, uint64_t *random, struct eval_text *text,
                       struct eval_asked *asked) {
     uint32_t *places = eval_draw(random, lines, CHAIN), next = 0;

@@ -14,10 +14,10 @@ struct eval_reply {
     uint64_t memory[EVAL_POINTS][2], answer_peak_bytes;
     size_t points;
 };
-/* Answers a sample's questions with one policy; replies [questions]. seen: the text and the first question (with
- * EVAL_REQUESTS, each question) are one prompt. Otherwise the text is a prompt of its own, which requests read once.
- * most: maximum tokens of an answer. logits [vocab]: scratch. Adds to computed. The caller frees the texts, also after
- * a failure. */
+/* Answers a sample's questions with one policy; replies [questions]. If `seen` is true, the text and the first question
+ * (with EVAL_REQUESTS, each question) are one prompt. Otherwise the text is a prompt of its own, which requests read
+ * once. An answer has at most `most` tokens. logits [vocab] is scratch. Adds the tokens to *computed. The caller frees
+ * the texts, also after a failure. */
 enum kvc_status eval_converse(struct kvc_model *model, const struct kvc_session_options *options,
                               const struct eval_task *task, const struct eval_prompt *prompt, bool seen, uint32_t most,
                               float *logits, struct eval_reply *replies, struct eval_computed *computed,

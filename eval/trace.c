@@ -105,7 +105,7 @@ static enum kvc_status look_at_list(struct trace *trace, const char *name, size_
     return status;
 }
 
-/* Inspects all lists. read: tokens read so far. */
+/* Inspects all lists. `read` is the number of tokens read so far. */
 static enum kvc_status trace_look(struct trace *trace, const char *name, uint64_t read, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     if (trace->request->spans->count == 0)

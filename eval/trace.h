@@ -25,8 +25,8 @@ struct eval_spans {
     struct eval_traced_span *items;
     size_t count;
 };
-/* Adds the tokens that contain a byte of `what`, at its occurrence number `skip` (from 0) in the prompt's text. *there:
- * false if there is none. KVC_RESOURCE: no memory. */
+/* Adds the tokens that contain a byte of `what`, at its occurrence number `skip` (from 0) in the prompt's text. Sets
+ * *there to false if there is none. Returns KVC_RESOURCE if out of memory. */
 enum kvc_status eval_spans_add(struct eval_spans *spans, const struct eval_prompt_text *text, const char *what,
                                size_t skip, bool *there, struct kvc_error *error);
 void eval_spans_free(struct eval_spans *spans);
@@ -60,11 +60,12 @@ enum kvc_status eval_trace(const struct eval_trace_request *request, json_t **tr
  *       broken, gone          [layer][list] the moment at which its first and last token were evicted; -1: never
  *       lost                  [moment] number of its tokens evicted then, over all lists
  *
- * Returns the name of the first missing or wrong member; NULL: none. tokens: of the prompt. */
+ * Returns the name of the first missing or wrong member, or NULL if there is none. The prompt has `tokens` tokens. */
 const char *eval_trace_wrong(const json_t *trace, json_int_t tokens);
 
 const char *eval_member(const json_t *object, const char *name); /* a string member; "" if absent */
-/* Return true if two records have the same prompt and settings, with any policies; and for two of their spans. */
+/* Return true if two records have the same prompt and settings (policies may differ), and if two of their spans are
+ * equal. */
 bool eval_same_prompt(const json_t *a, const json_t *b);
 bool eval_same_span(const json_t *a, const json_t *span_a, const json_t *b, const json_t *span_b);
 

@@ -13,8 +13,8 @@ struct kvc_tensors {
 };
 
 /* Loads every tensor that config requires. A missing tensor, an unused one and one with a different shape are errors.
- * Matrices remain in the file's mapping; norms and biases are converted to float32. gguf: use the names and rotary
- * order of GGUF. On failure nothing is left to free. */
+ * Matrices remain in the file's mapping; norms and biases are converted to float32. If `gguf` is true, uses the names
+ * and rotary order of GGUF. On failure nothing is left to free. */
 enum kvc_status kvc_network_load(struct kvc_engine *engine, const struct kvc_config *config, bool gguf,
                                  const struct kvc_tensors *tensors, const char *where, struct kvc_network *network,
                                  struct kvc_model_info *info, struct kvc_error *error);

@@ -13,8 +13,8 @@
 #include "models/network_load.h"
 
 /* Rows of a tensor: `pieces` groups of `rows` rows. The first group begins at row `first`, and each further one
- * `stride` rows later. by_head: groups are value heads, which a folder groups by key head and the network arranges in
- * tiles. */
+ * `stride` rows later. If `by_head` is true, groups are value heads, which a folder groups by key head and the network
+ * arranges in tiles. */
 struct slice {
     const char *stem;
     uint64_t first, rows, pieces, stride;
@@ -147,7 +147,8 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
     return status;
 }
 
-/* Loads a vector with one number per head. rate: converts the file's number to the factor in core/base/delta.h. */
+/* Loads a vector with one number per head. If `rate` is true, converts the file's number to the factor in
+ * core/base/delta.h. */
 static enum kvc_status load_heads(struct kvc_loader *in, const char *name, bool rate, struct kvc_span *span) {
     const size_t heads = (size_t)in->config->delta.heads;
     float *values = NULL, *made = malloc(heads * sizeof *made);

@@ -9,8 +9,8 @@
  *
  * The comparison covers all metadata and shapes, a folder's small files, and XXH64 of each run of bytes that a rank
  * reads from a tensor. That rank hashes its runs, and a rank with rank 0's file hashes the same runs. If all ranks use
- * the same file on one machine, only metadata and small files are read. whole: each rank reads all tensors (--ranks
- * data). */
+ * the same file on one machine, only metadata and small files are read. If `whole` is true, each rank reads all tensors
+ * (--ranks data). */
 void kvc_model_same(struct kvc_ranks *ranks, struct kvc_model *model, const char *path, bool whole);
 
 struct kvc_policy; /* core/stage/policy.h */

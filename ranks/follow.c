@@ -48,8 +48,8 @@ static void follow_keep(struct kvc_ranks *ranks, uint64_t name, void *here) {
         objects->list[objects->count++] = (struct object){name, here};
 }
 
-/* Returns the object that the packet names next. forget: also removes it from the list, because it is about to be
- * closed. */
+/* Returns the object that the packet names next. If `forget` is true, also removes it from the list, because it is
+ * about to be closed. */
 static void *object(struct kvc_ranks *ranks, bool forget) {
     const uint64_t name = kvc_packet_get_number(&ranks->packet);
     struct objects *objects = ranks->objects;

@@ -13,8 +13,8 @@ struct kvc_ways {
         *share; /* [tensor] weights of the ranks of a stage, then [pipeline] weights of the stages; NULL: equal parts */
 };
 
-/* Parses text: "tensor[=N]", "pipeline[=N]", both, or "data". count: number of ranks; 0: as many as the text implies.
- * Returns KVC_USAGE for any other text. */
+/* Parses text: "tensor[=N]", "pipeline[=N]", both, or "data". `count` is the number of ranks; 0 means as many as the
+ * text implies. Returns KVC_USAGE for any other text. */
 enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways *ways, struct kvc_error *error);
 /* Parses text, the relative amount of work of each rank, such as "2,1,1". */
 enum kvc_status kvc_ways_share(struct kvc_ways *ways, const char *text, struct kvc_error *error);

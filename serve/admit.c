@@ -76,8 +76,8 @@ static size_t find_kept(const struct serve_loop *loop, const struct serve_choice
 
 /* ---- admission ---- */
 
-/* Computes the peak memory of the choice with an answer of `answer` tokens. going_on: it continues a session of an
- * earlier turn. A policy that evicts may then hold as much as `full`, plus its state. */
+/* Computes the peak memory of the choice with an answer of `answer` tokens. `going_on` is true if it continues a
+ * session of an earlier turn. A policy that evicts may then hold as much as `full`, plus its state. */
 static enum kvc_status bytes_needed(const struct serve_choice *choice, bool going_on, uint64_t answer, uint64_t *bytes,
                                     struct kvc_error *error) {
     const struct serve_request *request = choice->request;

@@ -90,8 +90,8 @@ static const json_t *stop_text(const struct serve_choice *choice, size_t i) {
     return json_is_string(stop) ? stop : json_array_get(stop, i);
 }
 
-/* Returns the offset of the first stop text that the last token completed, or SIZE_MAX. before: bytes of text before
- * that token. */
+/* Returns the offset of the first stop text that the last token completed, or SIZE_MAX. `before` is the number of bytes
+ * of text before that token. */
 static size_t find_stop(const struct serve_choice *choice, size_t before) {
     const struct serve_text *text = &choice->text;
     size_t first = SIZE_MAX;

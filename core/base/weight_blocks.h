@@ -102,7 +102,8 @@ KVC_INLINE int kvc_e2m1_twice(int q) {
 /* 2^(e - 128), which is half the scale that the byte represents (E8M0, 2^(e - 127)). It is denormal for e below 2. */
 KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200000u << e : (kvc_u32)(e - 1) << 23); }
 
-/* Quants as integers, centered if the type has no minimum. b: a block as an lvalue; e: element of the block. */
+/* Quants as integers, centered if the type has no minimum. b is a block as an lvalue, and e is an element's index in
+ * the block. */
 #define KVC_Q8_0_QUANT(b, e) ((int)(b).q[e])
 #define KVC_Q4_1_QUANT(b, e) ((int)((b).q[(e) % 16] >> ((e) / 16 * 4) & 15))
 #define KVC_Q5_1_QUANT(b, e)                                                                                           \
@@ -124,7 +125,8 @@ KVC_INLINE float kvc_power_half(kvc_u8 e) { return kvc_from_bits(e < 2 ? 0x00200
     ((int)(((b).low[(e) / 128 * 64 + (e) % 64] >> ((e) % 128 / 64 * 4) & 15) |                                         \
            ((b).high[(e) / 128 * 32 + (e) % 32] >> ((e) % 128 / 32 * 2) & 3) << 4) -                                   \
      32)
-/* Sub-block scales as integers. s: sub-block, e / 16 for Q2_K, Q3_K and Q6_K, e / 32 for the others. */
+/* Sub-block scales as integers. s is the sub-block's index: e / 16 for Q2_K, Q3_K and Q6_K, and e / 32 for the others.
+ */
 #define KVC_Q2_K_SCALE(b, s) ((int)((b).scale[s] & 15))
 #define KVC_Q2_K_MIN(b, s) ((int)((b).scale[s] >> 4))
 #define KVC_IQ4_XS_SCALE(b, s)                                                                                         \

@@ -48,7 +48,7 @@ bool kvc_find_newest(struct kvc_device *device, const struct kvc_lists *lists, s
     return newest->count > 0;
 }
 
-/* Flips a bit of the newest entry's score. rows: rows of scores per head. */
+/* Flips a bit of the newest entry's score. There are `rows` rows of scores per head. */
 void kvc_flip_score(struct kvc_device *device, const struct kvc_lists *lists, struct kvc_span scores, uint32_t stride,
                     uint32_t rows) {
     struct kvc_newest newest;

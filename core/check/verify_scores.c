@@ -12,7 +12,8 @@ struct rows_case {
     struct kvc_probabilities rows[2];
 };
 
-/* Creates queries of one session, with M and L from the reference's attention. blind: some queries may see nothing. */
+/* Creates queries of one session, with M and L from the reference's attention. If `blind` is true, some queries may see
+ * nothing. */
 static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_queries, bool blind, struct rows_case *c) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, columns, 4, kvc_verify_range(v, 0, 2) > 0);
     const uint32_t many = v->small && most_queries > 3 ? 3 : most_queries;

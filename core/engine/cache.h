@@ -76,7 +76,7 @@ void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span 
 /* Fetches a layer's counts if they are stale. Only the host's copy changes. */
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
 bool kvc_cache_is_stale(const struct kvc_cache *cache);
-/* Updates the host's counts. counts: the numbers that evictions wrote to `to`, copied to the host. */
+/* Updates the host's counts from `counts`, the host's copy of the numbers that evictions wrote to `to`. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* returns the number of lists in all layers */
 /* Frees blocks that are not needed for the entries plus `surplus`, in every head that has at least `many` unneeded

@@ -179,7 +179,7 @@ static enum kvc_status gather_rows(void *user, const uint32_t *index, uint32_t r
     return kvc_batch_gather(runner, &runner->prompt, index, rows, error);
 }
 
-/* Runs rows of the pass through a delta net from a session's state. kept: the rows update the state. */
+/* Runs rows of the pass through a delta net from a session's state. If `kept` is true, the rows update the state. */
 static void delta_rows(const struct prompt *prompt, const struct kvc_session *session, uint32_t delta, uint32_t row,
                        uint32_t rows, bool kept) {
     struct kvc_runner *runner = session->runner;

@@ -40,7 +40,7 @@ void kvc_select_close(struct kvc_session *session);
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
                         struct kvc_span to);
 bool kvc_select_is_stale(const struct kvc_session *session);
-/* Updates the host's view counts. counts: the words of runner->counts that follow the counts of the lists. */
+/* Updates the host's view counts from `counts`, the words of runner->counts that follow the counts of the lists. */
 void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts);
 void kvc_select_drop_view(struct kvc_session *session, uint32_t layer);
 /* kvc_select_reserve reserves room for one more entry in the layer's view. kvc_select_appended adds the entry to the

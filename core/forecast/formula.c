@@ -64,7 +64,7 @@ struct course {
 };
 
 /* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the bytes that
- * choosing reads. most: entries of the layer's longest list. */
+ * choosing reads. `most` is the number of entries of the layer's longest list. */
 static double reads_of(const struct course *course, double n, double most, double *choose,
                        struct kvc_formula *formula) {
     const struct kvc_layer_context *context = &course->select.context;

@@ -101,7 +101,7 @@ bool kvc_ranks_agree(struct kvc_ranks *ranks, uint64_t number, uint32_t *rank, u
 float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats); /* valid until the next call */
 
 /* Gathers rows from the ranks that share layers: rank r's part is [rows, widths[r]] floats, and `out` is [rows, sum of
- * widths]. mine: this rank's part; NULL if it has none. widths [rows.split.ranks]. */
+ * widths]. `mine` is this rank's part, or NULL if it has none. widths [rows.split.ranks]. */
 void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths, float *out);
 
 #endif

@@ -124,8 +124,8 @@ static bool has_tools(const json_t *variables) {
     return tools && !json_is_null(tools);
 }
 
-/* Collects the template's variables. tokens: variables from the model. all: variables from the caller. tools and
- * documents are null if they are missing, as in transformers. */
+/* Collects the template's variables. `tokens` are variables from the model, and `all` are variables from the caller.
+ * tools and documents are null if they are missing, as in transformers. */
 static enum kvc_status template_fill(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
                                      const struct kvc_named_template *named, const struct kvc_message *messages,
                                      size_t count, json_t *tokens, json_t *all, struct kvc_error *error) {

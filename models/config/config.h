@@ -158,8 +158,8 @@ struct kvc_config {
     int64_t bos, eos; /* -1: none */
 };
 
-/* A field of the description. gguf: its key after "<architecture>.". hf: its key in config.json, at the top or in
- * rope_scaling (rope_parameters in newer files). NULL: the format has no such key. */
+/* A field of the description. `gguf` is its key after "<architecture>.". `hf` is its key in config.json, at the top or
+ * in rope_scaling (rope_parameters in newer files). A key is NULL if the format has no such key. */
 enum kvc_config_place { KVC_TOP, KVC_ROPE, KVC_TOP_THEN_ROPE, KVC_ROPE_THEN_TOP };
 struct kvc_config_field {
     const char *gguf, *hf;
@@ -206,7 +206,7 @@ enum kvc_status kvc_config_slide(struct kvc_config *config, const char *where, s
 enum kvc_status kvc_config_set(struct kvc_config *config, const struct kvc_config_field *field, bool gguf, double value,
                                const char *where, struct kvc_error *error);
 
-/* Read a description. On failure nothing is left to free. where: the file's path, for errors. */
+/* Read a description. On failure nothing is left to free. `where` is the file's path, for errors. */
 enum kvc_status kvc_config_from_gguf(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                      struct kvc_error *error); /* libc only */
 enum kvc_status kvc_config_from_json(const char *path, struct kvc_config *config, struct kvc_error *error);

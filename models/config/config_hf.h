@@ -7,8 +7,8 @@
 
 struct kvc_hf_source {
     const char *path;
-    /* top: the file's object. root: the language model's object, which is in text_config if the model also reads
-     * images. rope: rope_scaling or rope_parameters; NULL if neither is an object. */
+    /* `top` is the file's object. `root` is the language model's object, which is in text_config if the model also
+     * reads images. `rope` is rope_scaling or rope_parameters, or NULL if neither is an object. */
     const json_t *top, *root, *rope;
     struct kvc_error *error;
 };

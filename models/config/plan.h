@@ -58,7 +58,7 @@ enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_repla
 /* Writes a note about replaced types into error->text, empty if there are none. The status there is KVC_OK. */
 void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error);
 
-/* Writes all keys of "<architecture>." and "general.", without the tokenizer. type: the requested type. */
+/* Writes all keys of "<architecture>." and "general.", without the tokenizer. `type` is the requested type. */
 enum kvc_status kvc_plan_metadata(const struct kvc_config *config, const struct kvc_plan *plan, enum kvc_type type,
                                   const char *name, struct kvc_gguf_writer *writer, struct kvc_error *error);
 /* Returns general.file_type for a file whose matrices have this type. */

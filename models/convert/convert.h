@@ -19,9 +19,9 @@ struct kvc_converter {
 enum kvc_status kvc_converter_open(const char *from, struct kvc_converter *converter, struct kvc_error *error);
 void kvc_converter_close(struct kvc_converter *converter); /* abandons unfinished writers */
 
-/* Appends all rows of `tensor` to the writer's tensor `index`, converted to type `to`. interleaved: number of heads;
- * within each head the first `rotary` rows are reordered from half-split to interleaved, or back if a folder is
- * written. 0: keeps the order of rows. A vector (bias) counts as a column here. */
+/* Appends all rows of `tensor` to the writer's tensor `index`, converted to type `to`. `interleaved` is a number of
+ * heads; within each head the first `rotary` rows are reordered from half-split to interleaved, or back if a folder is
+ * written. 0 keeps the order of rows. A vector (bias) counts as a column here. */
 enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct kvc_file_tensor *tensor,
                                    enum kvc_type to, uint64_t interleaved, uint64_t rotary, size_t index,
                                    struct kvc_error *error);
@@ -53,7 +53,7 @@ enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to
                                  struct kvc_replaced *replaced, struct kvc_error *error);
 enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                    struct kvc_replaced *replaced, struct kvc_error *error); /* jansson */
-/* Writes the folder `to`. folder: the source is a folder. */
+/* Writes the folder `to`. `folder` is true if the source is a folder. */
 enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool folder, const char *to, enum kvc_type type,
                                       struct kvc_error *error); /* jansson */
 

@@ -25,7 +25,7 @@ enum kvc_gguf_type { /* value types, with the format's numbers */
 struct kvc_scaled;
 enum kvc_raw { KVC_RAW_NONE, KVC_RAW_F8_E4M3, KVC_RAW_U8 };
 
-/* A tensor in a GGUF or safetensors file. cols: the last dimension. rows: the product of all others. */
+/* A tensor in a GGUF or safetensors file. `cols` is the last dimension, and `rows` the product of all others. */
 struct kvc_file_tensor {
     const char *name; /* NUL-terminated; owned by the file object */
     enum kvc_type type;
@@ -62,7 +62,7 @@ bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t 
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);
 bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t i, double *value);
 bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes);
-/* Returns the i-th key, for copying. false: past the last one. */
+/* Returns the i-th key, for copying. Returns false if i is past the last key. */
 bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
 /* Returns the i-th value's bytes in the file, including lengths but not its type, or NULL if i is past the last value.
  */

@@ -159,7 +159,7 @@ static enum kvc_status open_parts(struct parts *parts, const char *path) {
     return status;
 }
 
-/* Opens all parts of a model. given: one of them; it is closed on failure. */
+/* Opens all parts of a model. `given` is one of them; it is closed on failure. */
 static enum kvc_status gguf_parts_join(const char *path, size_t stem, uint32_t number, uint32_t count, uint64_t tensors,
                                        struct kvc_gguf **given, struct kvc_error *error) {
     struct parts parts = {strdup(path), stem, calloc(count, sizeof *parts.files), count, tensors, error};

@@ -16,7 +16,7 @@ struct kvc_named {
     const unsigned char *data;
     uint32_t index;
 };
-/* Sorts items by name and writes their indices. what: the noun for an item in the error about a duplicate name. */
+/* Sorts items by name and writes their indices. `what` is the noun for an item in the error about a duplicate name. */
 enum kvc_status kvc_sort_names(const char *path, struct kvc_named *items, size_t count, const char *what,
                                uint32_t *index, struct kvc_error *error);
 

@@ -58,8 +58,8 @@ static void put_digits(struct jinja *j, struct jinja_text *text, uint64_t size, 
     jinja_put_made(j, text, out + at, sizeof out - at, false);
 }
 
-/* Writes a nonnegative number with C's formatting, but with a decimal point in every locale. upper: an uppercase
- * kind. */
+/* Writes a nonnegative number with C's formatting, but with a decimal point in every locale. `alternate` is C's flag #.
+ */
 static void put_real(struct jinja *j, struct jinja_text *text, double real, int places, char kind, bool alternate) {
     const char *point = localeconv()->decimal_point;
     const char form[] = {

@@ -149,7 +149,7 @@ struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, c
 void jinja_put(struct jinja *j, struct jinja_text *text, const struct jinja_string *from, size_t at, size_t bytes);
 void jinja_put_all(struct jinja *j, struct jinja_text *text, const struct jinja_string *from);
 void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data); /* text of the engine */
-/* Appends characters derived from others. marked: one of those others was marked. */
+/* Appends characters derived from others. `marked` is true if one of those others was marked. */
 void jinja_put_made(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes, bool marked);
 struct jinja_string jinja_seen(const struct jinja_text *text); /* the text as a string, valid until the text changes */
 struct jinja_value jinja_taken_safe(struct jinja *j, const struct jinja_text *text,
@@ -172,7 +172,7 @@ struct jinja_value jinja_dict(struct jinja *j, enum jinja_kind kind);
 void jinja_set(struct jinja *j, struct jinja_dict *dict, struct jinja_value key, struct jinja_value value);
 struct jinja_value *jinja_find(struct jinja *j, const struct jinja_dict *dict, struct jinja_value key); /* NULL: none */
 struct jinja_value *jinja_find_text(struct jinja *j, const struct jinja_dict *dict, const char *key);
-/* Converts JSON to a value. marked: the caller wrote it. Usual role names are never marked. */
+/* Converts JSON to a value. `marked` is true if the caller wrote it. Usual role names are never marked. */
 struct jinja_value jinja_from_json(struct jinja *j, const json_t *json, bool marked);
 
 const char *jinja_type(struct jinja_value value); /* Python's name of the type */
@@ -216,8 +216,8 @@ bool jinja_numeric(uint32_t code); /* digits, fractions, numerals */
 bool jinja_alnum(uint32_t code);   /* letters, digits and other numeric characters */
 int jinja_case(uint32_t code);     /* 1: upper, -1: lower, 2: title, 0: none */
 enum jinja_case { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE, JINJA_FOLD };
-/* Writes the case mapping of the character at *at and moves *at past it. *letter: whether a cased character precedes,
- * ignoring marks. Start with false; the calls update it. */
+/* Writes the case mapping of the character at *at and moves *at past it. *letter says whether a cased character
+ * precedes, ignoring marks. Start with false; the calls update it. */
 void jinja_put_case(struct jinja *j, struct jinja_text *out, const struct jinja_string *text, size_t *at,
                     enum jinja_case to, bool *letter);
 struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to);
@@ -282,7 +282,8 @@ struct jinja_call { /* the arguments of a call */
 };
 
 enum { JINJA_MOST_PARAMETERS = 6 };
-/* The implementation of a callable. a: arguments in the order of the row's parameters; JINJA_UNSET if not given. */
+/* The implementation of a callable. `a` holds the arguments in the order of the row's parameters; JINJA_UNSET if not
+ * given. */
 typedef struct jinja_value jinja_function(struct jinja *j, struct jinja_value self, const struct jinja_value *a,
                                           const struct jinja_call *call);
 struct jinja_builtin {
@@ -312,7 +313,7 @@ const struct jinja_builtin *jinja_filter(const char *name, size_t bytes);
 struct jinja_value jinja_apply(struct jinja *j, const char *kind, const struct jinja_builtin *builtin,
                                struct jinja_value self, const struct jinja_call *call);
 struct jinja_value jinja_call_value(struct jinja *j, struct jinja_value what, const struct jinja_call *call);
-/* text_filters.c. sides: where to strip; chars NULL: strip whitespace. */
+/* text_filters.c. `sides` selects where to strip. If `chars` is NULL, strips whitespace. */
 enum jinja_sides { JINJA_LEFT = 1, JINJA_RIGHT = 2, JINJA_BOTH = 3 };
 struct jinja_value jinja_strip(struct jinja *j, const struct jinja_string *text, const struct jinja_string *chars,
                                enum jinja_sides sides);

@@ -132,7 +132,7 @@ struct jinja_node *jinja_parse_postfix(struct jinja_parser *p, struct jinja_node
 struct jinja_node *jinja_parse_attribute(struct jinja_parser *p, struct jinja_node *a); /* the current token is '.' */
 struct jinja_node *jinja_parse_expression(struct jinja_parser *p);
 enum { JINJA_NO_CONDITION = 1, JINJA_NO_BRACKETS = 2 };
-/* Parses expressions separated by commas. stop: a name that ends them. */
+/* Parses expressions separated by commas. The name `stop` ends them. */
 struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, unsigned how, const char *stop);
 struct jinja_node *jinja_parse_target(struct jinja_parser *p, const char *stop);
 struct jinja_node *jinja_parse_filters(struct jinja_parser *p, struct jinja_node *a, bool first_is_named);

@@ -47,7 +47,7 @@ struct kvc_pattern {      /* a regular expression, or the text `literal` if not 
     char *literal;
     size_t literal_bytes;
 };
-/* Compiles an expression in the dialect of tokenizer.json. where: name of the file in errors. */
+/* Compiles an expression in the dialect of tokenizer.json. `where` is the name of the file in errors. */
 enum kvc_status kvc_pattern_compile(const char *expression, size_t bytes, const char *where,
                                     struct kvc_pattern *pattern, struct kvc_error *error);
 enum kvc_status kvc_pattern_literal(const char *text, size_t bytes, struct kvc_pattern *pattern,
@@ -133,7 +133,7 @@ struct kvc_words {
     struct kvc_span *spans;
     size_t count, capacity;
 };
-/* Splits text into words. first: the text is at the beginning of the input. */
+/* Splits text into words. `first` is true if the text is at the beginning of the input. */
 enum kvc_status kvc_split(const struct kvc_split_step *steps, size_t count, const char *text, size_t bytes, bool first,
                           struct kvc_words *words, struct kvc_error *error);
 void kvc_words_free(struct kvc_words *words);
@@ -250,8 +250,8 @@ enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error
 /* Returns true for a token that begins or ends something, which a caller's text must never produce. */
 bool kvc_added_controls(const struct kvc_tokenizer *tokenizer, const struct kvc_added *token);
 /* Finds the next token in text at or after `from`. *start..*end is the range that it covers, including the whitespace
- * that it strips. Returns NULL if there is none. special: also find control tokens, but none with a marked byte. marks
- * NULL: no byte is marked. */
+ * that it strips. Returns NULL if there is none. If `special` is true, also finds control tokens, but none with a
+ * marked byte. If `marks` is NULL, no byte is marked. */
 const struct kvc_added *kvc_added_find(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list,
                                        const char *text, const char *marks, size_t bytes, size_t from, bool special,
                                        size_t *start, size_t *end);

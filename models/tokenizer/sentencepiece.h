@@ -4,13 +4,14 @@
 
 #include "models/tokenizer/parts.h"
 
-/* Reads the bytes of tokenizer.model. vocab: see kvc_tokenizer_from_folder. least: minimum number of tokens to make
- * room for; tokens missing from the file are added later. The caller then calls kvc_added_sort and kvc_vocab_finish. */
+/* Reads the bytes of tokenizer.model. kvc_tokenizer_from_folder explains `vocab`. Makes room for at least `least`
+ * tokens, because tokens missing from the file are added later. The caller then calls kvc_added_sort and
+ * kvc_vocab_finish. */
 enum kvc_status kvc_tokenizer_from_sentencepiece(const void *data, size_t bytes, const char *path, uint64_t vocab,
                                                  uint64_t least, struct kvc_tokenizer **tokenizer,
                                                  struct kvc_error *error);
-/* Makes a new tokenizer's normalizer and decoder. prefix: prepend a space to a text. remove_spaces: remove spaces at
- * its ends and shorten runs of spaces to one. */
+/* Makes a new tokenizer's normalizer and decoder. `prefix` prepends a space to a text. `remove_spaces` removes spaces
+ * at its ends and shortens runs of spaces to one. */
 enum kvc_status kvc_sentencepiece_steps(struct kvc_tokenizer *tokenizer, bool prefix, bool remove_spaces,
                                         const char *path, struct kvc_error *error);
 
