@@ -436,7 +436,7 @@ static void wrong_files_are_refused(void **state) {
     static const char *const no_essays[] = {"",        " \n\t ",      "{\"text\": 5}", "{", "{\"text\": \"\"}",
                                             "a\xe9 b", "\xff\xfe\x41"};
     (void)state;
-    refused(eval_squad_read, "", "no JSON");
+    refused(eval_squad_read, "", "not JSON");
     refused(eval_squad_read, "{\"data\": [", "line 1");
     refused(eval_squad_read, "[]", "\"data\"");
     refused(eval_squad_read, "{\"data\": {}}", "\"data\"");
@@ -448,7 +448,7 @@ static void wrong_files_are_refused(void **state) {
         eval_squad_read,
         "{\"data\": [{\"paragraphs\": [{\"context\": \"x\", \"qas\": [{\"question\": \"x\", \"answers\": [{}]}]}]}]}",
         "an answer");
-    refused(eval_squad_read, "{\"data\": \"\xff\"}", "no JSON");
+    refused(eval_squad_read, "{\"data\": \"\xff\"}", "not JSON");
     refused(eval_hotpotqa_read, "{}", "no array");
     refused(eval_hotpotqa_read, "[]", "no question");
     refused(eval_hotpotqa_read, "[{}]", "[0]");

@@ -391,7 +391,7 @@ static void information(void **state) {
     expect_error(kvc_tokenize(model, "x", 1, 0, &tokens, &count, &error), "no tokenizer", "text without a tokenizer");
     kvc_model_close(model);
     expect_error(kvc_model_open(engine, golden("llama2/model.safetensors", path, sizeof path), &model, &error),
-                 "give the folder", "a file of a folder");
+                 "give its folder", "a file of a folder");
     expect_error(kvc_model_open(engine, "/nowhere/model.gguf", &model, &error), "/nowhere/model.gguf", "no file");
     expect_error(kvc_model_open(engine, folder, &model, &error), folder, "an empty folder");
     kvc_engine_close(engine);

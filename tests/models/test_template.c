@@ -187,7 +187,7 @@ static void test_errors(void **state) {
         {none, {.template_name = "llama3"}, &no_role, 1, KVC_USAGE, "no role"},
         {none, {.template_name = "llama3"}, &empty, 1, KVC_USAGE, "no content"},
         {none, {.template_name = "llama2"}, talk + 2, 1, KVC_USAGE, "turns"},
-        {none, {.template_name = "llama3", .tools = "[]"}, talk, 1, KVC_USAGE, "no tools"},
+        {none, {.template_name = "llama3", .tools = "[]"}, talk, 1, KVC_USAGE, "does not support tools"},
         {broken, {.tools = "{}"}, talk, 1, KVC_INPUT, "tools: the JSON must be an array"},
         {broken, {.documents = "[1"}, talk, 1, KVC_INPUT, "documents: not valid JSON"},
         {broken, {.variables = "[]"}, talk, 1, KVC_USAGE, "variables: the JSON must be an object"},
