@@ -51,14 +51,14 @@ double eval_choice(const char *answer, const char *truth);
 
 /* ---- InfiniteBench (metrics_infinite.c) ---- */
 
-double eval_infinite_value(const char *answer, const char *truth);       /* the truth is a word of the answer */
-double eval_infinite_number(const char *answer, const char *truth);      /* the truth is the first run of digits */
-double eval_infinite_run(const char *answer, const char *truth);         /* the last word is this whole number */
-double eval_infinite_find(const char *answer, const char *truth);        /* the first number is this one */
+double eval_infinite_value(const char *answer, const char *truth);  /* the truth is a word of the answer */
+double eval_infinite_number(const char *answer, const char *truth); /* the truth is the first run of digits */
+double eval_infinite_run(const char *answer, const char *truth);  /* the last word equals the truth as a whole number */
+double eval_infinite_find(const char *answer, const char *truth); /* the first number equals the truth */
 double eval_infinite_steps(const char *answer, struct eval_list truths); /* share of correct numbers at the beginning */
 double eval_infinite_speaker(const char *answer,
                              const char *truth); /* the truth is a word of the answer, in capitals */
-/* truths: the option's text and its letter */
+/* `truths` are the option's text and its letter. */
 double eval_infinite_option(const char *answer, struct eval_list truths);
 double eval_infinite_bug(const char *answer, struct eval_list truths);
 double eval_character_f1(const char *answer, const char *truth); /* F1 of characters, no punctuation or whitespace */

@@ -14,8 +14,9 @@ struct needle_cell { /* one policy at one length */
     double seconds;
 };
 
-/* How a text's questions are asked. ONE: each directly after the text. ANSWER: all facts in one answer. TURNS: in turns
- * of a conversation. BOTH: each directly after the text, and also as a separate turn. */
+/* How a text's questions are asked. NEEDLE_ONE asks each question directly after the text. NEEDLE_ANSWER asks for all
+ * facts in one answer. NEEDLE_TURNS asks in turns of a conversation. NEEDLE_BOTH asks each question directly after the
+ * text, and also as a separate turn. */
 enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS, NEEDLE_BOTH };
 extern const char *const needle_modes[]; /* "one", "answer", "turns", "both" */
 

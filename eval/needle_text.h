@@ -36,8 +36,8 @@ void needle_words_close(struct needle_words *words);
 int needle_text_make(const struct cli_command *command, const struct kvc_model *model, const struct needle_words *words,
                      uint64_t tokens, const double *depths, size_t depth_count, uint64_t seed,
                      struct needle_text *text);
-/* Makes a text with `count` filler sentences. *random is the generator's state. KVC_INPUT: there are fewer keys than
- * depths. */
+/* Makes a text with `count` filler sentences. *random is the generator's state. Returns KVC_INPUT if there are fewer
+ * keys than depths. */
 enum kvc_status needle_text_sentences(const struct needle_words *words, uint64_t count, const double *depths,
                                       size_t depth_count, uint64_t *random, struct needle_text *text,
                                       struct kvc_error *error);

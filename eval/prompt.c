@@ -15,7 +15,8 @@ uint64_t eval_hash(uint64_t before, const void *bytes, size_t count) { return XX
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
 
-/* Renders the message in the template. *question_at: where the question begins. made->text is malloc'ed. */
+/* Renders the message in the template. *question_at receives the offset at which the question begins. made->text is
+ * malloc'ed. */
 static enum kvc_status chat_text(const struct eval_prompter *prompter, const char *context, const char *question,
                                  struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     struct eval_text message = {0};
@@ -91,7 +92,8 @@ static enum kvc_status raw(struct eval_text *text, struct kvc_rendered *made, st
     return taken ? KVC_OK : no_memory(error);
 }
 
-/* Returns the text of a prompt with the answer's opening. *question_at: where the question begins. */
+/* Returns the text of a prompt with the answer's opening. *question_at receives the offset at which the question
+ * begins. */
 static enum kvc_status prompt_text(const struct eval_prompter *prompter, const struct eval_sample *sample, size_t which,
                                    struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     const struct eval_asked *asked = &sample->asked[which];

@@ -174,7 +174,7 @@ enum kvc_status eval_squad_read(const char *path, const char *text, size_t bytes
 
 /* ---- HotpotQA: [{"question", "answer", "context": [[title, [sentence, ...]], ...]}, ...] ---- */
 
-/* Makes "TITLE\n" and the sentences. KVC_INPUT: the pair is invalid. */
+/* Makes "TITLE\n" and the sentences. Returns KVC_INPUT if the pair is invalid. */
 static enum kvc_status hotpotqa_document(struct reader *reader, const char *where, json_t *pair, char **out) {
     json_t *title = json_array_get(pair, 0), *sentences = json_array_get(pair, 1), *sentence;
     struct eval_text text = {0};

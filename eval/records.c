@@ -98,8 +98,8 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
     return status;
 }
 
-/* Checks a block of bytes for UTF-8. *whole: the bytes up to the last complete character; the caller moves the rest
- * into the next block. */
+/* Checks a block of bytes for UTF-8. *whole receives the number of bytes up to the last complete character; the caller
+ * moves the rest into the next block. */
 static enum kvc_status check_utf8(const struct eval_records *records, const char *bytes, size_t count, bool last,
                                   uint64_t line, size_t *whole, struct kvc_error *error) {
     size_t at = 0;

@@ -53,9 +53,10 @@ size_t eval_texts_count(const json_t *texts);
 struct eval_field {
     const char *name, *text;
 };
-/* Replaces the template's fields. dollars false: {name}, with {{ and }} for braces, as in Python's format. dollars
- * true: $name$, and everything else is literal. Text after the field named `split` goes to `after`. Returns KVC_INPUT
- * for an unknown name, or if there is no field `split`. `where` names the template in messages. */
+/* Replaces the template's fields. If `dollars` is false, a field is {name}, with {{ and }} for braces, as in Python's
+ * format. Otherwise a field is $name$, and everything else is literal. Text after the field named `split` goes to
+ * `after`. Returns KVC_INPUT for an unknown name, or if there is no field `split`. `where` names the template in
+ * messages. */
 enum kvc_status eval_fill(const char *where, const char *template, bool dollars, const struct eval_field *fields,
                           size_t count, const char *split, struct eval_text *before, struct eval_text *after,
                           struct kvc_error *error);

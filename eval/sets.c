@@ -26,8 +26,8 @@ char *eval_set_find(const char *folder, const char *files) {
     return NULL;
 }
 
-/* Replaces # in the form's files by a size: the one of the largest of 8192, 16384, ... tokens that does not exceed the
- * length. */
+/* Replaces # in the form's files by a size: the size for the largest of 8192, 16384, ... tokens that does not exceed
+ * the length. */
 static void put_size(const struct eval_set_form *form, uint64_t length, char text[SIZED_BYTES]) {
     const char *size = form->sizes ? form->sizes : "";
     size_t n = 0, bytes = strcspn(size, "|");

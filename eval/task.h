@@ -132,8 +132,8 @@ struct eval_maker { /* input of a generator */
     double depth;    /* for tasks with depths: position of the answer in the text, 0 to 1 */
 };
 
-/* How a sample asks several questions. EVAL_TURNS: in turns of one conversation. EVAL_REQUESTS: each alone after the
- * same text, as if several users had sent the same prompt. */
+/* How a sample asks several questions. EVAL_TURNS asks them in turns of one conversation. EVAL_REQUESTS asks each alone
+ * after the same text, as if several users had sent the same prompt. */
 enum eval_manner { EVAL_TURNS, EVAL_REQUESTS };
 
 /* The unit of a score. Only shares are between 0 and 1 and get Wilson's interval; other units get the normal interval.

@@ -41,8 +41,8 @@ struct eval_trace_request {
     uint32_t most; /* maximum tokens of an answer */
     float *logits; /* [vocab], scratch */
 };
-/* Runs the sample again, and inspects the lists after every chunk, prompt and step. *trace: a JSON object (below),
- * which the caller frees. */
+/* Runs the sample again, and inspects the lists after every chunk, prompt and step. *trace receives a JSON object
+ * (below), which the caller frees. */
 enum kvc_status eval_trace(const struct eval_trace_request *request, json_t **trace, struct kvc_error *error);
 
 /* Members of a trace:

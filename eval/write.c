@@ -20,8 +20,8 @@ void eval_csv_text(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
-/* Opens NAME.json and NAME.csv in the folder, which it creates if necessary. files NULL: only checks that they can be
- * opened. */
+/* Opens NAME.json and NAME.csv in the folder, which it creates if necessary. If `files` is NULL, only checks that they
+ * can be opened. */
 static int open_files(const struct cli_command *command, const char *folder, const char *name, struct kvc_output **made,
                       struct cli_file *files) {
     const size_t capacity = strlen(folder) + strlen(name) + 8;

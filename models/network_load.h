@@ -53,7 +53,8 @@ enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values
  * buffer. */
 enum kvc_status kvc_loader_norm(struct kvc_loader *in, const char *name, uint64_t length, struct kvc_span *span);
 enum kvc_status kvc_loader_flush(struct kvc_loader *in);
-/* Determines the layers and heads of this rank. ranks NULL: all. Returns false if there are more stages than layers. */
+/* Determines the layers and heads of this rank. If `ranks` is NULL, this rank has all of them. Returns false if there
+ * are more stages than layers. */
 bool kvc_network_share(struct kvc_network *network, struct kvc_ranks *ranks);
 /* Loads the embedding, the final norm and the output head. */
 enum kvc_status kvc_loader_ends(struct kvc_loader *in);

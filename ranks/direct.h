@@ -7,13 +7,15 @@
 enum { KVC_DIRECT_WAYS = 2 };
 
 struct kvc_direct_way {
-    const char *name;     /* its value in KVCULL_RANKS_DEVICES */
-    bool one_each;        /* each rank needs a device of its own */
-    bool (*usable)(void); /* whether this rank can use it; NULL: yes. Not called if the user chose this transport */
+    const char *name; /* its value in KVCULL_RANKS_DEVICES */
+    bool one_each;    /* each rank needs a device of its own */
+    /* Returns true if this rank can use the transport. The pointer is NULL if every rank can. Not called if the user
+     * chose this transport. */
+    bool (*usable)(void);
     /* Opens the transport. Called by all ranks. Returns NULL if it cannot be opened here. */
     struct kvc_direct *(*open)(struct kvc_link *link, struct kvc_device *device);
     /* Sends trial rows and returns true if they arrive. Called by all ranks after every rank has opened the transport.
-     * NULL: no trial. */
+     * The pointer is NULL if there is no trial. */
     bool (*works)(struct kvc_direct *direct);
 };
 

@@ -17,7 +17,7 @@ struct kvc_watch;
 /* Starts the watch. All ranks of the communicator call it; the watch duplicates the communicator. Returns NULL if out
  * of memory or if the thread cannot start. */
 struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm);
-/* Sets how long a rank may be silent. 0: no limit. */
+/* Sets how long a rank may be silent; 0 means no limit. */
 void kvc_watch_limit(struct kvc_watch *watch, double seconds);
 /* Returns the longest current silence in seconds and sets *rank to the silent rank. Any thread may call it. */
 double kvc_watch_silence(const struct kvc_watch *watch, uint32_t *rank);

@@ -114,8 +114,8 @@ static void put_best(struct serve_text *text, const struct serve_choice *choice,
     serve_text_put(text, "}");
 }
 
-/* Writes the log probabilities of completions. *offset: characters before the first record; on return, before the next
- * one. */
+/* Writes the log probabilities of completions. *offset is the number of characters before the first record; on return,
+ * before the next one. */
 static void put_logprobs(struct serve_text *text, const struct serve_choice *choice, size_t from, size_t *offset) {
     const struct serve *serve = choice->request->serve;
     struct serve_text piece = {0}, offsets = {0};

@@ -30,7 +30,7 @@ struct serve_exchange {
     int status;                      /* status of the answer; 0: there was none */
     bool closes;                     /* the connection closes after the answer */
     struct serve_text body;
-    uint64_t counted; /* bytes of it in http->bodies */
+    uint64_t counted; /* bytes of this body that http->bodies counts */
     bool crowded;     /* the body was dropped because all bodies together were too large */
     double began;
     struct serve_request *request; /* NULL: the exchange is answered immediately */

@@ -85,8 +85,8 @@ KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 index
 
 #define KVC_DIGITS 258 /* counts of 256 digits, and two words that one work-item computes for the group */
 /* Finds the eight bits of the threshold key at `shift` (a digit), from the numbers of candidates with each digit. The
- * *need highest candidates are those above this digit and some of those with it. *need receives the number of the
- * latter. All work-items of the group must call this together. */
+ * *need highest candidates are all candidates above this digit and some candidates with this digit. *need receives the
+ * number of candidates to take with this digit. All work-items of the group must call this together. */
 KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     if (KVC_LOCAL_ID() == 0) {
         kvc_u32 digit = 255, left = *need;

@@ -227,8 +227,8 @@ static void write_expert(struct kvc_offload *offload, const struct kvc_weight *w
     }
 }
 
-/* The experts' matrices lie one below the other, like one matrix with all of their rows. If they already do so in host
- * memory, the driver may use that memory in place. */
+/* The experts' matrices lie one below the other, like one matrix with all of their rows. If they are already contiguous
+ * in host memory, the driver may use that memory in place. */
 enum kvc_status kvc_offload_experts_create(struct kvc_device *device, enum kvc_type type, uint32_t experts,
                                            uint64_t outputs, uint64_t inputs, const void *const *host,
                                            struct kvc_weight **weight, struct kvc_error *error) {

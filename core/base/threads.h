@@ -8,13 +8,13 @@ struct kvc_threads;
 /* task is in 0..tasks-1, thread in 0..kvc_threads_count-1. Results must not depend on which thread runs a task. */
 typedef void kvc_task_fn(void *argument, size_t task, unsigned thread);
 
-/* Starts a pool. count 0: one thread per core that this process may use. Workers start with the exact floating-point
- * environment. */
+/* Starts a pool. If `count` is 0, it has one thread per core that this process may use. Workers start with the exact
+ * floating-point environment. */
 enum kvc_status kvc_threads_open(int count, struct kvc_threads **threads, struct kvc_error *error);
 void kvc_threads_close(struct kvc_threads *threads);
 unsigned kvc_threads_count(const struct kvc_threads *threads);
-/* Runs all tasks and returns when they are done. The caller's thread runs tasks, too. threads NULL: the caller runs all
- * of them. */
+/* Runs all tasks and returns when they are done. The caller's thread runs tasks, too. If `threads` is NULL, the caller
+ * runs all of them. */
 void kvc_threads_run(struct kvc_threads *threads, size_t tasks, kvc_task_fn *run, void *argument);
 
 #endif

@@ -94,7 +94,7 @@ static inline uint32_t kvc_runner_window(const struct kvc_runner *runner, uint32
     return runner->windows ? runner->windows[layer] : 0;
 }
 
-/* Opens a runner. network NULL: for a replay, from the geometry alone. */
+/* Opens a runner. If `network` is NULL, opens a runner for a replay from the geometry alone. */
 enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
                                 const struct kvc_geometry *geometry, struct kvc_runner **runner,
                                 struct kvc_error *error);

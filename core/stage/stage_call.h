@@ -15,16 +15,17 @@ uint64_t kvc_stage_entries(const struct kvc_stage *stage, bool plans);
 /* Returns true if the layer's chunk stage chooses for a lower layer that sees more than the layer itself. */
 bool kvc_stage_decides(const struct kvc_session *session, uint32_t layer);
 
-/* Call the stages of a prompt in one layer: after some rows attended; after a chunk; after all rows (observers,
- * propagate, prompt). The last two call the stages of a decode step. */
+/* The first three functions call the stages of a prompt in one layer: after some rows attended, after a chunk, and
+ * after all rows (observers, propagate, prompt). The last two call the stages of a decode step. */
 enum kvc_status kvc_stage_call_attended(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_select(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error *error);
 
-/* In a pipeline: the first repeats the prompt stage of another rank's layer for this rank's layers below it. The second
- * applies what the chunk stage of such a layer keeps in one of this rank's layers. */
+/* For layers of other ranks in a pipeline. The first function repeats the prompt stage of such a layer, which may evict
+ * from this rank's layers below it. The second applies the choice of such a layer's chunk stage for one of this rank's
+ * layers. */
 enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
                                         const int32_t *const *positions, const size_t *counts, struct kvc_error *error);

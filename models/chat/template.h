@@ -5,8 +5,8 @@
 #include "models/jinja/jinja.h"
 #include "models/tokenizer/tokenizer.h"
 
-/* Implements kvc_chat_text_with. The caller frees made->text. tokenizer NULL: uses a named template with the special
- * tokens of its family. */
+/* Implements kvc_chat_text_with. The caller frees made->text. If `tokenizer` is NULL, uses a named template with the
+ * special tokens of its family. */
 enum kvc_status kvc_chat_render(const struct kvc_tokenizer *tokenizer, const struct kvc_chat_options *options,
                                 const struct kvc_message *messages, size_t count, struct kvc_rendered *made,
                                 struct kvc_error *error);

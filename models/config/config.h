@@ -93,8 +93,8 @@ struct kvc_family {
     enum kvc_window_kind window;
     uint64_t pattern;     /* default: every n-th layer has no window */
     uint64_t wide_layers; /* GGUF: a model with this many layers scales queries by hidden / heads, not by head size */
-    /* Defaults of transformers if config.json lacks the key. 0: hidden / heads for head_size, heads for kv_heads, none
-     * for the others. */
+    /* Defaults of transformers if config.json lacks the key. 0 means hidden / heads for head_size, heads for kv_heads,
+     * and no default for the others. */
     uint64_t heads, head_size, kv_heads, vocab, sliding_window, original_context, context;
     double norm_eps, base, query_scalar;
     double partial, logit_scale;

@@ -40,8 +40,8 @@ static void put_templates(struct made *made, const struct kvc_tokenizer *t) {
 
 /* ---- from a folder ---- */
 
-/* Writes tokenizer_config.json with the templates of a separate template folder added. *done: false if there is no such
- * folder. */
+/* Writes tokenizer_config.json with the templates of a separate template folder added. Sets *done to false if there is
+ * no such folder. */
 static enum kvc_status gather_templates(struct kvc_output_set *set, const char *from, bool *done,
                                         struct kvc_error *error) {
     struct kvc_tokenizer only = {0};

@@ -57,7 +57,8 @@ static enum kvc_status put_tokenizer(const struct kvc_tokenizer *tokenizer, cons
     return put_templates(tokenizer, writer, error);
 }
 
-/* Returns a special token's id, from its text in tokenizer_config.json or its number in config.json. -1: none. */
+/* Returns a special token's id, from its text in tokenizer_config.json or its number in config.json. Returns -1 if
+ * there is none. */
 static int32_t special_id(const struct kvc_tokenizer *tokenizer, const json_t *about, const json_t *model,
                           const char *name) {
     char key[32];

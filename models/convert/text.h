@@ -12,7 +12,7 @@ struct kvc_tokenizer;
 enum kvc_status kvc_convert_text(const char *folder, uint64_t vocab, struct kvc_gguf_writer *writer,
                                  struct kvc_error *error);
 
-/* Writes the keys for the tokens and for splitting a text into them. *whole: true if they describe the tokenizer
+/* Writes the keys for the tokens and for splitting a text into them. Sets *whole to true if they describe the tokenizer
  * completely. Returns false if out of memory. */
 bool kvc_convert_vocab(const struct kvc_tokenizer *tokenizer, struct kvc_gguf_writer *writer, bool *whole);
 

@@ -26,7 +26,7 @@ struct parts {
     struct kvc_error *error;
 };
 
-/* Returns the number in five digits of a file name. 0: not a number. */
+/* Returns the number in five digits of a file name, or 0 if they are not a number. */
 static uint32_t digits(const char *text) {
     uint32_t number = 0;
     for (int i = 0; i < DIGITS; i++) {

@@ -31,8 +31,8 @@ enum kvc_status kvc_gguf_writer_begin(struct kvc_gguf_writer *writer, const char
 /* Appends bytes to a tensor. Tensors may be written in any order. */
 enum kvc_status kvc_gguf_write(struct kvc_gguf_writer *writer, size_t tensor, const void *data, size_t bytes,
                                struct kvc_error *error);
-/* Completes the file; every tensor must be complete. *path: the temporary path, for reading the file back before it is
- * committed. */
+/* Completes the file; every tensor must be complete. *path receives the temporary path, for reading the file back
+ * before it is committed. */
 enum kvc_status kvc_gguf_writer_finish(struct kvc_gguf_writer *writer, const char **path, struct kvc_error *error);
 /* Both free the writer. commit calls finish first. */
 enum kvc_status kvc_gguf_writer_commit(struct kvc_gguf_writer *writer, struct kvc_error *error);

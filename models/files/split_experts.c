@@ -9,7 +9,7 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_index.h"
 
-/* Tensors by the ends of their names, and their parts. second NULL: the tensor is only transposed. */
+/* Tensors by the ends of their names, and their parts. If `second` is NULL, the tensor is only transposed. */
 static const struct {
     const char *end, *first, *second;
     uint32_t dimensions;
@@ -40,7 +40,7 @@ static char *renamed(const char *name, const char *end, const char *other) {
     return made;
 }
 
-/* Makes one of the `parts` tensors of a fused one. */
+/* Makes one of the `parts` tensors that a fused tensor is split into. */
 static enum kvc_status add_part(const struct splitting *in, const struct kvc_file_tensor *from, char *name,
                                 uint32_t parts, uint32_t part, struct kvc_file_tensor *to) {
     struct kvc_scaled *scaled = name ? malloc(sizeof *scaled) : NULL;

@@ -29,7 +29,7 @@ struct kvc_tensor_reader {
 
 /* ---- writing ---- */
 
-/* Returns the size of a tensor's values in bytes. 0: invalid shape. */
+/* Returns the size of a tensor's values in bytes. Returns 0 for an invalid shape. */
 static uint64_t size_of(const struct kvc_tensor *tensor, enum kvc_type type) {
     const uint64_t size = kvc_type_block(type).bytes;
     uint64_t values = 1;

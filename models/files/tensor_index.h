@@ -10,7 +10,7 @@ enum kvc_status kvc_tensor_index(const char *path, const struct kvc_file_tensor 
 const struct kvc_file_tensor *kvc_tensor_find(const struct kvc_file_tensor *tensors, const uint32_t *index,
                                               size_t count, const char *name); /* NULL: none */
 
-/* An item of the same kind of index over other names, such as metadata keys. */
+/* An item of an index over other names, such as metadata keys. */
 struct kvc_named {
     const char *name;
     const unsigned char *data;

@@ -93,8 +93,8 @@ static size_t trimmed(const struct jinja_lexer *lexer, size_t begin, size_t end,
     return whole && without_blanks(lexer->text, line, end) == line ? line : end;
 }
 
-/* Returns the length of a tag's end at `at`: "%}" with its sign and the whitespace that it strips. 0: no tag ends
- * there. */
+/* Returns the length of a tag's end at `at`: "%}" with its sign and the whitespace that it strips. Returns 0 if no tag
+ * ends there. */
 static size_t tag_end(const struct jinja_lexer *lexer, size_t at, const char *end, bool trims) {
     const char sign = at < lexer->bytes ? lexer->text[at] : '\0';
     const size_t skip = sign == '-' || (sign == '+' && trims);
@@ -112,7 +112,7 @@ static size_t sign_at(const struct jinja_lexer *lexer, size_t at) {
     return at < lexer->bytes && (lexer->text[at] == '-' || lexer->text[at] == '+');
 }
 
-/* Returns the length of the tag {% name %} at `at`; name is "raw" or "endraw". 0: something else is there. */
+/* Returns the length of the tag {% name %} at `at`; name is "raw" or "endraw". Returns 0 if something else is there. */
 static size_t raw_tag(const struct jinja_lexer *lexer, size_t at, const char *name, bool trims) {
     const size_t begin = at;
     at += 2 + sign_at(lexer, at + 2);

@@ -206,7 +206,7 @@ bool jinja_letter(uint32_t code);
 bool jinja_decimal(uint32_t code);
 size_t jinja_characters(const struct jinja_string *text);
 size_t jinja_offset(const struct jinja_string *text, size_t character); /* bytes in front of a character */
-/* Returns the offset of part in text, at or after from. SIZE_MAX: not found. */
+/* Returns the offset of part in text, at or after from. Returns SIZE_MAX if it is not found. */
 size_t jinja_search(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes);
 
 /* ---- upper and lower case (case.c) ---- */

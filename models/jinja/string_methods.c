@@ -117,7 +117,8 @@ static bool range_of(struct jinja *j, const struct jinja_string *text, struct ji
     return first <= last && j->status == KVC_OK;
 }
 
-/* Returns the byte offset of the first or last occurrence of a part in the range. SIZE_MAX: not found. */
+/* Returns the byte offset of the first or last occurrence of a part in the range. Returns SIZE_MAX if it is not found.
+ */
 static size_t search(struct jinja *j, const struct jinja_string *text, const struct jinja_value *a, bool last) {
     const struct jinja_string *part = text_of(j, a[0]);
     size_t from, to, found = SIZE_MAX;

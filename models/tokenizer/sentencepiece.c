@@ -215,7 +215,7 @@ static char *sentencepiece_copy(const char *text) {
     return made;
 }
 
-/* expression NULL: a space. */
+/* Adds a step to the normalizer. Its pattern is `expression`, or a space if that is NULL. */
 static enum kvc_status add_step(const struct source *source, struct kvc_tokenizer *tokenizer,
                                 enum kvc_normalize_kind kind, const char *expression, const char *text) {
     struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];

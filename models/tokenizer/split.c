@@ -32,8 +32,8 @@ static bool names_script(const char *text, size_t bytes) {
 }
 
 /* Translates an expression for pcre2. \s and \S become explicit, because pcre2's include U+180E, which has not been a
- * space since Unicode 6.3. *nested: the expression has a class within a class or an intersection, which pcre2 would
- * read as plain characters. */
+ * space since Unicode 6.3. Sets *nested if the expression has a class within a class or an intersection, which pcre2
+ * would read as plain characters. */
 static bool translate(const char *expression, size_t bytes, struct kvc_text *out, bool *nested) {
     bool inside = false;
     bool fits = true;

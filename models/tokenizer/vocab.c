@@ -67,7 +67,7 @@ static uint64_t hash_text(const char *text, size_t bytes) {
     return mix(h);
 }
 
-/* Returns the smallest power of two that leaves at least half the cells free. 0: too many. */
+/* Returns the smallest power of two that leaves at least half the cells free. Returns 0 if there are too many. */
 static size_t table_size(size_t count) {
     size_t size = 16;
     while (size / 2 < count) {
@@ -224,7 +224,7 @@ int kvc_byte_piece(const char *text, size_t bytes) {
     return value;
 }
 
-/* Converts a byte-level spelling back to bytes. *all: false if a character stands for no byte. */
+/* Converts a byte-level spelling back to bytes. Sets *all to false if a character stands for no byte. */
 static bool spell_bytes(struct kvc_text *out, const char *spelling, size_t bytes, bool *all) {
     *all = true;
     for (size_t at = 0; at < bytes;) {
