@@ -152,13 +152,14 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
 /* clang-format off */
 #define CLI_RANKS_OPTION(c)                                                                                           \
     {CLI_TEXT, 0, "ranks", "HOW",                                                                                     \
-     "how the processes that mpirun or srun started divide the work. tensor: each has some heads with their entries, " \
-     "and some outputs of every matrix. pipeline: each has consecutive layers. tensor=N,pipeline=M: M groups of "      \
-     "layers, each sharded among N processes of one machine. data (eval and perplexity only): each has the whole "     \
-     "model and some samples. Results are bit-identical",                                                              \
+     "how the processes that mpirun or srun started divide the work. tensor: each process has some heads with their "  \
+     "entries, and some outputs of every matrix. pipeline: each process has consecutive layers. "                      \
+     "tensor=N,pipeline=M: M groups of layers, each sharded among N processes of one machine. data (eval and "         \
+     "perplexity only): each process has the whole model and some samples. Results are bit-identical in all cases",    \
      &(c)->ranks, 0, 0, NULL},                                                                                         \
         {CLI_TEXT, 0, "share", "LIST",                                                                                \
-         "relative sizes of the parts of these processes, such as 2,1,1; without: equal", &(c)->share, 0, 0, NULL},   \
+         "relative sizes of the parts of these processes, such as 2,1,1; by default they are equal", &(c)->share, 0,  \
+         0, NULL},                                                                                                    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
          "end all processes when one has not answered for so long, because it was stopped or disconnected; 0: never",  \
          &(c)->rank_timeout, 0, 1000000, NULL}
@@ -476,7 +477,7 @@ bool cli_template_given(const struct cli_template *from); /* true if any of them
         {CLI_TEXT, 0, "template-vars", "JSON", "more variables for the template: '{\"enable_thinking\": false}'",     \
          &(t)->variables, 0, 0, NULL},                                                                                \
         {CLI_TEXT, 0, "date", "DATE",                                                                                 \
-         "the date for the template, such as 2025-06-30, or today; without: the template sees no date",               \
+         "the date for the template, such as 2025-06-30, or today; by default the template sees no date",             \
          &(t)->date, 0, 0, NULL},                                                                                     \
         {CLI_FLAG, 0, "special-content", NULL,                                                                        \
          "recognize control tokens in messages, tools and variables: whoever wrote them can then end a turn",         \

@@ -123,9 +123,9 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
         if (options->kind == CLI_TYPE && !options->choices)
             snprintf(help + strlen(help), sizeof help - strlen(help), " [one of %s]", cli_weight_types(types));
         else if (options->choices && !strstr(help, "exact:"))
-            snprintf(help + strlen(help), sizeof help - strlen(help), " [one of %s]", options->choices);
+            snprintf(help + strlen(help), sizeof help - strlen(help), " [%s]", options->choices);
         if (defaults(options, value))
-            snprintf(help + strlen(help), sizeof help - strlen(help), " [default: %s]", value);
+            snprintf(help + strlen(help), sizeof help - strlen(help), " [default=%s]", value);
         if (strlen(left) + 2 > HELP_COLUMN)
             printf("%s\n%*s", left, HELP_COLUMN, "");
         else

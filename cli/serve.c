@@ -31,7 +31,7 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
     bool fields = false;
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &o.model, 0, 0, NULL},
-        {CLI_TEXT, 0, "kv", "SPEC", "policy of a cache whose request names none", &o.kv, 0, 0, NULL},
+        {CLI_TEXT, 0, "kv", "SPEC", "policy of the cache, if a request names none", &o.kv, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "chat template to use instead of the model's own", &o.template_name, 0, 0,
          NULL},
         {CLI_TEXT, 0, "chat-template-file", "FILE", "file of a Jinja chat template to use instead of --template",
@@ -47,7 +47,7 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 0, "host", "ADDRESS", "address to listen on", &o.host, 0, 0, NULL},
         {CLI_INT, 0, "port", "N", "port; 0: any free port, which the first line of output names", &o.port, 0, 65535,
          NULL},
-        {CLI_TEXT, 0, "name", "NAME", "name of the model for clients; without: the name of its file", &o.name, 0, 0,
+        {CLI_TEXT, 0, "name", "NAME", "name of the model for clients; by default the name of its file", &o.name, 0, 0,
          NULL},
         {CLI_TEXT, 0, "api-key-file", "FILE", "file of API keys, one per line; a request must contain one of them",
          &o.key_file, 0, 0, NULL},
@@ -65,7 +65,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_BYTES, 0, "body", "BYTES", "maximum size of a request", &o.body, 1024, 1073741824, NULL},
         {CLI_GROUP, 0, "Limits", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_BYTES, 0, "mem", "BYTES",
-         "memory of all sessions together; without: half of the available memory at the start", &o.memory, 0, 0, NULL},
+         "memory of all sessions together; by default half of the memory that is available at the start", &o.memory, 0,
+         0, NULL},
         {CLI_INT, 0, "batch", "N", "maximum number of requests computed together", &o.batch, 1, 1024, NULL},
         {CLI_INT, 0, "queue", "N", "maximum number of waiting requests; further ones are refused", &o.queue, 1, 100000,
          NULL},

@@ -257,9 +257,9 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
         {CLI_COUNTS, 0, "batch", "B,..", "numbers of sessions that decode together", &a.batches, 1, 4096, NULL},
         {CLI_FLAG, 0, "fill", NULL,
-         "fill the caches with random entries instead of computing a prompt; the policy's prompt stage reads them with "
-         "random queries. Only decode is timed. With --gen 0 the prompt stage is timed, together with the attention of "
-         "the last --chunk rows if it reads any queries",
+         "fill the caches with random entries instead of computing a prompt. The policy's prompt stage then uses "
+         "random queries. Only decode is timed. With --gen 0 the prompt stage is timed instead, together with the "
+         "attention of the last --chunk rows if the stage reads queries",
          &a.fill, 0, 0, NULL},
         {CLI_INT, 0, "repeat", "N", "number of prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
@@ -272,7 +272,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "entries", "N",
          "with --ops: measure one layer of a model with eight billion parameters at a context of N entries instead: "
          "the linear layers and the attention of a decode step over heads of different lengths, the prefill of a "
-         "chunk, and the selection of a prompt stage",
+         "chunk, and the selection of a prompt stage; 0: off",
          &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
         {CLI_INT, 0, "seed", "S", "seed of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0,
          NULL},

@@ -112,8 +112,8 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
         {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
         {CLI_BYTES, 0, "mem", "SIZE",
-         "limit of memory, such as 8G; the exit status is 1 if the model does not fit. Without: the memory that the "
-         "machine, control groups and ulimit leave",
+         "limit of memory, such as 8G; the exit status is 1 if the model does not fit. The default is the memory that "
+         "the machine, control groups and ulimit leave",
          &a.memory, 0, 0, NULL},
         {CLI_TEXT, 0, "ranks", "HOW",
          "show the parts that processes of a parallel run would hold, such as tensor=4,pipeline=2; --mem is then the "

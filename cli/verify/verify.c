@@ -317,13 +317,14 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
                                  .effort = 10};
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
-         "backend to compare with ref: all usable ones (the default), or one of cpu, avx2, avx2vnni, avx512, "
-         "avx512vnni, neon, neondotprod, neoni8mm, opencl, cuda",
+         "backend to compare with ref: all for all usable ones, or one of cpu, avx2, avx2vnni, avx512, avx512vnni, "
+         "neon, neondotprod, neoni8mm, opencl, cuda",
          &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
          "a policy; may be given several times; all (the default): every method, with every choice of its options",
          &a.specs, 0, 0, NULL},
-        {CLI_TEXT, 'm', "model", "MODEL", "model of the whole runs; without: the bundled model", &a.model, 0, 0, NULL},
+        {CLI_TEXT, 'm', "model", "MODEL", "model of the whole runs; by default the bundled model", &a.model, 0, 0,
+         NULL},
         {CLI_CHOICE, 0, "only", "PART", "run only this half of the work", &a.only, 0, 0, "operations|methods"},
         {CLI_CHOICE, 0, "math", "MATH",
          "arithmetic of linear layers in whole runs; int8 uses the bundled model in q8_0", &a.common.math, 0, 0,
