@@ -243,7 +243,8 @@ int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
         return status;
     }
     made->limit = serve_connections(serve);
-    /* above its own limit, for each thread, libmicrohttpd lets connections wait: admit refuses them earlier */
+    /* libmicrohttpd would let connections wait above its own limit, which it divides among threads. That limit is too
+     * high to be reached, because admit refuses connections earlier. */
     made->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, &admit, made,
         &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_URI_LOG_CALLBACK, &target, made,

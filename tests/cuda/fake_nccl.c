@@ -56,7 +56,7 @@ static const char *rank_text(void) {
 
 static int world_rank(void) { return rank_text() ? atoi(rank_text()) : 0; }
 
-/* The code that calls MPI here does not know that the thread of ranks/watch.h calls MPI, too. */
+/* Starts MPI for several threads, because the thread of ranks/watch.h calls it, too. */
 static void start_mpi(void) {
     int level = 0;
     if (rank_text())
