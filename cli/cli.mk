@@ -63,4 +63,5 @@ hashes: kvcull
 
 bin_PROGRAMS += kvcull
 kvcull_SOURCES = cli/main.c
+kvcull_LDFLAGS = $(PROGRAM_LDFLAGS)
 kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS)

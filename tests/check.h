@@ -30,6 +30,14 @@ static inline int64_t kvc_test_resident(void) {
     return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
 }
 
+/* Skips a case and says why. A reason that begins with "elsewhere:" names the job that runs the case instead. */
+#define SKIP_BECAUSE(reason)                                                                                           \
+    do {                                                                                                               \
+        print_message("%s\n", reason);                                                                                 \
+        skip();                                                                                                        \
+    } while (0)
+#define SKIP_THINNED() SKIP_BECAUSE("elsewhere: ./dev check --plain runs this case, with all its cases")
+
 /* A call that must succeed; `error` is the caller's variable. */
 #define FINE(call)                                                                                                     \
     do {                                                                                                               \

@@ -306,7 +306,7 @@ static void test_fast(void **given) {
         if (f->paths[i].device)
             best = f->names[i];
     if (strcmp(best, "ref") == 0)
-        skip();
+        SKIP_BECAUSE("this CPU or build has no instruction set beside ref");
     if (kvc_backend_cpu.open(best, 0, 2, KVC_MATH_FAST, &fast.device, &error) != KVC_OK) {
         assert_non_null(strstr(error.text, "OpenBLAS"));
         print_message("%s\n", error.text);

@@ -17,7 +17,10 @@ ok verify --backend opencl --only methods --against stored --json -q $some # eac
 that 'equal' [ "$(json equal)" = true ]
 that 'to what is stored' [ "$(grep -c '"against": "stored"' "$work/out")" -ge $least ]
 that 'and to that only' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
-# Prompts in chunks and other entry types, compared with ref.
+# Beside ref, or all methods of all models take minutes.
+in_full || sanitized || some='--kv full --kv h2o:budget=66 --kv cake:budget=66 --kv quest:budget=66 --kv snapkv:budget=66,window=8
+    --kv fastkv:budget=66,tsp=48 --kv take:budget=66,chunk=64,probe=8 --kv duo:file=every-other,sinks=4,recent=40'
+# Prompts in chunks, other types of entries: beside ref.
 rows=300
 sanitized && rows=100
 ok verify --backend opencl --only methods --prompt $rows --gen 6 $some
@@ -28,10 +31,12 @@ ok verify --backend opencl --only methods --kv-type f32 --kv full --prompt 600 -
 shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss' # soft caps; two ropes; sinks
 families='qwen2-moe mixtral/model.gguf gpt-oss qwen2-moe-dense cohere-plus phi2-norms stablelm-norms qwen35
     qwen3-next/model.gguf'
+in_full || families='qwen2-moe gpt-oss qwen35 phi2-norms'
 sanitized && shapes=tiny-gemma3 families='qwen2-moe gpt-oss' # drivers compile for each
 for shape in $shapes; do
     ok mkmodel --shape $shape --type q8_0 -o "$work/$shape.gguf" -q
-    ok verify --backend opencl --only methods --prompt 90 --gen 3 -m "$work/$shape.gguf"
+    # shellcheck disable=SC2086
+    ok verify --backend opencl --only methods --prompt 90 --gen 3 -m "$work/$shape.gguf" $some
     KVCULL_OPENCL_SHAPE=gpu ok verify --backend opencl --only methods --kv full --kv snapkv:budget=40 \
         --kv h2o:budget=40 --kv quest:budget=40 --kv topk:budget=40 --prompt 90 --gen 3 -m "$work/$shape.gguf"
 done

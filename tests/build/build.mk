@@ -4,6 +4,7 @@ BUILD_TESTS = \
 	tests/build/test_bench_programs.sh \
 	tests/build/test_calls.sh \
 	tests/build/test_cmake.sh \
+	tests/build/test_dev.sh \
 	tests/build/test_docs.sh \
 	tests/build/test_format.sh \
 	tests/build/test_globals.sh \

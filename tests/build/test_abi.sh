@@ -1,6 +1,6 @@
 #!/bin/sh
 # The library is compatible with the stored interface (packaging/abi), and the comparison itself detects a change.
-case ${SANITIZE_FLAGS-} in ?*) echo 'a sanitized library has another interface'; exit 77 ;; esac
+case ${SANITIZE_FLAGS-} in ?*) echo 'elsewhere: ./dev check --plain runs this; a sanitized library has another interface'; exit 77 ;; esac
 command -v abidiff >/dev/null && command -v abidw >/dev/null || { echo 'no abigail-tools'; exit 77; }
 library=$top_builddir/.libs/libkvcull.so
 [ -e "$library" ] || { echo "no $library (static build)"; exit 77; }

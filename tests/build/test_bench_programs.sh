@@ -2,7 +2,7 @@
 # The programs of bench/, which no other test runs, build and run. The test ignores the measured numbers.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
-[ -z "${SANITIZE_FLAGS-}" ] || { echo 'skipped: nothing to measure with sanitizers'; exit 77; }
+[ -z "${SANITIZE_FLAGS-}" ] || { echo 'elsewhere: ./dev check --plain runs this; sanitizers leave nothing to measure'; exit 77; }
 make -C "$build" bench/attention bench/int8 bench/linear bench/prefill bench/select >"$work/out" 2>"$work/err"
 that 'they build' [ $? = 0 ]
 runs() { # WANTED PROGRAM ARGUMENTS...

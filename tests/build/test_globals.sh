@@ -1,7 +1,7 @@
 #!/bin/sh
 # The library has no global variables except constant tables and those for signal handlers.
 library=$top_builddir/.libs/libkvc.a
-[ -z "$SANITIZE_FLAGS" ] || { echo "sanitizers add variables of their own"; exit 77; }
+[ -z "$SANITIZE_FLAGS" ] || { echo "elsewhere: ./dev check --plain runs this; sanitizers add variables"; exit 77; }
 command -v "${OBJDUMP-objdump}" >/dev/null && [ -e "$library" ] || { echo "no objdump or no $library"; exit 77; }
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 ${OBJDUMP-objdump} -t "$library" | awk '/ O / && NF > 4 { print $(NF - 2), $NF }' >"$work/objects"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # `make install DESTDIR=...` installs everything below DESTDIR, and programs outside the tree, in C and in C++, build
 # with pkg-config alone.
-case $SANITIZE_FLAGS in ?*) echo 'a sanitized library is not for installing'; exit 77 ;; esac
+case $SANITIZE_FLAGS in ?*) echo 'elsewhere: ./dev check --plain runs this; a sanitized library is not installed'; exit 77 ;; esac
 command -v pkg-config >/dev/null || { echo 'no pkg-config'; exit 77; }
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }

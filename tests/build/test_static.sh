@@ -1,7 +1,7 @@
 #!/bin/sh
 # A program that links the library statically gets all other libraries from pkg-config --static. configure refuses
 # values that make cannot use: a CUDA folder with a space in its path.
-case $SANITIZE_FLAGS in ?*) echo 'a sanitized library is not for linking'; exit 77 ;; esac
+case $SANITIZE_FLAGS in ?*) echo 'elsewhere: ./dev check --plain runs this; a sanitized library is not linked'; exit 77 ;; esac
 command -v pkg-config >/dev/null || { echo 'no pkg-config'; exit 77; }
 source=$(cd "$top_srcdir" && pwd) && build=$(cd "$top_builddir" && pwd) || exit 1
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT

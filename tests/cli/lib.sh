@@ -24,11 +24,14 @@ kv() {
 
 # Skips long tests under valgrind; test_memory.sh has a short run of each command for it.
 not_in_valgrind() {
-    [ -z "${KVCULL_VALGRIND-}" ] || { echo 'test_memory.sh runs in valgrind instead'; exit 77; }
+    [ -z "${KVCULL_VALGRIND-}" ] || { echo 'elsewhere: test_memory.sh runs in valgrind instead'; exit 77; }
 }
 
 # Sanitizers make everything several times slower, so long loops have fewer cases with them.
 sanitized() { [ -n "${SANITIZE_FLAGS-}" ]; }
+
+# In full: what `./dev check --all` runs. Otherwise tests leave out what repeats others' (the pages on tests say which).
+in_full() { [ -n "${KVCULL_TEST_WHOLE-}" ]; }
 
 good() { passed=$((passed + 1)); }
 bad() {

@@ -2,7 +2,7 @@
 # "Will it fit" under real limits: ulimit, and a control group if the test may create one.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
-sanitized && { echo 'skipped: sanitizers take more address space than any limit leaves'; exit 77; }
+sanitized && { echo 'elsewhere: ./dev check --plain runs this; sanitizers take more address space than any limit leaves'; exit 77; }
 prompt='--prompt 100000 --gen 10'
 
 # fits FITS FROM: checks the JSON for a model that needs 500 MB.

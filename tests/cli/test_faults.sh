@@ -3,7 +3,7 @@
 # the right output, or with one line and status 4; it leaks nothing and leaves no file. KVCULL_FAULTS=N: number of
 # failing requests for each command, 0: all (./dev check --faults); otherwise a sample.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
-[ -z "${KVCULL_VALGRIND-}" ] && ! sanitized || { echo 'valgrind and sanitizers have allocation functions of their own'; exit 77; }
+[ -z "${KVCULL_VALGRIND-}" ] && ! sanitized || { echo 'elsewhere: ./dev check --plain runs this; valgrind and sanitizers have allocation functions of their own'; exit 77; }
 shim=$work/fail_memory.so
 ${CC:-cc} -shared -fPIC -O2 -D_GNU_SOURCE "$source/tests/cli/fail_memory.c" -o "$shim" -ldl -pthread 2>"$work/err" ||
     { echo 'no shared object can be made here to put before the program:'; head -n 3 "$work/err"; exit 77; }

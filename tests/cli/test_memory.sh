@@ -1,7 +1,7 @@
 #!/bin/sh
 # A short run of each command under valgrind; skipped without it, because the other tests do more.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
-[ -n "${KVCULL_VALGRIND-}" ] || { echo 'only for ./dev check --valgrind'; exit 77; }
+[ -n "${KVCULL_VALGRIND-}" ] || { echo 'elsewhere: ./dev check --valgrind runs this'; exit 77; }
 words='then the old sailor found the red kettle .'
 
 fails 2 'no such option' run --frobnicate

@@ -40,18 +40,19 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
-# Every method with models in which some layers have no experts, or norms of q and k have separate weights for each
-# head.
-families='qwen2-moe-dense cohere-plus' shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss'
+# Every method where some layers have no experts; where norms of q and k have weights for each head.
+families='qwen2-moe-dense cohere-plus' shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss' some=
+in_full || some='--kv full --kv snapkv:budget=40,window=8 --kv h2o:budget=40 --kv cake:budget=40,window=8 --kv quest:budget=40
+    --kv fastkv:budget=40,window=8,tsp=30 --kv take:budget=40,chunk=16,probe=4 --kv topk:budget=40 --kv morphkv:budget=40,window=8'
 sanitized && families=qwen2-moe-dense shapes=tiny-gemma3
 for family in $families; do
-    ok verify --only methods --prompt 70 --gen 5 -m "$source/tests/data/golden/$family"
+    ok verify --only methods --prompt 70 --gen 5 -m "$source/tests/data/golden/$family" $some
     has '^Equal to the reference'
 done
 # Every method on Gemma: layers with and without a window, two ropes, soft caps of scores. On gpt-oss: sinks, experts.
 for shape in $shapes; do
     ok mkmodel --shape $shape --type f16 --seed 3 -o "$work/$shape.gguf" -q
-    ok verify --only methods --prompt 130 --gen 6 -m "$work/$shape.gguf"
+    ok verify --only methods --prompt 130 --gen 6 -m "$work/$shape.gguf" $some
     has '^Equal to the reference'
     has " [0-9a-f]\{16\}  topk"
     that "$shape: no method that wants no window" [ "$(grep -c 'positions=cache' "$work/out")" = 0 ]
@@ -70,7 +71,7 @@ that 'one prompt and four steps' [ "$(json rows.0.cases)" = 5 ]
 ok verify --only operations --backend cpu --effort 0 --json -q
 operations=$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' "$work/out")
 that 'there are operations' [ "$(echo $operations | wc -w)" -ge 39 ]
-sanitized && operations=$(echo $operations | tr ' ' '\n' | awk 'NR % 5 == 1')
+in_full || operations=$(echo $operations | tr ' ' '\n' | awk 'NR % 5 == 1') # tests/core/test_verify finds them all
 for operation in $operations; do
     KVCULL_INJECT=$operation kv verify --only operations --backend cpu --effort 0 --json -q >"$work/out" 2>"$work/err"
     that "fault in $operation: status 1" [ $? = 1 ]

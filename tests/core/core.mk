@@ -26,6 +26,10 @@ check_PROGRAMS += \
 	tests/core/test_types \
 	tests/core/test_expired \
 	tests/core/test_verify
+# The wrapped calls are those of the archive.
+tests_core_test_no_memory_SOURCES = tests/core/test_no_memory.c tests/case.c
+tests_core_test_no_memory_CPPFLAGS = $(AM_CPPFLAGS)
+tests_core_test_no_memory_LDADD = tests/oracle/liboracle.la $(KVC_STATIC_TEST_LIBS) -lm
 tests_core_test_no_memory_LDFLAGS = $(AM_LDFLAGS) -static \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup \
 	-Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=mmap

@@ -250,7 +250,7 @@ static void test_devices(void **state) {
                                        61,
                                        4}};
     if (kvc_test_thinned())
-        skip();
+        SKIP_THINNED();
     run_ways(ways, sizeof ways / sizeof *ways);
 }
 

@@ -140,8 +140,10 @@ static void test_steps_keep_their_memory(void **state) {
 /* Memory that a decode step frees returns to the operating system. */
 static void test_memory_is_freed(void **state) {
     (void)state;
-    if (kvc_test_thinned() || kvc_test_resident() < 0)
-        skip();
+    if (kvc_test_thinned())
+        SKIP_THINNED();
+    if (kvc_test_resident() < 0)
+        SKIP_BECAUSE("the system does not say how much memory a process has");
     struct kvc_session *session = open_with(model, "snapkv:budget=3500+window:budget=100", KVC_F32, 0);
     struct kvc_session_stats before, after;
     FINE(kvc_session_prompt(session, tokens, 3600, NULL, NULL, &error));

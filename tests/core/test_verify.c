@@ -41,8 +41,8 @@ static void check_path(const char *path, int threads) {
 
 static void plain_ref(void **state) {
     (void)state;
-    if (kvc_test_thinned()) /* Without FMA instructions fmaf relies on rounding modes, which valgrind lacks. */
-        skip();
+    if (kvc_test_thinned()) /* without FMA instructions fmaf rests on rounding modes, which valgrind has not */
+        SKIP_THINNED();
     check_path("ref", 1);
 }
 static void avx2(void **state) {
@@ -105,7 +105,7 @@ static void others_are_not_touched(void **state) {
                                      "download"}; /* the cases of other operations use these */
     (void)state;
     if (kvc_test_thinned())
-        skip();
+        SKIP_THINNED();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct kvc_verify_options options = {.inject = names[i]};
         char name[16];
@@ -148,7 +148,7 @@ static void hashes_agree(void **state) {
     const struct kvc_verify_options options[] = {{0}, {.alone = true}, {.backend = "ref", .alone = true}};
     (void)state;
     if (kvc_test_thinned())
-        skip();
+        SKIP_THINNED();
     assert_int_equal(kvc_verify_operations(&options[0], add_hash, &beside, NULL), KVC_OK);
     assert_int_equal(kvc_verify_operations(&options[1], add_hash, &alone, NULL), KVC_OK);
     assert_int_equal(kvc_verify_operations(&options[2], add_hash, &ref, NULL), KVC_OK);

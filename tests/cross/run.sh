@@ -33,6 +33,7 @@ fast_math() {
     mkdir -p "$out/ofast"
     flags='-Ofast -march=native'
     if ! { (cd "$out/ofast" && { [ -e Makefile ] || "$top/configure" CFLAGS=-Ofast; }) &&
+        sh tests/jobs/lib/unused.sh "$build" "$out/ofast" &&
         make -C "$out/ofast" -j"$jobs" CFLAGS="$flags" tests/cross/driver; } >"$out/ofast.build" 2>&1; then
         tail -n 15 "$out/ofast.build"
         echo "not ok ofast: does not build ($out/ofast.build)"

@@ -7,10 +7,10 @@ endif
 
 if HAVE_EMULATION
 check_PROGRAMS += tests/backends/test_cuda tests/backends/test_cuda_memory
-tests_backends_test_cuda_SOURCES = tests/backends/test_cuda.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
+tests_backends_test_cuda_SOURCES = tests/backends/test_cuda.c tests/case.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
 tests_backends_test_cuda_CPPFLAGS = -I$(top_srcdir)/tests/cuda $(AM_CPPFLAGS)
-tests_backends_test_cuda_LDADD = tests/cuda/emulation.o $(KVC_TEST_LIBS)
-tests_backends_test_cuda_memory_SOURCES = tests/backends/test_cuda_memory.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
+tests_backends_test_cuda_LDADD = tests/cuda/emulation.o $(KVC_STATIC_TEST_LIBS)
+tests_backends_test_cuda_memory_SOURCES = tests/backends/test_cuda_memory.c tests/case.c $(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
 tests_backends_test_cuda_memory_CPPFLAGS = $(tests_backends_test_cuda_CPPFLAGS)
 tests_backends_test_cuda_memory_LDADD = $(tests_backends_test_cuda_LDADD)
 CLEANFILES += tests/cuda/emulation.o
@@ -21,7 +21,7 @@ check_DATA += tests/cuda/emulated
 tests_cuda_emulated_SOURCES = cli/main.c backends/list.c ranks/list.c ranks/nccl.c tests/cuda/fake_nccl.c \
 	$(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
 tests_cuda_emulated_CPPFLAGS = -DKVC_CUDA=1 -DKVC_NCCL=1 $(tests_backends_test_cuda_CPPFLAGS) $(MPI_CPPFLAGS)
-tests_cuda_emulated_LDADD = tests/cuda/emulation.o libkvcli.la $(KVC_TEST_LIBS) $(MPI_LIBS) -lm
+tests_cuda_emulated_LDADD = tests/cuda/emulation.o libkvcli.la $(KVC_STATIC_TEST_LIBS) $(MPI_LIBS) -lm
 endif
 if HAVE_X86_SIMD
 EMULATION_FLAGS = -mfma

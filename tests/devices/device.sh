@@ -5,26 +5,36 @@
 # and hash, and compares all operations and methods on the OpenCL runtime LIBRARY with the reference, with both variants
 # of the kernels. If the runtime is not available, this is one skipped case.
 check_device() {
-    local name=$1 machine=$2 library=$3 dir=$PWD/build/devices/$1 start=$SECONDS log why before=$failed
+    local name=$1 machine=$2 library=$3 dir=$PWD/build/devices/$1 start=$SECONDS log why line before=$failed
     build_in build
     mkdir -p "$dir"
     why=$(bring_device "$name" "$machine" "$library" "$dir") || {
-        say "$name: skipped: $why"
-        add 0 0 1
+        say "$name:"
+        skip "$name" "$why"
         return
     }
     if [ -n "$why" ]; then
-        complain "$name: $why"
-        add 0 1 0
+        failure "$name: $why"
         return
     fi
     log=$dir/check.log
-    step "building the tests of $name" "$dir/build-tests.log" make -C build -j"$jobs" \
+    step "building the tests of $name" "$dir/build-tests.log" within make -C build -j"$jobs" \
         tests/backends/test_opencl tests/backends/test_opencl_arithmetic
     (on_device "$dir" "$library") </dev/null >"$log" 2>&1
     say "$name: $((SECONDS - start)) s"
+    grep -q '^done$' "$log" || say 'not ok: ended early' >>"$log"
     grep '^not ok' "$log"
-    grep -q '^done$' "$log" || { say 'not ok: ended early' | tee -a "$log"; }
+    while IFS= read -r line; do
+        case $line in
+        'not ok'*) failures+=("$name: ${line#not ok}") ;;
+        *) reasons+=("$line") ;;
+        esac
+    done < <(awk -v name="$name" '
+        /^not ok/ { print; next }
+        /^\[  FAILED  \] [a-z_]*$/ { if (!($4 in shown)) print "not ok: " $4; shown[$4] = 1; next }
+        /^\[  SKIPPED \] [a-z_]*$/ { if (!($4 in shown)) print said "\t" name ": " $4; shown[$4] = 1; next }
+        /^\[ RUN  / { said = ""; next }
+        !/^\[/ && $0 != "" { said = $0 }' "$log")
     add "$(counted '^ok\|^\[       OK' "$log")" "$(counted '^not ok\|^\[  FAILED  \] [a-z_]*$' "$log")" \
         "$(counted '^\[  SKIPPED \] [a-z_]*$' "$log")"
     [ $failed = "$before" ] || complain "$log has it all"
@@ -69,8 +79,8 @@ on_device() {
     mkdir -p "$XDG_CACHE_HOME"
     export OCL_ICD_VENDORS XDG_CACHE_HOME KVCULL_DATA KVCULL_TEST_THINNED LD_LIBRARY_PATH
     build/kvcull info backends
-    for program in backends/test_opencl backends/test_opencl_arithmetic; do # these contain all operations
-        timeout 900 "build/tests/$program" || say "not ok: $program"
+    for program in backends/test_opencl backends/test_opencl_arithmetic; do # all operations among them
+        within timeout 900 "build/tests/$program" || say "not ok: $program"
     done
     ok_where 'methods' build/kvcull verify --backend opencl --only methods --against stored
     KVCULL_OPENCL_SHAPE=gpu ok_where 'operations, as GPUs have them' \
@@ -83,5 +93,5 @@ on_device() {
 ok_where() {
     local title=$1
     shift
-    if timeout 900 "$@"; then say "ok $title"; else say "not ok: $title (status $?)"; fi
+    if within timeout 900 "$@"; then say "ok $title"; else say "not ok: $title (status $?)"; fi
 }

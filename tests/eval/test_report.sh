@@ -168,7 +168,12 @@ laid_out() {
             --window-size="$2,${3-4000}" --screenshot="$REPORT_PICTURES/$(basename "$1" .html)-$2.png" "file://$1" 2>/dev/null
     fi
 }
-for name in made-1-1 made-2-1 made-30-13 run span kinds units; do
-    for width in 1280 390; do laid_out "$work/$name.html" $width; done
-done
+if in_full; then
+    for name in made-1-1 made-2-1 run span kinds units; do
+        for width in 1280 390; do laid_out "$work/$name.html" $width; done
+    done
+else
+    laid_out "$work/kinds.html" 390
+fi
+for width in 1280 390; do laid_out "$work/made-30-13.html" $width; done
 finish

@@ -5,9 +5,8 @@ check_compilers() {
     build_in build
     build_in build/clang CC=clang
     mkdir -p build/compilers
-    tests/cross/compilers.sh build build/clang >$log 2>&1 ||
+    within tests/cross/compilers.sh build build/clang >$log 2>&1 ||
         grep -q '^not ok' $log || say "not ok: compilers.sh ended early" >>$log
     say "compilers: $((SECONDS - start)) s"
-    grep -v '^ok' $log
-    add "$(grep -c '^ok' $log)" "$(grep -c '^not ok' $log)" "$(grep -c '^skip' $log)"
+    count_lines compilers $log
 }

@@ -5,8 +5,7 @@ check_cross() {
     [ "$(manager)" != apt-get ] || provide cross-i686 cross-s390x # others' packages lack them: skipped
     build_in build
     mkdir -p build/cross
-    tests/cross/run.sh build >$log 2>&1 || grep -q '^not ok' $log || say "not ok: run.sh ended early" >>$log
+    within tests/cross/run.sh build >$log 2>&1 || grep -q '^not ok' $log || say "not ok: run.sh ended early" >>$log
     say "cross: $((SECONDS - start)) s"
-    grep -v '^ok' $log
-    add "$(grep -c '^ok' $log)" "$(grep -c '^not ok' $log)" "$(grep -c '^skip' $log)"
+    count_lines cross $log
 }

@@ -3,10 +3,9 @@ check_oclgrind() {
     local start=$SECONDS log=build/oclgrind/check.log
     provide oclgrind opencl
     build_in build
-    step 'building what makes dumps' build/make-dump.log make -C build -j"$jobs" tests/cli/make_dump
+    step 'building what makes dumps' build/make-dump.log within make -C build -j"$jobs" tests/cli/make_dump
     mkdir -p build/oclgrind
-    tests/oclgrind/run.sh build </dev/null >$log 2>&1 || say 'not ok run.sh ended early' >>$log
+    within tests/oclgrind/run.sh build </dev/null >$log 2>&1 || say 'not ok run.sh ended early' >>$log
     say "oclgrind: $((SECONDS - start)) s"
-    grep -v '^ok' $log
-    add "$(grep -c '^ok' $log)" "$(grep -c '^not ok' $log)" 0
+    count_lines oclgrind $log
 }

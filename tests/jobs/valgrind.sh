@@ -2,7 +2,6 @@
 check_valgrind() {
     provide valgrind
     build_in build
-    export KVCULL_VALGRIND=1
-    run_tests valgrind build "$PWD/build/libtool" --mode=execute valgrind -q --error-exitcode=99 --leak-check=full
-    unset KVCULL_VALGRIND
+    settings=KVCULL_VALGRIND=1 limit=3000 \
+        through="$PWD/build/libtool --mode=execute valgrind -q --error-exitcode=99 --leak-check=full" run_tests valgrind build
 }

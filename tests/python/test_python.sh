@@ -1,7 +1,7 @@
 #!/bin/sh
 # The Python package's own tests (python/tests) with this build's library, if pytest, cffi and numpy are installed.
 # PYTHON is an interpreter.
-case ${SANITIZE_FLAGS-} in ?*) echo 'skipped: an interpreter without sanitizers cannot load a sanitized library'; exit 77 ;; esac
+case ${SANITIZE_FLAGS-} in ?*) echo 'elsewhere: ./dev check --plain runs this; an interpreter cannot load a sanitized library'; exit 77 ;; esac
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${PYTHON:-python3}

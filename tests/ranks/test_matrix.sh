@@ -2,7 +2,7 @@
 # Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both, with each entry type: the hashes equal those
 # of one process. It takes long; `./dev check --ranks` runs it.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
-[ -n "${KVCULL_TEST_WHOLE-}" ] || { echo './dev check --ranks runs this'; exit 77; }
+[ -n "${KVCULL_TEST_WHOLE-}" ] || { echo 'elsewhere: ./dev check --ranks runs this'; exit 77; }
 types=${KVCULL_TEST_TYPES-f32 f16 q8_0}
 stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v -e '[+" ]' -e ^int8:)
 every=$(echo "$stored" | awk -F: '!seen[$1]++ { printf " --kv %s", $0 }')

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Two ranks in each mode under valgrind: no errors and no leaks, except known ones of MPI.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
-[ -n "${KVCULL_TEST_WHOLE-}" ] || { echo './dev check --ranks runs this'; exit 77; }
+[ -n "${KVCULL_TEST_WHOLE-}" ] || { echo 'elsewhere: ./dev check --ranks runs this'; exit 77; }
 command -v valgrind >/dev/null || { echo 'there is no valgrind'; exit 77; }
-"$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' || { echo 'MPICH has no list of suppressions'; exit 77; }
+"$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' || { echo 'elsewhere: MPICH has no list of suppressions; Open MPI is tested'; exit 77; }
 suppressions=$(find /usr/share/openmpi /usr/local/share/openmpi -name openmpi-valgrind.supp 2>/dev/null | head -n 1)
 [ -n "$suppressions" ] || { echo "Open MPI's suppressions are not installed"; exit 77; }
 

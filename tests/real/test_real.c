@@ -67,11 +67,11 @@ static struct witness *find_model(void **state) {
     struct witness *witness = find(state);
     struct kvc_error error;
 #ifdef __SANITIZE_ADDRESS__
-    print_message("with sanitizers a real model takes too long: skipped\n");
+    print_message("elsewhere: ./dev check --plain runs real models; with sanitizers they take too long\n");
     skip();
 #endif
     if (kvc_test_thinned()) {
-        print_message("under valgrind a real model takes too long: skipped\n");
+        print_message("elsewhere: ./dev check --plain runs real models; thinned tests and valgrind do not\n");
         skip();
     }
     if (!witness->model)

@@ -3,7 +3,7 @@
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [ -n "$browser" ] || { echo 'no chromium: the page is not looked at'; exit 77; }
-sanitized && { echo 'a browser beside sanitizers takes too long'; exit 77; }
+sanitized && { echo 'elsewhere: ./dev check --plain looks at the page; beside sanitizers a browser takes too long'; exit 77; }
 serve plain -m "$demo" --template chatml --name demo --kv snapkv:budget=64 -q
 # A proxy adds our script to the page; it acts like a user and then reports what it found.
 "$python" "$source/tests/serve/page_proxy.py" "$url" "$source/tests/serve/page_check.js" >"$work/proxy" 2>&1 &

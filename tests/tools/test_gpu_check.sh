@@ -2,7 +2,7 @@
 # tools/gpu-check on the CPU with small sizes: every part runs, and every goal gets its number.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
-sanitized && { echo 'skipped: its parts have time limits, and sanitizers take longer'; exit 77; }
+sanitized && { echo 'elsewhere: ./dev check --plain runs this; its parts have time limits, and sanitizers take longer'; exit 77; }
 command -v bash >/dev/null || { echo 'skipped: no bash'; exit 77; }
 check=$source/tools/gpu-check
 report=$work/check/report.md
