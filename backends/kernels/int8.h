@@ -2,7 +2,7 @@
  * computes each output with a team of eight work-items, one lane each; on a CPU one work-item computes the lanes of an
  * output one after another. For many rows on GPUs, a group computes a tile of rows and outputs through local memory. */
 
-/* A work-item quantizes a block of 32. */
+/* A work-item quantizes a block of 32 values. */
 KVC_KERNEL(quantize_rows)
 (KVC_SPAN(kvc_u32, quant), KVC_SPAN(float, scale), KVC_SPAN(kvc_i32, sum), KVC_SPAN(const float, x), kvc_u64 blocks) {
     const kvc_u64 b = KVC_GLOBAL_ID();

@@ -33,7 +33,7 @@ struct kvc_stage {
     bool evicted;
     bool cleared;    /* expired entries of the layer's sliding window have been evicted */
     bool observes;   /* the method only observes and must not evict */
-    bool decides;    /* it chooses for a layer that sees more: keep expired entries until then */
+    bool decides;    /* it chooses for a layer that sees more; until then, keep expired entries */
     bool plans;      /* true: it plans, before a decode step, what the step will keep */
     uint32_t coming; /* entries for which buffers are reserved, although they are not appended yet */
     /* results: */

@@ -30,7 +30,7 @@ static inline int kvc_to_quant(float x, float inverse_scale, int low, int high) 
 }
 
 /* Finds the scale for x = scale * q, q in low..high, n a multiple of 8. Tries scales that map the largest value close
- * to low (the end with one more level) or, with the opposite sign, close to high. Returns the one with the least
+ * to low (the end with one more level) or, with the opposite sign, close to high. Returns the scale with the least
  * squared error. */
 float kvc_search_scale(const float *x, unsigned n, int low, int high);
 
@@ -44,7 +44,7 @@ float kvc_search_iq4(const float *x);
 int kvc_nearest_iq4(float v);
 
 /* Finds the scale and minimum for x = scale * q - minimum, q in 0..top, scale >= 0, n a multiple of 8. Tries pairs that
- * just cover the values, or nearly so, and returns the one with the least squared error. KVC_MINIMUM_POSITIVE: the
+ * just cover the values, or nearly so, and returns the pair with the least squared error. KVC_MINIMUM_POSITIVE: the
  * minimum is not negative, as K types require. */
 enum kvc_minimum { KVC_MINIMUM_POSITIVE, KVC_MINIMUM_ANY };
 struct kvc_affine {

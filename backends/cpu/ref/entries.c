@@ -92,8 +92,8 @@ static float spread(const struct lag *w) {
     return w->d > 1 ? kvc_sqrt(kvc_div(kvc_ref_dot(w->t, w->t, w->d), (float)(w->d - 1))) : 0.0f;
 }
 
-/* Computes a, the softmax of the spreads of the partition's entries. For keys it is written to raw; for values it is
- * averaged with raw. */
+/* Computes the softmax of the spreads of the partition's entries. For keys, the result is written to raw; for values,
+ * it is averaged with raw. */
 static void add_side(const struct lag *w, uint32_t first, bool values) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
     for (uint32_t i = 0; i < w->lag; i++) {

@@ -56,7 +56,7 @@ static size_t lay_out_entry(const struct entry_scores_job *job, struct entry_wor
     return at.used;
 }
 
-/* Computes u of a head from r, the lengths of its keys. */
+/* Computes u, the sum of a head's keys divided by their lengths r. */
 static void add_directions(enum kvc_type type, const struct head_entries *head, const float *r, size_t d,
                            struct entry_work *work) {
     memset(work->u, 0, padded_size(d) * sizeof *work->u);
@@ -186,8 +186,8 @@ static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, 
     return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
 }
 
-/* Computes a, the softmax of the spreads of the partition's entries. For keys it is written to raw; for values it is
- * averaged with raw. */
+/* Computes the softmax of the spreads of the partition's entries. For keys, the result is written to raw; for values,
+ * it is averaged with raw. */
 static void lag_side(enum kvc_type type, const struct head_entries *head, uint32_t first, uint32_t lag, bool values,
                      size_t d, const struct lag_work *work) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
