@@ -33,7 +33,7 @@ struct eval_codes eval_codes_strip_end(struct eval_codes text);
 /* Return a new text: _blank replaces each of the ASCII characters by a space, _without removes them. */
 struct eval_codes eval_codes_blank(struct eval_pool *pool, struct eval_codes text, const char *ascii);
 struct eval_codes eval_codes_without(struct eval_pool *pool, struct eval_codes text, const char *ascii);
-/* Returns the text without whitespace at both ends, as UTF-8; "" without memory. */
+/* Returns the text without whitespace at both ends, as UTF-8. Returns "" if out of memory. */
 const char *eval_codes_strip_text(struct eval_pool *pool, const char *text);
 bool eval_codes_equal(struct eval_codes a, struct eval_codes b);
 int eval_codes_compare(struct eval_codes a, struct eval_codes b); /* order by code points: < 0, 0, > 0 */

@@ -107,7 +107,8 @@ static void add_letter(struct eval_row *row, const json_t *options, json_t *answ
         eval_row_wrong(row, "answer", "one of the options");
 }
 
-/* Makes the question that precedes the list from "The LARGEST of ...": in lower case. malloc'ed; NULL: no such text. */
+/* Makes the question that precedes the list from "The LARGEST of ...", in lower case. Returns it malloc'ed, or NULL if
+ * there is no such text. */
 static char *ahead_of_list(const char *input) {
     struct eval_text text = {0};
     const char *start = strstr(input, "The "), *end = NULL;

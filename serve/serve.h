@@ -56,7 +56,7 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     struct kvc_session *session;
     struct kvc_sampler *sampler; /* NULL without a session, because it is as large as the vocabulary */
     struct kvc_hash *hash;       /* hash of all logits that tokens were chosen from; NULL unless requested */
-    uint64_t reserved;           /* bytes reserved for it */
+    uint64_t reserved;           /* bytes reserved for this answer */
     uint64_t promised;           /* tokens of the answer that `reserved` covers */
     bool goes_on;                /* it continues a session of an earlier turn */
     size_t seen, cached;         /* prompt tokens in the session: now, and when the answer began */
@@ -195,9 +195,9 @@ enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint
 /* answer.c: the JSON of answers. */
 void serve_error_json(struct serve_text *text, const struct serve_error *error);
 void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */
-/* Appends an event with everything of a choice that has not been sent, up to byte `until` of its text. */
+/* Appends an event with all unsent parts of a choice, up to byte `until` of its text. */
 void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, size_t until);
-void serve_answer_end(struct serve_text *text, const struct serve_request *request); /* the end of a stream */
+void serve_answer_end(struct serve_text *text, const struct serve_request *request); /* appends the end of a stream */
 void serve_model_json(struct serve_text *text, const struct serve *serve);
 
 /* choice.c: converts tokens to text. */

@@ -39,7 +39,7 @@ struct kvc_estimator {
     struct kvc_last_block *last;       /* [layers] */
     uint64_t *pages;                   /* [layers]: bytes of pages and sums, which grow */
     double (*from)[2]; /* [layers]: entries per list of each kind before the evicting method's first stage */
-    bool uneven;       /* the data decide how entries are divided among heads or layers */
+    bool uneven;       /* activations decide how entries are divided among heads or layers */
 };
 
 /* ---- estimator.c ---- */

@@ -173,7 +173,7 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
 }
 
 /* Returns true if lengths alone determine how many entries a layer's window evicts from thinned lists. In general the
- * data decide which of their entries have expired, but not if the method evicts one entry for each new one. */
+ * activations decide which of their entries have expired, but not if the method evicts one entry for each new one. */
 static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     const struct kvc_method_layer at = decoder(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
@@ -211,7 +211,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
         keep_indices(e, l, kvc_longest_count(layer));
         e->uneven =
-            /* the data decide which of the view's entries are evicted */
+            /* activations decide which of the view's entries are evicted */
             e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method);
         keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }

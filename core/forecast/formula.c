@@ -60,7 +60,7 @@ struct course {
     double held;    /* entries per list */
     double longest; /* entries of the layer's longest lists after the prompt, or 0 if this kind is the longest */
     bool whole;
-    bool uneven; /* the data decide how entries are divided among lists; reads are then an upper bound */
+    bool uneven; /* activations decide how entries are divided among lists; reads are an upper bound */
 };
 
 /* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the bytes that
@@ -113,7 +113,7 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
                             ? (double)kvc_method_forecast(select)->seen(&select->values, course->prompt)
                             : after;
     double held = course->held;
-    if (seen < after && decode) { /* the data decide how many of the view's entries are evicted */
+    if (seen < after && decode) { /* activations decide how many of the view's entries are evicted */
         course->uneven = true;
         formula->read_kind = KVC_EXPECTED_MOST;
     }

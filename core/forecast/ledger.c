@@ -14,8 +14,8 @@ enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, cons
 
 void kvc_ledger_close(struct kvc_ledger *ledger) { free(ledger->layer); }
 
-/* Returns an upper bound of the slots of all lists if the data decide their lengths: in the worst case, the last block
- * of every member except one holds a single entry. */
+/* Returns an upper bound of the slots of all lists if the model's activations decide their lengths: in the worst case,
+ * the last block of every member except one holds a single entry. */
 static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t more) {
     const uint64_t all = layer->pool + layer->members * (more + KVC_TILE - 1);
     const uint64_t slots = all / KVC_TILE * KVC_TILE;
@@ -56,7 +56,7 @@ static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, 
     layer->arrays = arrays;
 }
 
-/* Counts a relayout of lists whose lengths the data decide. */
+/* Counts a relayout of lists whose lengths depend on the model's activations. */
 static void relayout_pool(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots) {
     const uint64_t had = layer->slots;
     relayout(ledger, layer, slots, slots > had ? slots - had : 0, slots < had ? had - slots : 0);

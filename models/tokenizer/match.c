@@ -15,7 +15,7 @@
 #define NEAR 64u          /* bytes of text in the first attempt */
 #define NEAR_LIMIT 256u   /* pcre2's step limit in the first attempt */
 #define HEAP_LIMIT 65536u /* KiB; pcre2's default is 20 GB */
-#define STEPS_EACH 250u   /* per byte of text; patterns of real models take up to 30 */
+#define STEPS_EACH 250u   /* steps per byte of text; patterns of real models take up to 30 */
 #define STEPS_MORE 20000u
 
 /* Called before each part of a pattern. A nonzero result ends the match. */

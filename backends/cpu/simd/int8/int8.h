@@ -12,7 +12,7 @@
 struct kvc_int8_group {
     _Alignas(64) kvc_i8 quant[256];
     float scale[8];
-    kvc_i32 half[2][8], sum[8]; /* sums of quants: of the first and second half of each block, and of the whole block */
+    kvc_i32 half[2][8], sum[8];         /* sums of the quants of each half of a block, and of the whole block */
     float half_scaled[2][8], scaled[8]; /* the same sums times the scale, as used in kvc_int8_take */
 };
 

@@ -75,7 +75,7 @@ INLINE int8x8_t odds(int8x16_t x) { return vget_low_s8(vuzp2q_s8(x, x)); }
 
 /* ---- blocks of 32 ---- */
 
-/* Blocks beyond the end of a row repeat the first one. */
+/* Beyond the end of a row, the first block is repeated. */
 #define UNPACK_BLOCKS(name, bytes, scales, minimums, first, second)                                                    \
     INLINE void unpack_##name(struct unpacked *u, const unsigned char *g, int parts) {                                 \
         UNROLL                                                                                                         \
