@@ -59,7 +59,7 @@ fails 2 'f32, f16 or bf16, not q8_0' convert "$demo" -o "$work/x/" --type q8_0
 fails 2 'geometry' mkmodel -o "$work/x.gguf"
 fails 2 'file to write' mkmodel --shape tiny
 fails 2 'nosuch' mkmodel --shape nosuch -o "$work/x.gguf"
-fails 2 'one thing at a time' info "$demo" "$demo"
+fails 2 'takes one subject' info "$demo" "$demo"
 fails 2 'no such method' info methods nosuch
 fails 2 'did you mean morphkv' info methods morpkv
 
@@ -163,12 +163,12 @@ fails 4 'use opencl or cpu' run -m "$demo" --backend mps -p x
 fails 2 'is unknown' run -m "$demo" --backend rock -p x
 
 # ---- bench --ops
-fails 2 'go with --ops' bench --only norm -m "$demo"
+fails 2 'need --ops' bench --only norm -m "$demo"
 fails 2 'takes no -m' bench --ops -m "$demo"
 fails 2 'takes no --kv' bench --ops --kv full --only norm
 fails 2 'takes no --prompt' bench --ops --prompt 512,600 --only norm
 fails 2 'takes no --math' bench --ops --math fast --only norm
-fails 2 'go with --ops' bench --entries 4096 -m "$demo"
+fails 2 'need --ops' bench --entries 4096 -m "$demo"
 fails 2 'from 256' bench --ops --entries 12
 fails 2 "no operation 'nosuch'" bench --ops --only nosuch -q
 

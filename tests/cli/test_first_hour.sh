@@ -73,7 +73,7 @@ ok tokenize -m "$given" --template model hello --date today
 that 'not where it is given' [ ! -s "$work/err" ]
 fails 3 '2025-06-30' tokenize -m "$given" --template model hello --date 2025-13-01
 fails 3 'tools.*JSON' tokenize -m "$given" --template model hello --tools "$demo/README.md"
-fails 2 'no tools' tokenize -m "$given" --template chatml hello --tools "$work/tools"
+fails 2 'does not support tools' tokenize -m "$given" --template chatml hello --tools "$work/tools"
 fails 2 '--system with --messages' tokenize -m "$given" --template model hello --system x --messages "$work/earlier"
 kv run -m "$given" --date 2025-01-04 --messages "$work/earlier" -p the -p old -p red -n 1 >"$work/out" 2>"$work/err"
 that 'a refusal is the template'"'"'s' [ $? = 2 ]
@@ -148,7 +148,7 @@ has 'reads no documents' "$work/err"
 # ---- an empty answer gives its reason, also with -q
 for how in '' -q --json; do
     ok run -m "$mute" --raw -p "$question" --temp 0 $how
-    has 'warning: the answer is empty: the model ended it with its first token; --template model asks in its chat template' "$work/err"
+    has 'warning: the answer is empty: the model ended it with its first token; --template model applies its chat template' "$work/err"
 done
 ok run -m "$mute" --raw -p "$question" --temp 0 -q
 that 'in one line' [ "$(wc -l <"$work/err")" = 1 ]
