@@ -89,8 +89,8 @@ void kvc_verify_release(struct kvc_verify *v, size_t held);
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
 enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* mostly plain */
 struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */
-/* A buffer of results on each device, filled with a pattern that differs between the two: a value that an operation does
- * not write shows as a difference. */
+/* A buffer of results on each device, filled with a pattern that differs between the two: a value that an operation
+ * does not write shows as a difference. */
 struct kvc_twin kvc_verify_output(struct kvc_verify *v, size_t bytes);
 struct kvc_twin kvc_verify_twin_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
 static inline struct kvc_span kvc_verify_span(struct kvc_twin twin, int side) {

@@ -48,8 +48,8 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
     if (v->further == KVC_FURTHER_sinks) {
         o->sinks = kvc_verify_sinks(v, c->heads);
         if (o->mixed || kvc_verify_range(v, 0, 1))
-            o->rest = given ? kvc_verify_twin_values(v, c->heads, KVC_PLAIN)
-                            : kvc_verify_output(v, c->heads * sizeof(float));
+            o->rest =
+                given ? kvc_verify_twin_values(v, c->heads, KVC_PLAIN) : kvc_verify_output(v, c->heads * sizeof(float));
     }
     o->counts = kvc_verify_output(v, heads * sizeof(uint32_t));
     o->indices = kvc_verify_output(v, n * sizeof(uint32_t));
