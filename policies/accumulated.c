@@ -1,11 +1,11 @@
-/* accumulated.c - eviction by accumulated attention, for h2o and keyformer. */
+/* accumulated.c - evicts by accumulated attention, for h2o and keyformer. */
 #include "policies/policies.h"
 
 #include <stdint.h>
 
 uint32_t kvc_accumulated_columns(const struct kvc_values *values) {
     (void)values;
-    return 2; /* the sum of the current tile of queries, and the sum of all before it */
+    return 2; /* the sum over the current tile of queries, and the sum over all earlier tiles */
 }
 
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,

@@ -1,5 +1,5 @@
-/* budget.c - options of many methods: a budget in tokens or as a percentage of the prompt, its part for recent entries,
- * and pooling (rules 6 and 7 of docs/reference/methods.md). */
+/* budget.c - options that many methods share: a budget in tokens or as a percentage of the prompt, its part for recent
+ * entries, and pooling (rules 6 and 7 of docs/reference/methods.md). */
 #include "policies/policies.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error) {
     if (kvc_value_is_share(values, "budget"))
-        return KVC_OK; /* a percentage is raised to part + 1 if necessary */
+        return KVC_OK; /* kvc_budget raises a percentage to part + 1 entries if necessary */
     const int64_t budget = kvc_value_int(values, "budget"), taken = kvc_value_int(values, part);
     if (budget > taken)
         return KVC_OK;
@@ -46,7 +46,7 @@ bool kvc_positions_in_cache(const struct kvc_values *values) {
     return !strcmp(kvc_value_text(values, "positions"), "cache");
 }
 
-/* Returns the number of tokens; -1: half; -2: an invalid value. */
+/* Returns the number of tokens, -1 for "half", or -2 for an invalid value. */
 static int64_t recent_of(const struct kvc_values *values) {
     const char *text = kvc_value_text(values, "recent");
     const size_t digits = strspn(text, "0123456789");

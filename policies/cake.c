@@ -1,4 +1,4 @@
-/* cake.c - layers share the cache by the dispersion and the variance of their attention
+/* cake.c - divides the cache among the layers by the dispersion and the variance of their attention
  * (docs/reference/methods/cake.md). */
 #include "policies/policies.h"
 
@@ -17,7 +17,7 @@ static const struct kvc_option options[] = {
     {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
     KVC_OPTIONS_END};
 
-/* Data of the layers that the prompt has passed, in the order of the layers on which the method acts. */
+/* The data of one layer that the prompt has passed. */
 struct cake_layer {
     uint32_t number;
     uint64_t older;  /* entries outside the window at the end of the prompt */
@@ -25,7 +25,7 @@ struct cake_layer {
     uint64_t budget; /* entries kept outside the window */
 };
 struct cake {
-    uint64_t mean; /* B - w */
+    uint64_t mean; /* the budget without the window, B - w */
     struct cake_layer layer[];
 };
 
@@ -42,10 +42,11 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
 
 static uint32_t cake_columns(const struct kvc_values *values) {
     (void)values;
-    return 1; /* the score of each entry, because earlier layers shrink again when a later layer is complete */
+    return 1; /* the score of each entry: an earlier layer reads the column when it shrinks after a later layer */
 }
 
-/* Distributes `amount` evenly among the layers below their cap, the remainder from the lowest layer on. */
+/* Distributes `amount` entries evenly among the layers whose budget is below `older`. The lowest of these layers get
+ * the remainder, one entry each. */
 static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t receivers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
@@ -62,7 +63,8 @@ static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     }
 }
 
-/* Removes `amount` in the same way from the layers that have more than 1. */
+/* Removes `amount` entries evenly from the layers whose budget exceeds 1. The lowest of these layers lose the
+ * remainder, one entry each. */
 static void cake_take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t givers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
@@ -86,7 +88,7 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
     uint64_t cut = 0, all = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += layer[i].P;
-    const bool some = sum > 0.0 && isfinite(sum); /* otherwise all layers are equal */
+    const bool some = sum > 0.0 && isfinite(sum); /* otherwise all layers get equal shares */
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t share = (uint64_t)floor((some ? layer[i].P / sum : 1.0 / (double)n) * (double)slots);
         layer[i].budget = kvc_min_u64(share, layer[i].older);
@@ -152,7 +154,7 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
     cake->layer[here].number = info->layer;
     cake->layer[here].older = info->held > window ? info->held - window : 0;
     enum kvc_status status = KVC_OK;
-    bool above = false; /* budgets matter if a layer holds more than B */
+    bool above = false; /* a layer holds more than B entries, so the budgets apply */
     for (uint32_t i = 0; i <= here; i++)
         above = above || cake->layer[i].older > cake->mean;
     if (!above)
@@ -193,7 +195,7 @@ const struct kvc_policy_class kvc_policy_cake = {
     .state_fits = state_fits,
     .queries = kvc_window_queries,
     .columns = cake_columns,
-    /* a mean over the layers, from which their sum follows */
+    /* the bound of the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
     .observe_prompt = cake_look,
     .prompt = cake_prompt};

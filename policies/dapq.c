@@ -1,4 +1,5 @@
-/* dapq.c - scores from pseudo tokens at the positions of the answer (docs/reference/methods/dapq.md). */
+/* dapq.c - scores entries by the attention of pseudo tokens at the positions of the answer
+ * (docs/reference/methods/dapq.md). */
 #include "policies/policies.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "core/base/canon.h"
 
 #define PSEUDO_MOST 4096
-#define FILE_MOST (1u << 20) /* bytes */
+#define FILE_MOST (1u << 20) /* largest size of the file, in bytes */
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
@@ -91,7 +92,8 @@ static enum kvc_status open_file(const struct kvc_values *values, const struct k
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
-/* Appends `count` tokens of the prompt from `first` on. */
+/* Copies `count` tokens of the prompt, from token `first` on, to index `at` of tokens, unless tokens is NULL. Returns
+ * the index after the last one. */
 static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t count, uint32_t at, int32_t *tokens) {
     for (uint64_t i = 0; tokens && i < count; i++)
         tokens[at + i] = turn->tokens[first + i];

@@ -1,5 +1,5 @@
-/* duo.c - some heads keep everything, the others keep their first and newest entries, as a file says
- * (docs/reference/methods/duo.md). */
+/* duo.c - some heads keep all entries, the others only their first and newest entries. Scores from a file select these
+ * heads (docs/reference/methods/duo.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MOST (16u << 20) /* bytes */
+#define FILE_MOST (16u << 20) /* largest size of the file, in bytes */
 
 static const char every_other[] = "every-other";
 
@@ -22,7 +22,7 @@ static const struct kvc_option options[] = {
      "share of all heads that stream, the lowest scores first; replaces threshold"},
     KVC_OPTIONS_END};
 
-/* The heads that stream [layers, heads]. */
+/* Scores of all KV heads, and which heads are streaming heads: score and streams are [layers, heads]. */
 struct duo {
     size_t layers, heads, capacity;
     float *score;
@@ -37,7 +37,7 @@ static void free_duo(struct duo *duo) {
     free(duo);
 }
 
-/* Appends the numbers of one line. */
+/* Parses one line and appends its numbers to the scores. */
 static enum kvc_status read_line(struct duo *duo, const char *path, char *line, struct kvc_error *error) {
     size_t count = 0;
     for (char *at = line; *(at += strspn(at, " \t\r"));) {
@@ -71,7 +71,7 @@ struct scored {
     size_t head;
 };
 
-/* Compares by ascending score; of equal scores the last head comes first. */
+/* Orders by ascending score; among equal scores, the last head comes first. */
 static int duo_compare(const void *a, const void *b) {
     const struct scored *x = a, *y = b;
     if (x->score != y->score)
@@ -79,7 +79,8 @@ static int duo_compare(const void *a, const void *b) {
     return x->head > y->head ? -1 : x->head < y->head;
 }
 
-/* Marks the heads below the threshold, or those with the lowest scores. */
+/* Marks the streaming heads: the heads with scores below the threshold or, with sparsity, the heads with the lowest
+ * scores. */
 static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *values, struct kvc_error *error) {
     const size_t n = duo->layers * duo->heads;
     const bool sparsity = kvc_value_given(values, "sparsity");
@@ -101,7 +102,7 @@ static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *
     return KVC_OK;
 }
 
-/* Makes alternating scores, which suit any model. */
+/* Makes scores for file=every-other: alternately 0 and 1. */
 static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads, struct kvc_error *error) {
     duo->score = malloc(layers * heads * sizeof *duo->score);
     if (!duo->score)
@@ -113,7 +114,8 @@ static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads,
     return KVC_OK;
 }
 
-/* Loads the scores. layers, heads: of the model, for scores that need no file. */
+/* Reads the scores from the file, or makes scores for `layers` layers of `heads` KV heads, and marks the streaming
+ * heads. */
 static enum kvc_status duo_load(const struct kvc_values *values, size_t layers, size_t heads, struct duo **made,
                                 struct kvc_error *error) {
     const char *path = kvc_value_text(values, "file");
@@ -177,7 +179,7 @@ static enum kvc_status load_model(const struct kvc_values *values, const struct 
     return KVC_OK;
 }
 
-/* State of a session: the heads that stream [layers, heads]. */
+/* The state of a session: which heads are streaming heads [layers, heads]. */
 struct streams {
     size_t heads;
     bool streams[];
@@ -211,13 +213,13 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return status;
 }
 
-/* Bound of a head that keeps everything. */
+/* Returns the bound of a head that keeps all entries. */
 static uint64_t duo_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     (void)values;
     return prompt + steps;
 }
 
-/* Entries of a head that streams. */
+/* Returns the number of entries of a streaming head. */
 static double duo_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                           uint64_t steps) {
     const uint64_t some = (uint64_t)kvc_value_int(values, "sinks") + (uint64_t)kvc_value_int(values, "recent");
@@ -225,8 +227,8 @@ static double duo_entries(const struct kvc_values *values, const struct kvc_laye
     return (double)kvc_min_u64(prompt + steps, some);
 }
 
-/* Returns the number of lists that keep everything; all lists if the file cannot be read, because an estimate must not
- * be too low. */
+/* Returns the number of lists that keep all entries. If the file cannot be read, counts every list, because an estimate
+ * must not be too low. */
 static uint32_t duo_whole(const struct kvc_values *values, const struct kvc_layer_context *context) {
     struct duo *duo;
     size_t streaming = 0;

@@ -1,5 +1,5 @@
-/* entry_scores.c - eviction by the entries alone, without a query, for random, knorm and keydiff; and scores by one of
- * these or by snapkv, for chunkkv and criticalkv. */
+/* entry_scores.c - evicts by scores that need no query, for random, knorm and keydiff. Also computes the scores of
+ * these methods or of snapkv, for chunkkv and criticalkv. */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* every_steps.c - eviction every n decode steps, by the attention of the last queries in a ring buffer: for
- * snapkv-decode and rkv. */
+/* every_steps.c - evicts every `every` decode steps, for snapkv-decode and rkv. A ring buffer has the attention of the
+ * last queries, whose sum scores the entries. */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static uint64_t every_steps_bound(const struct kvc_values *values, uint64_t prom
     return kvc_window_budget(values, prompt) + kvc_min_u64(steps, kvc_every(values));
 }
 
-/* A list grows until the n-th step, even above the budget. */
+/* Between evictions, which occur every `every` steps, a list grows even above the budget. */
 double kvc_every_entries(const struct kvc_values *values, double first, uint64_t budget, uint64_t steps) {
     const uint64_t since = steps % kvc_every(values), last = steps - since;
     return (last ? fmin(first + (double)last, (double)budget) : first) + (double)since;

@@ -1,4 +1,4 @@
-/* expected.c - scores from the expected attention of future queries (docs/reference/methods/expected.md). */
+/* expected.c - scores entries by the expected attention of future queries (docs/reference/methods/expected.md). */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fastkv.c - snapkv, and above one layer only important tokens of the prompt are computed
+/* fastkv.c - evicts as snapkv does, and computes only the important tokens of the prompt in upper layers
  * (docs/reference/methods/fastkv.md). */
 #include "policies/policies.h"
 
@@ -25,7 +25,7 @@ static enum kvc_status fastkv_check(const struct kvc_values *values, struct kvc_
     return kvc_check_window(values, error);
 }
 
-/* Returns the layer above which tokens are pruned; -1: none, because there is no layer above it. */
+/* Returns the layer above which tokens are pruned, or -1 for a model of a single layer, which prunes no tokens. */
 static int64_t tsp_layer(const struct kvc_values *values, uint32_t layers) {
     const int64_t given = kvc_value_int(values, "tsp_layer");
     return given < 0 ? (int64_t)(layers / 2) - 1 : given;
@@ -84,7 +84,8 @@ static int fastkv_ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* Adds one head's scores to the rows before the window. The turn's entries are the head's newest. */
+/* Adds one head's scores to the candidates, the rows before the window. The turn's entries are the newest entries of
+ * the head. */
 static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head, float *values,
                                 struct candidate *candidates, uint32_t count, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

@@ -1,4 +1,4 @@
-/* keyformer.c - accumulated attention with noise and a temperature that increases in decode steps
+/* keyformer.c - evicts by accumulated attention with noise and with a temperature that changes in decode steps
  * (docs/reference/methods/keyformer.md). */
 #include "policies/policies.h"
 
@@ -14,7 +14,7 @@ static const struct kvc_option options[] = {
     {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "seed of the noise; -1: the session's"},
     KVC_OPTIONS_END};
 
-/* Returns the temperature, which is linear in the decode steps: computed in double, rounded once. */
+/* Returns the temperature, which is linear in the decode steps. Computes it in double precision and rounds it once. */
 static float tau_of(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const double from = kvc_value_real(values, "tau_init"), to = kvc_value_real(values, "tau_end");
     const int64_t given = kvc_value_int(values, "steps");

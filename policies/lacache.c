@@ -1,4 +1,5 @@
-/* lacache.c - a ladder of kept spans across the layers, thinned repeatedly (docs/reference/methods/lacache.md). */
+/* lacache.c - keeps each token in a few neighbouring layers only, which form a ladder, and thins the entries whenever a
+ * list is full (docs/reference/methods/lacache.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -13,12 +14,13 @@ static const struct kvc_option options[] = {
     KVC_POSITIONS_OPTION,
     KVC_OPTIONS_END};
 
-/* Of each block of `block` neighbouring entries a layer keeps `stay`; the choice shifts from layer to layer. */
+/* Each layer keeps `stay` entries and evicts `gone` entries of every `block` neighbouring entries. The kept indices
+ * shift from layer to layer. */
 struct ladder {
     uint64_t layers, sinks, block, stay, gone;
 };
 
-/* Requires span < layers. */
+/* Computes the ladder. Requires span < layers. */
 static struct ladder make_ladder(const struct kvc_values *values, uint64_t layers) {
     const uint64_t span = (uint64_t)kvc_value_int(values, "span");
     const uint64_t rung = span - (uint64_t)kvc_value_int(values, "overlap"), stay = kvc_divide_up(span, rung);
@@ -71,12 +73,13 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-/* now: index at which the next thinning of a list begins (0: at the sinks). then: the same after the planned step. */
+/* `now` is the index at which the next thinning of a list begins; 0 stands for the first index after the sinks. `then`
+ * is the value that `now` gets after the planned step. */
 struct cursor {
     uint64_t now, then;
 };
 
-/* One cursor for every list: [layers, H]. */
+/* Returns the size of the state: one cursor for each list, [layers, H]. */
 static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
     (void)values;
     return (size_t)geometry->layers * geometry->heads * sizeof(struct cursor);
@@ -91,14 +94,14 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
     return fits;
 }
 
-/* Returns the mean over the layers, from which their sum follows. */
+/* Returns the bound of the mean over the layers; a single layer may hold more. */
 static uint64_t lacache_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_budget(values, prompt, (uint64_t)kvc_value_int(values, "sinks")) + (steps ? 1 : 0);
 }
 
-/* Thins the list [n]. After its first `first` entries come `blocks` blocks of `block` entries. Each keeps the `stay`
- * entries shift, shift + step, ...; entries beyond the blocks are kept. Returns the new length. list NULL: only
- * computes it. */
+/* Thins the list [n] and returns its new length. The first `first` entries are kept. The next blocks * block entries
+ * form `blocks` blocks, and each block keeps `stay` entries, at shift, shift + step and so on. All entries after the
+ * blocks are kept. If list is NULL, only computes the length. */
 static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks, uint64_t block, uint64_t shift,
                      uint64_t stay, uint64_t step) {
     const uint64_t end = kvc_min_u64(first + blocks * block, n);
@@ -119,7 +122,8 @@ static uint64_t thin(uint32_t *list, uint64_t n, uint64_t first, uint64_t blocks
     return left;
 }
 
-/* Thins n > most indices in list [n] (or NULL) to at most `most`. Returns the new length. */
+/* Writes the indices 0 to n - 1 to list [n], thins them to at most `most`, advances the cursor, and returns the new
+ * length. Requires n > most. If list is NULL, only computes the length and the cursor. */
 static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t layer, uint64_t n, uint64_t *cursor,
                         uint32_t *list) {
     const uint64_t stay = ladder->stay, gone = ladder->gone, need = n - most;
@@ -141,9 +145,9 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
     return n;
 }
 
-/* Returns the size of a list after so many steps: it grows until a thinning and falls there. If another method left
- * different entries in each list, thinnings come at different times, and the result is the largest size, just before a
- * thinning. */
+/* Returns the size of a list after `steps` decode steps: the list grows until it is thinned, and then grows again. If
+ * another method left each list with a different number of entries, the lists are thinned at different steps; the
+ * result is then the largest size, just before a thinning. */
 static double lacache_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const struct ladder ladder = make_ladder(values, context->actings);

@@ -11,8 +11,8 @@ static const struct kvc_option options[] = {
      "order within each partition, or the scores across all"},
     KVC_OPTIONS_END};
 
-/* Returns the number of entries that are always kept: the first ones, the last whole partition, and the incomplete one
- * after it. */
+/* Returns the number of entries that are always kept: the first entries, the last complete partition, and the
+ * incomplete partition after it. */
 static uint64_t lagkv_fixed(const struct kvc_values *values) {
     return (uint64_t)kvc_value_int(values, "sinks") + 2 * (uint64_t)kvc_value_int(values, "lag") - 1;
 }

@@ -1,4 +1,5 @@
-/* morphkv.c - a cache of constant size, chosen again by the most recent queries (docs/reference/methods/morphkv.md). */
+/* morphkv.c - keeps the cache at a constant size: the most recent queries decide which entries are kept
+ * (docs/reference/methods/morphkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -31,7 +32,8 @@ static bool fuses_by_sum(const struct kvc_values *values) {
     return kind_of(values) == KVC_ROW_PROBABILITIES && !strcmp(kvc_value_text(values, "fusion"), "sum");
 }
 
-/* The columns of the ring buffer, and of its blocks' sums if its rows are summed. */
+/* Returns the number of state columns: one per row of the ring buffer and, if the rows are fused by their sum, one per
+ * block of rows. */
 static uint32_t morphkv_columns(const struct kvc_values *values) {
     return window_of(values) + (fuses_by_sum(values) ? kvc_ring_blocks(window_of(values)) : 0);
 }
@@ -44,7 +46,7 @@ static uint64_t morphkv_bound(const struct kvc_values *values, uint64_t prompt, 
     return budget_of(values, prompt) + kvc_min_u64(steps, surplus(values));
 }
 
-/* A list grows until the n-th step, even above the budget. */
+/* Between evictions, which occur every `every` steps, a list grows even above the budget. */
 static double morphkv_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const double budget = (double)budget_of(values, prompt);

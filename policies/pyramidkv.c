@@ -12,11 +12,11 @@ static const struct kvc_option options[] = {
     {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "steepness: the last layer keeps (B - w) / beta and the window"},
     KVC_OPTIONS_END};
 
-/* Returns a / b rounded to the nearest, halves up. */
+/* Returns a / b rounded to the nearest integer; a half is rounded up. */
 static uint64_t round_ratio(uint64_t a, uint64_t b) { return a / b + (a % b >= b - a % b); }
 
-/* Returns how many of the `older` entries outside the window a layer keeps; `mean` is B - w, below older. The
- * computation uses whole numbers over a common denominator, so that it rounds once. */
+/* Returns the number of entries outside the window that a layer keeps. The layer holds `older` such entries, and `mean`
+ * is B - w, which is less. The computation uses integers over a common denominator, so that it rounds once. */
 static uint64_t layer_budget(uint64_t mean, uint64_t older, uint64_t beta, uint64_t layer, uint64_t layers) {
     const uint64_t last = layers - 1;
     if (layers == 1)
@@ -31,7 +31,7 @@ static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t
                         uint64_t layers) {
     const uint64_t budget = kvc_window_budget(values, held);
     if (held <= budget)
-        return held; /* then no layer's budget is below it */
+        return held; /* the entries are within the budget of every layer */
     return layer_budget(budget - window, held - window, (uint64_t)kvc_value_int(values, "beta"), layer, layers) +
            window;
 }
@@ -69,6 +69,6 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    /* a mean over the layers, from which their sum follows */
+    /* `bound` is the bound of the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = pyramidkv_entries},
     .prompt = pyramidkv_prompt};

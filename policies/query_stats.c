@@ -1,4 +1,4 @@
-/* query_stats.c - reads and draws statistics of queries; see query_stats.h. */
+/* query_stats.c - reads statistics of queries from a file (query_stats.h has the format), or draws random ones. */
 #include "policies/query_stats.h"
 
 #include "core/base/canon.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MOST (512u << 20) /* bytes */
-#define SIZE_MOST 65536u       /* limit of each dimension of a geometry */
+#define FILE_MOST (512u << 20) /* largest size of the file, in bytes */
+#define SIZE_MOST 65536u       /* largest number of layers, of heads, and of channels per head */
 
 void kvc_query_stats_free(struct kvc_query_stats *stats) {
     if (stats) {
@@ -69,7 +69,7 @@ static enum kvc_status query_stats_wrong(const struct reader *reader, const char
                     reader->option, reader->path, reader->number, right);
 }
 
-/* Returns the next line without its end; NULL past the last one. */
+/* Returns the next line without its line break, or NULL after the last line. */
 static char *next_line(struct reader *reader) {
     char *line = reader->next, *end = line + strcspn(line, "\n");
     const size_t taken = (size_t)(end - line) + (*end != 0);
@@ -85,7 +85,7 @@ static char *next_line(struct reader *reader) {
     return line;
 }
 
-/* Reads the number at *at, after blanks, and advances *at. */
+/* Skips blanks, reads a number and moves *at past it. Returns false if there is no valid number. */
 static bool take_number(char **at, double *value) {
     *at += strspn(*at, " \t");
     const size_t length = strcspn(*at, " \t");
@@ -103,7 +103,7 @@ static bool take_whole(char **at, double most, uint32_t *value) {
     return true;
 }
 
-/* Returns the rest of the line after these words; NULL if it begins differently. */
+/* Returns the rest of the line after `words`, or NULL if the line does not begin with them. */
 static char *after(char *line, const char *words) {
     const size_t n = strlen(words);
     return line && !strncmp(line, words, n) ? line + n : NULL;
@@ -128,13 +128,13 @@ static enum kvc_status read_head(struct reader *reader, struct kvc_query_stats *
             return query_stats_wrong(reader, "\"shape LAYERS HEADS SIZE\", each 1 to 65536");
     if (!is_end(at))
         return query_stats_wrong(reader, "\"shape LAYERS HEADS SIZE\" and no more");
-    /* a number takes at least two bytes, so a file of this size cannot fill a larger allocation */
+    /* A number takes at least two bytes in the file. This check prevents a large allocation for a wrong shape. */
     if ((uint64_t)size[0] * size[1] > reader->left / 2 / size[2])
         return query_stats_wrong(reader, "a shape whose numbers the file has");
     return query_stats_create(size[0], size[1], size[2], stats, reader->error);
 }
 
-/* Reads row `row` of the means and spreads. */
+/* Reads the mean query and the spreads of one query head into row `row`. */
 static enum kvc_status read_row(struct reader *reader, struct kvc_query_stats *stats, size_t row, uint32_t pairs) {
     const uint32_t d = stats->head_size;
     float *mean = stats->mean + row * d, *spread = stats->spread + row * (d / 2);

@@ -13,15 +13,15 @@ struct kvc_query_stats {
     uint32_t layers, heads, head_size;
     uint32_t *rotary; /* [layers] */
     float *mean;      /* [layers, heads, head_size] */
-    float *spread;    /* [layers, heads, head_size / 2] mean lengths minus the lengths of the means */
+    float *spread;    /* [layers, heads, head_size / 2] mean length of each pair minus the length of its mean */
 };
 
-/* Reads a file. policy, option: their names, for errors. */
+/* Reads a file. Errors name the policy and its option. */
 enum kvc_status kvc_query_stats_read(const char *policy, const char *option, const char *path,
                                      struct kvc_query_stats **stats, struct kvc_error *error);
 /* Draws random statistics, to try a method on any model. */
 enum kvc_status kvc_query_stats_draw(const struct kvc_geometry *geometry, struct kvc_query_stats **stats,
                                      struct kvc_error *error);
-void kvc_query_stats_free(struct kvc_query_stats *stats); /* NULL is allowed */
+void kvc_query_stats_free(struct kvc_query_stats *stats); /* stats may be NULL */
 
 #endif

@@ -16,7 +16,7 @@ static const struct kvc_option options[] = {
 
 #define PAGE_MOST (1 << 20)
 
-/* Returns the page size; 0: auto; -1: an invalid value. */
+/* Returns the page size, 0 for "auto", or -1 for an invalid value. */
 static int64_t page_of(const struct kvc_values *values) {
     const char *text = kvc_value_text(values, "page");
     const size_t digits = strspn(text, "0123456789");

@@ -21,7 +21,7 @@ static enum kvc_row_kind rkv_kind(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_PROBABILITIES : KVC_ROW_LOGITS;
 }
 
-/* Writes the rows of the prompt's last queries, which vote until there are `window` decode steps. */
+/* Writes the rows of the prompt's last queries. They vote until `window` decode steps have replaced them. */
 static enum kvc_status rkv_observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return kvc_every_observe(stage, values, rkv_kind(values), error);
 }

@@ -1,5 +1,5 @@
-/* rocketkv.c - snapkv in the prompt, then hsa in decode steps, from one budget: rocketkv, and rocketkv-mt for several
- * turns (docs/reference/methods/rocketkv.md). */
+/* rocketkv.c - snapkv after the prompt, then hsa in decode steps, from one budget. rocketkv-mt is the variant for
+ * several turns (docs/reference/methods/rocketkv.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -16,7 +16,7 @@ static const struct kvc_option options[] = {
      "the prompt stage's share r of the compression, as an exponent from 0 to 1; auto: follows from the compression"},
     KVC_OPTIONS_END};
 
-/* Returns the split, 0 to 1; -1: auto; -2: an invalid value. */
+/* Returns the split (0 to 1), -1 for "auto", or -2 for an invalid value. */
 static double split_of(const struct kvc_values *values) {
     const char *text = kvc_value_text(values, "split");
     double split;
@@ -41,7 +41,8 @@ static uint64_t rocketkv_bound(const struct kvc_values *values, uint64_t prompt,
     return sizes_of(values, prompt, kvc_window_queries(values)).kept + steps;
 }
 
-/* Stage 1: evicts all but the window and the best older entries, or with `view` hides the others from stage 2. */
+/* Stage 1: keeps the window and the older entries with the highest scores. Evicts the other entries or, with `view`,
+ * hides them from stage 2. */
 static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *values, bool view,
                               struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -57,7 +58,7 @@ static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *
     return view ? kvc_stage_view(stage, &keep, error) : kvc_stage_keep(stage, &keep, error);
 }
 
-/* Returns the number of entries of the filtered list after the prompt. */
+/* Returns the number of entries that stage 2 sees after the prompt. */
 static uint64_t rocketkv_seen(const struct kvc_values *values, uint64_t prompt) {
     return kvc_min_u64(sizes_of(values, prompt, kvc_window_queries(values)).kept, prompt);
 }

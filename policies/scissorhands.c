@@ -11,7 +11,8 @@ static const struct kvc_option options[] = {
 
 static uint32_t history(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "history"); }
 
-/* Two ring buffers, of the probabilities and of the counts of low ones, and minus the sum of the counts. */
+/* Returns the number of state columns: a ring buffer of probabilities, a ring buffer of counts of low probabilities,
+ * and one column with the negative sum of these counts. */
 static uint32_t scissorhands_columns(const struct kvc_values *values) { return 2 * history(values) + 1; }
 
 static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct kvc_values *values,
@@ -25,7 +26,7 @@ static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct 
     struct kvc_scores *counts;
     enum kvc_status status = kvc_stage_scores(stage, &counts, error);
     if (status == KVC_OK &&
-        filled == rows) { /* entries with the highest counts are evicted, so their negatives are the scores */
+        filled == rows) { /* the scores are negative counts, because the entries with the highest counts are evicted */
         status = kvc_stage_column_scores(stage, 2 * rows, 1, counts, error);
     } else if (status == KVC_OK) {
         status = kvc_stage_ring_fuse(stage, rows, rows, filled, KVC_ROW_LOW, KVC_FUSE_SUM, recent, counts, error);

@@ -18,7 +18,7 @@ struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size) {
     return sizes;
 }
 
-/* Returns floor(x), or the whole number that x equals except for rounding. */
+/* Returns floor(x), or the nearest integer if x differs from it only by a rounding error. */
 static uint64_t floor_of(double x) {
     const double nearest = floor(x + 0.5);
     return (uint64_t)(fabs(x - nearest) < 1e-12 * x ? nearest : floor(x));

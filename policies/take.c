@@ -77,7 +77,7 @@ static uint64_t between(const struct kvc_values *values, const struct kvc_layer_
                                                                    : budget_of(values, prompt);
 }
 
-/* The layers below W-1 keep the entries that layer W-1 chooses. */
+/* Returns the layer that chooses a layer's entries: W-1 for the layers below it, otherwise the layer itself. */
 static uint32_t decider(const struct kvc_values *values, const struct kvc_layer_context *context) {
     const uint32_t W = warmup_layers(values, context->layers);
     return context->layer < W ? W - 1 : context->layer;
@@ -89,7 +89,7 @@ static uint64_t take_bound(const struct kvc_values *values, uint64_t prompt, uin
 
 /* ---- the layers below keep the positions that layer W-1 chose ---- */
 
-struct chosen { /* per head */
+struct chosen { /* the positions that one layer keeps, [heads] */
     int32_t **positions;
     size_t *counts;
     uint32_t heads;
@@ -117,7 +117,8 @@ static enum kvc_status read_chosen(struct kvc_stage *stage, struct chosen *chose
     return status == KVC_RESOURCE ? kvc_fail(error, KVC_RESOURCE, "no memory for the chosen positions") : status;
 }
 
-/* Layers 0 .. W-2 keep the entries that layer W-1 has kept. In a first turn all of them hold the same positions. */
+/* Evicts all positions from layers 0 to W-2 that layer W-1 has not kept. In a first turn, all these layers hold the
+ * same positions before. */
 static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct chosen chosen = {NULL, NULL, 0};

@@ -17,7 +17,8 @@ static uint32_t tova_queries(const struct kvc_values *values) {
     return 1;
 }
 
-/* Both stages: the last query of the prompt, then the query of every step, decides which entries are kept. */
+/* Evicts in both stages: the last query of the prompt, and then the query of every decode step, decides which entries
+ * are kept. */
 static enum kvc_status tova_evict(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);

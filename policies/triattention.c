@@ -79,7 +79,7 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return status;
 }
 
-/* State of a session: the number of rotated channels [layers], then means and spreads as in struct kvc_query_stats. */
+/* The state of a session: rotary [layers], then the means, then the spreads, as in struct kvc_query_stats. */
 struct known {
     uint32_t layers, heads, head_size;
     uint32_t rotary[];
@@ -115,7 +115,7 @@ static enum kvc_status open_state(const struct kvc_values *values, const struct 
     return KVC_OK;
 }
 
-/* Returns the series of the stage's layer. */
+/* Returns the trigonometric series of the stage's layer. */
 static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_values *values) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct known *known = kvc_stage_state(stage);
@@ -130,7 +130,8 @@ static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_val
 
 /* ---- the stage ---- */
 
-/* The first step prepares, too, so that statistics of another rotation are refused at once. */
+/* Prepares the series in each step that may evict, and also in the first step, so that statistics of a model with
+ * another rotation are refused at once. */
 static enum kvc_status triattention_prepare(struct kvc_stage *stage, const struct kvc_values *values,
                                             struct kvc_error *error) {
     const struct kvc_series series = series_of(stage, values);
