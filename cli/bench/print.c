@@ -23,8 +23,8 @@ static int print_prefill(const struct bench *bench, const struct bench_prefill *
     char text[32];
     int status;
 
-    printf("\nPrefill%s, median of %lld; the peak beside the full cache of one layer and what is kept; hidden states\n",
-           bench->a->fill ? " from made-up entries" : "", (long long)bench->a->repeat);
+    printf("\nPrefill%s, median of %lld; peak and kept bytes beside one full layer; hidden states\n",
+           bench->a->fill ? " with synthetic entries" : "", (long long)bench->a->repeat);
     for (size_t i = 0; i < count; i++) {
         const struct bench_prefill *p = &prefill[i], *first = &prefill[i - i % specs];
 
@@ -53,7 +53,7 @@ static int print_decode(const struct bench *bench, const struct bench_decode *de
     int status;
 
     printf("\nDecode%s, median of %lld steps; limit: weights and cache read once at the measured bandwidth\n",
-           bench->a->fill ? " from made-up entries (no prompt was computed)" : "", (long long)bench->a->generate);
+           bench->a->fill ? " with synthetic entries (no prompt was computed)" : "", (long long)bench->a->generate);
     for (size_t i = 0; i < count; i++) {
         const struct bench_decode *d = &decode[i], *first = &decode[i - i % specs];
 
@@ -103,7 +103,7 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
            "resident memory%s\n",
            bench->a->specs.count > 1 ? ", which holds all policies of the run" : "");
     status = cli_table_print(bench->command, table, stdout);
-    printf("\nTime of a step by quarters of the generation, medians\n");
+    printf("\nMedian time of a step in each quarter of the generation\n");
     if (status == KVC_OK)
         status = cli_table_print(bench->command, flat, stdout);
     cli_table_free(table);
@@ -136,9 +136,9 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     char text[32];
     int status;
 
-    printf("\nCounted numbers beside the predictions of the methods' formulas: entries kept after the prompt, the peak "
-           "of cache and\nstate in prefill, cache bytes read per token; \"<=\": the data decides, and the formula is "
-           "an upper bound\n");
+    printf("\nCounted numbers beside the predictions of the methods' formulas: entries kept after the prompt,\n"
+           "the peak of cache and state in prefill, cache bytes read per token; \"<=\": the prediction is an\n"
+           "upper bound, because the data decides\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;

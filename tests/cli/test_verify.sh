@@ -166,12 +166,12 @@ that 'the prompt stage thinned the entries' [ "$(json decode.1.cache_bytes.0)" -
 echo '5 1,2' >"$work/ids"
 ok bench --shape tiny --kv "dapq:budget=5,content=file,file=\"$work/ids\"" --prompt 40 --gen 2
 ok bench --shape tiny --fill --prompt 40 --gen 2
-has '^Decode from made-up entries'
+has '^Decode with synthetic entries'
 ok bench --shape tiny --fill --prompt 700 --gen 0 --kv full --kv 'cake:budget=64' --json -q
 that 'made-up prompts are timed' [ "$(json prefill)" = '[2]' ] && [ "$(json decode)" = '[0]' ]
 that 'and thinned' [ "$(json prefill.1.kept_bytes)" -lt "$(json prefill.0.kept_bytes)" ]
 ok bench --shape tiny --fill --prompt 700 --gen 0
-has '^Prefill from made-up entries'
+has '^Prefill with synthetic entries'
 nothing_left "$work/temporary"
 TMPDIR=$work/none fails 4 'set TMPDIR' bench --shape tiny -q
 ok bench -m "$demo" --prompt 20 --gen 0 --json -q
