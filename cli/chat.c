@@ -10,7 +10,7 @@
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
-    if (++interrupted >= 3) { /* the chat does not react, as while it reads a long prompt */
+    if (++interrupted >= 3) { /* the chat does not react, for example while it reads a long prompt */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -134,7 +134,7 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
     return status;
 }
 
-/* Loads the conversation that a file contains. */
+/* Loads the conversation of a saved session. */
 static int resume(const struct arguments *arguments, int argc, char **argv, struct cli_generation *generation,
                   struct cli_chat *chat) {
     struct kvc_session_stats stats;

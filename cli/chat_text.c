@@ -1,7 +1,7 @@
-/* chat_text.c - formats and tokenizes a conversation: the first turn completely, later ones only as far as they are
- * new. The session already holds everything up to the end of the last answer. So the whole conversation is formatted
- * with a mark in place of the last answer, and the new part is the text after the mark. This also works for templates
- * that trim or reorder text. */
+/* chat_text.c - formats and tokenizes a conversation: the whole first turn, but only the new part of each later turn.
+ * The session already holds everything up to the end of the last answer. So the whole conversation is formatted with a
+ * mark in place of the last answer, and the new part is the text after the mark. This also works for templates that
+ * trim or reorder text. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,15 +9,15 @@
 #include "cli/cli.h"
 #include "kvcull/chat.h"
 
-enum { MARK = 48 }; /* bytes */
+enum { MARK = 48 }; /* length of the mark in bytes */
 
 struct cli_chat {
     const struct cli_command *command;
     struct kvc_model *model;
-    struct kvc_chat_options options; /* its JSON texts and its date are the members below */
+    struct kvc_chat_options options; /* its JSON texts and its date point to the members below */
     char *source, *earlier, *tools, *documents, today[20];
     bool implied;
-    struct kvc_message *messages; /* contents are owned, roles are not */
+    struct kvc_message *messages; /* the chat owns the contents, but not the roles */
     size_t count, capacity;
     bool begun; /* the session contains the first turn */
 };
@@ -52,7 +52,7 @@ const char *cli_own_template(const struct kvc_model *model) {
     if (!kvc_model_info(model)->has_chat_template)
         return NULL;
     kvc_chat_defaults(&options);
-    options.date = "2025-01-01"; /* any date */
+    options.date = "2025-01-01"; /* an arbitrary date */
     known = kvc_chat_text_with(model, &options, &greeting, 1, &text, &error) == KVC_OK;
     free(text);
     return known ? "--template model" : "--template NAME";
@@ -71,7 +71,7 @@ static void set_today(struct cli_chat *chat) {
         chat->options.date = chat->today;
 }
 
-/* Reports an unknown template at once and not at the first line. A template that fails without a date gets today's,
+/* Reports an unknown template before the user writes a message. A template that fails without a date gets today's date,
  * with a warning. */
 static int try_template(struct cli_chat *chat) {
     const struct kvc_message greeting = {"user", "hello"};
@@ -176,8 +176,8 @@ void cli_chat_close(struct cli_chat *chat) {
     free(chat);
 }
 
-/* Appends text [bytes] to `to`, which has room for three times as many bytes. U+FFFD replaces a byte 0, which messages
- * cannot contain. */
+/* Appends text [bytes] to `to`, which has room for three times as many bytes. U+FFFD replaces bytes of value 0, which
+ * messages cannot contain. */
 static void put_text(char *to, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         if (text[i]) {

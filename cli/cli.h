@@ -29,11 +29,11 @@ enum cli_kind {
     CLI_GROUP,  /* a heading in the help: name */
     CLI_FLAG,   /* bool */
     CLI_TEXT,   /* const char * */
-    CLI_TEXTS,  /* struct cli_texts: may be given several times; options may share a target */
+    CLI_TEXTS,  /* struct cli_texts; the option may be repeated, and several options may share a target */
     CLI_INT,    /* int64_t, minimum..maximum */
     CLI_REAL,   /* double, minimum..maximum */
-    CLI_COUNTS, /* struct cli_counts: a list such as 1,8,32, each minimum..maximum */
-    CLI_BYTES,  /* uint64_t: 8G, 512M, 1000000 */
+    CLI_COUNTS, /* struct cli_counts, a list such as 1,8,32 of numbers in minimum..maximum */
+    CLI_BYTES,  /* uint64_t, given as 8G, 512M or 1000000 */
     CLI_TYPE,   /* enum kvc_type, one of choices ("f32|f16|q8_0"); NULL: any weight type */
     CLI_CHOICE  /* const char *, one of choices */
 };
@@ -51,7 +51,8 @@ struct cli_option {
 
 struct cli_texts {
     struct cli_given {
-        char letter; /* of its option; 0: the option has no letter; '*': "all" was expanded to it */
+        char letter; /* the option's letter; 0: the option has no letter; '*': the text comes from the expansion of
+                        "all" */
         const char *text;
     } * items;
     size_t count;
@@ -67,33 +68,33 @@ struct cli_words { /* arguments that are not options, in order */
 
 enum { CLI_GO = -1 };
 /* Parses argv[1...] into the targets of the options. Returns CLI_GO to continue; the command returns any other value
- * (after
- * --help or an error). --help, --version and -- need no row in the table. words NULL: other words are errors. */
+ * (after --help or an error). The table needs no rows for --help, --version and --. If words is NULL, arguments that
+ * are not options are errors. */
 int cli_parse(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
               struct cli_words *words);
 /* Returns true if an option is among the arguments, under its own name or an alias. */
 bool cli_is_given(int argc, char **argv, const char *name);
-/* Returns the i-th alias, the name that another program uses for an option, such as "ctx-size" for "ctx"; false past
- * the last. */
+/* Sets *other to the i-th alias, a name that another program uses for an option, such as "ctx-size", and *name to the
+ * option's name here, such as "ctx". Returns false after the last alias. */
 bool cli_alias(size_t i, const char **other, const char **name);
 /* Accepts "kvcull chat MODEL" for "kvcull chat -m MODEL": moves the only word to *model. Fails if there is another word
  * or -m was given. */
 int cli_model_word(const struct cli_command *command, const struct cli_words *words, const char **model);
 void cli_texts_free(struct cli_texts *texts);
 void cli_words_free(struct cli_words *words);
-/* Writes all weight types, "f32, f16, ...", to text and returns it. */
+/* Writes all weight types, "f32, f16, ...", to text and returns text. */
 #define CLI_TYPES_BYTES (16 * KVC_TYPES)
 const char *cli_weight_types(char text[CLI_TYPES_BYTES]);
-/* Returns the name (of a list ended by NULL) nearest to a mistyped word; NULL: none is near. */
+/* Returns the name nearest to a mistyped word, or NULL if no name is near. A NULL ends the list of names. */
 const char *cli_nearest(const char *word, const char *const *names);
-/* Print the help text, and the same as a manual page (mdoc). */
+/* cli_help prints a command's help text; cli_manual prints its manual page (mdoc). */
 void cli_help(const struct cli_command *command, const struct cli_option *options);
 void cli_manual(const struct cli_command *command, const struct cli_option *options);
 /* Prints the options as lines for tools/completions.sh. */
 void cli_completion(const struct cli_option *options);
 
-/* Parses a list of token ids such as "1,2 3". The caller frees *tokens. what: "--tokens", or the name of a file, for
- * errors. status: the status of an error. */
+/* Parses a list of token ids such as "1,2 3". The caller frees *tokens. An error names `what` ("--tokens" or a file
+ * name) and returns `status`. */
 int cli_token_list(const struct cli_command *command, const char *what, const char *text, size_t bytes,
                    enum kvc_status status, int32_t **tokens, size_t *count);
 
@@ -103,29 +104,29 @@ int cli_token_list(const struct cli_command *command, const char *what, const ch
 int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int cli_report(const struct cli_command *command,
-               const struct kvc_error *error); /* the same for an error of the library */
+               const struct kvc_error *error); /* prints an error of the library in this form */
 int cli_no_memory(const struct cli_command *command);
 void cli_warn(const struct cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Starts the ranks if mpirun or srun started the program as several processes. Returns CLI_GO on rank 0; on the other
  * ranks it serves rank 0 until the end and returns an exit status. */
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv);
-struct kvc_ranks *cli_ranks(void); /* NULL: one process */
+struct kvc_ranks *cli_ranks(void); /* returns the ranks that share each library call, or NULL */
 /* Closes the ranks. Call it last, but not by atexit: an MPI that ends the program calls exit itself. */
 void cli_leave_ranks(void);
-/* --ranks data: every rank runs the command with a share of the work, and rank 0 alone prints. Otherwise NULL, and 0.
- */
+/* With --ranks data, every rank runs the command with a share of the work, and only rank 0 prints. cli_data_ranks
+ * returns the ranks, and cli_data_rank the rank of this process. Without --ranks data they return NULL and 0. */
 struct kvc_ranks *cli_data_ranks(void);
 uint32_t cli_data_rank(void);
-/* With --ranks data, check that all ranks have the same model, or the same bytes; otherwise do nothing. All ranks call
- * them, or have ended with a failure. what: the name of the bytes in errors. */
+/* With --ranks data, check that all ranks have the same model or the same bytes. Every rank must call them, unless it
+ * has ended with a failure. Errors call the bytes `what`. Without --ranks data, return status. */
 int cli_same_model(const struct cli_command *command, int status, struct kvc_model *model);
 int cli_same_bytes(const struct cli_command *command, int status, const char *what, const void *bytes, size_t count);
-/* Reports the messages of all ranks so far; returns false if there is one process. */
+/* Sets *traffic to the messages that all ranks have sent so far. Returns false if no ranks share the library calls. */
 struct kvc_ranks_traffic;
 bool cli_traffic(struct kvc_ranks_traffic *traffic);
-int cli_refuse_data(const struct cli_command *command); /* for commands that cannot divide their work */
-/* With --ranks data: waits for all ranks, and returns KVC_OK if all succeeded, else the status of one that failed,
- * which rank 0 has reported. Otherwise returns status. Call it at most once. */
+int cli_refuse_data(const struct cli_command *command); /* reports that the command cannot divide its work */
+/* With --ranks data, waits for all ranks and returns KVC_OK if all succeeded, or else the status of a failed rank,
+ * after rank 0 has reported it. Without --ranks data, returns status. Call it at most once. */
 int cli_agree(const struct cli_command *command, int status);
 void cli_signals(void); /* installs the signal handlers; called once */
 
@@ -135,18 +136,19 @@ struct cli_common {
     const char *backend;
     int64_t threads, context, chunk;
     const char *math;
-    const char *ranks, *share; /* read before the other options (cli/ranks.c), as is rank_timeout */
+    const char *ranks, *share; /* cli/ranks.c reads these and rank_timeout before the other options */
     int64_t rank_timeout;
     enum kvc_type cache_type;
     bool json, quiet;
     bool alone; /* ignore --ranks: the engine belongs to this process only */
 };
 void cli_common_defaults(struct cli_common *common);
-/* Returns the arithmetic to open an engine with; kvc_model_info reports the arithmetic in force for a model. */
+/* Returns the arithmetic that --math requests for an engine; kvc_model_info returns the arithmetic that a model uses.
+ */
 enum kvc_math cli_math(const struct cli_common *common);
 const char *cli_math_name(enum kvc_math math);
 #define CLI_INT8_NOTE "int8 where weights are quantized; --math float rounds less"
-/* Writes ", int8 1" (the version of int8 arithmetic) for KVC_MATH_INT8, else "", to text and returns it. */
+/* Writes ", int8 1" (the version of int8 arithmetic) for KVC_MATH_INT8, otherwise "", to text and returns text. */
 const char *cli_int8_version(enum kvc_math math, char text[24]);
 
 /* clang-format off */
@@ -194,8 +196,8 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &(c)->quiet, 0, 0, NULL}
 /* clang-format on */
 
-/* A model file to be created in its own folder under TMPDIR. Closing it removes both, and so does the end of the
- * program. */
+/* A temporary model file in a folder of its own under TMPDIR. cli_temporary_close removes the file and the folder, and
+ * so does the end of the program. */
 struct cli_temporary {
     char folder[4096], file[4096 + 32];
     pid_t watcher;
@@ -217,19 +219,19 @@ void cli_specs_free(struct cli_texts *specs);
 /* Removes policies that "all" was expanded to and that do not suit the model, with a warning. */
 void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
                    struct cli_texts *specs);
-/* Opens the engine, checks the policies and opens the model. Both pointers are NULL after a failure. path NULL: an
- * error that asks for -m. */
+/* Opens the engine, checks the policies and opens the model. Both pointers are NULL after a failure. If path is NULL,
+ * the error asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                    const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model);
-/* The same, but opens only the tokenizer and chat templates if the model cannot be opened: for any model, or only for a
- * vocabulary without weights. */
+/* Opens a model like cli_open_model. If that fails, opens only the tokenizer and chat templates: of any model for
+ * CLI_TEXT_OF_ANY, and only of a vocabulary without weights for CLI_TEXT_OF_VOCABULARIES. */
 enum cli_text_of { CLI_TEXT_OF_VOCABULARIES, CLI_TEXT_OF_ANY };
 int cli_open_model_or_text(const struct cli_command *command, const struct cli_common *common, const char *path,
                            const struct cli_texts *specs, enum cli_text_of which, struct kvc_engine **engine,
                            struct kvc_model **model);
-/* Fills session options from the common options. spec NULL: full. */
+/* Fills session options from the common options. A NULL spec means "full". */
 void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options);
-/* Warns once per flag when tokens exceed the trained length. */
+/* Warns if `tokens` exceeds the trained length and *warned is false, and sets *warned. */
 void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens, bool *warned);
 /* Finds bundled data, such as "demo": in KVCULL_DATA, beside the program, in the installed data, or in the source tree.
  * The caller frees *path. */
@@ -250,11 +252,11 @@ int cli_check_name(const struct cli_command *command, const char *option, const 
 struct cli_file {
     FILE *stream;
     char *path;
-    struct kvc_output *output; /* NULL: written directly */
+    struct kvc_output *output; /* NULL if the program writes to the file directly */
 };
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file);
 int cli_file_commit(const struct cli_command *command, struct cli_file *file); /* also closes it on failure */
-void cli_file_abandon(struct cli_file *file);                                  /* after an error; allowed if not open */
+void cli_file_abandon(struct cli_file *file); /* for use after an error; the file need not be open */
 /* Checks that the file can be written, before slow work, and leaves no file behind. */
 int cli_check_output(const struct cli_command *command, const char *path);
 /* Checks that the output file is not one of the inputs [count] (each may be NULL) and not a model folder. */
@@ -262,10 +264,10 @@ int cli_check_inputs(const struct cli_command *command, const char *path, const 
 /* Flushes standard output and reports an error such as a full disk or a closed pipe. */
 int cli_flush(const struct cli_command *command);
 
-/* Write "1.50 GiB" or "512 B", and "1.2 s" or "350 us", to text [32] and return it. */
+/* Write bytes as "1.50 GiB" or "512 B", and seconds as "1.2 s" or "350 us", to text [32] and return text. */
 char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
-char *cli_number(uint64_t number, char *text); /* 1,048,576 */
+char *cli_number(uint64_t number, char *text); /* writes "1,048,576" to text [32] and returns text */
 double cli_seconds(void);                      /* monotonic clock */
 uint64_t cli_available(void);                  /* bytes of memory available to this process; UINT64_MAX: unknown */
 static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -281,7 +283,7 @@ struct cli_table;
 /* Opens a table. headings are separated by '|'; a leading '<' aligns left (words), otherwise right (numbers):
  * "<method|budget|cache". */
 struct cli_table *cli_table_open(const char *headings);
-/* Adds the next cell; rows fill from left to right. A failed allocation is reported by the print. */
+/* Adds the next cell; rows fill from left to right. cli_table_print reports a failed allocation. */
 void cli_cell(struct cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_table_rule(struct cli_table *table); /* an empty line before the next row */
 int cli_table_print(const struct cli_command *command, struct cli_table *table, FILE *stream);
@@ -296,11 +298,14 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent);
 
 #define CLI_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, replaces invalid bytes */
 enum cli_part { CLI_CHARACTER, CLI_PART_BEGUN /* the text ends within a character */, CLI_PART_NONE };
-/* Returns the bytes of the UTF-8 character at the beginning of text (at least one byte); 0: there is none. */
+/* Returns the number of bytes of the UTF-8 character at the beginning of text, or 0 if text begins with an incomplete
+ * or invalid character. `bytes` is at least 1. */
 size_t cli_character(const char *text, size_t bytes);
-/* Returns the same, or for invalid bytes the number (at least 1) that one replacement character stands for. */
+/* Returns the number of bytes of that character or, if it is incomplete or invalid, the number of bytes (at least 1)
+ * that one replacement character replaces. *kind says which case applies. */
 size_t cli_part(const char *text, size_t bytes, enum cli_part *kind);
-/* Returns the bytes at the end of text that begin an incomplete character; 0: it ends with a complete one. */
+/* Returns the number of bytes of an incomplete character at the end of text, or 0 if text ends with a complete
+ * character. */
 size_t cli_begun(const char *text, size_t bytes);
 /* Writes text and replaces invalid bytes by U+FFFD. */
 void cli_write_text(FILE *stream, const char *text, size_t bytes);
@@ -309,8 +314,8 @@ void cli_write_text(FILE *stream, const char *text, size_t bytes);
 
 /* Makes a JSON string of any bytes; U+FFFD replaces invalid UTF-8. */
 json_t *cli_json_text(const char *text, size_t bytes);
-json_t *cli_json_number(double value); /* null if it is not finite, which JSON cannot express */
-/* Call it once before any JSON: counts failed allocations of jansson. */
+json_t *cli_json_number(double value); /* returns null if the value is not finite, because JSON has no such number */
+/* Counts failed allocations of jansson from now on. Call it once, before any JSON. */
 void cli_json_start(void);
 /* Returns true if an allocation of this thread failed, so that an error of jansson about a text may be wrong. */
 bool cli_json_lost(void);
@@ -320,12 +325,12 @@ void cli_json_forget(void);
 void cli_json_free(void *block);
 /* Adds a value to an object. If the value is NULL (no memory), the next print fails. */
 void cli_json_set(json_t *object, const char *key, json_t *value);
-/* Prints JSON, indented, and releases root. stream NULL: standard output. Fails if root is NULL. */
+/* Prints indented JSON and releases root. If stream is NULL, prints to standard output. Fails if root is NULL. */
 int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream);
 
 /* ---- progress --------------------------------------------------------------------------------------------------- */
 
-/* A progress bar on a terminal, occasional lines elsewhere, and nothing if quiet or short. */
+/* A progress bar on a terminal, or occasional lines elsewhere. Short work and --quiet show no progress. */
 enum { CLI_PROGRESS_MARKS = 8 };
 struct cli_progress {
     const char *what;
@@ -334,14 +339,14 @@ struct cli_progress {
     struct {
         double when;
         uint64_t done;
-    } marks[CLI_PROGRESS_MARKS]; /* of the last parts; mark i is marks[i % CLI_PROGRESS_MARKS] */
+    } marks[CLI_PROGRESS_MARKS]; /* ends of the last parts; mark i is marks[i % CLI_PROGRESS_MARKS] */
     unsigned mark_count;
 };
 void cli_progress_start(struct cli_progress *progress, const char *what, bool quiet);
 int cli_progress(void *progress, uint64_t done, uint64_t total); /* a kvc_progress_fn; returns 0 */
 void cli_progress_end(struct cli_progress *progress);
-/* Record that a part ended at this second, and return the seconds left at the speed of the last few parts (negative:
- * fewer than three parts have ended). */
+/* cli_progress_mark records that a part ended at second `now`. cli_progress_left returns the seconds left at the speed
+ * of the last few parts, or -1 if there are fewer than four marks. */
 void cli_progress_mark(struct cli_progress *progress, double now, uint64_t done);
 double cli_progress_left(const struct cli_progress *progress, uint64_t total);
 
@@ -357,26 +362,28 @@ struct cli_generation { /* filled by cli_generation_open and the command */
     struct kvc_sampler *sampler;
     float *logits; /* [vocab] */
     const struct cli_texts *stops;
-    uint64_t limit;   /* the most tokens to generate */
-    uint64_t context; /* the most tokens of the session; 0: no limit */
+    uint64_t limit;   /* maximum number of tokens to generate */
+    uint64_t context; /* maximum number of tokens in the session; 0: no limit */
     float frequency_penalty, presence_penalty;
     bool ignore_end;
     bool quiet;
     bool echo;          /* write the answer to stdout while it is generated */
     bool show_prompt;   /* write the prompt to stderr, with control tokens and ids */
-    const char *unused; /* the option that selects the model's chat template, if the prompts do not use it; else NULL */
+    const char *unused; /* the option that selects the model's chat template, if the prompts do not use this template;
+                           otherwise NULL */
     const volatile sig_atomic_t *interrupted; /* NULL, or a flag that ends the answer when not 0 */
     int32_t pending; /* last token of the previous answer, which the session has not processed; -1: none */
     bool warned;     /* the warning about the trained length was printed */
-    struct kvc_session_options options; /* of the session */
+    struct kvc_session_options options; /* options that opened the session */
     int32_t *history; /* [given] all tokens, while a longrope session may have to be recomputed (longrope.c) */
     size_t given;
     bool outgrown;                     /* the session already uses the long factors, or cannot change to them */
     bool ended;                        /* a token of the model ended the last answer */
-    bool goes_on;                      /* a session was loaded whose answer had not ended */
-    char *policy;                      /* policy string of options if it comes from a saved session */
+    bool goes_on;                      /* the session was loaded, and its last answer can be continued */
+    char *policy;                      /* the policy string, if a saved session supplied it */
     uint64_t seen_prompt, seen_answer; /* tokens of all turns so far */
-    double first_seconds, prompt_seconds, answer_seconds; /* first_seconds: of the first turn; others: of all turns */
+    double first_seconds, prompt_seconds,
+        answer_seconds; /* first_seconds: until the first token of the first turn; the others: sums over all turns */
 };
 struct cli_answer {
     char *text; /* NUL-terminated */
@@ -389,11 +396,11 @@ struct cli_answer {
 void cli_answer_free(struct cli_answer *answer);
 /* Prepares a longrope session for count more tokens: recomputes it with the long factors if necessary, or warns. */
 int cli_longrope(struct cli_generation *generation, const int32_t *tokens, size_t count);
-/* Before the first tokens: selects the long factors at once if the session may outgrow the short ones and will have
- * evicted entries by then. */
+/* Selects the long factors at once if the session may outgrow the short factors and will have evicted entries by then.
+ * Call it before the first tokens. */
 int cli_longrope_first(struct cli_generation *generation);
-/* Runs one turn: the tokens of the prompt, then the answer. first: no text precedes the answer, so that the leading
- * space of some tokenizers is dropped. */
+/* Runs one turn: the tokens of the prompt, then the answer. If first is true, no text precedes the answer, so the
+ * leading space of some tokenizers is dropped. */
 int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_t count, bool first,
                  struct cli_answer *answer);
 
@@ -440,9 +447,9 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
 void cli_generation_close(struct cli_generation *generation);
 /* Prints the prompt on stderr: the text with its control tokens, and the ids. */
 int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count);
-/* Prints on stderr that the answer is empty or was cut, and why. */
+/* Prints to stderr why the answer is empty or was cut, if it was. */
 void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer);
-/* Print the summary on stderr, and return it as a JSON object. */
+/* cli_summary_print prints the summary to stderr; cli_summary_json returns it as a JSON object. */
 void cli_summary_print(const struct cli_generation *generation, const char *spec);
 json_t *cli_summary_json(const struct cli_generation *generation);
 /* Returns the memory of a session as JSON. */
@@ -450,7 +457,7 @@ json_t *cli_stats_json(const struct kvc_session_stats *stats);
 
 /* The options of a chat. */
 struct cli_template {
-    const char *name, *system;                /* name "model": the model's own template, as NULL */
+    const char *name, *system;                /* the name "model", or NULL, selects the model's own template */
     const char *file;                         /* file of a template, instead of name */
     bool implied;                             /* no chat option was given, but the model has a template */
     const char *messages, *tools, *documents; /* JSON files */
@@ -458,7 +465,7 @@ struct cli_template {
     const char *date;
     bool special_content;
 };
-bool cli_template_given(const struct cli_template *from); /* true if any of them was given */
+bool cli_template_given(const struct cli_template *from); /* true if any option of a chat was given */
 /* clang-format off */
 #define CLI_NO_SPECIAL_OPTION(flag)                                                                                   \
     {CLI_FLAG, 0, "no-special", NULL, "treat control tokens in the text, such as <|im_end|>, as plain text", flag, 0, \
@@ -485,10 +492,10 @@ bool cli_template_given(const struct cli_template *from); /* true if any of them
 /* clang-format on */
 
 /* Returns the option that selects the model's own chat template: "--template model", or "--template NAME" if that
- * template fails; NULL: the model has none. */
+ * template fails, or NULL if the model has no template. */
 const char *cli_own_template(const struct kvc_model *model);
-/* A chat: formats the first turn completely, and later ones as the text that the template puts after the last answer.
- */
+/* A conversation. The first turn is the complete formatted text; a later turn is the text that the template puts after
+ * the last answer. */
 struct cli_chat;
 int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const struct cli_template *from,
                   struct cli_chat **chat);
@@ -498,16 +505,18 @@ int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, siz
 int cli_chat_answer(struct cli_chat *chat, const struct cli_answer *answer);
 /* Appends to the last answer. */
 int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
-/* Return the messages, and restore them into a chat without messages. path: the file they came from, for errors. */
+/* cli_chat_messages returns the messages. cli_chat_restore adds messages to a chat that has none; errors name `path`,
+ * the file of the messages. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
 
 /* ---- saved sessions ---- */
 
-/* Saves the session, so that an answer or a chat (NULL: none) can be continued. */
+/* Saves the session, so that the answer can be continued, or the chat if chat is not NULL. */
 int cli_generation_save(struct cli_generation *generation, const char *path, const struct cli_chat *chat);
-/* Loads a session in place of the generation's. kv, type: the policy or the type of entries was given and must match
- * the file. *messages: those of a chat (a new reference), or NULL. */
+/* Replaces the generation's session by a saved session. If kv is true, the given policy must match the file; if type is
+ * true, the given type of the entries must match. *messages receives the messages of a saved chat (a new reference), or
+ * NULL. */
 int cli_generation_load(struct cli_generation *generation, const char *path, bool kv, bool type, json_t **messages);
 /* Loads a session into a newly opened chat. */
 int cli_chat_resume(struct cli_generation *generation, const struct cli_template *from, const char *path, bool kv,
@@ -522,7 +531,8 @@ struct cli_lock {               /* zeroed: no lock */
 int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
                   struct cli_lock *lock);
 void cli_lock_close(struct cli_lock *lock);
-/* Before an answer is computed: checks that a session can be saved to path, and locks it against other processes. */
+/* Checks that a session can be saved to path, and locks the file against other processes. Call it before an answer is
+ * computed. */
 int cli_session_guard(const struct cli_command *command, const char *option, const char *path, struct cli_lock *lock);
 
 /* ---- the commands -------------------------------------------------------------------------------------------------

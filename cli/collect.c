@@ -13,10 +13,10 @@ struct arguments {
     int64_t tokens;
 };
 
-/* Sums over the queries before RoPE, in the order of the text. */
+/* Sums over the queries before RoPE, added in the order of the text. */
 struct collector {
     uint32_t layers, heads, head_size;
-    size_t capacity;  /* rows of `queries` */
+    size_t capacity;  /* maximum rows in `queries` */
     float *queries;   /* [capacity, heads, head_size] */
     uint64_t *rows;   /* [layers] */
     uint32_t *rotary; /* [layers] */
@@ -85,7 +85,8 @@ static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values
 
 /* ---- the file, as policies/query_stats.h has it ---- */
 
-/* The length of a pair's mean divided by the mean of its lengths, over all pairs: 1 if queries do not vary. */
+/* Statistics over all pairs of the concentration, which is the length of a pair's mean divided by the mean of its
+ * lengths. The concentration is 1 if the queries do not vary. */
 struct concentration {
     double sum;
     uint64_t pairs, high;
@@ -181,7 +182,7 @@ static int read_tokens(const struct cli_command *command, const struct arguments
     return status;
 }
 
-#define LOOKS "collect" /* the policy's name */
+#define LOOKS "collect" /* name of the policy that collects the queries */
 
 static int collect_statistics(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                               struct collector *c) {

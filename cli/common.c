@@ -67,7 +67,7 @@ void cli_common_defaults(struct cli_common *common) {
     *common = (struct cli_common){
         .backend = "cpu", .cache_type = options.cache_type, .chunk = 512, .rank_timeout = KVC_RANKS_TIMEOUT};
     if (cli_ranks() && kvc_ranks_tensor(cli_ranks()) > 1)
-        common->chunk = 256; /* the library's default */
+        common->chunk = 256; /* the default of the library for --ranks tensor */
 }
 
 enum kvc_math cli_math(const struct cli_common *common) {
@@ -112,8 +112,8 @@ int cli_check_policies(const struct cli_command *command, const struct kvc_engin
     return KVC_OK;
 }
 
-/* Tries to open the model's text. error: why the model could not be opened. It says more than the reason why the text
- * cannot be opened, unless memory is missing. */
+/* Tries to open the tokenizer and chat templates of a model. On failure, *error keeps the reason why the model could
+ * not be opened, which is more useful than the reason for this failure, unless memory is missing. */
 static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model,
                       struct kvc_error *error) {
     struct kvc_error own;
@@ -131,7 +131,8 @@ static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text
     return false;
 }
 
-/* Opens engine, policies and model. text: for which models the text alone is enough; NULL: for none. */
+/* Opens the engine, checks the policies and opens the model. `text` says for which models the tokenizer and chat
+ * templates are enough; NULL means no models. */
 static int open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                       const struct cli_texts *specs, const enum cli_text_of *text, struct kvc_engine **engine,
                       struct kvc_model **model) {

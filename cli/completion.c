@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 
-/* Returns the kind of a value: "flag", "number", "size", "choice", "text". */
+/* Returns the kind of an option's value: "flag", "number", "size", "choice" or "text". */
 static const char *kind_name(enum cli_kind kind) {
     switch (kind) {
     case CLI_FLAG:
@@ -22,7 +22,7 @@ static const char *kind_name(enum cli_kind kind) {
     }
 }
 
-/* Prints the first part of a help text, which fits a line beside others. */
+/* Prints the first part of a help text, which fits on one line of a list. */
 static void brief(const char *help) {
     size_t n = strcspn(help, ";:");
     const char *stop = strstr(help, ". "), *open = strstr(help, " (");
@@ -35,8 +35,8 @@ static void brief(const char *help) {
         fputc(help[i] == '\t' || help[i] == '\n' ? ' ' : help[i], stdout);
 }
 
-/* Prints lines of fields separated by tabs: "letter name kind meta choices help"; "-" for an empty field; choices are
- * separated by '|'. */
+/* Prints one line for each option. Its fields, separated by tabs, are "letter name kind meta choices help". "-" is an
+ * empty field, and '|' separates choices. */
 void cli_completion(const struct cli_option *options) {
     for (; options->kind != CLI_END; options++) {
         char types[CLI_TYPES_BYTES];

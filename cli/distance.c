@@ -1,5 +1,5 @@
-/* distance.c - the distance between logits of --math int8 or fast and those of float. The rows of the first run are
- * kept in an unnamed file, and a second run with float is compared with them row by row. */
+/* distance.c - the distance between the logits of --math int8 or fast and the logits of float. The rows of the first
+ * run are kept in an unnamed file, and a second run with float is compared with them row by row. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -45,8 +45,8 @@ static double log_sum(const float *logits, uint32_t vocab) {
     return most + log(sum);
 }
 
-/* Returns the Kullback-Leibler divergence of the other probabilities q from the exact ones p: the sum of p ln(p / q).
- */
+/* Returns the Kullback-Leibler divergence of the probabilities q of `other` from the probabilities p of `exact`: the
+ * sum of p ln(p / q). */
 static double divergence(const float *exact, const float *other, uint32_t vocab) {
     const double p = log_sum(exact, vocab), q = log_sum(other, vocab);
     double sum = 0;

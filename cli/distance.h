@@ -1,4 +1,4 @@
-/* distance.h - the distance between logits of --math int8 or fast and those of float. */
+/* distance.h - the distance between the logits of --math int8 or fast and the logits of float. */
 #ifndef KVC_CLI_DISTANCE_H
 #define KVC_CLI_DISTANCE_H
 
@@ -8,13 +8,13 @@ struct distance {
     FILE *rows; /* the first run's logits [count, vocab] */
     float *row; /* [vocab] */
     uint32_t vocab;
-    uint64_t count, same; /* rows compared; rows with the same most likely token */
+    uint64_t count, same; /* rows compared; rows in which both runs have the same most likely token */
     double largest;       /* largest difference of any logit */
     double relative;      /* largest |first - exact| / |exact| of a row */
     double divergence;    /* sum over rows of the divergence of the first run from the exact one, in nats */
 };
 int distance_open(const struct cli_command *command, uint32_t vocab, struct distance *distance);
-void distance_close(struct distance *distance); /* allowed for a zeroed struct */
+void distance_close(struct distance *distance); /* a zeroed struct is allowed */
 /* Call distance_keep for all rows of the first run in order, then distance_compare for all rows of the exact run
  * (float). Both return false if the file cannot be written or read. */
 bool distance_keep(struct distance *distance, const float *logits);

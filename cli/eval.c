@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 
-static const char prefix[] = "eval "; /* tasks are named "eval needle" */
+static const char prefix[] = "eval "; /* names of tasks begin with "eval ", as in "eval needle" */
 
 int kvc_cli_eval(const struct cli_command *command, int argc, char **argv) {
     if (argc < 2)

@@ -34,7 +34,8 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
     bool standard = strcmp(path, "-") == 0;
     const char *name = standard ? "standard input" : path;
     FILE *stream = standard ? stdin : fopen(path, "rb");
-    const size_t most = (size_t)1 << 30; /* no text is longer; /dev/zero never ends */
+    const size_t most =
+        (size_t)1 << 30; /* larger than any text; the limit stops the reading of endless files such as /dev/zero */
     size_t capacity = 65536, held = 0;
     char *buffer;
     struct stat about;
@@ -100,7 +101,7 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
 int cli_check_name(const struct cli_command *command, const char *option, const char *path) {
     if (path[0] == '\0')
         return cli_error(command, KVC_USAGE, "--%s: the name is empty; give a file name", option);
-    if (strcmp(path, "-") == 0) /* headers are written last */
+    if (strcmp(path, "-") == 0) /* some formats write their header last, which needs a file */
         return cli_error(command, KVC_USAGE, "--%s -: cannot go to standard output; give a file name", option);
     return KVC_OK;
 }
@@ -187,7 +188,7 @@ int cli_flush(const struct cli_command *command) {
         int failure = errno;
 
         clearerr(stdout);
-        if (failure == EPIPE) /* the reader has closed the pipe, as in `kvcull info methods | head` */
+        if (failure == EPIPE) /* the reader closed the pipe, as in `kvcull info methods | head` */
             return KVC_RESOURCE;
         return cli_error(command, KVC_RESOURCE, "standard output: cannot be written: %s",
                          failure ? strerror(failure) : "write error");

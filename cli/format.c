@@ -1,4 +1,4 @@
-/* format.c - bytes, times and numbers in readable form, and the clock. */
+/* format.c - formats bytes, times and numbers for people; also the clock. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>

@@ -118,7 +118,8 @@ static bool generate_grow(struct cli_answer *answer, size_t *capacity, size_t mo
     return true;
 }
 
-/* Returns the number of bytes at the end that may begin a stop text or a character, and so are not written yet. */
+/* Returns the number of bytes at the end of the answer that may begin a stop text or a character. These bytes are not
+ * written yet. */
 static size_t waiting(const struct cli_answer *answer, const struct cli_texts *stops) {
     size_t most = 0;
 
@@ -134,7 +135,7 @@ static size_t waiting(const struct cli_answer *answer, const struct cli_texts *s
     return most + cli_begun(answer->text, answer->bytes - most);
 }
 
-/* Returns where the first stop text begins at or after `from`; SIZE_MAX: nowhere. */
+/* Returns the offset of the first stop text at or after `from`, or SIZE_MAX if there is none. */
 static size_t find_stop(const struct cli_answer *answer, const struct cli_texts *stops, size_t from) {
     size_t first = SIZE_MAX;
 
@@ -169,7 +170,7 @@ static int generate_show(struct writer *writer, size_t until) {
     return cli_flush(writer->generation->command);
 }
 
-/* Appends a token's bytes. *stopped: a stop text is complete, and the answer ends before it. */
+/* Appends a token's bytes. Sets *stopped if a stop text is complete; the answer then ends before the stop text. */
 static int add_token(struct writer *writer, int32_t token, bool *stopped) {
     struct cli_answer *answer = writer->answer;
     const struct kvc_model *model = writer->generation->model;
@@ -325,7 +326,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                               &error) != KVC_OK)
         return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
-    if (status == KVC_OK && count > 0) /* 0: continue an answer */
+    if (status == KVC_OK && count > 0) /* without prompt tokens, the turn continues an answer */
         status = generate_prompt(generation, tokens, count);
     if (status != KVC_OK)
         return status;

@@ -6,7 +6,8 @@
 
 enum { WIDTH = 100, HELP_COLUMN = 30 };
 
-/* Writes the default, the target's value before parsing. Returns false if there is none to show. */
+/* Writes an option's default, which is the target's value before parsing. Returns false if the help shows no default.
+ */
 static bool defaults(const struct cli_option *option, char text[64]) {
     text[0] = '\0';
     switch (option->kind) {
@@ -32,7 +33,8 @@ static bool defaults(const struct cli_option *option, char text[64]) {
         break;
     }
     case CLI_TYPE:
-        if (*(const enum kvc_type *)option->target < KVC_TYPES) /* otherwise the help says how it is chosen */
+        if (*(const enum kvc_type *)option->target <
+            KVC_TYPES) /* for other values, the help text itself explains the default */
             snprintf(text, 64, "%s", kvc_type_name(*(const enum kvc_type *)option->target));
         break;
     default:
@@ -49,7 +51,7 @@ static size_t help_columns(const char *text, size_t bytes) {
     return n;
 }
 
-/* Prints the words of one paragraph from column `at` on; further lines are indented. */
+/* Prints the words of one paragraph. The first line continues at column `at`; further lines are indented. */
 static void help_fill(FILE *stream, const char *text, size_t bytes, size_t at, unsigned indent) {
     size_t column = at;
     bool first = true;

@@ -30,11 +30,12 @@ json_t *cli_json_text(const char *text, size_t bytes) {
 
 json_t *cli_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* Values that this thread lost to failed allocations. If any, the program ends without printing JSON. */
+/* Number of values that this thread lost to failed allocations. If values were lost, the program ends without printing
+ * JSON. */
 static _Thread_local size_t lost;
 
-/* After a failed allocation jansson continues with incomplete texts, and its scanner may end in an assertion. So it
- * gets this memory until the caller has read cli_json_lost. */
+/* After a failed allocation jansson continues with incomplete texts, and its scanner may end in an assertion. So
+ * jansson gets this reserve until the caller has read cli_json_lost. */
 static _Thread_local union {
     max_align_t align;
     unsigned char bytes[65536];

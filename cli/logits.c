@@ -13,9 +13,9 @@ struct arguments {
 struct sink { /* destination of the rows */
     struct kvc_tensor_writer *writer;
     struct kvc_hash *hash;
-    struct distance *distance; /* NULL: not measured */
+    struct distance *distance; /* NULL if no distance is measured */
     uint32_t vocab;
-    enum kvc_math math; /* in force */
+    enum kvc_math math; /* the arithmetic that the model uses */
     enum kvc_status status;
     struct kvc_error error;
     struct cli_progress *progress;
@@ -102,7 +102,7 @@ static int compute(const struct cli_command *command, const struct arguments *a,
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
 }
 
-/* Computes the same tokens again with float arithmetic, and compares the rows with those kept. */
+/* Computes the same tokens again with float arithmetic, and compares the rows with the rows of the first run. */
 static int logits_compare(const struct cli_command *command, const struct arguments *a,
                           const struct kvc_session_options *options, const int32_t *tokens, size_t count,
                           struct sink *sink) {

@@ -1,12 +1,13 @@
-/* longrope.c - models with two sets of rope factors. A session that began with the short factors keeps them. Past the
- * length that they serve, a session with a whole cache is computed again with the long factors; any other gets a
- * warning. */
+/* longrope.c - models with two sets of rope factors. A session begins with the short factors, unless the context is
+ * known to be long. When a session outgrows them, a session with a full cache is computed again with the long factors;
+ * any other session keeps the short factors and prints a warning. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* Returns the number of tokens that the short factors serve in a new session; 0: there is one set. */
+/* Returns the number of tokens for which a new session uses the short factors, or 0 if it uses one set of factors for
+ * any number. */
 static uint64_t short_until(const struct cli_generation *generation) {
     const uint64_t original = kvc_model_info(generation->model)->original_context;
 
@@ -43,7 +44,7 @@ static int remember(struct cli_generation *generation, const int32_t *tokens, si
     return KVC_OK;
 }
 
-/* Computes all tokens so far again, as if their number had been known at the beginning. */
+/* Computes all tokens so far again, with the long factors. */
 static int begin_anew(struct cli_generation *generation) {
     struct cli_progress progress;
     struct kvc_prompt_options options = {.progress = cli_progress, .user = &progress};

@@ -28,7 +28,7 @@ const char *cli_nearest(const char *word, const char *const *names) {
     return nearest.name;
 }
 
-/* Names that other programs use for options of this one. */
+/* Names that other programs use for options of this program. */
 static const struct {
     const char *other, *name;
 } aliases[] = {{"ctx-size", "ctx"},
@@ -181,7 +181,8 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
     return CLI_GO;
 }
 
-/* Reports a value that is not one of an option's choices; without choices, not a weight type. */
+/* Reports a value that is not one of an option's choices. The choices of an option without a list are the weight types.
+ */
 static int no_choice(const struct cli_command *command, const struct cli_option *option, const char *name,
                      const char *text) {
     struct kvc_nearest nearest = kvc_nearest(text, strlen(text));
@@ -345,7 +346,7 @@ static int brief_options(const struct cli_command *command, const struct cli_opt
     return CLI_GO;
 }
 
-/* Returns the value if argument i is "--name VALUE" or "--name=VALUE", else NULL. */
+/* Returns the value if argument i is "--name VALUE" or "--name=VALUE", otherwise NULL. */
 static const char *value_at(int argc, char **argv, int i, const char *name) {
     const size_t length = strlen(name);
 

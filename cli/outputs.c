@@ -1,5 +1,5 @@
-/* outputs.c - checks before a command computes: that it can write its outputs and does not replace its inputs. Locks,
- * so that one process at a time writes to a session or to a folder of sessions. */
+/* outputs.c - checks, before a command computes, that it can write its outputs and does not replace its inputs. Also
+ * locks sessions and folders of sessions, so that only one process at a time writes to them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,7 +18,8 @@ static bool same_place(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Returns true if the existing file at path is part of the model in that folder. GGUF files there are not read. */
+/* Returns true if the existing file at path is part of the model in that folder. GGUF files in a folder are not part of
+ * the model. */
 static bool is_part_of(const char *path, const struct stat *folder) {
     struct stat about;
     const size_t length = strlen(path);
@@ -26,7 +27,7 @@ static bool is_part_of(const char *path, const struct stat *folder) {
     bool inside = false;
 
     if (slash && (length < 5 || strcmp(path + length - 5, ".gguf") != 0)) {
-        slash[slash == whole] = '\0'; /* keep "/" */
+        slash[slash == whole] = '\0'; /* the root folder keeps its "/" */
         inside = stat(whole, &about) == 0 && same_place(&about, folder);
     }
     free(whole);
@@ -51,7 +52,7 @@ int cli_check_output(const struct cli_command *command, const char *path) {
     struct stat about;
 
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
-        return KVC_OK; /* the reader of a pipe would take this for its end */
+        return KVC_OK; /* opening and closing a pipe would end its reader's input */
     const int status = cli_file_open(command, path, &file);
     if (status == KVC_OK)
         cli_file_abandon(&file);
@@ -115,7 +116,7 @@ int cli_session_guard(const struct cli_command *command, const char *option, con
                            option, path);
     if (status != KVC_OK)
         return status;
-    char *target = realpath(path, NULL); /* for a link, lock the session it points to */
+    char *target = realpath(path, NULL); /* if path is a link, lock the target */
     const char *name = target ? target : path;
     char *guard = malloc(strlen(name) + sizeof CLI_LOCK);
     if (guard)

@@ -14,17 +14,17 @@ struct arguments {
     struct cli_texts specs;
 };
 
-struct score {           /* of one policy, for one window or all */
-    double loss, square; /* sums of -log p and of its square */
+struct score {           /* the score of one policy, in one window or in all windows */
+    double loss, square; /* sum of -log p; sum of the squares of -log p */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats
-        stats; /* of the longest window with the most bytes at its end; the peak is of all windows */
+    struct kvc_session_stats stats; /* statistics at the end of the longest window, and of the largest cache among
+                                       equally long windows; the peak is the maximum over all windows */
 };
 
 struct rows { /* receives the rows of a window's prompt */
     const int32_t *tokens;
-    size_t count, from; /* rows so far; first row that counts. Each row scores the next token */
+    size_t count, from; /* tokens in the window; first token that is scored. Each row scores the next token */
     uint32_t vocab;
     struct score *score;
 };
@@ -56,11 +56,11 @@ static int take_row(void *user, uint64_t row, const float *logits) {
     return 0;
 }
 
-/* How a text is cut into windows and scored; the same tokens for all policies. */
+/* The windows of a text and how they are scored. All policies score the same tokens. */
 struct plan {
     size_t windows, length; /* the last window may be shorter */
-    size_t prompt;          /* tokens of each window that are its prompt; later ones are scored */
-    enum kvc_math math;     /* in force */
+    size_t prompt;          /* tokens of each window that form its prompt; the later tokens are scored */
+    enum kvc_math math;     /* the arithmetic that the model uses */
     bool at_once;           /* policy full only: take the rows of one prompt, which are bit-identical to decode steps */
 };
 
@@ -94,7 +94,7 @@ static int window(const struct cli_command *command, const struct arguments *a, 
     if (!logits)
         return cli_no_memory(command);
     cli_session_options(&a->common, spec, &options);
-    options.context = plan->length; /* selects the factors of longrope models */
+    options.context = plan->length; /* the length selects the rope factors of longrope models */
     options.expected = count - plan->prompt;
     status = kvc_session_open(model, &options, &session, &error);
     if (status == KVC_OK)
@@ -127,7 +127,8 @@ static int perplexity_print(const struct cli_command *command, const struct argu
         double n = (double)s->scored, mean = s->loss / n, value = exp(mean);
         double variance = n > 1 ? (s->square - n * mean * mean) / (n - 1) : 0;
         double spread =
-            value * sqrt(variance > 0 ? variance / n : 0); /* standard error of the mean loss, times the perplexity */
+            value *
+            sqrt(variance > 0 ? variance / n : 0); /* standard error of the mean loss, multiplied by the perplexity */
         char text[3][32];
 
         if (a->common.json) {
@@ -183,7 +184,7 @@ static int perplexity_print(const struct cli_command *command, const struct argu
     return status;
 }
 
-/* Scores the windows of rank r among `ranks`: every r-th one. */
+/* Scores the windows of one rank: windows rank, rank + ranks, rank + 2 * ranks, and so on. */
 static int run_windows(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                        const struct plan *plan, const int32_t *tokens, size_t count, size_t rank, size_t ranks,
                        struct score *windows) {
@@ -217,7 +218,7 @@ static void gather_windows(const struct cli_command *command, struct kvc_ranks *
     void *all = NULL;
 
     if (!sizes)
-        _exit(cli_no_memory(command)); /* ends the other ranks, which wait */
+        _exit(cli_no_memory(command)); /* this ends the other ranks, which are waiting */
     kvc_ranks_gather(ranks, windows, bytes, &all, sizes);
     for (size_t w = 0; w < count; w++)
         memcpy(windows + w * each, (const char *)all + (w % rank_count) * bytes + w * each * sizeof *windows,
@@ -255,7 +256,7 @@ static int perplexity_measure(const struct cli_command *command, const struct ar
     }
     cli_warn_context(command, model, plan.length, &warned);
     plan.windows = (count + plan.length - 1) / plan.length;
-    if (count - (plan.windows - 1) * plan.length <= plan.prompt) /* a last window too short to score */
+    if (count - (plan.windows - 1) * plan.length <= plan.prompt) /* the last window is too short to be scored */
         plan.windows--;
     if (a->windows && plan.windows > (size_t)a->windows)
         plan.windows = (size_t)a->windows;

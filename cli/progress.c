@@ -14,7 +14,7 @@ void cli_progress_start(struct cli_progress *progress, const char *what, bool qu
         (struct cli_progress){.what = what, .quiet = quiet, .terminal = isatty(2) == 1, .start = now, .last = now};
 }
 
-/* Minimum seconds between parts, so that parts that end together count as one. */
+/* Minimum seconds between marks: parts that end together count as one. */
 #define MARK_SECONDS 0.3
 
 void cli_progress_mark(struct cli_progress *progress, double now, uint64_t done) {
@@ -57,7 +57,7 @@ int cli_progress(void *user, uint64_t done, uint64_t total) {
         return 0;
     now = cli_seconds();
     cli_progress_mark(progress, now, done);
-    /* Short work shows nothing. */
+    /* Short work shows no progress. */
     if (now - progress->start < (progress->terminal ? 0.5 : 5) || now - progress->last < (progress->terminal ? 0.1 : 5))
         return 0;
     progress->last = now;

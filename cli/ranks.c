@@ -9,10 +9,10 @@
 #include "cli/cli.h"
 #include "kvcull/ranks.h"
 
-static struct kvc_ranks *program_ranks; /* of this process, from start to exit */
-static bool program_data;               /* --ranks data */
+static struct kvc_ranks *program_ranks; /* the ranks of this process, from start to exit */
+static bool program_data;               /* true with --ranks data */
 static bool program_agreed;             /* cli_agree was called */
-static int program_failed;              /* its result on all ranks, which is then final */
+static int program_failed;              /* the status that cli_agree returned on all ranks; a failure is final */
 
 struct kvc_ranks *cli_ranks(void) {
     return program_data ? NULL : program_ranks;
@@ -115,7 +115,7 @@ static bool is_own(const char *argument) {
     return false;
 }
 
-/* With --ranks data: checks that all ranks were started with the same arguments. */
+/* Checks that all ranks were started with the same arguments, with --ranks data. */
 static int same_arguments(const struct cli_command *command, int argc, char **argv) {
     size_t bytes = 0;
     uint32_t rank;
@@ -143,7 +143,7 @@ static int same_arguments(const struct cli_command *command, int argc, char **ar
         rank);
 }
 
-/* With --ranks data: a rank that ends early takes part in the others' next agreement. */
+/* With --ranks data, a rank that ends early still takes part in the next agreement of the other ranks. */
 void cli_leave_ranks(void) {
     uint32_t whose;
     if (!program_ranks)
@@ -156,7 +156,7 @@ void cli_leave_ranks(void) {
 
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     struct kvc_error error;
-    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* info only plans with --ranks */
+    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* --ranks of info only plans a division */
     const char *how = plans ? NULL : ranks_given("--ranks", argc, argv),
                *share = plans ? NULL : ranks_given("--share", argc, argv);
     if (!how && !share && !kvc_ranks_started())
@@ -165,7 +165,7 @@ int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
         return error.text[0] ? cli_report(command, &error)
                              : KVC_OK; /* a failing rank could make mpirun end rank 0 before it prints its message */
     const char *timeout = ranks_given("--rank-timeout", argc, argv);
-    if (timeout) /* a wrong number is reported later */
+    if (timeout) /* the parser reports an invalid number later */
         kvc_ranks_timeout(program_ranks, strtod(timeout, NULL));
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {

@@ -13,7 +13,7 @@ struct arguments {
     bool selects; /* the policy has a select method */
 };
 
-struct layer {                        /* pointers into the mapped file */
+struct layer {                        /* the pointers point into the mapped file */
     const float *q, *k, *v;           /* q [T, H, d], k and v [T, H_kv, d] */
     const float *pseudo_q, *pseudo_k; /* [m, H, d] and [m, H_kv, d]; NULL if the file has none */
     uint32_t pseudo;
@@ -26,7 +26,7 @@ struct dump {
     struct layer *layers;
 };
 
-/* Reads one tensor of a layer and checks its shape against those read so far (0: not known yet). */
+/* Reads one tensor of a layer, and checks its shape against the shapes read so far (0 if not known yet). */
 static int read_tensor(const struct cli_command *command, const char *path, struct dump *dump, uint32_t layer,
                        const char *kind, const float **values) {
     bool query = strcmp(kind, "q") == 0;
@@ -57,7 +57,8 @@ static int read_tensor(const struct cli_command *command, const char *path, stru
     return KVC_OK;
 }
 
-/* Reads rows that a method adds, "layers.<l>.<kind>" [rows, heads, d]; *rows is 0 if there are none. */
+/* Reads the rows that a method adds, "layers.<l>.<kind>" [rows, heads, d]. Sets *rows to 0 if the file has no such
+ * tensor. */
 static int read_extra(const struct cli_command *command, const char *path, const struct dump *dump, const char *name,
                       uint32_t heads, const float **values, uint32_t *rows) {
     struct kvc_tensor tensor;
@@ -94,7 +95,7 @@ static int read_pseudo(const struct cli_command *command, const char *path, cons
     return status;
 }
 
-/* Reports tensors of layers after a missing one, which would be ignored otherwise. */
+/* Reports tensors of layers after a missing layer. Without this check they would be ignored. */
 static int check_no_gap(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t layers) {
     const char *name;
 
@@ -151,7 +152,7 @@ static int read_dump(const struct cli_command *command, const struct arguments *
     return KVC_OK;
 }
 
-/* Writes results as they are computed. */
+/* Writes each result when it is computed. */
 struct output {
     const struct cli_command *command;
     const struct kvc_session *session;
@@ -159,7 +160,7 @@ struct output {
     FILE *stream;
     int32_t *positions;
     size_t capacity;
-    bool first; /* no step was written yet */
+    bool first; /* no step has been written yet */
     int status;
 };
 
@@ -214,7 +215,7 @@ static int write_chunk(void *user, uint32_t chunk) {
     return o->status;
 }
 
-/* Passes the probes of one layer, layers.<l>.probe_q.<chunk>, as many as the file has. */
+/* Passes all probes of one layer that the file has, layers.<l>.probe_q.<chunk>, to the replay. */
 static int give_probes(const struct cli_command *command, struct kvc_replay *replay, const char *path,
                        const struct dump *dump, uint32_t l) {
     int status = KVC_OK;
@@ -325,7 +326,7 @@ static int write_steps(const struct cli_command *command, const struct arguments
         if (status == KVC_OK)
             status = write_row(a, &o, row);
         cli_progress(&progress, row + 1 - dump->prompt, dump->rows - dump->prompt);
-        if (ferror(stream)) /* a full disk, which the commit reports */
+        if (ferror(stream)) /* the disk is full; cli_file_commit reports it */
             break;
     }
     cli_progress_end(&progress);

@@ -1,4 +1,5 @@
-/* roff.c - text for manual pages in mdoc. Backslashes, and dots and quotes at the beginning of a line, are escaped. */
+/* roff.c - prints text for manual pages in mdoc. Backslashes, and dots and quotes at the beginning of a line, are
+ * escaped. */
 #include "cli/roff.h"
 
 #include <ctype.h>

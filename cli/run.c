@@ -1,5 +1,5 @@
-/* run.c - kvcull run: answers a prompt through the model's chat template, or continues it. Several prompts are several
- * turns of one session. */
+/* run.c - kvcull run: answers a prompt through the model's chat template, or continues the prompt. Several prompts are
+ * several turns of one session. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct prompt {
     char *owned; /* text read from a file, or NULL */
     const char *text;
     size_t bytes;
-    int32_t *tokens; /* NULL in a chat, which tokenizes turn by turn because each turn depends on the last answer */
+    int32_t *tokens; /* NULL in a chat: each turn is tokenized after the previous answer, on which it depends */
     size_t count;
 };
 
@@ -36,7 +36,7 @@ static int read_text(const struct cli_command *command, const struct cli_given *
     return status;
 }
 
-/* Tokenizes a prompt that is continued unchanged. first: no tokens precede it. */
+/* Tokenizes a prompt that the model continues unchanged. If first is true, no tokens precede the prompt. */
 static int read_tokens(const struct cli_command *command, const struct kvc_model *model, bool special, bool first,
                        struct prompt *prompt) {
     const unsigned flags = (first ? KVC_TOKENIZE_BOS : 0u) | (special ? KVC_TOKENIZE_SPECIAL : 0u);
@@ -58,8 +58,8 @@ static int read_tokens(const struct cli_command *command, const struct kvc_model
     return KVC_OK;
 }
 
-/* Returns true in *found if the text contains a control token of the model, such as "<|im_start|>", so that a template
- * was already applied. */
+/* Returns true in *found if the text contains a control token of the model, such as "<|im_start|>", which means that a
+ * template was already applied. */
 static int find_control(const struct cli_command *command, const struct kvc_model *model, const struct prompt *prompt,
                         bool *found) {
     struct kvc_error error;
@@ -77,9 +77,9 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Decides whether prompts are messages of a chat. Options of a template decide it; without them the model's own
- * template is used, unless --raw is given, there is no prompt, or a prompt contains control tokens (which --no-special
- * makes plain text). */
+/* Decides whether prompts are messages of a chat. They are if an option of a chat template was given. Otherwise they
+ * are if the model has a template, unless --raw is given, there is no prompt, or a prompt contains control tokens
+ * (which --no-special makes plain text). */
 static int run_choose(const struct cli_command *command, const struct arguments *arguments,
                       const struct kvc_model *model, const struct prompt *prompts, bool *chat) {
     bool control = false;
@@ -167,7 +167,8 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
     return status;
 }
 
-/* Loads a saved session in place of the new one. Without template options it is a chat if it was saved as one. */
+/* Replaces the new session by a saved session. Without template options, the session is a chat if it was saved as a
+ * chat. */
 static int run_load(const struct cli_command *command, const struct arguments *arguments,
                     struct cli_generation *generation, struct cli_chat **chat) {
     const struct cli_template *template = &arguments->template;
@@ -271,7 +272,8 @@ static int run_with_model(const struct cli_command *command, const struct argume
     return status;
 }
 
-/* Interprets the words: "-" is a prompt from standard input, another word the model. */
+/* Interprets the arguments that are not options: "-" reads a prompt from standard input, and any other word is the
+ * model. */
 static int take_words(const struct cli_command *command, const struct cli_words *words, struct arguments *a) {
     for (size_t i = 0; i < words->count; i++) {
         const char *word = words->items[i];

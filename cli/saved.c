@@ -1,6 +1,6 @@
-/* saved.c - saved sessions of run and chat. Besides the session the file contains the last token of the answer, which
- * the session has not processed yet; all tokens so far, if a longrope model may have to compute them again; and the
- * messages of a chat, as a note in JSON. */
+/* saved.c - saved sessions of run and chat. Besides the session, the file contains a note in JSON, with the last token
+ * of the answer, which the session has not processed yet, and the messages of a chat. It also contains all tokens so
+ * far, if a longrope model may have to compute them again. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ static int saved_take(struct cli_generation *generation, struct kvc_session *ses
         return cli_no_memory(generation->command);
     generation->options.policy = generation->policy;
     generation->options.cache_type = kvc_session_cache_type(session);
-    if (!generation->outgrown) /* it began with the short factors, whatever --ctx is now */
+    if (!generation->outgrown) /* the session began with the short factors, whatever --ctx is now */
         generation->options.context = 0;
     if (saved->logits)
         memcpy(generation->logits, saved->logits, saved->logit_count * sizeof *saved->logits);

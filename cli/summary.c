@@ -1,12 +1,12 @@
-/* summary.c - messages beside an answer: the prompt as the model receives it, the reason why the answer ended, and its
- * cost. */
+/* summary.c - messages beside an answer: the prompt as the model receives it, the reason why the answer ended, and the
+ * cost of the answer. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "kvcull/ranks.h"
 
-/* Returns tokens per second. The prompt yields the first answer token; each further one is a decode step. */
+/* Returns tokens per second. */
 static double rate(uint64_t tokens, double seconds) { return seconds > 0 ? (double)tokens / seconds : 0; }
 
 int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count) {
@@ -28,7 +28,7 @@ int cli_show_prompt(const struct cli_generation *generation, const int32_t *toke
 void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer) {
     const struct cli_command *command = generation->command;
 
-    /* These are printed with -q, too: otherwise an empty answer looks like a failure. */
+    /* These warnings appear with -q, too, because an empty answer would look like a failure. */
     if (answer->stop == CLI_STOP_END && answer->count == 0)
         cli_warn(command, "the answer is empty: the model ended it with its first token; %s %s",
                  generation->unused ? generation->unused : "--ignore-eos",

@@ -11,7 +11,7 @@ enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20, LEAST_FIRST = 8
 struct cli_table {
     size_t columns, cells, capacity;
     bool left[MOST_COLUMNS];
-    char *heading; /* a copy, split at the separators */
+    char *heading; /* a copy of the headings, split at the separators */
     const char *head[MOST_COLUMNS];
     char **cell; /* NULL: the row is an empty line */
     bool failed;
@@ -70,7 +70,7 @@ void cli_cell(struct cli_table *table, const char *format, ...) {
         table->failed = true;
         return;
     }
-    kvc_printable(text, strlen(text), text, strlen(text) + 1); /* names come from files */
+    kvc_printable(text, strlen(text), text, strlen(text) + 1); /* names from files may contain any characters */
     table_add(table, text);
 }
 
@@ -92,8 +92,8 @@ static void pad(FILE *stream, size_t count) {
         fputc(' ', stream);
 }
 
-/* Prints the last column wrapped to the given width: between words, else after a comma or a plus (policies), else
- * anywhere. */
+/* Prints the last column wrapped to the given width. A line ends between words, otherwise after a comma or a plus
+ * (policies), otherwise anywhere. */
 static void print_last(FILE *stream, const char *text, size_t indent, size_t width) {
     bool first = true;
 

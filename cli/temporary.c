@@ -19,7 +19,7 @@ static pid_t watch_folder(const char *folder, int *hold) {
         char byte;
 
         close(ends[1]);
-        signal(SIGINT, SIG_IGN); /* a terminal sends it to both processes */
+        signal(SIGINT, SIG_IGN); /* a terminal sends signals to both processes */
         signal(SIGQUIT, SIG_IGN);
         signal(SIGHUP, SIG_IGN);
         signal(SIGTERM, SIG_IGN);

@@ -13,7 +13,7 @@ struct arguments {
     struct cli_words words;
 };
 
-/* Reads the input: all words joined by spaces, -p or -f. The caller frees *text. */
+/* Reads the input: the words or the texts of -p, joined by spaces, or the file of -f. The caller frees *text. */
 static int input(const struct cli_command *command, const struct arguments *a, char **text, size_t *bytes) {
     size_t capacity = 1;
 
@@ -47,7 +47,7 @@ static int input(const struct cli_command *command, const struct arguments *a, c
 
 /* Writes a piece in readable form: control bytes and parts of characters are escaped. */
 static void readable(const char *bytes_of, size_t bytes, char *text, size_t capacity) {
-    bool whole = true; /* UTF-8 */
+    bool whole = true; /* the piece is complete UTF-8 */
     size_t at = 0, n;
 
     for (size_t i = 0; i < bytes && whole; i += n) {
@@ -71,8 +71,8 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t capa
     text[at] = '\0';
 }
 
-/* Returns a token's bytes, or a control token's name; the caller frees it. NULL: an error was reported, *status is its
- * status. */
+/* Returns a token's bytes, or a control token's name; the caller frees the result. On an error, reports the error, sets
+ * *status and returns NULL. */
 static char *piece(const struct cli_command *command, const struct kvc_model *model, int32_t token, size_t *bytes,
                    int *status) {
     struct kvc_error error;
@@ -169,7 +169,7 @@ static int tokenize_decode(const struct cli_command *command, const struct argum
     return status;
 }
 
-/* Tokenizes the text as a user's message. *shown is the formatted text; the caller frees it. */
+/* Tokenizes the text as a user's message. *shown receives the formatted text, which the caller frees. */
 static int encode_chat(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                        const char *message, int32_t **tokens, size_t *count, char **shown, size_t *bytes) {
     struct kvc_error error;
@@ -244,7 +244,7 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.backend = "ref"; /* no layers are computed */
+    a.common.backend = "ref"; /* any backend will do, because no layers are computed */
     status = cli_parse(command, options, argc, argv, &a.words);
     if (status == CLI_GO) {
         status = input(command, &a, &text, &bytes);

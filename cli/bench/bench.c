@@ -5,8 +5,8 @@
 
 #include "cli/bench/bench.h"
 
-/* Returns the bytes of weights that a step reads if it needs all experts: all except an input embedding that is not
- * also the output matrix. The embedding's share is computed from the number of parameters. */
+/* Returns the bytes of weights that a step reads if it needs all experts: all weights, except an input embedding that
+ * is separate from the output matrix. The number of parameters shows whether the embedding is separate. */
 static uint64_t step_bytes(const struct kvc_model_info *info) {
     double table = (double)info->vocab * info->hidden;
     double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
@@ -174,7 +174,7 @@ static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) 
     return a->count == b->count && memcmp(a->items, b->items, a->count * sizeof *a->items) == 0;
 }
 
-/* Returns the first given option that --ops does not use; NULL: none. */
+/* Returns the first given option that --ops does not use, or NULL if there is none. */
 static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *defaults) {
     const struct {
         const char *name;
@@ -218,7 +218,7 @@ static int run_policies(const struct cli_command *command, struct bench_argument
     struct cli_given full = {0, "full"};
     const struct cli_texts given = a->specs, defaults = {&full, 1};
     struct cli_texts specs = {NULL, 0};
-    /* budget of "all": a quarter of the first prompt */
+    /* the budget of the policies of "all" is a quarter of the first prompt */
     int status = cli_all_specs(command, given.count ? &given : &defaults, a->prompts.items[0] / 4 + 1, &specs);
 
     a->specs = specs;
@@ -235,7 +235,8 @@ static int run_policies(const struct cli_command *command, struct bench_argument
         kvc_model_close(bench.model);
         kvc_engine_close(bench.engine);
     }
-    cli_specs_free(&a->specs); /* the list is shorter if a model does not suit some policies */
+    cli_specs_free(
+        &a->specs); /* a->specs may be shorter than specs, because policies that do not suit the model were removed */
     a->specs = given;
     return status;
 }

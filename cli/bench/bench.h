@@ -9,20 +9,20 @@
 struct bench_arguments {
     struct cli_common common;
     const char *model, *shape;
-    const char *beside, *only; /* for --ops */
+    const char *beside, *only; /* options of --ops */
     bool ops, fill;
     enum kvc_type type;
     struct cli_texts specs;
     struct cli_counts prompts, batches;
-    int64_t generate, repeat, seed, entries; /* entries: for --ops */
+    int64_t generate, repeat, seed, entries; /* entries: an option of --ops */
 };
 
-struct bench { /* the measured model, and state shared by the measurements */
+struct bench { /* the measured model, and the state that all measurements share */
     const struct cli_command *command;
     struct bench_arguments *a;
     struct kvc_engine *engine;
     struct kvc_model *model;
-    uint64_t weight_bytes; /* weights read by a step that needs all experts */
+    uint64_t weight_bytes; /* bytes of weights that a step reads if it needs all experts */
     double load_seconds;
     double bandwidth; /* bytes per second, the best so far */
     unsigned threads;
@@ -33,7 +33,7 @@ struct bench_prefill { /* one policy at one prompt length */
     uint64_t prompt;
     double *seconds; /* [repeat] */
     double median, best;
-    double relative; /* relative to the first policy: the median of the ratios of each round */
+    double relative; /* median over the rounds of the time divided by the first policy's time */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
     uint64_t entry_bytes;   /* keys and values of the entries kept */
     uint64_t expected_peak; /* predicted by the estimate */
@@ -50,25 +50,26 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t prompt, batch;
     double *seconds; /* [generate] seconds of each step */
     double median, mean, quarter[BENCH_QUARTERS];
-    double relative;                   /* relative to the first policy: the median of the ratios of each step */
-    uint64_t read_bytes, select_bytes; /* cache bytes read per step; the part of these read to choose entries */
-    double expected_read_bytes;        /* predicted by the methods' formulas */
+    double relative; /* median over the steps of the time divided by the first policy's time */
+    uint64_t read_bytes,
+        select_bytes;           /* cache bytes read per step; select_bytes: the part that is read to choose entries */
+    double expected_read_bytes; /* predicted by the methods' formulas */
     enum kvc_expected read_kind;
-    uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* at the first, middle and last step */
+    uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* bytes at the first, middle and last step */
     uint64_t peak_bytes;
     struct kvc_ranks_traffic sent; /* by all ranks in all steps */
     double computing;              /* mean number of ranks that computed at once */
 };
 
-/* Returns the best read bandwidth of several sweeps with so many threads over memory larger than any cache, in bytes
- * per second; 0: no memory. */
+/* Measures the read bandwidth of `threads` threads over memory larger than any cache. Returns the best of several
+ * sweeps in bytes per second, or 0 if the memory cannot be allocated. */
 double bench_bandwidth(unsigned threads);
-/* Returns the anonymous resident memory of this process; 0: unknown. */
+/* Returns the anonymous resident memory of this process in bytes, or 0 if it is unknown. */
 uint64_t bench_resident(void);
 
-/* Returns the bytes of weights that a step of so many sessions reads, if no two tokens choose the same expert. */
+/* Returns the bytes of weights that a step of `batch` sessions reads, if no two tokens choose the same expert. */
 uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch);
-/* Fill results [prompts or batches, specs], which the caller frees with bench_free_.... Return an exit status. */
+/* Measure every policy and fill results [specs]. The caller frees results[i].seconds. Return an exit status. */
 int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill *results);
 int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struct bench_decode *results);
 

@@ -1,4 +1,4 @@
-/* machine.c - properties of the machine: read bandwidth, and the process's resident memory. */
+/* machine.c - measures the read bandwidth of the machine and the resident memory of the process. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ struct reader {
     pthread_barrier_t *barrier;
     uint64_t sum;
     double start[SWEEPS],
-        end[SWEEPS]; /* each thread measures its own time: the thread that waits for all may run late */
+        end[SWEEPS]; /* each thread measures its own time, because the thread that waits for all threads may run late */
 };
 
 static void *read_part(void *argument) {

@@ -10,7 +10,7 @@ struct ops_report {
     json_t *rows; /* NULL: print a table */
     struct kvc_rooflines rooflines;
     unsigned slower;
-    char first[128]; /* name of the first of them */
+    char first[128]; /* name of the first slower operation */
     bool failed;
 };
 
@@ -23,8 +23,8 @@ static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measur
     return (c->launch > least ? c->launch : least) / row->seconds;
 }
 
-/* Returns true if a call is slower by more than two empty calls for each of its calls, and by more than measurements
- * vary. */
+/* Returns true if an operation is slower than on the other backend by more than the usual variation, after two empty
+ * calls are subtracted for each of its calls. */
 static bool is_slower(const struct kvc_measured *row) {
     return row->beside > 0 && row->seconds - 2 * row->calls * row->launch > 1.1 * row->beside;
 }

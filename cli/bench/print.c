@@ -111,8 +111,8 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
     return status;
 }
 
-/* Prints three cells: the counted and the predicted number, and their relative difference; for a bound: whether it
- * holds, or by how much it is exceeded. */
+/* Prints three cells: the counted number, the predicted number, and their relative difference. If the prediction is a
+ * bound that holds, the last cell is "within". */
 static void counted_cells(struct cli_table *table, uint64_t counted, double expected, enum kvc_expected kind) {
     const bool most = kind == KVC_EXPECTED_MOST;
     char text[32];

@@ -29,8 +29,8 @@ static int open_session(const struct bench *bench, const char *spec, struct kvc_
     return KVC_OK;
 }
 
-/* Returns the median of values[i] / first[i]: a slow moment of the machine affects neighbouring measurements alike. 0:
- * no memory. */
+/* Returns the median of values[i] / first[i], or 0 if out of memory. A slow moment of the machine affects values[i] and
+ * first[i] alike, because they were measured one after the other. */
 static double paired(const double *values, const double *first, size_t count) {
     double *ratio = malloc(count * sizeof *ratio), median;
 
@@ -43,7 +43,7 @@ static double paired(const double *values, const double *first, size_t count) {
     return median;
 }
 
-/* Adds the messages of the ranks since `before` to sent. */
+/* Adds the messages that the ranks have sent since `before` to `sent`. */
 static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_traffic *sent) {
     struct kvc_ranks_traffic now;
 
@@ -54,7 +54,7 @@ static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_tr
     }
 }
 
-/* Returns the mean number of ranks that computed at once, that is, did not wait for others. */
+/* Returns the mean number of ranks that computed at the same time, instead of waiting for other ranks. */
 static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
     const double ranks = cli_ranks() ? kvc_ranks_count(cli_ranks()) : 1;
 
@@ -64,7 +64,8 @@ static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
 
-/* Formulas ignore sliding windows: for a model with windows their results are upper bounds. */
+/* Returns KVC_EXPECTED_MOST for models with sliding windows. The formulas ignore windows, so their results are upper
+ * bounds there. */
 static enum kvc_expected most_with_windows(const struct bench *bench, enum kvc_expected kind) {
     return kvc_model_info(bench->model)->windows ? KVC_EXPECTED_MOST : kind;
 }
@@ -152,7 +153,7 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
     for (size_t i = specs; i-- > 0 && status == KVC_OK;) {
         results[i].relative = paired(results[i].seconds, results[0].seconds, repeat);
         results[i].median = cli_median(results[i].seconds, repeat);
-        results[i].best = results[i].seconds[0]; /* the values are sorted now */
+        results[i].best = results[i].seconds[0]; /* cli_median has sorted the values */
     }
     free(tokens);
     return status;
@@ -299,7 +300,7 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
             break;
         }
         for (int64_t s = 0; s < bench->a->generate;
-             s++) /* touch the memory now, so that the memory shown is the library's */
+             s++) /* touch the memory now, so that the growth of resident memory shows the library's memory only */
             results[i].seconds[s] = 1;
         status = open_all(bench, prompt, batch, results[i].spec, &decodings[i]);
         if (status == KVC_OK)

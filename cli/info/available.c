@@ -1,8 +1,8 @@
 /* available.c - computes the memory available to this process, the smallest of three limits: the memory that the
- * machine, its control groups and its own limits leave. A limit that cannot be read does not count. A control group's
- * limit covers all groups within it, so each group up to the root counts, less the memory used there. File pages do not
- * count as used: as in MemAvailable, the kernel frees them before it refuses memory. Swap does not count as available.
- */
+ * machine, the control groups and the process's own limits leave. A limit that cannot be read does not count. A control
+ * group's limit covers all groups within it, so each group up to the root counts, less the memory used there. File
+ * pages do not count as used: as in MemAvailable, the kernel frees them before it refuses memory. Swap does not count
+ * as available. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +12,8 @@ struct source { /* a file under `root` */
     const char *root, *folder, *name;
 };
 
-/* Reads the number after key on a line of a file, or on its first line if key is NULL. Returns false if there is no
- * number
- * ("max"). */
+/* Reads the number after `key` on a line of a file, or the number on the first line if key is NULL. Returns false if
+ * there is no number, as for "max". */
 static bool available_number(struct source source, const char *key, uint64_t *value) {
     char path[4096 + 512], line[512];
     FILE *stream = NULL;
@@ -71,12 +70,12 @@ static void group(struct info_available *capacity, const char *root, const char 
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
         if (available_number((struct source){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);
-    /* version 1: the smallest limit up to the root, including groups that are not visible */
+    /* version 1 reports the smallest limit up to the root, including groups that are not visible */
     if (available_number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
         lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
 
-/* Applies the limits of the group and of those above it, up to the mount point. */
+/* Applies the limits of the group and of all groups above it, up to the mount point. */
 static void groups(struct info_available *capacity, const char *root, const char *mount, const char *path,
                    const struct version *version) {
     char folder[4096];
@@ -94,7 +93,7 @@ static void groups(struct info_available *capacity, const char *root, const char
             return;
         *slash = '\0';
         if (available_number((struct source){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
-            return; /* old kernels: its limit does not cover groups below */
+            return; /* in old kernels, the limit of this group may not cover the groups below it */
     }
 }
 
@@ -107,7 +106,8 @@ static bool is_listed(const char *list, const char *word) {
     return false;
 }
 
-/* Finds where that version is mounted ("" if it is not) and the group visible there (top). */
+/* Finds the mount point of this version of control groups ("" if it is not mounted), and the group that is visible
+ * there (top). */
 static void find_mount(const char *root, const struct version *version, char mount[4096], char top[4096]) {
     char path[4096 + 512], line[16384], system[64], options[4096], *end;
     FILE *stream = NULL;
@@ -166,7 +166,7 @@ void info_available(const char *root, uint64_t mapped, struct info_available *ca
     if (available_number((struct source){root, "/proc", "meminfo"}, "MemAvailable", &size))
         lower(capacity, size * 1024, 0, "the machine", "");
     control_groups(capacity, root);
-    /* Mapped weights are already part of the address space, and never of the data segment. */
+    /* The address space already contains the mapped weights, and the data segment never contains them. */
     if (available_number(limits, "Max address space", &limit) && available_number(status, "VmSize", &size))
         lower(capacity, limit > UINT64_MAX - mapped ? limit : limit + mapped, size * 1024,
               "the address space (ulimit -v)", "");

@@ -4,7 +4,7 @@
 #include "cli/info/info.h"
 #include "kvcull/ranks.h"
 
-/* Returns the devices of the i-th backend, one line each; an empty list if there is only one to choose. */
+/* Returns the devices of the i-th backend, one line each, or an empty list if the backend has only one device. */
 static json_t *devices(size_t i) {
     json_t *list = json_array();
     char text[256];
@@ -136,7 +136,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.backend = "ref"; /* nothing is computed, so no weight moves to a device */
+    a.common.backend = "ref"; /* the command computes nothing, so ref avoids the transfer of weights to a device */
     status = cli_parse(command, options, argc, argv, &words);
     given = a.specs.count > 0;
     if (status == CLI_GO && a.ranks && kvc_ranks_planned(a.ranks, &ranks, &error) != KVC_OK)

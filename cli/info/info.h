@@ -10,7 +10,7 @@ struct info_arguments {
     struct cli_texts specs;
     int64_t prompt, generate;
     const char *ranks, *share;
-    uint64_t memory; /* 0: the result of info_available */
+    uint64_t memory; /* 0: use the result of info_available */
     bool man, markdown;
 };
 
@@ -23,7 +23,7 @@ int info_method_markdown(const struct cli_command *command, const struct kvc_pol
 int info_families(const struct cli_command *command, const struct info_arguments *arguments);
 int info_model(const struct cli_command *command, const struct info_arguments *arguments, const char *path);
 
-/* --ranks: prints what each rank would hold. *all: whether every rank fits. */
+/* Prints the part of the model that each rank of --ranks would hold. *all receives true if every part fits. */
 int info_parts(const struct cli_command *command, const struct info_arguments *arguments,
                const struct kvc_engine *engine, const struct kvc_model_info *model, uint64_t prompt, uint64_t memory,
                json_t *root, bool *all);
@@ -32,26 +32,28 @@ struct info_available {
     uint64_t bytes;  /* UINT64_MAX: unknown */
     char from[4400]; /* source of the limit: "the machine", "memory.max of /sys/fs/cgroup/job" */
 };
-/* Computes the available memory. root: "", or for tests a folder that stands for "/". mapped: bytes of files that this
- * process has mapped and that will be requested again. */
+/* Computes the available memory. `root` is "", or in tests a folder that replaces "/". `mapped` is the number of bytes
+ * of mapped files that the caller will request again, so that they do not count as used. */
 void info_available(const char *root, uint64_t mapped, struct info_available *capacity);
 
-/* A text of every class: the tables of texts before and after the options, each ended by a row without key. */
+/* A text that every class has. info_before lists the texts before the options, info_after the texts after the options.
+ * A row without key ends each table. */
 struct info_part {
     const char *key, *title;
     size_t offset;
 };
 extern const struct info_part info_before[], info_after[];
-const char *info_text(const struct kvc_policy_class *policy, const struct info_part *part); /* "" if it has none */
+const char *info_text(const struct kvc_policy_class *policy,
+                      const struct info_part *part); /* returns "" if the policy lacks the text */
 
-/* Texts that hold for every method (rules.c); a row without name ends a table. */
+/* Texts about all methods (rules.c). A row without name ends a table. */
 struct info_rule {
     const char *name, *text;
 };
 extern const struct info_rule info_words[], info_stage_rules[], info_rules[];
 extern const char info_joining[];
 
-/* "prompt, decode" */
+/* Writes the names of the stages, such as "prompt, decode". */
 void info_stages(unsigned stages, char text[64]);
 /* Writes the values of an option: "1..4096", "tokens or a share as 10%", "sum|max". */
 void info_range(const struct kvc_option *option, char text[96]);

@@ -5,11 +5,11 @@
 
 #include "cli/info/info.h"
 
-struct fit { /* of one policy */
+struct fit { /* whether the model fits with one policy */
     struct kvc_estimate estimate;
     uint64_t total;
-    uint64_t
-        longest; /* the longest prompt, in tokens, that fits with the generated tokens; UINT64_MAX: no limit found */
+    uint64_t longest; /* tokens of the longest prompt that fits together with the generated tokens; UINT64_MAX: no limit
+                         found */
     bool fits;
 };
 
@@ -28,7 +28,7 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
     return status;
 }
 
-/* Finds the longest prompt that fits by bisection, up to 2^30 tokens. */
+/* Finds the longest prompt that fits, of up to 2^30 tokens, by bisection. */
 static enum kvc_status model_longest(const struct kvc_engine *engine, const struct kvc_model_info *info,
                                      const char *spec, const struct info_arguments *a, uint64_t memory,
                                      uint64_t *tokens, struct kvc_error *error) {

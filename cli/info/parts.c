@@ -5,7 +5,7 @@
 #include "cli/info/info.h"
 #include "kvcull/ranks.h"
 
-struct holding { /* of one rank, with one policy */
+struct holding { /* memory that one rank needs with one policy */
     struct kvc_estimate estimate;
     uint64_t total;
     bool fits;

@@ -1,5 +1,5 @@
 /* rules.c - terms, stages and numbered rules of all methods, for the manual page and docs/reference/methods.md.
- * Comments in the source cite rules by the numbers there. */
+ * Comments in the source cite these rules by number. */
 #include "cli/info/info.h"
 
 #define TEXT(member) offsetof(struct kvc_policy_class, member)

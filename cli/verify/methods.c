@@ -1,5 +1,5 @@
-/* methods.c - whole runs: a prompt, then decode steps, on ref and on every backend in parallel. After every step the
- * logits and the entries kept must be the same. */
+/* methods.c - runs a prompt and then decode steps on ref and on every backend in parallel. After every step, the logits
+ * and the entries kept must be identical. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +19,12 @@ struct runs {
     const struct cli_command *command;
     const struct verify_arguments *a;
     struct run *run;     /* [count] */
-    size_t first, count; /* first 1: the backends run without ref */
+    size_t first, count; /* first is 0, or 1 if the backends run without ref */
     uint32_t vocab, layers;
     int32_t *positions[2];
     size_t capacity;
-    char *opened; /* current policy string, as sessions are opened with it */
-    char *name;   /* its name in the output: with "int8:" in front for that arithmetic */
+    char *opened; /* the policy string that opens the current sessions */
+    char *name;   /* the policy's name in the output, with the prefix "int8:" for int8 arithmetic */
 };
 
 /* ---- one run -------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ static void hash_positions(struct kvc_hash *hash, const int32_t *positions, size
     }
 }
 
-/* Compares one head's entries, kept or read, between all runs. */
+/* Compares the entries that one head keeps or reads between all runs. */
 static int compare_head(struct runs *runs, bool read, uint32_t layer, uint32_t head, const char *when) {
     entries_fn *entries = read ? kvc_session_reads : kvc_session_positions;
     size_t want = 0, got;
@@ -169,8 +169,8 @@ static int32_t methods_likeliest(const float *logits, uint32_t vocab) {
     return (int32_t)best;
 }
 
-/* Runs the same tokens on all: the prompt, or (tokens NULL) one decode step with the most likely token, that of ref if
- * it runs. */
+/* Runs the same tokens in all runs: the prompt or, if tokens is NULL, the most likely token of the first run as one
+ * decode step. */
 static int feed(struct runs *runs, const int32_t *tokens, size_t count, const char *when) {
     struct kvc_error error;
     int status = KVC_OK;
@@ -258,7 +258,7 @@ static int run_policy(struct runs *runs) {
 
 static bool is_int8(const struct runs *runs) { return cli_math(&runs->a->common) == KVC_MATH_INT8; }
 
-/* Sets the names of the next policy. A policy of the list that needs a file gets the bundled one. */
+/* Sets runs->opened and runs->name for the next policy. A policy from "all" that needs a file gets the bundled file. */
 static int name_policy(struct runs *runs, const struct cli_given *given) {
     const char *ending = strstr(given->text, VERIFY_FILE);
     char *path = NULL;
@@ -288,7 +288,8 @@ static int name_policy(struct runs *runs, const struct cli_given *given) {
     return status;
 }
 
-/* Verifies one policy: the backends alone if hashes are stored, and with ref if the hashes differ or are missing. */
+/* Verifies one policy. If hashes are stored, the backends run alone; ref runs only if the hashes differ or are missing.
+ */
 static int verify_policy(struct runs *runs, struct verify_report *report) {
     bool alone = report->stored || report->writing, same = true;
     int status;
@@ -348,8 +349,8 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     return KVC_OK;
 }
 
-/* Checks that the stored hashes apply: they belong to one model, prompt and cache type; in int8 to the bundled model,
- * quantized. */
+/* Checks that the stored hashes apply, and ignores them if not. They belong to one model, prompt, number of steps and
+ * cache type; hashes of int8 belong to the bundled model, quantized. */
 static int match_stored(const struct runs *runs, const char *path, struct verify_report *report) {
     const struct verify_arguments *a = runs->a;
     const struct cli_command *command = runs->command;
@@ -388,7 +389,7 @@ int verify_model(const struct cli_command *command, const struct verify_argument
     return status;
 }
 
-/* Opens the model on all backends: the given one, or the bundled one, quantized for int8. */
+/* Opens the model on all backends. Without a given model, opens the bundled model, which is quantized for int8. */
 static int open_model(struct runs *runs, const char *path, const char *const *backends) {
     struct cli_temporary temporary;
     struct kvc_error error;

@@ -1,4 +1,5 @@
-/* specs.c - lists of policies. "all" is every method; kvcull verify also runs every choice of their options. */
+/* specs.c - makes lists of policies. "all" is every method; kvcull verify also runs every choice of the methods'
+ * options. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +61,7 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
     specs->count = kept;
 }
 
-/* Adds the spec if it is valid; otherwise (a method that needs a file, for example) skips it with a message. */
+/* Adds the spec if it is valid. Otherwise, as for a method that needs a file, skips the spec with a warning. */
 static int add_valid(const struct cli_command *command, const struct kvc_engine *engine, const char *spec,
                      struct cli_texts *specs) {
     struct kvc_error error;
@@ -76,7 +77,7 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
     return KVC_OK;
 }
 
-/* Writes "name:budget=...", with every required budget and file. */
+/* Writes "name:budget=...", with every required budget and text option. */
 static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t capacity) {
     snprintf(spec, capacity, "%s", policy->name);
     for (const struct kvc_option *option = policy->options; option && option->name; option++) {
@@ -120,10 +121,11 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
 /* Returns a budget that the prompt exceeds, and that exceeds the usual windows if the prompt is long enough. */
 static unsigned long long budget(const struct verify_arguments *a) { return cli_max((uint64_t)a->prompt / 3, 40); }
 
-/* Returns true if methods with files are run: stored hashes cover policies only, not their files. */
+/* Returns true if policies that need a file are run. Policies with stored hashes do not depend on files. */
 static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }
 
-/* Adds a method with its required options, then once for each other choice of its options. */
+/* Adds a method with its required options, and then once more for each choice of its options that is not the default.
+ */
 static int add_method(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, const struct kvc_policy_class *policy, struct cli_texts *specs) {
     const struct kvc_option *option;
@@ -158,8 +160,8 @@ static int add_method(const struct cli_command *command, const struct verify_arg
 
 static int specs_fill(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, struct cli_texts *specs) {
-    /* Cases that single methods do not cover: a percentage, an interval, a layer that is excluded, and one pair of each
-     * kind that may be joined (tests/core/test_policy.c has the table). */
+    /* Cases that single methods do not cover: a percentage, an interval, an excluded layer, and one pair of methods of
+     * each kind that may be joined (tests/core/test_policy.c lists the kinds). */
     static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
                                          "adakv:budget=%llu+scissorhands:budget=%llu",
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",

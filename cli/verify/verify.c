@@ -56,8 +56,8 @@ static bool opens(const char *backend, struct kvc_error *error) {
     return true;
 }
 
-/* Chooses the backends to compare with ref. all: every CPU instruction set and device that can be opened here; a listed
- * device that cannot be opened is reported. */
+/* Chooses the backends to compare with ref. "all" stands for every CPU instruction set and device that can be opened
+ * here. A listed device that cannot be opened is reported. */
 static int verify_choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
                          size_t *count, struct verify_report *report) {
     static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
@@ -95,7 +95,7 @@ static int verify_choose(const struct cli_command *command, const struct verify_
     return KVC_OK;
 }
 
-/* Returns the reason without the backend's name in front. */
+/* Returns the reason why a backend cannot be opened, without the leading name of the backend. */
 static const char *reason(const struct verify_absent *absent) {
     size_t length = strlen(absent->backend);
     bool named =
@@ -165,7 +165,7 @@ static int verify_finish(const struct cli_command *command, const struct verify_
 struct pass { /* results of one backend's operations */
     struct verify_report *report;
     const char *backend;
-    struct again { /* an operation whose hash differs from the stored one: run it beside ref */
+    struct again { /* an operation whose hash differs from the stored hash, which runs again beside ref */
         const char *name;
         enum verify_stored why;
     } * again;
@@ -293,7 +293,7 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_operations(a, backends, count, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
-    if (status == KVC_OK && a->write && !a->model && !a->only) { /* hashes of both arithmetics are stored */
+    if (status == KVC_OK && a->write && !a->model && !a->only) { /* the file contains hashes of both arithmetics */
         struct verify_arguments int8 = *a;
 
         int8.common.math = "int8";
