@@ -219,8 +219,8 @@ void cli_specs_free(struct cli_texts *specs);
 /* Removes policies that "all" was expanded to and that do not suit the model, with a warning. */
 void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
                    struct cli_texts *specs);
-/* Opens the engine, checks the policies and opens the model. Both pointers are NULL after a failure. If path is NULL,
- * the error asks for -m. */
+/* Opens the engine, checks the policies and opens the model. Both pointers are NULL after a failure. A NULL path is an
+ * error that asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                    const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model);
 /* Opens a model like cli_open_model. If that fails, opens only the tokenizer and chat templates: of any model for

@@ -40,7 +40,7 @@ struct bench_prefill { /* one policy at one prompt length */
     enum kvc_expected peak_kind;
     double expected_entry_bytes; /* predicted by the methods' formulas */
     enum kvc_expected entry_kind;
-    struct kvc_ranks_traffic sent; /* by all ranks in one prefill */
+    struct kvc_ranks_traffic sent; /* messages of all ranks in one prefill */
     double computing;              /* mean number of ranks that computed at once */
 };
 
@@ -57,7 +57,7 @@ struct bench_decode { /* one policy at one batch size */
     enum kvc_expected read_kind;
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* bytes at the first, middle and last step */
     uint64_t peak_bytes;
-    struct kvc_ranks_traffic sent; /* by all ranks in all steps */
+    struct kvc_ranks_traffic sent; /* messages of all ranks in all steps */
     double computing;              /* mean number of ranks that computed at once */
 };
 
@@ -78,7 +78,7 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 int bench_print_json(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                      const struct bench_decode *decode, size_t decodes);
 
-/* --ops: measures every operation of a backend, relative to its device and to another backend. */
+/* Runs --ops: measures every operation of a backend, relative to its device and to another backend. */
 int bench_ops(const struct cli_command *command, const struct bench_arguments *arguments);
 
 #endif

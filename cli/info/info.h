@@ -15,7 +15,7 @@ struct info_arguments {
 };
 
 int info_methods(const struct cli_command *command, const struct info_arguments *arguments, const char *name);
-/* Print pages in mdoc and in Markdown: the page of all methods, and the page of one. */
+/* Print a page in mdoc or in Markdown, about all methods or about one method. */
 int info_methods_manual(const struct cli_command *command, const struct kvc_engine *engine);
 int info_method_manual(const struct cli_command *command, const struct kvc_policy_class *policy);
 int info_methods_markdown(const struct cli_command *command, const struct kvc_engine *engine);

@@ -24,7 +24,8 @@ struct verify_hashes {
         bool method;
         char *name;
         uint64_t cases;   /* cases of an operation */
-        uint64_t hash[3]; /* an operation: of its results; a method: of logits, entries kept, entries read */
+        uint64_t hash[3]; /* one hash of an operation's results, or three hashes of a method: logits, entries kept,
+                             entries read */
     } * items;
     size_t count;
     int arithmetic;

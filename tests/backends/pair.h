@@ -175,9 +175,9 @@ static inline void same_words(const struct pair *pair, const void *a, const void
 struct lists_shape {
     uint32_t kv_heads, head_size, columns;
     enum kvc_type type;
-    uint32_t count[16], extra_slot[16]; /* The number of entries of each head, and its free slots: at least this many
-                                           beyond the entries. */
-    bool permuted; /* Order and position arrays exist, slots are in random order, and positions have gaps. */
+    uint32_t count[16], extra_slot[16]; /* Number of entries of each head; minimum number of its free slots. */
+    bool permuted; /* If true, the lists have order and position arrays, slots in random order, and positions with gaps.
+                    */
     enum values values;
 };
 
@@ -193,13 +193,13 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
     }
 }
 
-/* The number of slots for so many entries. An entry beyond whole blocks lies in an extra slot. */
+/* Returns the number of slots for a number of entries. A single entry beyond whole blocks is in an extra slot. */
 static inline uint32_t slots_for(uint32_t entries) {
     return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_EXTRA_SLOTS
                                                   : (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
 }
 
-/* Assigns blocks to all heads, `taken` blocks one after another; the last one is the block of the extra slots. */
+/* Assigns the blocks in `taken`, one after another, to all heads, and the block of the extra slots, `extra_slot`. */
 static inline void name_blocks(const struct lists_shape *shape, const uint32_t *base, const uint32_t *taken,
                                uint32_t extra_slot, uint32_t *blocks) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {
@@ -211,8 +211,8 @@ static inline void name_blocks(const struct lists_shape *shape, const uint32_t *
     }
 }
 
-/* Creates lists with a key and a value in every slot, free ones included: in a new arena, or in the same arena as other
- * lists. */
+/* Creates lists with a key and a value in every slot, also in free slots. The lists are in the arena of `beside` or, if
+ * beside is NULL, in a new arena. */
 static inline struct both_lists *lists_make_beside(struct pair *pair, const struct lists_shape *shape,
                                                    const struct both_lists *beside) {
     struct both_lists *made = calloc(1, sizeof *made);
@@ -333,7 +333,7 @@ static inline void same_lists(const struct pair *pair, const struct both_lists *
         }
 }
 
-/* Read lists: about a `share` of each head's entries, in ascending order. */
+/* Read lists, which contain about `percent` percent of each head's entries, in ascending order. */
 struct both_reads {
     struct kvc_read_list on[SIDES];
     struct both count, index;
@@ -365,7 +365,7 @@ static inline void reads_free(struct pair *pair, struct both_reads *reads) {
     both_free(pair, &reads->index);
 }
 
-/* Lists the SIMD paths that this CPU has. */
+/* Lists the instruction sets of this CPU that the backend supports. Returns their number. */
 static inline size_t paths_here(const char **paths) {
     static const char *const all[] = {"avx512", "avx2", "neon"};
     size_t n = 0;
@@ -382,7 +382,7 @@ static inline size_t paths_here(const char **paths) {
 
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
-/* Calls `check` that many times on every path with 1, 2 and 3 threads. */
+/* Calls `check` `cases` times with every instruction set and with 1, 2 and 3 threads. */
 static inline void on_all(void (*check)(struct pair *), int cases) {
     const char *paths[3];
     const size_t n = paths_here(paths);

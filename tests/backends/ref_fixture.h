@@ -37,7 +37,7 @@ static inline uint32_t draw(uint32_t below) { /* splitmix64 */
 }
 static inline float value(void) { return (float)((int)draw(20001) - 10000) / 5000.0f; }
 
-/* The buffers of one test; they are freed at its end. */
+/* The buffers of one test, which are freed at its end. */
 static struct kvc_buffer *made[512];
 static size_t made_count;
 
@@ -75,7 +75,7 @@ static inline void assert_near(double a, double b, double tolerance) {
 
 enum { HEADS = 2, D = 8, SLOTS = 512 }; /* KV heads, head size, slots per head */
 
-/* Creates lists with SLOTS slots per head, and with an order array if wanted. */
+/* Creates lists with SLOTS slots per head and, if requested, an order array. */
 static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, bool ordered,
                                           struct kvc_arena **arena) {
     static uint32_t base[HEADS + 1] = {0, SLOTS, 2 * SLOTS};

@@ -1,4 +1,5 @@
-/* same_sessions.h - compares two sessions: entries, positions, statistics; and returns the bytes of a saved session. */
+/* same_sessions.h - compares the entries, positions and statistics of two sessions, and reads the bytes of a saved
+ * session. */
 #ifndef KVC_TESTS_CORE_SAME_SESSIONS_H
 #define KVC_TESTS_CORE_SAME_SESSIONS_H
 
@@ -8,7 +9,8 @@
 
 #include <sys/stat.h>
 
-/* What the host can see of a head's entries: their positions, and keys and values in the form that attention reads. */
+/* Returns the entries of a head: keys and values in the form that attention reads, then positions. The caller frees
+ * them. */
 static inline void *entries_of(struct kvc_session *session, uint32_t layer, uint32_t head, size_t *bytes) {
     struct kvc_device *device = session->runner->device;
     struct kvc_buffer *rows;
@@ -60,7 +62,7 @@ static inline void same_logits(const float *a, const float *b, uint32_t count, c
         fail_msg("%s, %s: other logits", spec, when);
 }
 
-/* The contents of a file, from malloc. */
+/* Returns the contents of a file. The caller frees them. */
 static inline char *bytes_of(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     struct stat about;

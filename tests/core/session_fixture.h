@@ -1,4 +1,4 @@
-/* session_fixture.h - shared by tests of whole sessions: a small random model, tokens, policies of every stage. */
+/* session_fixture.h - test support for whole sessions: a small random model, tokens, and policies of every stage. */
 #ifndef KVC_TESTS_CORE_SESSION_FIXTURE_H
 #define KVC_TESTS_CORE_SESSION_FIXTURE_H
 
@@ -30,7 +30,9 @@ static const char *const policies[] = {"full",
                                        "snapkv:budget=50+morphkv:budget=45",
                                        "streaming:budget=50,positions=cache"};
 enum { POLICIES = sizeof policies / sizeof *policies };
-static inline size_t after(size_t p) { return p + (kvc_test_thinned() ? 4 : 1); } /* the case to try next */
+static inline size_t after(size_t p) {
+    return p + (kvc_test_thinned() ? 4 : 1);
+} /* returns the index of the next case to run */
 
 static struct kvc_error error;
 

@@ -15,10 +15,10 @@
 
 struct turns {
     const int32_t *tokens;
-    size_t prompt[2]; /* the tokens of each turn */
-    size_t steps;     /* the steps after each turn */
+    size_t prompt[2]; /* number of prompt tokens of each turn */
+    size_t steps;     /* number of decode steps after each prompt */
     uint32_t vocab;
-    bool every_row; /* the logits of every prompt row count, not only those of the last one */
+    bool every_row; /* hash the logits of every prompt row, not only of the last row */
 };
 
 static int turns_add_row(void *user, uint64_t row, const float *logits) {
@@ -28,7 +28,7 @@ static int turns_add_row(void *user, uint64_t row, const float *logits) {
     return 0;
 }
 
-/* chunk 0: the default. */
+/* Opens a session. A chunk of 0 means the default. */
 static inline struct kvc_session *open_chunked(struct kvc_model *model, const char *policy, uint32_t chunk) {
     struct kvc_session_options options;
     struct kvc_session *session;
@@ -40,7 +40,7 @@ static inline struct kvc_session *open_chunked(struct kvc_model *model, const ch
     return session;
 }
 
-/* Closes the session at the end. */
+/* Runs the two turns, closes the session and returns the hash of the logits. */
 static uint64_t run_turns(const struct turns *turns, struct kvc_session *session) {
     struct kvc_error error;
     struct kvc_hash *hash = kvc_hash_open();

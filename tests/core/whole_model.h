@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-/* A random model in a file of its own. Under valgrind, which needs 40 ns for every fused multiply-add, a model from the
- * source tree with a fifth of the weights. */
+/* Makes a random model in a file of its own and sets path to it. Under valgrind, which needs 40 ns for every fused
+ * multiply-add, sets path to a model of the source tree that has a fifth of the weights. */
 static inline enum kvc_status whole_model(enum kvc_type type, const char *test, char *path, size_t capacity,
                                           struct kvc_error *error) {
     const char *folder = getenv("TMPDIR"), *source = getenv("top_srcdir");

@@ -94,25 +94,25 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t ready, cudaGraphNod
 enum kvc_fake_order { /* the order of the threads between two barriers, and of the blocks */
                       KVC_FAKE_FORWARD,
                       KVC_FAKE_BACKWARD,
-                      KVC_FAKE_SHUFFLED, /* another order each time; asynchronous copies happen early or late */
-                      KVC_FAKE_IN_TURN   /* another of these orders for every launch */
+                      KVC_FAKE_SHUFFLED, /* a new random order each time; asynchronous copies happen early or late */
+                      KVC_FAKE_IN_TURN   /* each launch uses the next of these orders */
 };
 struct kvc_fake_cuda {
     int devices;         /* -1: no driver */
-    size_t memory, used; /* the memory of the device */
-    size_t allocations;  /* memory not freed yet; streams and graphs count, too */
-    size_t allocated;    /* the number of cudaMalloc calls so far */
+    size_t memory, used; /* bytes of the device's memory; bytes in use */
+    size_t allocations;  /* allocations that are not freed yet, including streams and graphs */
+    size_t allocated;    /* number of cudaMalloc calls so far */
     size_t launches;     /* kernel launches, including those in graphs */
     size_t graph_launches, graphs_made, nodes_changed;
     size_t alone;                  /* kernels launched individually */
-    size_t to_device, from_device; /* the number of copies */
-    size_t fail_after;             /* the number of launches until the device is lost; 0: never */
+    size_t to_device, from_device; /* number of copies */
+    size_t fail_after;             /* number of launches until the device is lost; 0: never */
     cudaError_t lost;
     enum kvc_fake_order order;
 };
 extern struct kvc_fake_cuda kvc_fake_cuda;
-const void *kvc_fake_allocation(const void *at); /* The allocation that contains an address, or NULL. */
-const char *kvc_fake_never_launched(size_t i);   /* The i-th of the kernels that were never launched, or NULL. */
+const void *kvc_fake_allocation(const void *at); /* returns the allocation that contains an address, or NULL */
+const char *kvc_fake_never_launched(size_t i);   /* returns the i-th of the kernels that were never launched, or NULL */
 
 #if defined(__cplusplus)
 }

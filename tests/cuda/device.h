@@ -24,9 +24,9 @@ extern kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
-uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from: a lane of the warp */
+uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from is a lane of the warp */
 
-/* Asynchronous copies of this thread: they happen when it waits for them, or at once. */
+/* The asynchronous copies of this thread, which happen when the thread waits for them, or at once. */
 void kvc_emulated_copy(void *to, const void *from, uint32_t bytes);
 void kvc_emulated_commit();
 void kvc_emulated_wait(unsigned left);

@@ -1,7 +1,8 @@
 /* threads.h - test support: the threads of a block as fibers, the order of threads and blocks, barriers, and
- * asynchronous copies. Between two barriers, threads run one after another: forward, backward or shuffled. If one reads
- * data that another writes without a barrier in between, the results differ. With -fsanitize=thread, each fiber is a
- * thread to the sanitizer and only barriers order them, so it reports such a race (only by hand, not in ./dev). */
+ * asynchronous copies. Between two barriers, threads run one after another: forward, backward or shuffled. If a thread
+ * reads data that another thread writes, without a barrier in between, the results differ. With -fsanitize=thread, each
+ * fiber is a thread to the sanitizer and only barriers order them, so it reports such a race. ./dev does not run this
+ * check. */
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -35,7 +36,7 @@ static const void *job_kernel;
 static void **job_arguments;
 static uint32_t mail[MOST_THREADS];
 
-/* The thread sanitizer treats a fiber as a thread. A fiber that reaches a barrier releases its clock; one that
+/* The thread sanitizer treats a fiber as a thread. A fiber that reaches a barrier releases its clock; a fiber that
  * continues acquires all clocks. */
 #if defined(__SANITIZE_THREAD__)
 extern "C" void *__tsan_create_fiber(unsigned);
@@ -57,7 +58,7 @@ KVC_UNWATCHED static void go(struct fiber *from, struct fiber *to) {
     __tsan_switch_to_fiber(to->watched, 1); /* 1: the switch does not order memory accesses */
     swapcontext(&from->context, &to->context);
 }
-#elif defined(__SANITIZE_ADDRESS__) /* supports swapcontext, but not jumps between stacks */
+#elif defined(__SANITIZE_ADDRESS__) /* this sanitizer supports swapcontext, but not jumps between stacks */
 static void go(struct fiber *from, struct fiber *to) { swapcontext(&from->context, &to->context); }
 #else
 static void go(struct fiber *from, struct fiber *to) {
@@ -149,8 +150,7 @@ KVC_UNWATCHED void kvc_emulated_copy(void *to, const void *from, uint32_t bytes)
         fprintf(stderr, "emulation: an asynchronous copy of %u bytes is not aligned to them\n", bytes);
         abort();
     }
-    if (fiber->copy_count - fiber->first_copy ==
-        COPIES) /* more copies than can be remembered: the oldest one is completed */
+    if (fiber->copy_count - fiber->first_copy == COPIES) /* the list of copies is full: complete the oldest copy */
         copy_until(fiber, fiber->first_copy + 1);
     fiber->copies[fiber->copy_count++ % COPIES] = {to, from, bytes};
     if (order == KVC_FAKE_FORWARD || (order == KVC_FAKE_SHUFFLED && random_below(4) == 0))

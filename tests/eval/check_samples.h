@@ -4,9 +4,9 @@
 
 #include "eval/task.h"
 
-size_t times(const char *text, const char *words); /* the number of times the text contains the words */
+size_t times(const char *text, const char *words); /* returns how often the text contains the words */
 const char *format(char text[256], const char *pattern, ...) __attribute__((format(printf, 2, 3)));
-/* depth: the sample's depth, for tasks with depths */
+/* Checks one sample. For tasks with depths, `depth` is the depth of the sample. */
 void check(const struct eval_task *task, const struct eval_sample *sample, double depth);
 void check_fwe(const struct eval_sample *sample);
 

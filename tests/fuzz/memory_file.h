@@ -1,4 +1,4 @@
-/* memory_file.h - for fuzz targets of readers that need a path: makes a file in memory from bytes. */
+/* memory_file.h - makes a file in memory from bytes, for fuzz targets of readers that need a path. */
 #ifndef KVC_TESTS_FUZZ_MEMORY_FILE_H
 #define KVC_TESTS_FUZZ_MEMORY_FILE_H
 
@@ -20,7 +20,7 @@ static inline void check(bool holds) {
     }
 }
 
-/* The path of a file with these bytes; it is the same file each time. */
+/* Writes the bytes to a file in memory and returns its path. All calls use the same file. */
 static inline const char *memory_file(const uint8_t *data, size_t bytes) {
     static int file = -1;
     static char path[40];
@@ -34,7 +34,8 @@ static inline const char *memory_file(const uint8_t *data, size_t bytes) {
     return path;
 }
 
-/* Output of the program between the two calls is discarded; the sanitizers' reports are written elsewhere. */
+/* Discards the output of the program until the call with `false`. The sanitizers do not use this output for their
+ * reports. */
 static inline void silence(bool on) {
 #ifdef __GLIBC__
     static FILE *nowhere, *out, *err;
@@ -51,14 +52,14 @@ static inline void silence(bool on) {
 #endif
 }
 
-/* A refusal must be an invalid input or, for excessive sizes, a lack of memory, with one line; and nothing may be
- * opened. */
+/* Checks a refusal: its status is KVC_INPUT or, for excessive sizes, KVC_RESOURCE, its message is one line, and nothing
+ * was opened. */
 static inline void check_refusal(enum kvc_status status, const void *opened, const struct kvc_error *error) {
     check(status == KVC_INPUT || status == KVC_RESOURCE);
     check(!opened && error->text[0] && !strchr(error->text, '\n') && error->status == status);
 }
 
-/* Reads every byte, so that a sanitizer notices one outside its memory. */
+/* Reads every byte, so that a sanitizer notices bytes outside allocated memory. */
 static inline void touch(const void *data, uint64_t bytes) {
     static volatile unsigned char sum;
     for (uint64_t i = 0; i < bytes; i++) {

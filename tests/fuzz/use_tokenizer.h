@@ -1,4 +1,4 @@
-/* use_tokenizer.h - for fuzz targets of tokenizers: encodes a text with every option, decodes it and writes it. */
+/* use_tokenizer.h - encodes a text with every option, decodes it and writes it, for fuzz targets of tokenizers. */
 #ifndef KVC_TESTS_FUZZ_USE_TOKENIZER_H
 #define KVC_TESTS_FUZZ_USE_TOKENIZER_H
 
@@ -16,7 +16,7 @@ static inline void check(bool holds) {
         abort();
 }
 
-/* The tokenizer has at most `most` tokens; it is closed. */
+/* Uses a tokenizer of at most `most` tokens and closes it. */
 static inline void use_tokenizer(struct kvc_tokenizer *tokenizer, const char *text, size_t text_bytes, int32_t most) {
     struct kvc_error error = {0};
     for (unsigned flags = 0; flags < 4; flags++) {

@@ -1,4 +1,4 @@
-/* config_checks.h - shared by the tests of model descriptions. */
+/* config_checks.h - test support for model descriptions. */
 #ifndef KVC_TESTS_MODELS_CONFIG_CHECKS_H
 #define KVC_TESTS_MODELS_CONFIG_CHECKS_H
 

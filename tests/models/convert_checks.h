@@ -1,4 +1,4 @@
-/* convert_checks.h - for tests of conversion: a shared engine, and a check that two models are bit-identical. */
+/* convert_checks.h - test support for conversion: a shared engine, and a check that two models are bit-identical. */
 #ifndef KVC_TESTS_MODELS_CONVERT_CHECKS_H
 #define KVC_TESTS_MODELS_CONVERT_CHECKS_H
 
@@ -31,7 +31,7 @@ static inline void remove_tree(const char *path) {
     assert_int_equal(system(command), 0);
 }
 
-/* The last row of logits after some tokens, from malloc. */
+/* Returns the last row of logits after some tokens. The caller frees the row. */
 static inline float *logits_of(const char *path, uint32_t *vocab, uint64_t *parameters) {
     struct kvc_model *model;
     struct kvc_session *session;

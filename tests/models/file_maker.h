@@ -1,5 +1,5 @@
-/* file_maker.h - for tests of file formats: builds files byte by byte in a temporary folder, and checks how they are
- * refused. */
+/* file_maker.h - builds files byte by byte in a temporary folder, and checks how readers refuse them, for tests of file
+ * formats. */
 #ifndef KVC_TESTS_MODELS_FILE_MAKER_H
 #define KVC_TESTS_MODELS_FILE_MAKER_H
 
@@ -43,7 +43,7 @@ static inline void put_text(struct maker *to, const char *text) {
     put_bytes(to, text, strlen(text));
 }
 
-/* A folder of this process; the same one each time. */
+/* Returns the path of this process's folder, which is always the same. */
 static inline const char *own_folder(void) {
     static char folder[200];
     if (!folder[0]) {
@@ -54,7 +54,7 @@ static inline const char *own_folder(void) {
     return folder;
 }
 
-/* A path in that folder; it is valid until the fourth call after this one. */
+/* Returns a path in that folder. The result is valid until the fourth later call. */
 static inline const char *own_path(const char *name) {
     static char paths[4][700];
     static unsigned next;
@@ -80,7 +80,7 @@ static inline int remove_own_folder(void **state) {
     return system(command) == 0 ? 0 : -1;
 }
 
-/* The number of files in the process's folder whose names begin with `begin`. */
+/* Returns the number of files in the process's folder whose names begin with `begin`. */
 static inline int count_files(const char *begin) {
     char command[400];
     snprintf(command, sizeof command, "ls -A '%s' | grep -c '^%s'", own_folder(), begin);
@@ -92,8 +92,8 @@ static inline int count_files(const char *begin) {
     return count;
 }
 
-/* The error is one line that contains `says`. KVCULL_SHOW_ERRORS=1 prints all of these lines, so that people can judge
- * their wording. */
+/* Checks that the error is one line that contains `says`. KVCULL_SHOW_ERRORS=1 prints all of these lines, so that
+ * people can judge their wording. */
 static inline void check_refusal(enum kvc_status status, enum kvc_status expected, const struct kvc_error *error,
                                  const char *says) {
     if (status != expected || !strstr(error->text, says) || strchr(error->text, '\n')) {
@@ -107,7 +107,8 @@ static inline void check_refusal(enum kvc_status status, enum kvc_status expecte
     }
 }
 
-/* A file in ../shared of the source tree, or in $KVCULL_SHARED; NULL if it does not exist. */
+/* Returns the path of a file in ../shared of the source tree or in $KVCULL_SHARED, or NULL if the file does not exist.
+ */
 static inline const char *shared_file(const char *name) {
     static char path[400];
     const char *shared = getenv("KVCULL_SHARED"), *top = getenv("top_srcdir");

@@ -1,4 +1,4 @@
-/* text_data.h - shared by the tests of tokenizers and templates: the folder of test data, files as JSON or as text. */
+/* text_data.h - reads files of the test data as JSON or as text, for tests of tokenizers and templates. */
 #ifndef KVC_TESTS_MODELS_TEXT_DATA_H
 #define KVC_TESTS_MODELS_TEXT_DATA_H
 
@@ -12,7 +12,7 @@ static inline void data_path(char *path, size_t capacity, const char *name) {
     snprintf(path, capacity, "%s/tests/data/%s", top ? top : ".", name);
 }
 
-/* A copy of a file from malloc, with a NUL after it; NULL if it cannot be read. */
+/* Returns the contents of a file with a NUL after them, or NULL if the file cannot be read. The caller frees them. */
 static inline char *read_whole(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     char *text = file ? malloc((size_t)1 << 22) : NULL;

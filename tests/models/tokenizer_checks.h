@@ -1,4 +1,4 @@
-/* tokenizer_checks.h - shared by the tests of tokenizers: opens them, and compares ids and texts. */
+/* tokenizer_checks.h - opens tokenizers and compares ids and texts, for tests of tokenizers. */
 #ifndef KVC_TESTS_MODELS_TOKENIZER_CHECKS_H
 #define KVC_TESTS_MODELS_TOKENIZER_CHECKS_H
 
@@ -40,7 +40,7 @@ static inline void show(const char *what, const int32_t *ids, size_t count) {
     fprintf(stderr, "\n");
 }
 
-/* Compares one text's ids; true if they are equal. */
+/* Encodes one text. Returns true if its ids are equal to `wanted`. */
 static inline bool same_ids(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
                             const int32_t *wanted, size_t wanted_count, unsigned flags) {
     int32_t *ids;
@@ -84,7 +84,8 @@ static inline size_t take_ids(const json_t *list, int32_t *ids, size_t capacity)
     return count;
 }
 
-/* `decode`: also compares decoded texts, which may legitimately differ for a GGUF file's tokenizer. */
+/* Compares the ids of all test texts with the stored ids. With `decode`, also compares decoded texts, which may
+ * legitimately differ for the tokenizer of a GGUF file. */
 static inline void compare_expected(const struct kvc_tokenizer *tokenizer, const char *name, bool decode) {
     char path[200];
     static int32_t ids[20000];

@@ -14,10 +14,10 @@ enum { MOST_LAYERS = 5, MOST_LISTS = 8, MOST_HEADS = 14, HEAD_SIZE = 8 };
 struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
-    uint32_t budget, share; /* share: a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t budget, share; /* share: a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out;      /* one bit for each layer in which the method does not act */
     bool per_head, cut_rows;
-    bool both; /* a method with both stages is not limited to one */
+    bool both; /* a method with two stages uses both */
     struct plan plan;
     struct scores_plan scores;
     struct mass_plan mass;
@@ -27,25 +27,25 @@ struct drawn {
     struct parts parts;
     struct side side;
     float file[MOST_LAYERS * MOST_LISTS];
-    char path[32]; /* the file of duo or triattention; empty: none */
+    char path[32]; /* the file of duo or triattention; empty: no file */
     float centres[MOST_LAYERS * MOST_HEADS * HEAD_SIZE], spreads[MOST_LAYERS * MOST_HEADS * HEAD_SIZE / 2];
 };
 
-/* A random number below n; the sequence starts with the seed of drawn_begin. */
+/* Returns a random number below n. The seed of drawn_begin starts the sequence. */
 uint32_t drawn_below(uint32_t n);
 /* Writes the file that duo or triattention reads to d->path; also fills d->file, or d->centres and the parts of the
  * plan that depend on it. */
 void drawn_scores(struct drawn *d);
 void drawn_stats(struct drawn *d);
-/* Appends to the policy string. */
+/* Appends formatted text to the policy string. */
 void drawn_say(struct drawn *d, const char *format, ...);
-/* Begins a case: only the heads and the random sequence are set. */
+/* Begins a case: sets the numbers of heads and the random sequence. */
 void drawn_begin(struct drawn *d, uint64_t seed, uint32_t layers);
 /* Compares a replay of the policy with its oracle: prompts below, at, just above and well above the budget. `steps` is
- * the number of steps of the first turn; UINT32_MAX: the turns are random, too. */
+ * the number of steps of the first turn, or UINT32_MAX for random turns. */
 void drawn_run(struct drawn *d, uint32_t steps);
 
-/* The policies: each appends its text and fills its plans. */
+/* Each function appends the text of its policy and fills the policy's plans. */
 typedef void draw_fn(struct drawn *d);
 draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
     draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,

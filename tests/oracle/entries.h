@@ -1,5 +1,5 @@
-/* entries.h - oracles of methods without queries (random, knorm, keydiff, lagkv), of methods on top of their or
- * snapkv's scores (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention and compactor. */
+/* entries.h - oracles of methods without queries (random, knorm, keydiff, lagkv), of methods that use the scores of
+ * these methods or of snapkv (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention and compactor. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 
@@ -7,7 +7,7 @@
 
 struct entries_plan { /* one method with the values of its options */
     uint32_t budget;
-    uint32_t share;    /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t share;    /* a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out; /* one bit for each layer in which the method does not act */
     uint32_t recent;   /* random, knorm, keydiff */
     uint64_t seed;     /* random */
@@ -31,8 +31,9 @@ moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_lagkv, oracle_chun
 moment_fn oracle_snapkv_decode_look, oracle_snapkv_decode;
 moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv, oracle_triattention, oracle_compactor;
 
-/* Shared functions: the budget; scores from the entries' contents; keeping marked entries and then the highest scores
- * until `many` are kept, where NaN is never preferred; pooling of the first `older` scores. */
+/* entries_budget returns the budget. score_entries scores entries by their contents. keep_best keeps the marked entries
+ * and then the entries with the highest scores, `many` in all; it never prefers NaN. pool_older pools the first `older`
+ * scores. */
 uint32_t entries_budget(const struct entries_plan *plan, const struct moment *m, uint32_t at_least);
 void score_entries(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score);
 void keep_best(struct head *head, const float *score, bool *kept, uint32_t many);

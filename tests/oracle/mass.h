@@ -11,9 +11,9 @@ struct cake_seen { /* statistics of the layers that the turn has passed */
 
 struct mass_plan { /* one method with the values of its options */
     uint32_t budget;
-    uint32_t share;           /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t share;           /* a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out;        /* one bit for each layer in which the method does not act */
-    uint32_t recent;          /* h2o, keyformer; 0: half */
+    uint32_t recent;          /* h2o, keyformer; 0 means half of the budget */
     bool noise;               /* keyformer */
     double tau_init, tau_end; /* keyformer */
     uint32_t steps;
@@ -25,7 +25,8 @@ struct mass_plan { /* one method with the values of its options */
     uint32_t tsp, tsp_layer; /* fastkv */
 };
 
-/* Records the attention from all queries of a turn or step to the entries; evicts by the sums; does both for a step. */
+/* oracle_mass_look records the attention of all queries of a turn or step to the entries, oracle_mass evicts by the
+ * sums, and oracle_mass_step does both. */
 moment_fn oracle_mass_look, oracle_mass, oracle_mass_step;
 moment_fn oracle_cake, oracle_fastkv; /* fastkv also records in t->kept_rows which rows reach the layers above */
 

@@ -6,12 +6,12 @@
 
 struct scores_plan { /* one method with the values of its options */
     uint32_t budget;
-    uint32_t share;                /* a percentage of the held entries, instead of the budget; 0: none */
+    uint32_t share;                /* a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out;             /* one bit for each layer in which the method does not act */
     uint32_t window, kernel, beta; /* pyramidkv, adakv */
     bool average;
     double floor;
-    uint32_t history, recent; /* scissorhands; recent 0: half. duo: recent, sinks */
+    uint32_t history, recent; /* scissorhands: both, where recent 0 means half of the budget; duo: recent */
     bool prompt_only;         /* scissorhands does not observe decode steps */
     uint32_t span, overlap, sinks;
     const float *scores; /* duo: [layers, H_kv] */
@@ -23,7 +23,8 @@ moment_fn oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_ste
 moment_fn oracle_lacache, oracle_duo;
 moment_fn oracle_tova;
 
-/* The functions that observe the prompt, evict after it, and evict after a step, each with its plan; NULL: none. */
+/* The functions that observe the prompt, evict after it, and evict after a step, each with its plan. A NULL function
+ * does nothing. */
 struct parts {
     moment_fn *look, *prompt, *step;
     const void *look_plan, *prompt_plan, *step_plan;
