@@ -157,13 +157,14 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
      "how the processes that mpirun or srun started divide the work. tensor: each process has some heads with their "  \
      "entries, and some outputs of every matrix. pipeline: each process has consecutive layers. "                      \
      "tensor=N,pipeline=M: M groups of layers, each sharded among N processes of one machine. data (eval and "         \
-     "perplexity only): each process has the whole model and some samples. Results are bit-identical in all cases",    \
+     "perplexity only): each process has the whole model and some samples. Does not change results",    \
      &(c)->ranks, 0, 0, NULL},                                                                                         \
         {CLI_TEXT, 0, "share", "LIST",                                                                                \
-         "relative sizes of the parts of these processes, such as 2,1,1; by default they are equal", &(c)->share, 0,  \
+         "relative sizes of the parts of the model that the processes of --ranks hold, such as 2,1,1; by default all " \
+         "are equal", &(c)->share, 0,  \
          0, NULL},                                                                                                    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
-         "end all processes when one has not answered for so long, because it was stopped or disconnected; 0: never",  \
+         "end all processes if one has not answered for SECONDS, because it was stopped or disconnected; 0: never",  \
          &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
@@ -175,7 +176,8 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
          "arithmetic of linear layers. int8 (default): 8-bit activations for quantized weights, float for others. "   \
-         "float: float32. Both are bit-identical on every machine. fast: a BLAS library. exact: the same as float",    \
+         "float: float32. Each of the two gives the same bits on every machine. fast: a BLAS library. exact: the same as " \
+         "float",    \
          &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                  \
         CLI_RANKS_OPTION(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \

@@ -243,7 +243,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         {CLI_TEXT, 0, "squad", "FILE", "questions and documents: SQuAD's JSON", &run.files[EVAL_SQUAD], 0, 0, NULL},
         {CLI_TEXT, 0, "hotpotqa", "FILE", "questions and documents: HotpotQA's JSON", &run.files[EVAL_HOTPOTQA], 0, 0,
          NULL},
-        {CLI_TEXT, 0, "text", "FILE", "the text for tasks that measure text windows; the default is that of --essays",
+        {CLI_TEXT, 0, "text", "FILE", "text for tasks that measure text windows; default: the file of --essays",
          &run.files[EVAL_TEXT], 0, 0, NULL},
         {CLI_TEXT, 0, "words", "FILE",
          "word lists for needle_demo; the default is words.json beside the model, or the bundled file",
@@ -251,7 +251,8 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         {CLI_INT, 0, "depths", "N", "number of depths, for tasks with depths; sample i uses depth i modulo N",
          &run.depths, 2, 101, NULL},
         {CLI_FLAG, 0, "alone", NULL,
-         "run policies one by one, so that each has its own time. Otherwise policies that can share a prompt compute "
+         "run policies one by one, so that each time belongs to one policy. Otherwise policies that can share a prompt "
+         "compute "
          "it "
          "once, and answer in one batch",
          &run.alone, 0, 0, NULL},

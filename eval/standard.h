@@ -77,7 +77,7 @@ int eval_ranks_gather(struct eval_run *run);
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "template-vars", "JSON", "variables for the template: '{\"enable_thinking\": false}'",          \
          &(run)->variables, 0, 0, NULL},                                                                              \
-        {CLI_TEXT, 0, "date", "DATE", "the date for the template, like 2025-06-30", &(run)->date, 0, 0, NULL}
+        {CLI_TEXT, 0, "date", "DATE", "date for the template, such as 2025-06-30", &(run)->date, 0, 0, NULL}
 /* clang-format on */
 
 #endif

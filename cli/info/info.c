@@ -119,8 +119,10 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
          "show the parts that processes of a parallel run would hold, such as tensor=4,pipeline=2; --mem is then the "
          "limit of each",
          &a.ranks, 0, 0, NULL},
-        {CLI_TEXT, 0, "share", "LIST", "relative sizes of the parts of these processes, such as 2,1,1", &a.share, 0, 0,
-         NULL},
+        {CLI_TEXT, 0, "share", "LIST",
+         "relative sizes of the parts of the model that the processes of --ranks hold, "
+         "such as 2,1,1",
+         &a.share, 0, 0, NULL},
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 0, "man", NULL, "print methods [NAME] as a manual page", &a.man, 0, 0, NULL},
         {CLI_FLAG, 0, "markdown", NULL, "print methods [NAME] or families as Markdown", &a.markdown, 0, 0, NULL},
