@@ -2,11 +2,11 @@
  *
  *     bench/attention [threads [decode|prefill|policies|all [avx2|avx512|...]]]
  *
- * Decode: bytes of cache per second beside the measured read bandwidth, over a cache larger than the processor's
- * caches. Prefill: flops beside a loop of fused multiply-adds. Policies: window_mass of snapkv, one step of morphkv.
- * With one thread, times are processor time of this process, so that other load disturbs less; with more threads they
- * are wall time. The third argument names the instruction set, like KVCULL_CPU; with avx2 the loop of multiply-adds
- * uses 256-bit vectors. */
+ * `decode` prints the bytes of KV cache read per second beside the measured read bandwidth, for a KV cache larger than
+ * the processor's caches. `prefill` prints flops per second beside the flops of a loop of fused multiply-adds.
+ * `policies` measures window_mass of snapkv, and one step of streaming and of morphkv. With one thread, times are
+ * processor time of this process, so that other load disturbs less; with more threads they are wall time. The third
+ * argument names the instruction set, like KVCULL_CPU; with avx2 the loop of multiply-adds uses 256-bit vectors. */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -56,7 +56,7 @@ struct shape {
     bool permuted;
 };
 
-/* Makes one session's layer: lists with `entries` entries per head. */
+/* Makes the lists of one layer, with `entries` entries per head. */
 static struct kvc_lists make_lists(struct bench *b, const struct shape *shape) {
     const struct kvc_ops *ops = b->device->ops;
     const uint32_t each = (shape->capacity + KVC_TILE - 1) / KVC_TILE * KVC_TILE, d = shape->d,
@@ -125,7 +125,7 @@ static void free_lists(struct bench *b, struct kvc_lists *lists) {
     free(lists->host_base);
 }
 
-/* The buffers of a call over rows of one segment. */
+/* The buffers of one attention call, for the rows of one segment. */
 struct call {
     struct kvc_span q, out, maximum, sum, positions, causal_offset;
 };

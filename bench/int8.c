@@ -102,7 +102,7 @@ static int int8_ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Returns the quantile of n numbers, and sorts them. */
+/* Sorts n numbers and returns their quantile. */
 static double quantile(double *number, size_t n, double share) {
     qsort(number, n, sizeof *number, int8_ascending);
     return number[(size_t)(share * (double)(n - 1) + 0.5)];

@@ -1,13 +1,14 @@
-/* linear.c - measures the speed of linear layers beside the machine's limits: many rows beside OpenBLAS's sgemm with
- * its fastest core type, one row beside the machine's read bandwidth. All measurements of a table row alternate in
- * rounds. A figure is the best of its rounds. Beside sgemm, a figure is the median instead, and the table adds the
- * median and quartiles of the rounds' ratios; each round is a pair of consecutive measurements. Tables fit 100 columns.
+/* linear.c - measures the speed of linear layers beside the machine's limits: compares many rows with OpenBLAS's sgemm
+ * with its fastest core type, and one row with the machine's read bandwidth. All measurements of a table row alternate
+ * in rounds. Each number is the best of its rounds. In the comparison with sgemm, each number is the median, and the
+ * table adds the median and the quartiles of the ratios; each round is a pair of consecutive measurements. Tables fit
+ * 100 columns.
  *
  *   bench/linear [--threads N] [--rounds N] [--rows N] [--quick] [--cpu-time] [gemm] [types] [few] [decode]
  *
  * --cpu-time measures processor time of this process instead of wall time (one thread only), for machines with other
- * load. Without the name of a table all tables are printed. OPENBLAS_CORETYPE in the environment selects a core type;
- * the default is the fastest one. */
+ * load. Without the name of a table, the program prints all tables. OPENBLAS_CORETYPE in the environment selects a core
+ * type; the default is the fastest core type. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,7 +92,7 @@ static unsigned char *make_weights(enum kvc_type type, size_t N, size_t K) {
     return w;
 }
 
-/* One layer that can be run repeatedly. */
+/* One linear layer, for repeated runs. */
 struct layer {
     size_t N, K, rows;
     unsigned char *w;
@@ -154,10 +155,10 @@ static void probe(struct bench *b) {
     layer_close(b, &l);
 }
 
-/* Restarts this program with the fastest core type in the environment, unless one was given, because OpenBLAS chooses
- * its core type when it is loaded. To find it, runs this program once for each core type. A core type that this CPU
- * cannot run ends only that child process. OpenBLAS's threads are set to sleep after 2^20 ticks without work, because
- * busy waiting would slow down the other measurements. */
+/* Restarts this program with the fastest core type in the environment, unless OPENBLAS_CORETYPE is already set, because
+ * OpenBLAS chooses its core type when it is loaded. To find it, runs this program once for each core type. A core type
+ * that this CPU cannot run ends only that child process. OpenBLAS's threads are set to sleep after 2^20 ticks without
+ * work, because busy waiting would slow down the other measurements. */
 static void choose_core_type(char **arguments, unsigned threads, bool cpu_time) {
     static const char *const types[] = {"",           "Haswell",    "Zen",  "SkylakeX", "Cooperlake", "Sapphirerapids",
                                         "NEOVERSEN1", "NEOVERSEV1", "ARMV8"};
@@ -270,7 +271,7 @@ static void table_gemm(struct bench *b) {
                 ours[i] = measured(b, &l, layer_run);
                 theirs[i] = measured(b, &l, sgemm_run);
                 ratio[i] = theirs[i] / ours[i];
-                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* gives its threads time to fall asleep */
+                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* lets OpenBLAS's threads fall asleep */
             }
             qsort(theirs, pairs, sizeof *theirs, linear_ascending);
             qsort(ratio, pairs, sizeof *ratio, linear_ascending);
@@ -340,14 +341,14 @@ struct reading {
     line seen[1024];
 };
 
-/* Uses the widest loads of the CPU, because narrow loads read more slowly than some kernels do. */
+/* Selects the widest loads of the CPU, because some kernels read faster than narrow loads. */
 #if defined(KVC_X86_SIMD)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDEST
 #endif
 
-/* Read each part as one stream of addresses, or as four. The machine determines which is faster. */
+/* Read each part as one stream of addresses, or as four streams. Which variant is faster depends on the machine. */
 WIDEST static void read_one_stream(void *argument, size_t task, unsigned thread) {
     struct reading *r = argument;
     size_t lines = r->bytes / r->parts / 4096 * 64;
@@ -383,7 +384,8 @@ static double read_run(struct bench *b, struct reading *r, kvc_task_fn *pattern)
     return now(b) - start;
 }
 
-/* Returns the bytes per second of one row with weights in L2, which is the limit of the arithmetic per thread. */
+/* Returns the bytes of weights per second for one row, with weights in L2. The arithmetic of a thread sets this limit.
+ */
 static double cached_rate(struct bench *b, enum kvc_type type, size_t K) {
     size_t row = kvc_type_row_bytes(type, K), N = ((size_t)256 << 10) / row;
     struct layer l = layer_open(b, type, N, K, 1);

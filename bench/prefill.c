@@ -1,11 +1,11 @@
-/* prefill.c - measures the operations of a prefill, and the share of attention.
+/* prefill.c - measures the time of each operation in a prefill, and the share of attention.
  *
  *     bench/prefill [threads [shape [type [float|int8 [tokens]]]]]
  *
- * A model with random weights (`kvcull info shapes` lists the shapes) computes a prompt of random tokens once, and each
- * call of an operation is timed. Attention's rate is printed beside that of a loop of fused multiply-adds. With one
- * thread, times are processor time of this process, so that other load disturbs less; with more threads they are wall
- * time. KVCULL_CPU names the instruction set. */
+ * The program computes a prompt of random tokens once, with a model of random weights (`kvcull info shapes` lists the
+ * shapes), and times each call of an operation. It prints the rate of attention beside the rate of a loop of fused
+ * multiply-adds. With one thread, times are processor time of this process, so that other load disturbs less; with more
+ * threads they are wall time. KVCULL_CPU names the instruction set. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -72,7 +72,7 @@ static enum kvc_type type_of(const char *name) {
     return KVC_F32;
 }
 
-/* Makes a model of the shape from a temporary file, which is deleted at once. */
+/* Makes a model of the shape. Its temporary file is deleted as soon as it is open. */
 static struct kvc_model *make_shape(struct kvc_engine *engine, const char *shape, enum kvc_type type) {
     const char *folder = getenv("TMPDIR");
     char path[1024];
@@ -105,7 +105,7 @@ static int32_t *random_tokens(size_t count, uint32_t vocab) {
     return tokens;
 }
 
-/* Computes the prompt and returns the seconds. */
+/* Computes the prompt and returns the time in seconds. */
 static double prefill(struct kvc_model *model, const int32_t *tokens, size_t count) {
     struct kvc_session_options options;
     struct kvc_session *session;

@@ -1,5 +1,5 @@
-/* roofline.h - the machine's limits, measured in the process of a benchmark: memory bandwidth, and fused multiply-adds
- * in registers. Also a clock. */
+/* roofline.h - measures the machine's limits in the process of a benchmark: memory bandwidth, and fused multiply-adds
+ * in registers. Also defines a clock. */
 #ifndef KVC_BENCH_ROOFLINE_H
 #define KVC_BENCH_ROOFLINE_H
 
@@ -21,7 +21,8 @@
 #define BENCH_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* Wall time, or with one thread the processor time of this process, which excludes other load on the machine. */
+/* The clock of the benchmark: wall time or, with one thread, the processor time of this process, which excludes other
+ * load on the machine. */
 static clockid_t bench_clock = CLOCK_MONOTONIC;
 
 static inline double seconds_now(void) {
@@ -34,7 +35,7 @@ struct roofline_job {
     const unsigned char *data;
     size_t bytes; /* bytes of one task */
     int rounds;
-    double result[64]; /* stored, so that the compiler removes nothing */
+    double result[64]; /* the result is stored, so that the compiler cannot remove the computation */
 };
 
 #if defined(KVC_X86_SIMD)
@@ -154,8 +155,8 @@ static inline double fma_round_flops(void) {
 #endif
 }
 
-/* Returns the bytes per second that the threads read from memory, best of several tries. data [bytes] must be larger
- * than the caches. */
+/* Returns the bytes per second that the threads read from memory, in the best of several tries. data [bytes] must be
+ * larger than the caches. */
 static inline double measured_bandwidth(struct kvc_threads *threads, const unsigned char *data, size_t bytes) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(threads);
     struct roofline_job job = {.data = data, .bytes = bytes / tasks / 256 * 256};
@@ -169,7 +170,7 @@ static inline double measured_bandwidth(struct kvc_threads *threads, const unsig
     return job.result[0] == 0.125 ? 0.0 : best;
 }
 
-/* Returns the flops per second of fused multiply-adds that need no memory. */
+/* Returns the flops per second of fused multiply-adds on registers. */
 static inline double measured_flops(struct kvc_threads *threads) {
     const size_t tasks = 4 * (size_t)kvc_threads_count(threads);
     struct roofline_job job = {.rounds = 500000};

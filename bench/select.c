@@ -2,11 +2,12 @@
  *
  *     bench/select [threads [entries [shape]]]
  *
- * It measures one layer: a step scores, chooses, and attends to the chosen entries. For each method and compression c
- * (its budget is entries / c) it prints how many times fewer bytes the method reads than full, how many times faster
- * its attention is, the ratio of these two, the times of the steps, and the time of only reading the chosen entries.
- * Other memory is read in between, like a model's weights, so that the caches hold nothing useful. Times are medians
- * over rounds in which everything is measured. With one thread they are processor time of this process. */
+ * The program measures one layer: a step scores the entries, chooses some, and attends to them. For each method and
+ * compression c (the budget is entries / c), it prints how many times fewer bytes the method reads than full, how many
+ * times faster its attention is, the ratio of these two numbers, the times of the steps, and the time that only reading
+ * the chosen entries takes. Between steps, the program reads other memory, like a model's weights, so that the
+ * processor's caches contain no entries. Times are medians over rounds, and each round measures everything. With one
+ * thread, times are processor time of this process. */
 #include <stdio.h>
 
 #include "backends/cpu/cpu.h"
@@ -36,7 +37,7 @@ struct bench {
     unsigned char *flush;
     struct shape shape;
     uint32_t entries;
-    uint64_t seed, bytes, sum; /* bytes: read by the step so far */
+    uint64_t seed, bytes, sum; /* bytes: number of bytes that the step has read so far */
     struct kvc_span q, out, positions, causal_offset, scores, probabilities, alpha, sums;
     struct kvc_read_list reads;
 };
@@ -108,11 +109,11 @@ static void select_attend(struct bench *b, struct kvc_lists *lists, const struct
     b->device->ops->attention(b->device, &attention);
 }
 
-/* Reads every cache line of the chosen entries once, without arithmetic. reads NULL stands for all entries. */
+/* Reads every cache line of the chosen entries once, without arithmetic. If reads is NULL, reads all entries. */
 struct touch_job {
     const struct kvc_lists *lists;
     const struct kvc_read_list *reads;
-    uint64_t sum[64]; /* stored, so that the compiler removes nothing */
+    uint64_t sum[64]; /* the sums are stored, so that the compiler cannot remove the reads */
 };
 
 #define TOUCH_AHEAD 32u
@@ -147,13 +148,14 @@ static double touch(struct bench *b, const struct kvc_lists *lists, const struct
     return seconds_now() - start;
 }
 
-/* Reads other memory with the device's own threads, which are awake when attention begins, as in a decode step. */
+/* Reads other memory with the device's own threads. As in a decode step, the threads are then awake when attention
+ * begins. */
 static void flush(const struct bench *b) {
     struct roofline_job job = {.data = b->flush, .bytes = FLUSH_BYTES / 8};
     kvc_threads_run(((const struct kvc_cpu *)b->device)->threads, 8, read_task, &job);
 }
 
-/* A method at one compression. */
+/* A method with one compression. */
 struct method {
     const char *name;
     enum kvc_score_kind kind;
@@ -165,7 +167,7 @@ struct method {
     uint64_t bytes;
 };
 
-/* Runs scores, reads and attention; methods with sums of values also run the mean. */
+/* Runs the operations for scores, for reads and for attention. Methods with sums of values also add the mean value. */
 static void select_step(struct bench *b, struct kvc_lists *lists, const struct method *m, double times[2]) {
     const struct kvc_ops *ops = b->device->ops;
     const bool by_page = m->kind >= KVC_SCORE_PAGE_CHANNELS;
@@ -274,8 +276,8 @@ static void close_shape(struct bench *b, struct kvc_lists *lists) {
     free(lists->host_base);
 }
 
-/* Makes the methods at every compression. pages [2 + COMPRESSIONS] holds the pages of sparq and of quest, which do not
- * depend on the compression, and then the pages of hsa. */
+/* Makes the methods with every compression. pages [2 + COMPRESSIONS] receives the pages of sparq, the pages of quest,
+ * and then the pages of hsa for each compression. */
 static size_t make_methods(struct bench *b, struct kvc_lists *lists, struct method *methods, struct kvc_pages *pages) {
     static const uint32_t compressions[COMPRESSIONS] = {2, 4, 8, 16, 32};
     const uint32_t d = b->shape.d;

@@ -1,11 +1,9 @@
 /* policy.c - a policy that is written outside the library and registered at run time.
  *
- * "fade" keeps the entries that the prompt's last queries attended to. The further back an entry lies, the less it
- * counts. The example shows both places where a policy can compute: the backend (window mass and selection) and the
- * host (fading).
+ * "fade" keeps the entries that the prompt's last queries attended to. The older an entry, the lower its score. The
+ * example shows that a policy can compute on the backend (window mass and selection) and on the host (fading).
  *
- *     ./policy MODEL "a prompt" fade:budget=48,halve=100
- */
+ *     ./policy MODEL "a prompt" fade:budget=48,halve=100 */
 #include <kvcull.h>
 #include <kvcull/policy.h>
 

@@ -1,11 +1,10 @@
 /* questions.c - reads a long text once, saves the session, and answers questions from the saved session.
  *
- * Any process can load the session later. Each question goes to its own fork of the session, so no question sees
- * another one and the text is never read again.
+ * Any process can load the session later. Each question uses its own fork of the session, so no question sees another
+ * question, and the text is never read again.
  *
  *     ./questions MODEL FILE snapkv:budget=512 "a long text"      # reads and saves
- *     ./questions MODEL FILE "a question" "another one"           # loads and answers two or more questions
- */
+ *     ./questions MODEL FILE "a question" "another one"           # loads and answers two or more questions */
 #include "kvcull/saved.h"
 #include <kvcull.h>
 
@@ -16,7 +15,7 @@
 
 enum { MOST = 16 };
 
-/* Adds a text to the session as its next turn. */
+/* Appends a text to the session as its next turn. */
 static enum kvc_status give(struct kvc_model *model, struct kvc_session *session, const char *text, unsigned flags,
                             float *logits, struct kvc_error *error) {
     int32_t *tokens = NULL;

@@ -6,7 +6,7 @@
 
 struct kvc_common kvc_common_here(const char *how, const char *share) {
     struct kvc_common here;
-    memset(&here, 0, sizeof here); /* clears the padding too, because all bytes are sent */
+    memset(&here, 0, sizeof here); /* also clears the padding, because all bytes are sent */
     here.arithmetic = KVC_ARITHMETIC_VERSION;
     here.int8 = KVC_INT8_VERSION;
     here.pointer = sizeof(void *);

@@ -13,8 +13,8 @@ struct kvc_common {
 
 /* Describes this process. share may be NULL. */
 struct kvc_common kvc_common_here(const char *how, const char *share);
-/* Compares the descriptions of all ranks, [ranks]. Returns KVC_USAGE if two ranks have different options, KVC_INPUT if
- * they are of different builds. */
+/* Compares the descriptions of all ranks, [ranks]. Returns KVC_USAGE if two ranks have different options, or KVC_INPUT
+ * if they are different builds. */
 enum kvc_status kvc_common_check(const struct kvc_common *all, uint32_t ranks, struct kvc_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* direct.c - chooses the transport between devices: the first one in the list that every rank supports. */
+/* direct.c - chooses the transport between devices: the first transport in the list that every rank supports. */
 #include "core/ranks/direct.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "ranks/direct.h"
 
-/* What a rank reports about its device. */
+/* The report of a rank about its device. */
 struct report {
-    unsigned char ways[KVC_DIRECT_WAYS]; /* 1: the rank supports this transport */
+    unsigned char ways[KVC_DIRECT_WAYS]; /* 1 if the rank supports the transport, otherwise 0 */
     unsigned char exposed, unique[16];
 };
 
@@ -64,7 +64,7 @@ static struct kvc_direct *open(const struct kvc_direct_way *way, struct kvc_link
 /* Appends the transport to the device's name. */
 static void name(struct kvc_device *device, const char *way) {
     const size_t length = strlen(device->name);
-    if (strstr(device->name, ", rows by ")) /* already added for another team of ranks */
+    if (strstr(device->name, ", rows by ")) /* another team of ranks has already appended it */
         return;
     snprintf(device->name + length, sizeof device->name - length, ", rows by %s", way);
 }

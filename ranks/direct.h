@@ -7,19 +7,19 @@
 enum { KVC_DIRECT_WAYS = 2 };
 
 struct kvc_direct_way {
-    const char *name; /* its value in KVCULL_RANKS_DEVICES */
+    const char *name; /* the value of KVCULL_RANKS_DEVICES that selects the transport */
     bool one_each;    /* each rank needs a device of its own */
-    /* Returns true if this rank can use the transport. The pointer is NULL if every rank can. Not called if the user
-     * chose this transport. */
+    /* Returns true if this rank can use the transport. The pointer is NULL if every rank can. The function is not
+     * called if the user chose this transport. */
     bool (*usable)(void);
-    /* Opens the transport. Called by all ranks. Returns NULL if it cannot be opened here. */
+    /* Opens the transport. All ranks call the function. Returns NULL if this rank cannot open the transport. */
     struct kvc_direct *(*open)(struct kvc_link *link, struct kvc_device *device);
-    /* Sends trial rows and returns true if they arrive. Called by all ranks after every rank has opened the transport.
-     * The pointer is NULL if there is no trial. */
+    /* Sends trial rows and returns true if they arrive. All ranks call the function after every rank has opened the
+     * transport. The pointer is NULL if the transport needs no trial. */
     bool (*works)(struct kvc_direct *direct);
 };
 
-/* Best transport first. An element is NULL if the build lacks that transport. */
+/* The transports, best first. An element is NULL if the build lacks that transport. */
 extern const struct kvc_direct_way *const kvc_direct_list[KVC_DIRECT_WAYS];
 extern const struct kvc_direct_way kvc_direct_nccl, kvc_direct_mpi;
 

@@ -1,5 +1,5 @@
-/* follow.c - runs on ranks other than 0: repeats the calls that rank 0 broadcasts, on this rank's own objects. An
- * object is named by its address on rank 0. */
+/* follow.c - repeats the calls that rank 0 broadcasts, on another rank and with that rank's own objects. The name of an
+ * object is its address on rank 0. */
 #include "ranks/follow.h"
 
 #include <stdlib.h>
@@ -127,7 +127,7 @@ static void fork_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
     made(ranks, name, status, copy, &error);
 }
 
-/* The callbacks run only on rank 0. The other ranks pass these empty ones instead. */
+/* The program's callbacks run only on rank 0. The other ranks pass these empty callbacks. */
 static int row(void *user, uint64_t number, const float *logits) {
     (void)user, (void)number, (void)logits;
     return 0;
@@ -193,7 +193,7 @@ static void prompt_many(struct kvc_ranks *ranks, struct kvc_packet *in) {
 static void follow_decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
     size_t count;
     struct kvc_session **session = sessions_of(ranks, in, &count);
-    (void)kvc_packet_get_number(in); /* number of tokens: one per session */
+    (void)kvc_packet_get_number(in); /* skips the number of tokens, which is one per session */
     int32_t *tokens = copy_of(ranks, kvc_packet_get(in, count * sizeof *tokens), count * sizeof *tokens);
     const bool wanted = kvc_packet_get_number(in);
     float *logits = follow_room(ranks, wanted, count, (uint32_t)kvc_packet_get_number(in));
@@ -207,7 +207,7 @@ static void follow_decode(struct kvc_ranks *ranks, struct kvc_packet *in) {
 typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, int32_t *, size_t, size_t *,
                                 struct kvc_error *);
 
-/* Runs the function that lists positions or reads. */
+/* Runs a function that lists the positions of entries, held or read. */
 static void follow_list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn *function) {
     const struct kvc_session *session = object(ranks, false);
     const uint32_t layer = (uint32_t)kvc_packet_get_number(in), head = (uint32_t)kvc_packet_get_number(in);
@@ -220,7 +220,7 @@ static void follow_list(struct kvc_ranks *ranks, struct kvc_packet *in, list_fn 
     free(room);
 }
 
-/* Runs the call that was broadcast. Returns false if it was the last one. */
+/* Runs the call that was broadcast. Returns false if it was the last call. */
 static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
     struct kvc_packet *in = &ranks->packet;
     struct kvc_session_stats stats;

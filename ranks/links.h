@@ -9,7 +9,7 @@
 
 /* Returns KVC_RESOURCE if this build has no MPI. */
 enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error);
-/* For a single process. */
+/* Opens the link of a single process. */
 enum kvc_status kvc_link_open_single(struct kvc_link **link, struct kvc_error *error);
 
 #endif

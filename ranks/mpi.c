@@ -22,7 +22,7 @@ enum {
     PIECE = 1 << 30,      /* largest message in bytes: MPI counts with int */
     SEND_MOST = 64 << 20, /* bytes of unfinished sends; a larger message blocks until it has been sent */
     PATIENCE = 20000,     /* polls of a message before its receiver starts to sleep between polls */
-    BLINK = 1000,         /* nanoseconds */
+    BLINK = 1000,         /* nanoseconds between polls */
     NAP = 100000,
     ABORT = 10 /* seconds that MPI_Abort may take */
 };
@@ -39,11 +39,11 @@ struct mpi_link {
     struct kvc_link link;
     MPI_Comm comm;
     struct mpi_link *whole;  /* the link of all ranks; a link of all ranks points to itself */
-    struct kvc_watch *watch; /* watches all ranks; NULL: one rank only, or the program calls MPI itself */
+    struct kvc_watch *watch; /* watches all ranks; NULL if there is one rank, or if the program calls MPI itself */
     bool synchronous, owned; /* owned: this file started MPI */
     bool crowded;            /* more ranks than cores on this machine: busy polling would starve the others */
     int *sizes, *offsets;    /* [count] */
-    MPI_Request *requests;   /* [2 count] */
+    MPI_Request *requests;   /* [2 * count] */
     MPI_Datatype *row_types; /* [count]: a rank's columns in the gathered rows */
     struct message *first;   /* unfinished sends, oldest first */
     size_t sending;          /* total bytes of the unfinished sends */
@@ -117,7 +117,8 @@ static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uin
     mpi_release(mpi);
 }
 
-/* Returns when the data has been sent; with synchronous sends, when the receiver has started to receive it. */
+/* Sends data and waits until it has been sent or, with synchronous sends, until the receiver has started to receive it.
+ */
 static void send_whole(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     mpi_count(link, bytes, 1);
@@ -143,7 +144,7 @@ static void advance(struct kvc_link *link) {
     }
 }
 
-/* Waits until at most `most` bytes of sends are unfinished. */
+/* Waits until the unfinished sends have at most `most` bytes. */
 static void wait_for_sent(struct mpi_link *mpi, size_t most) {
     for (advance(&mpi->link); mpi->first && mpi->sending > most; advance(&mpi->link))
         wait_for(mpi, &mpi->first->request, patience_of(mpi), BLINK);
@@ -183,7 +184,7 @@ static void mpi_receive(struct kvc_link *link, void *data, size_t bytes, uint32_
     }
 }
 
-/* The ranks take turns: each sends its part to all others. */
+/* Gathers with synchronous sends: the ranks take turns, and each rank sends its part to all others. */
 static void gather_synchronously(struct kvc_link *link, const void *mine, void *all, const size_t *sizes,
                                  const size_t *offsets) {
     for (uint32_t from = 0; from < link->count; from++) {
@@ -216,7 +217,8 @@ static void mpi_gather(struct kvc_link *link, const void *mine, void *all, const
     MPI_Iallgatherv(mine, mpi->sizes[link->rank], MPI_BYTE, all, mpi->sizes, mpi->offsets, MPI_BYTE, mpi->comm,
                     &request);
     mpi_release(mpi);
-    /* MPI_Allgatherv would poll without a pause. On a busy machine that starves the rank for which it waits. */
+    /* MPI_Allgatherv would poll without a pause. On a busy machine, this polling would starve the rank that has not
+     * sent yet. */
     wait_for(mpi, &request, patience_of(mpi), BLINK);
 }
 
@@ -245,7 +247,7 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
     }
     mpi_count(link, own * rows * sizeof *mine, link->count - 1);
     for (uint32_t i = 1; i < link->count && own;
-         i++) /* starts with the next rank, so that not all send to the same one */
+         i++) /* starts with the next rank, so that not all ranks send to the same rank first */
         (mpi->synchronous ? MPI_Issend : MPI_Isend)(mine, (int)(rows * own), MPI_FLOAT,
                                                     (int)((link->rank + i) % link->count), TAG_ROWS, mpi->comm,
                                                     &mpi->requests[begun++]);
@@ -386,7 +388,7 @@ static struct mpi_link *mpi_make(MPI_Comm comm) {
 static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count) {
     const struct mpi_link *of = (const struct mpi_link *)link;
     MPI_Comm comm;
-    (void)step, (void)count; /* ranks with the same `first` form one part */
+    (void)step, (void)count; /* the ranks with the same `first` form one part */
     mpi_hold(of);
     MPI_Comm_split(of->comm, (int)first, (int)link->rank, &comm);
     struct mpi_link *made = mpi_make(comm);
@@ -401,8 +403,8 @@ static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t
 }
 
 /* Returns a communicator of all ranks, ordered by machine, so that ranks that share layers are on one machine where
- * possible. Rank 0 stays rank 0. *near receives the number of ranks on this machine, *before the number of them before
- * this rank, and *first the lowest of them in MPI_COMM_WORLD. */
+ * possible. Rank 0 stays rank 0. *near receives the number of ranks on this machine, *before the number of ranks on
+ * this machine below this rank, and *first the lowest rank on this machine, as numbered in MPI_COMM_WORLD. */
 static MPI_Comm by_machine(bool pretend, int *near, int *before, int *first) {
     MPI_Comm machine, comm;
     int rank, ranks;
@@ -417,11 +419,12 @@ static MPI_Comm by_machine(bool pretend, int *near, int *before, int *first) {
     MPI_Comm_size(machine, near);
     MPI_Comm_rank(machine, before);
     MPI_Comm_free(&machine);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, *first, &comm); /* errors stay fatal in it; ties keep the order of ranks */
+    MPI_Comm_split(MPI_COMM_WORLD, 0, *first,
+                   &comm); /* errors in the new communicator are fatal; equal keys keep the order of ranks */
     return comm;
 }
 
-/* Rank 0's KVCULL_RANKS holds for all ranks. */
+/* The mode of all ranks, which rank 0 reads from KVCULL_RANKS. */
 enum mode { PLAIN, SYNCHRONOUS, MACHINES };
 
 static enum mode read_mode(void) {
@@ -445,7 +448,8 @@ static struct mpi_link *open_all(bool started, int level) {
     made->link.machine = (uint32_t)first;
     made->crowded = near > sysconf(_SC_NPROCESSORS_ONLN);
     made->synchronous = mode == SYNCHRONOUS;
-    /* The program's own MPI calls do not take the lock of kvc_watch_hold. */
+    /* No watch if the program's own MPI calls could run at the same time, because they do not take the lock of
+     * kvc_watch_hold. */
     if (made->link.count > 1 && (made->owned || level == MPI_THREAD_MULTIPLE)) {
         made->watch = kvc_watch_open(&made->link, made->comm);
         if (!made->watch)

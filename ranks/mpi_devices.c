@@ -19,7 +19,7 @@ enum {
 
 struct mpi_devices {
     struct kvc_direct direct;
-    MPI_Request *requests; /* [2 count] */
+    MPI_Request *requests; /* [2 * count] */
 };
 
 static void wait_for(struct kvc_direct *direct) {
@@ -77,7 +77,7 @@ static void mpi_devices_send(struct kvc_direct *direct, const void *data, size_t
 
 static void mpi_devices_receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
     MPI_Request request;
-    wait_for(direct); /* queued work may still read the memory that is about to be overwritten */
+    wait_for(direct); /* waits for queued work that may still read the memory to be overwritten */
     for (size_t at = 0, some; at < bytes; at += some) {
         some = bytes - at < PIECE ? bytes - at : PIECE;
         begin_receive(direct->link, (char *)data + at, some, from, ROWS, &request);
@@ -107,9 +107,9 @@ static struct kvc_direct *open_devices(struct kvc_link *link, struct kvc_device 
 
 /* Asks MPI whether it is CUDA-aware. */
 static bool usable(void) {
-#if defined(KVC_MPI_EXT) && defined(MPIX_CUDA_AWARE_SUPPORT) /* Open MPI */
+#if defined(KVC_MPI_EXT) && defined(MPIX_CUDA_AWARE_SUPPORT) /* only Open MPI defines this macro */
     return MPIX_Query_cuda_support() == 1;
-#elif defined(MPIX_GPU_SUPPORT_CUDA) /* MPICH */
+#elif defined(MPIX_GPU_SUPPORT_CUDA) /* only MPICH defines this macro */
     int yes = 0;
     return MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &yes) == MPI_SUCCESS && yes;
 #else

@@ -64,7 +64,7 @@ static void nccl_receive(struct kvc_direct *direct, void *data, size_t bytes, ui
 static void close_nccl(struct kvc_direct *direct) {
     struct nccl *nccl = (struct nccl *)direct;
     struct kvc_error error;
-    (void)direct->device->ops->sync(direct->device, &error); /* finish queued work first */
+    (void)direct->device->ops->sync(direct->device, &error); /* finishes queued work first */
     if (nccl->comm)
         (void)ncclCommDestroy(nccl->comm);
     free(nccl);
@@ -73,8 +73,8 @@ static void close_nccl(struct kvc_direct *direct) {
 static const struct kvc_direct_class class = {
     .name = "NCCL", .gather = nccl_gather, .send = nccl_send, .receive = nccl_receive, .close = close_nccl};
 
-/* Exchanges numbers in at [count + 2]. at[count] is this rank's number. All ranks receive it in at[0..count), and the
- * next rank receives it again in at[count + 1]. */
+/* Exchanges numbers in at [count + 2]. at[count] is this rank's number. at[0..count) receives the numbers of all ranks,
+ * and at[count + 1] receives the number of the previous rank again. */
 static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
     const struct kvc_link *link = nccl->direct.link;
     const cudaStream_t stream = stream_of(&nccl->direct);
@@ -94,8 +94,8 @@ static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *size
     return result != ncclSuccess ? result : ended;
 }
 
-/* NCCL connects two ranks at their first transfer, which blocks until both take part. Connecting here ensures that a
- * later NCCL call never waits for a rank that still has MPI messages to send. */
+/* Connects all ranks and checks the transport. NCCL connects two ranks at their first transfer, which blocks until both
+ * take part. After this function, no NCCL call waits for a rank that still has MPI messages to send. */
 static bool works(struct kvc_direct *direct) {
     const struct kvc_link *link = direct->link;
     struct kvc_device *device = direct->device;
@@ -134,7 +134,7 @@ static struct kvc_direct *open_nccl(struct kvc_link *link, struct kvc_device *de
     if (link->rank == 0)
         shared.result = ncclGetUniqueId(&shared.id);
     link->class->broadcast(link, &shared, sizeof shared, 0);
-    (void)device->ops->sync(device, NULL); /* makes the device current in this thread */
+    (void)device->ops->sync(device, NULL); /* also makes the device current in this thread */
     if (shared.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, shared.id, (int)link->rank)) {
         close_nccl(&made->direct);
         return NULL;

@@ -1,5 +1,5 @@
-/* plan.c - computes what a given rank would hold. It opens the model as that rank would. Its dummy communication layer
- * sends nothing, and returns copies of this rank's data in place of the other ranks' data. */
+/* plan.c - computes the part of a model that a given rank would hold. It opens the model as that rank would. Its dummy
+ * communication layer sends nothing, and returns copies of this rank's data in place of the other ranks' data. */
 #include "kvcull/ranks.h"
 
 #include <stdio.h>

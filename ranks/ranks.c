@@ -116,7 +116,7 @@ uint32_t kvc_ranks_count(const struct kvc_ranks *ranks) { return ranks->link->co
 
 uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks) { return ranks->apart ? 1 : ranks->rows.split.ranks; }
 
-/* Adds up messages, bytes and waiting time (ns) of this rank's links. */
+/* Adds up the messages, bytes and waiting times (ns) of this rank's links. */
 static void add_up(const struct kvc_ranks *ranks, uint64_t sums[3]) {
     const struct kvc_link *const links[] = {ranks->link, ranks->rows.link, ranks->stages.link};
     memset(sums, 0, 3 * sizeof *sums);

@@ -1,4 +1,4 @@
-/* single.c - the communication layer of a single process. Also the error for a build without MPI. */
+/* single.c - the communication layer of a single process. Also returns the error of a build without MPI. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* watch.c - detects ranks that no longer answer. Silence is measured only while this process itself runs: a process
- * that was suspended together with all others does not mistake them for dead when it resumes. */
+/* watch.c - detects ranks that no longer answer. Silence is measured only while this process itself runs: if all
+ * processes were suspended together, none of them mistakes the others for dead afterwards. */
 #include "ranks/watch.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ struct peer {
     MPI_Request receive, send;
     bool sent_leave;
     atomic_bool left;
-    _Atomic(uint32_t) silent; /* ms since its last byte */
+    _Atomic(uint32_t) silent; /* ms since the last byte from this rank */
 };
 
 struct kvc_watch {
@@ -38,7 +38,7 @@ struct kvc_watch {
     pthread_cond_t wake;
     bool over;              /* guarded by `sleep` */
     bool leaving;           /* guarded by `mpi` */
-    atomic_bool due;        /* it is time to send bytes and look for received ones */
+    atomic_bool due;        /* it is time to send bytes and to check for received bytes */
     atomic_flag ending;     /* a thread is ending the program */
     _Atomic(uint32_t) most; /* limit in ms; 0: no limit */
     size_t count;
@@ -172,7 +172,7 @@ static bool sleep_on(struct kvc_watch *watch) {
 static void *watch_run(void *of) {
     struct kvc_watch *watch = of;
     struct timespec last;
-    uint32_t stuck = 0; /* ms for which no thread could exchange bytes */
+    uint32_t stuck = 0; /* ms during which no thread could exchange bytes */
     clock_gettime(CLOCK_MONOTONIC, &last);
     while (sleep_on(watch)) {
         const uint32_t ms = passed(&last);
@@ -181,7 +181,7 @@ static void *watch_run(void *of) {
             atomic_fetch_add(&watch->peers[i].silent, ms);
         atomic_store(&watch->due, true);
         if (pthread_mutex_trylock(&watch->mpi) == 0)
-            kvc_watch_release(watch); /* exchanges the bytes */
+            kvc_watch_release(watch); /* this call exchanges the bytes */
         judge(watch, stuck);
     }
     return NULL;
@@ -191,7 +191,7 @@ static void *watch_run(void *of) {
 
 static bool watch_begin(struct kvc_watch *watch) {
     sigset_t all, before;
-    sigfillset(&all); /* signals are handled by the program's own threads */
+    sigfillset(&all); /* the program's own threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const bool begun = pthread_create(&watch->thread, NULL, watch_run, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -199,7 +199,8 @@ static bool watch_begin(struct kvc_watch *watch) {
 }
 
 struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm) {
-    const size_t count = link->rank == 0 ? link->count - 1 : 1; /* rank 0 watches all others; they watch rank 0 */
+    const size_t count =
+        link->rank == 0 ? link->count - 1 : 1; /* rank 0 watches all other ranks; the others watch rank 0 */
     struct kvc_watch *watch = calloc(1, sizeof *watch + count * sizeof *watch->peers);
     if (!watch)
         return NULL;

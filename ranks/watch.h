@@ -1,9 +1,9 @@
 /* watch.h - detects ranks that no longer answer. Rank 0 and every other rank send each other one byte four times a
- * second. A separate thread does so, so that a rank that computes for an hour does not count as stopped.
+ * second. A separate thread exchanges these bytes, so that a rank that computes for an hour does not count as stopped.
  *
  * MPI_THREAD_SERIALIZED allows one thread at a time to call MPI, so each MPI call is made between kvc_watch_hold and
- * kvc_watch_release. While a thread polls, kvc_watch_release exchanges the bytes. While it computes, the watch's own
- * thread does. */
+ * kvc_watch_release. While a thread polls, kvc_watch_release exchanges the bytes. While that thread computes, the
+ * watch's own thread exchanges them. */
 #ifndef KVC_RANKS_WATCH_H
 #define KVC_RANKS_WATCH_H
 
@@ -21,17 +21,17 @@ struct kvc_watch *kvc_watch_open(struct kvc_link *link, MPI_Comm comm);
 void kvc_watch_limit(struct kvc_watch *watch, double seconds);
 /* Returns the longest current silence in seconds and sets *rank to the silent rank. Any thread may call it. */
 double kvc_watch_silence(const struct kvc_watch *watch, uint32_t *rank);
-/* Ends the watch. Returns when the other ranks have ended theirs. */
+/* Ends the watch, and waits until the other ranks have ended their watches. */
 void kvc_watch_leave(struct kvc_watch *watch);
-/* Frees the watch. Called after MPI_Finalize by the thread that holds the lock; until then the watch notices an
+/* Frees the watch. The thread that holds the lock calls this function after MPI_Finalize, so that the watch notices an
  * MPI_Finalize that hangs. */
 void kvc_watch_close(struct kvc_watch *watch);
 
-/* Surround each MPI call with these. watch may be NULL. */
+/* Call kvc_watch_hold before each MPI call and kvc_watch_release after it. watch may be NULL. */
 void kvc_watch_hold(struct kvc_watch *watch);
 void kvc_watch_release(struct kvc_watch *watch);
-/* Takes the lock in a thread that is about to end the program. Returns false if another thread is already doing so.
- * Waits at most one second for the lock and goes on without it. */
+/* Takes the lock in a thread that is about to end the program. Returns false if another thread is already ending the
+ * program. Waits at most one second for the lock, and then goes on without it. */
 bool kvc_watch_seize(struct kvc_watch *watch);
 
 #endif

@@ -20,7 +20,7 @@ static bool read_number(const char **text, unsigned long most, uint32_t *number)
     return value >= 1 && value <= most;
 }
 
-/* Reads "NAME" or "NAME=N" up to a comma or the end. Leaves *number alone if there is no number. */
+/* Reads "NAME" or "NAME=N" up to a comma or the end. Leaves *number unchanged if there is no number. */
 static bool read_way(const char **text, const char *name, uint32_t *number) {
     const size_t length = strlen(name);
     if (strncmp(*text, name, length) != 0)
@@ -36,7 +36,7 @@ static bool read_way(const char **text, const char *name, uint32_t *number) {
 
 enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways *ways, struct kvc_error *error) {
     const char *at = text;
-    uint32_t tensor = 0, pipeline = 0; /* 0: not given */
+    uint32_t tensor = 0, pipeline = 0; /* 0 if not given */
     bool has_tensor = false, has_pipeline = false, right = true;
     *ways = (struct kvc_ways){.tensor = 1, .pipeline = 1};
     if (strcmp(text, "data") == 0) {
@@ -70,7 +70,7 @@ enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways 
     return KVC_OK;
 }
 
-/* Reads share [count] from a list of that many numbers. */
+/* Reads share [count] from a list of `count` numbers. */
 static enum kvc_status read_shares(const char *text, uint32_t count, uint32_t *share, struct kvc_error *error) {
     const char *at = text;
     for (uint32_t r = 0; r < count; r++) {
@@ -83,8 +83,8 @@ static enum kvc_status read_shares(const char *text, uint32_t count, uint32_t *s
     return KVC_OK;
 }
 
-/* Ranks with the same index in their stages get the same part of the layers, so that all entries of a KV list are on
- * one rank. Their weight is the sum of the weights given for them. */
+/* Ranks with the same index in their stages get the same part of each layer, so that all entries of a KV list are on
+ * one rank. The weight of this part is the sum of these ranks' weights. */
 enum kvc_status kvc_ways_share(struct kvc_ways *ways, const char *text, struct kvc_error *error) {
     const uint32_t count = ways->tensor * ways->pipeline;
     uint32_t *share = calloc(count, sizeof *share);
