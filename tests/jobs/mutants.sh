@@ -31,7 +31,9 @@ list_files() {
 copy_files() {
     local file
     while read -r file; do
-        [ ! -f "$file" ] || cmp -s "$file" "$1/$file" || { mkdir -p "$1/${file%/*}"; cp -p "$file" "$1/$file"; }
+        [ -f "$file" ] && ! cmp -s "$file" "$1/$file" || continue
+        case $file in */*) mkdir -p "$1/${file%/*}" ;; *) mkdir -p "$1" ;; esac
+        cp -p "$file" "$1/$file"
     done
 }
 
