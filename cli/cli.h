@@ -40,7 +40,7 @@ enum cli_kind {
 
 struct cli_option {
     enum cli_kind kind;
-    char letter; /* 0: none */
+    char letter; /* 0: no letter */
     const char *name;
     const char *meta; /* "N" in --threads N; NULL for flags */
     const char *help; /* help shows the target's initial value as the default */
@@ -258,7 +258,7 @@ struct cli_file {
 };
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file);
 int cli_file_commit(const struct cli_command *command, struct cli_file *file); /* also closes it on failure */
-void cli_file_abandon(struct cli_file *file); /* for use after an error; the file need not be open */
+void cli_file_abandon(struct cli_file *file); /* call it after an error; the file need not be open */
 /* Checks that the file can be written, before slow work, and leaves no file behind. */
 int cli_check_output(const struct cli_command *command, const char *path);
 /* Checks that the output file is not one of the inputs [count] (each may be NULL) and not a model folder. */

@@ -289,11 +289,11 @@ static int long_option(const struct cli_command *command, const struct cli_optio
         cli_help(command, options);
         return cli_flush(command);
     }
-    if (strcmp(word, "manual") == 0) { /* for tools/manual.sh */
+    if (strcmp(word, "manual") == 0) { /* tools/manual.sh uses this option */
         cli_manual(command, options);
         return cli_flush(command);
     }
-    if (strcmp(word, "completion") == 0) { /* for tools/completions.sh */
+    if (strcmp(word, "completion") == 0) { /* tools/completions.sh uses this option */
         cli_completion(options);
         return cli_flush(command);
     }

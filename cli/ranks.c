@@ -115,7 +115,7 @@ static bool is_own(const char *argument) {
     return false;
 }
 
-/* Checks that all ranks were started with the same arguments, with --ranks data. */
+/* With --ranks data, checks that all ranks were started with the same arguments. */
 static int same_arguments(const struct cli_command *command, int argc, char **argv) {
     size_t bytes = 0;
     uint32_t rank;

@@ -1,5 +1,5 @@
-/* every_steps.c - evicts every `every` decode steps, for snapkv-decode and rkv. A ring buffer has the attention of the
- * last queries, whose sum scores the entries. */
+/* every_steps.c - evicts every `every` decode steps, for snapkv-decode and rkv. A ring buffer contains the attention
+ * rows of the last queries, and the sum of the rows scores the entries. */
 #include "policies/policies.h"
 
 #include <math.h>

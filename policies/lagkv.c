@@ -1,4 +1,4 @@
-/* lagkv.c - keeps keys and values that differ from those of the next partition (docs/reference/methods/lagkv.md). */
+/* lagkv.c - keeps the entries that differ from the entries of the next partition (docs/reference/methods/lagkv.md). */
 #include "policies/policies.h"
 
 #include <string.h>

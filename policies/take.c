@@ -118,7 +118,7 @@ static enum kvc_status read_chosen(struct kvc_stage *stage, struct chosen *chose
 }
 
 /* Evicts all positions from layers 0 to W-2 that layer W-1 has not kept. In a first turn, all these layers hold the
- * same positions before. */
+ * same positions before the eviction. */
 static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct chosen chosen = {NULL, NULL, 0};

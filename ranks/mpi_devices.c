@@ -13,7 +13,7 @@
 
 enum {
     PIECE = 1 << 30, /* largest message in bytes */
-    ROWS = 3,        /* tags, distinct from those of the host's messages */
+    ROWS = 3,        /* tags of these messages, distinct from the tags of the host's messages */
     GATHERED
 };
 

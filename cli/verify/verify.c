@@ -165,7 +165,7 @@ static int verify_finish(const struct cli_command *command, const struct verify_
 struct pass { /* results of one backend's operations */
     struct verify_report *report;
     const char *backend;
-    struct again { /* an operation whose hash differs from the stored hash, which runs again beside ref */
+    struct again { /* an operation that runs again beside ref, because its hash differs from the stored hash */
         const char *name;
         enum verify_stored why;
     } * again;

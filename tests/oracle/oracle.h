@@ -41,7 +41,7 @@ struct entry {
 struct head { /* one list of entries of one layer */
     struct entry *entries;
     uint32_t count, held; /* held: the length of the layer's longest list when the last prompt was read */
-    uint32_t after;       /* the same length after that turn's prompt stage */
+    uint32_t after;       /* after: that length after the prompt stage of the last prompt */
     uint32_t cursor;      /* lacache: the position in its ladder */
     bool thinned;         /* a method has evicted entries */
 };
