@@ -324,7 +324,7 @@ static int by_address(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Refuses tensors that were not used, because they belong to a different kind of model. */
+/* Refuses the file if it has unused tensors: such a file holds a different kind of model. */
 static enum kvc_status refuse_unused(struct kvc_loader *in) {
     qsort(in->loaded.used, in->loaded.used_count, sizeof *in->loaded.used, by_address);
     for (size_t i = 0; i < in->tensors->count; i++) {

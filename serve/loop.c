@@ -13,7 +13,7 @@
 
 enum {
     PIECE = 512, /* limit of prompt tokens per chunk; then another prompt gets its turn */
-    LOOK = 16    /* tokens between two updates of return_held */
+    LOOK = 16    /* tokens between two updates of a choice's return_held data */
 };
 
 /* ---- how a request ends ---- */
@@ -373,8 +373,8 @@ static void expire(struct serve_loop *loop) {
     }
 }
 
-/* Admits requests in order of arrival while memory and batch permit. A request that does not fit blocks those after it.
- */
+/* Admits requests in order of arrival while memory and the batch have room. If a request does not fit, the requests
+ * after it wait too. */
 static void admit(struct serve_loop *loop) {
     if (loop->starved)
         return;

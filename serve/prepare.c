@@ -102,7 +102,7 @@ static json_t *content_text(const json_t *content) {
         const char *type = json_string_value(json_object_get(part, "type"));
         const bool good = type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0);
         const json_t *said =
-            good ? json_object_get(part, type) : NULL; /* the member with the text has the type's name */
+            good ? json_object_get(part, type) : NULL; /* a part's text is in the member named like its type */
         if (!json_is_string(said)) {
             serve_text_free(&text);
             return NULL;
@@ -185,7 +185,8 @@ static char *messages_text(const struct serve_request *request, struct serve_err
     return text;
 }
 
-/* Returns the template's variables: chat_template_kwargs, plus reasoning_effort unless that has it. */
+/* Returns the template's variables: chat_template_kwargs, plus reasoning_effort if chat_template_kwargs does not set
+ * it. */
 static json_t *template_variables(const struct serve_values *values) {
     json_t *variables = values->template_values ? json_copy(values->template_values) : json_object();
     if (values->reasoning_effort && !json_object_get(variables, "reasoning_effort"))
@@ -311,15 +312,16 @@ static bool limit_length(struct serve_request *request, uint64_t prompt, struct 
     request->limit = serve->context ? serve->context - prompt : INT32_MAX;
     if (wanted >= 0)
         request->limit = cli_min(request->limit, (uint64_t)wanted);
-    else if (prompt + SERVE_STEP <= original) /* longrope: stays within the length of the short factors */
+    else if (prompt + SERVE_STEP <= original) /* with longrope, the answer ends where the short factors end */
         request->limit = cli_min(request->limit, original - prompt);
     if (options->most >= 0)
         request->limit = cli_min(request->limit, (uint64_t)options->most);
     return true;
 }
 
-/* Sets the maximum length of an answer, and the part that memory is reserved for at its start: the whole length if the
- * request has a limit and it can fit, otherwise part of it. serve_promise reserves the rest. */
+/* Sets the maximum length of an answer, and `promise`, the number of tokens that memory is reserved for at its start.
+ * That is the maximum length if the request sets a limit and the memory suffices; otherwise it may be less, and
+ * serve_promise reserves the rest later. */
 static bool check_length(struct serve_request *request, struct serve_error *error) {
     const struct serve *serve = request->serve;
     const uint64_t prompt = prepare_longest(request), buffer = request->values.stream ? SERVE_OUT_LEAST : 0;

@@ -63,7 +63,7 @@ struct kvc_arena {
     size_t block_bytes;
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
-    uint64_t *taken, *touched; /* one bit per block: it is in use; it was in use since the last trim */
+    uint64_t *taken, *touched; /* one bit per block: in use now; in use at some time since the last trim */
     uint64_t taken_count;
 };
 

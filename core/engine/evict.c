@@ -1,6 +1,6 @@
 /* evict.c - evicts entries by scores, indices, positions or a plan, and frees empty blocks. Every eviction calls
- * evict_unkept. It updates the lists and then all data that depends on indices: the select method's view, and keys that
- * are rotated by their index. */
+ * evict_unkept, which updates the lists and then all data that depends on indices: the select method's view, and keys
+ * that are rotated by their index. */
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
@@ -196,8 +196,8 @@ enum kvc_status kvc_stage_keep_indices(struct kvc_stage *stage, const uint32_t *
     return evict_unkept(stage, &kept, error);
 }
 
-/* Finds the indices of the entries of one head at the given positions. Both arrays ascend. Returns how many it
- * found. */
+/* Finds the indices of one head's entries at the given positions. `held` and `positions` ascend. Returns the number of
+ * indices found. */
 static uint32_t indices_at(const int32_t *held, size_t held_count, const int32_t *positions, size_t count,
                            uint32_t *indices) {
     uint32_t n = 0;

@@ -254,9 +254,9 @@ static void end_layer(struct kvc_session *session, const struct kvc_row_source *
     session->failure.status = status;
 }
 
-/* Adds to each session's count of clipped values the number that it would have clipped alone. `saturated` is the
- * device's count before the rows were stored. A session with one list per query head stores every value once for each
- * head of the group. */
+/* Increases each session's count of clipped values by the number of values that this session would clip if it ran
+ * alone. `saturated` is the device's count before the rows were stored. A session with one list per query head stores
+ * every value once for each head of the group. */
 static enum kvc_status divide_saturated(struct kvc_session *const *sessions, size_t count, uint32_t layer,
                                         uint64_t saturated, struct kvc_error *error) {
     struct kvc_device *device = sessions[0]->runner->device;
@@ -271,7 +271,7 @@ static enum kvc_status divide_saturated(struct kvc_session *const *sessions, siz
     return status;
 }
 
-/* Copies the owner's rows to a session that did not take them, and finishes the layer for that session. */
+/* Copies the owner's rows to a session that did not append them itself, and finishes the layer for that session. */
 static enum kvc_status end_shared_layer(struct kvc_session *session, const struct kvc_session *owner,
                                         const struct kvc_row_source *source, uint32_t layer, struct kvc_error *error) {
     struct kvc_device *device = session->runner->device;

@@ -1,5 +1,5 @@
 /* select.c - chooses the entries that a decode step reads: pages, sums of values, views, read lists, and a count of the
- * bytes that choosing reads. */
+ * bytes that the choice itself reads. */
 #include "core/engine/select.h"
 
 #include "core/base/canon.h"
@@ -140,7 +140,8 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
         select->view_count[h]++;
 }
 
-/* Returns the number of places of a head: the entries in its view, or in its list. */
+/* Returns the number of entries that a head may choose from: the entries in its view, or in its list if it has no
+ * view. */
 static uint32_t places_in(const struct kvc_session *session, uint32_t layer, uint32_t h) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
     return select->view.index ? select->view_count[h] : session->cache.layer[layer].count[h];
@@ -166,7 +167,7 @@ static enum kvc_status make_pages(struct kvc_session *session, uint32_t layer, u
     return KVC_OK;
 }
 
-/* Ensures pages of `page` places each for `most` places in total. */
+/* Ensures that there are enough pages, of `page` entries each, for `most` entries. */
 static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer, uint32_t page, bool low,
                                      uint32_t most, struct kvc_error *error) {
     const struct kvc_select_layer *select = &session->select.layer[layer];
@@ -267,7 +268,7 @@ static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     return most;
 }
 
-/* Reserves the buffers of scores, read lists and pages for choosing among `most` places. */
+/* Reserves the buffers of scores, read lists and pages for a choice among `most` entries. */
 static enum kvc_status select_reserve(struct kvc_session *session, uint32_t layer, const struct kvc_select *select,
                                       uint32_t most, struct kvc_error *error) {
     struct kvc_device *device = device_of(session);

@@ -115,7 +115,7 @@ KVC_MEASURE(ring_fuse, 3, kind) {
                                                              .stride = STRIDE});
 }
 
-/* Calls it as a method's decode step does: as one fused operation if the backend has it. */
+/* Measures keep_ring as a method's decode step calls it: as one fused operation if the backend has one. */
 KVC_MEASURE(keep_ring, 1, variant) {
     const struct kvc_ring ring = {0, WINDOW, UINT32_MAX, N};
     const struct kvc_keep rule = {.fill = N - 1, .limit = N - 1, .recent = INT64_MAX};
@@ -265,7 +265,7 @@ KVC_MEASURE(pages_update, 2, variant) {
                                  .lists = lists, .view = NULL, .pages = &pages, .rows = variant ? 1 : UINT32_MAX});
 }
 
-/* The four kinds, with the shapes of topk, sparq, hsa and quest. */
+/* The four kinds of scores, with the shapes that topk, sparq, hsa and quest use. */
 struct select_case {
     const char *name;
     enum kvc_score_kind kind;
@@ -365,7 +365,7 @@ KVC_MEASURE(cut_reads, 1, variant) {
     }
 }
 
-/* Calls them as a decode step does: as one fused operation if the backend has it. */
+/* Measures the two operations as a decode step calls them: as one fused operation if the backend has one. */
 KVC_MEASURE(select_scores_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;

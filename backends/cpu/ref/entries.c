@@ -170,8 +170,8 @@ struct redundancy { /* one head, and scratch memory */
     float *lane;   /* [KVC_LANES, count] */
 };
 
-/* Adds the cosines of key i with all keys to lane i % 32. It leaves out the key itself and the last key above the
- * threshold. */
+/* For every key j, adds the cosine of keys i and j to lane i % 32 of key j. Skips j = i and the last key whose cosine
+ * is above the threshold (key 0 if there is none). */
 static void add_likeness(const struct redundancy *w, uint32_t i, float threshold) {
     float *lane = w->lane + (size_t)(i % KVC_LANES) * w->count;
     uint32_t last = 0;

@@ -16,7 +16,7 @@ struct delta_job {
 
 /* ---- convolve ---- */
 
-/* Returns one vector of inputs: the channels from c on of the row that is `back` rows before row i of the segment. */
+/* Returns channels c .. c + LANES - 1 of row i - back of the segment. Rows before the segment come from `kept`. */
 INLINE vf convolve_input(const float *x, const float *kept, const struct kvc_convolve *args, size_t i, size_t back,
                          size_t c) {
     const float *row =
@@ -67,7 +67,8 @@ INLINE vf keep_part(float *S, vf s, size_t left) {
     return left < LANES ? vf_part_load(S, left) : s;
 }
 
-/* Updates one row of a head's matrix, S [n], with one row of the session. Returns that row's output. */
+/* Updates S [n], one row of a head's matrix, with the q, k and v of one token. Returns the token's output for this row
+ * of the matrix. */
 INLINE float delta_row(float *S, const float *q, const float *k, size_t n, float e, float v, float beta) {
     vf lane[FOLD], out[FOLD];
     UNROLL

@@ -121,8 +121,8 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
 
 #define KEYS_AHEAD 64u /* number of keys fetched into L2 ahead of use, if only keys are read */
 
-/* Prefetches row i. `fill` is not 0 if the rows belong to a read list. If the next row then begins at most `fill` bytes
- * later, the bytes between the two rows are prefetched too. */
+/* Prefetches row i. If row i + 1 begins at most `fill` bytes after row i, the bytes between the two rows are prefetched
+ * too. `fill` is 0 unless the rows belong to a read list. */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {

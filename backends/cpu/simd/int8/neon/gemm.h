@@ -100,8 +100,8 @@ INLINE void add_piece(float32x4_t (*f)[TILE_VECTORS], const struct sums (*sum)[T
     }
 }
 
-/* Multiplies the rows by the panel: first each lane, then the tree over the lanes. `pieces` is the number of pieces per
- * block. */
+/* Multiplies the rows by the panel. Computes each lane and then sums the lanes as a tree. `pieces` is the number of
+ * pieces per block. */
 INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y,
                  int units, int pieces, int has_minimum) {
     float32x4_t lanes[KVC_INT8_LANES][TILE_UNITS][TILE_VECTORS];
