@@ -1,4 +1,4 @@
-/* common.c - error messages, and opening an engine, policies and a model according to the common options. */
+/* common.c - prints error messages, and opens an engine, policies and a model according to the common options. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

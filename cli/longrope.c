@@ -1,6 +1,6 @@
 /* longrope.c - models with two sets of rope factors. A session begins with the short factors, unless the context is
- * known to be long. When a session outgrows them, a session with a full cache is computed again with the long factors;
- * any other session keeps the short factors and prints a warning. */
+ * known to be long. When a session outgrows the short factors, a session that keeps all entries is computed again with
+ * the long factors; any other session keeps the short factors, and the command prints a warning. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -77,9 +77,9 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Decides whether prompts are messages of a chat. They are if an option of a chat template was given. Otherwise they
- * are if the model has a template, unless --raw is given, there is no prompt, or a prompt contains control tokens
- * (which --no-special makes plain text). */
+/* Sets *chat if the prompts are messages of a chat. An option of a chat template makes them messages. Otherwise a
+ * template of the model makes them messages, unless --raw is given, there is no prompt, or a prompt contains control
+ * tokens (which --no-special makes plain text). */
 static int run_choose(const struct cli_command *command, const struct arguments *arguments,
                       const struct kvc_model *model, const struct prompt *prompts, bool *chat) {
     bool control = false;

@@ -1,6 +1,6 @@
-/* saved.c - saved sessions of run and chat. Besides the session, the file contains a note in JSON, with the last token
- * of the answer, which the session has not processed yet, and the messages of a chat. It also contains all tokens so
- * far, if a longrope model may have to compute them again. */
+/* saved.c - saved sessions of run and chat. Besides the session, the file contains a note in JSON: the last token of
+ * the answer, which the session has not processed yet, and the messages of a chat. If a longrope model may have to
+ * compute all tokens again, the file also contains these tokens. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,7 +42,8 @@ int cli_generation_save(struct cli_generation *generation, const char *path, con
 
 /* ---- reading ---- */
 
-/* Returns true if all tokens of the session were counted and, for a whole cache, are available to be computed again. */
+/* Returns true if all tokens of the session were counted. If the session keeps all entries, the tokens must also be
+ * available, to be computed again. */
 static bool has_history(const struct kvc_session *session, const struct kvc_saved *saved, size_t given) {
     struct kvc_session_stats stats;
 

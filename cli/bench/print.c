@@ -232,7 +232,7 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 /* ---- JSON
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* Returns how the prediction relates to the counted number. */
+/* Returns "at most" or "equal" as JSON: the relation of the counted number to the prediction. */
 static json_t *kind_json(enum kvc_expected kind) {
     return json_string(kind == KVC_EXPECTED_MOST ? "at most" : "equal");
 }

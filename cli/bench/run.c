@@ -1,4 +1,4 @@
-/* run.c - the measurements: prefill and decode steps of the policies, interleaved. */
+/* run.c - measures prefill and decode steps of the policies, which alternate. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,8 +145,8 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
         if (!results[i].seconds)
             status = cli_no_memory(bench->command);
     }
-    /* The policies alternate, and each round starts with another one, so that a slow moment of the machine does not
-     * affect only one of them. */
+    /* The policies alternate, and each round starts with another policy, so that a slow moment of the machine does not
+     * affect only one policy. */
     for (size_t r = 0; r < repeat && status == KVC_OK; r++)
         for (size_t i = 0; i < specs && status == KVC_OK; i++)
             status = one_prefill(bench, tokens, &results[(i + r) % specs], r);

@@ -1,6 +1,7 @@
 /* hashes.c - the file of stored hashes of ref's results, so that a backend can be checked without running ref. Its
- * lines are "arithmetic N"; "operation NAME CASES HASH"; "runs MODEL PROMPT STEPS TYPE" (MODEL is a hash of its files),
- * each followed by its "method SPEC LOGITS KEPT READ"; and "end COUNT HASH" over all bytes before it. */
+ * lines are "arithmetic N"; "operation NAME CASES HASH"; "runs MODEL PROMPT STEPS TYPE", where MODEL is a hash of the
+ * model's files; "method SPEC LOGITS KEPT READ", one line for each policy of these runs; and "end COUNT HASH", where
+ * HASH covers all bytes before this line. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
