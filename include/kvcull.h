@@ -16,8 +16,8 @@
  * call them, even while another thread computes.
  *
  * Units: sizes are in bytes, counts in tokens or entries. An entry is the key and the value of one token in one
- * key-value head of one layer. Shapes are row-major: H is the number of query heads, H_kv of key-value heads, d the
- * head size.
+ * key-value head of one layer. Shapes are row-major: H is the number of query heads, H_kv the number of key-value
+ * heads, d the head size.
  *
  * More headers are installed with this one: kvcull/policy.h (write a method), kvcull/chat.h (conversations as tokens),
  * kvcull/saved.h (fork, save and load sessions), kvcull/check.h (replay, verification, measurements) and
@@ -80,7 +80,8 @@ struct kvc_nearest {
     size_t word_bytes; /**< length of `word` */
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
-    size_t edits;      /**< a nearer name needs fewer edits than this */
+    size_t edits; /**< edits that turn `word` into `name`, or 1 if one begins with the other; while `name` is NULL, the
+                       limit that a name must stay below */
 };
 /** Begins a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);

@@ -91,10 +91,10 @@ struct kvc_stage_info {
     uint64_t after;    /**< entries of the longest head after the prompt stage; 0 before it */
     uint64_t now;      /**< tokens processed by the session, those of this step or chunk included */
     uint64_t step;     /**< decode steps since the last prompt, this one included; 0 in the prompt stage */
-    uint64_t entries;  /**< entries of the longest head now; once a decode stage has evicted, the most it can hold.
-                            In stages that evict, entries outside the sliding window of every later row are not
-                            counted: the library removes them when the stage creates scores or passes its first rule,
-                          indices or positions */
+    uint64_t entries;  /**< entries of the longest head now; an upper bound after a decode stage has evicted. In stages
+                            that evict, entries outside the sliding window of every later row are not counted: the
+                            library removes them at the stage's first call that creates scores, reads positions, or
+                            chooses entries by a rule, indices or positions */
     uint64_t expected; /**< tokens that the caller intends to generate after the prompt; 0: unknown */
     uint64_t seed;     /**< the session's seed */
     uint32_t model_lists; /**< lists of the layer on all ranks (docs/explanation/parallel-runs.md); with one process the
