@@ -449,7 +449,7 @@ static void wrong_files_are_refused(void **state) {
         "{\"data\": [{\"paragraphs\": [{\"context\": \"x\", \"qas\": [{\"question\": \"x\", \"answers\": [{}]}]}]}]}",
         "an answer");
     refused(eval_squad_read, "{\"data\": \"\xff\"}", "not JSON");
-    refused(eval_hotpotqa_read, "{}", "no array");
+    refused(eval_hotpotqa_read, "{}", "not an array");
     refused(eval_hotpotqa_read, "[]", "no question");
     refused(eval_hotpotqa_read, "[{}]", "[0]");
     refused(eval_hotpotqa_read, "[{\"question\": \"x\", \"answer\": \"x\", \"context\": []}]", "[0]");
