@@ -37,7 +37,8 @@ def test_functions_are_those_of_the_headers():
 
 
 def test_layouts_are_those_of_a_compiler(tmp_path):
-    compiler = next(filter(None, map(shutil.which, [os.environ.get("CC", "cc").split()[0], "cc", "gcc"])), None)
+    compiler = next((words for words in (os.environ.get("CC", "cc").split(), ["cc"], ["gcc"])
+                     if words and all(map(shutil.which, words))), None)
     if compiler is None:
         pytest.skip("no C compiler")
     known, lines = {}, []
@@ -52,7 +53,7 @@ def test_layouts_are_those_of_a_compiler(tmp_path):
         lines.append(f'printf("{name}=%lld\\n", (long long){name});')
     includes = "".join(f"#include <{name}>\n" for name in _headers.NAMES)
     (tmp_path / "all.c").write_text(f"{includes}#include <stdio.h>\nint main(void) {{ {' '.join(lines)} return 0; }}\n")
-    subprocess.run([compiler, f"-I{SOURCE / 'include'}", tmp_path / "all.c", "-o", tmp_path / "all"], check=True)
+    subprocess.run([*compiler, f"-I{SOURCE / 'include'}", tmp_path / "all.c", "-o", tmp_path / "all"], check=True)
     said = subprocess.run([tmp_path / "all"], check=True, capture_output=True, text=True).stdout.splitlines()
     assert len(structs()) > 20 and len(enumerators()) > 60
     assert {line.split("=")[0]: int(line.split("=")[1]) for line in said} == known
