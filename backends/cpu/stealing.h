@@ -9,8 +9,8 @@
 #include "backends/cpu/cpu.h"
 
 struct kvc_stealing {
-    _Alignas(64) _Atomic size_t taken; /* how many of the thread's own tasks were taken; may exceed their number,
-                                          because threads that find none left count too */
+    /* how often a task was taken from this thread's own tasks, including attempts when none was left */
+    _Alignas(64) _Atomic size_t taken;
 };
 
 /* Resets the counters. The caller of a job calls it before the job. */

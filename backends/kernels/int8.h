@@ -182,7 +182,7 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
         for (kvc_u64 b = KVC_REVERSED8(i); b < blocks; b += KVC_INT8_LANES) {
             kvc_i32 total[4][4];
             KVC_BARRIER();
-            for (kvc_u32 j = id; j < 128; j += KVC_GROUP) { /* beyond the last output, it is repeated */
+            for (kvc_u32 j = id; j < 128; j += KVC_GROUP) { /* missing outputs repeat the last one */
                 const kvc_u32 n = j / 2, h = j % 2;
                 const struct kvc_half_weights p =
                     kvc_half_weights_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b, h);

@@ -1,6 +1,7 @@
 /* check.c - the self-test of a device's arithmetic, run when the device is opened. It tests every property that the
- * kernels' results depend on. It measures because device reports are unreliable: some devices claim features that they
- * lack, and others have features that they do not claim. */
+ * kernels' results depend on. The test computes results instead of asking the device about its features, because the
+ * answers are unreliable: some devices claim features that they lack, and others have features that they do not
+ * claim. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

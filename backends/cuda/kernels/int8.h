@@ -28,7 +28,7 @@ KVC_DEVICE void kvc_int8_product(kvc_i32 *c, kvc_u32 (*x)[8], kvc_u32 (*w)[8], i
     const kvc_u32 from = half_block == 2 ? 4 : 0, to = half_block == 1 ? 4 : 8;
 #if defined(KVC_CUDA_EMULATED)
     const kvc_u32 a[4] = {x[g][low], x[g + 8][low], x[g][high], x[g + 8][high]}, b[2] = {w[g][low], w[g][high]};
-    if (KVC_EMULATED_TENSOR()) { /* not in every group, so that both versions are tested */
+    if (KVC_EMULATED_TENSOR()) { /* only some groups emulate tensor cores, so that tests cover both versions */
         kvc_emulated_mma(c, a + from / 2, b + from / 4, (to - from) / 4);
         return;
     }
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (kvc_u64 b0 = 0; b0 < blocks; b0 += KVC_INT8_LANES) {
         const kvc_u32 here = blocks - b0 < KVC_INT8_LANES ? (kvc_u32)(blocks - b0) : KVC_INT8_LANES;
         __syncthreads();
-        for (kvc_u32 j = id; j < KVC_INT8_M * 16; j += 256) { /* beyond the last row or output, it is repeated */
+        for (kvc_u32 j = id; j < KVC_INT8_M * 16; j += 256) { /* missing rows and outputs repeat the last one */
             const kvc_u32 r = j / 16, l = j % 16 / 2, h = j % 2;
             const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * blocks + b0 + l;
             if (l < here) {

@@ -135,8 +135,8 @@ INLINE void score_channel(const float *strip, const float *q, size_t k, bool zer
     }
 }
 
-/* Computes one lane of the dot products. It has `depth` channels; the loop over the first `unrolled` of them, a
- * constant, is unrolled. */
+/* Computes one lane of the dot products. The lane has `depth` channels. The loop over the first `unrolled` channels is
+ * unrolled, so `unrolled` must be a constant. */
 INLINE void score_lane(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, vf *sum) {
     UNROLL
     for (size_t k = 0; k < unrolled; k++)

@@ -12,7 +12,7 @@ INLINE int32x4_t neoni8mm_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { retur
 #define UNIT_ROWS 2
 #define UNIT_OUTPUTS 2
 
-/* Eight quants of one row or output and eight of the other, followed by the next eight of both. */
+/* Quants of two rows or outputs: quant[0] has the first eight quants of each, quant[1] the next eight of each. */
 struct codes {
     int8x16_t quant[2];
 };

@@ -65,7 +65,7 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
     for (size_t k0 = 0; k0 < depth; k0 += STAGE) {
         size_t steps = kvc_min_u64(STAGE, depth - k0), stride = nontemporal ? STAGE_LANE : lane_floats;
         float *near = nontemporal ? stage : to + k0 * TILE_ROWS;
-        /* beyond the last row, it is repeated; these sums are discarded */
+        /* a tile without enough rows repeats the last row, and the sums of the copies are discarded */
         for (size_t r0 = 0; r0 < TILE_ROWS; r0 += LANES) {
             size_t rows = kvc_min_u64(LANES, TILE_ROWS - r0);
             const float *from[LANES];
@@ -104,7 +104,7 @@ static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *pa
 /* Packs a panel: [place[lane]][k / 32][TILE_OUTPUTS]. */
 static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to, float *dequantized) {
     size_t stride = panel_lane_floats(call), K = call->K;
-    /* beyond the last output, it is repeated; these sums are discarded */
+    /* a panel without enough outputs repeats the last output, and the sums of the copies are discarded */
     for (size_t g = 0; g < TILE_OUTPUTS; g += LANES) {
         size_t output[LANES];
         for (size_t i = 0; i < LANES; i++)

@@ -300,8 +300,8 @@ static size_t lay_out_redundancy(const struct redundancy_job *job, size_t count,
     return at.used;
 }
 
-/* Adds the cosines of key i with all keys to lane i % 32. It leaves out the key itself and the last key above the
- * threshold. */
+/* For every key j, adds the cosine of keys i and j to lane i % 32 of key j. Skips j = i and the last key whose cosine
+ * is above the threshold (key 0 if there is none). */
 static void add_likeness(const struct redundancy_work *work, uint32_t i, uint32_t count, size_t d, float threshold) {
     const size_t padded = padded_size(d);
     const float *key = work->keys + i * padded;
@@ -316,7 +316,7 @@ static void add_likeness(const struct redundancy_work *work, uint32_t i, uint32_
     cosine[i] = 0.0f;
     while (last > 0 && !(cosine[last] > threshold))
         last--;
-    cosine[last] = 0.0f; /* adding 0 is the same as leaving it out, because no lane is -0 */
+    cosine[last] = 0.0f; /* adding 0 is the same as skipping the key, because no lane is -0 */
     for (uint32_t j = 0; j < count; j++)
         lane[j] = lane[j] + cosine[j];
 }

@@ -375,7 +375,7 @@ static void noise_run_whole(struct mass_job *mass) {
     probabilities_run(&mass->job);
 }
 
-/* Accumulates consecutive queries. At most the first of them is at a position where the columns are folded. */
+/* Accumulates consecutive queries. If `fold` is set, the columns are folded before the first query. */
 static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t column, bool fold,
                             const struct kvc_noise *noise) {
     const uint32_t group = rows->heads / rows->kv_heads;

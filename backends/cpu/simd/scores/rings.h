@@ -88,7 +88,7 @@ static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint
 }
 
 /* Writes a row of counts, few [n]: for each entry of the tile, the number of heads whose probability was low. Also
- * updates the column with minus the sum of all such rows. */
+ * updates the column that holds minus the sum of all such rows. */
 static void write_counts(const struct probabilities_tile *tile, uint32_t query, const float *few) {
     const struct head_entries *head = tile->head;
     const uint32_t ring = ring_of(tile)->ring, first = tile->first, n = tile->n;

@@ -70,7 +70,7 @@ struct select_head {
     struct head_entries entries;
     uint32_t h, page, units;       /* page: entries per unit */
     uint32_t low, first;           /* the first entry that is seen; the first unit that contains one */
-    struct select_values values;   /* of the head's first query head */
+    struct select_values values;   /* begin at the head's first query head */
     float *scores, *probabilities; /* destinations; probabilities may be NULL */
     size_t probability_stride;
 };

@@ -158,8 +158,8 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
     return count;
 }
 
-/* Finds candidates that include the best `top` of n units, or top + more of them. If n is large, two keys of a sample
- * bracket the key of the last one. */
+/* Finds candidates that include the best top + more of n units. If n is large, a sample of the units first gives a
+ * lower and an upper bound for the key of the last of the best `top` units. */
 static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32_t top, uint32_t more,
                             struct candidates *to) {
     to->low = INT32_MIN;
@@ -254,7 +254,8 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
         int32_t *rest = from.unit + keys_capacity(n);
         int32_t bound = threshold_among(from.key, from.count, (uint32_t)top, from.low, from.high, rest);
         if (!call->whole && page > 1) {
-            /* number of pages that rank before the last page, or `top` if it is not lower */
+            /* number of candidates that rank before the last page, or `top` if the last page is complete or no
+             * candidate */
             uint32_t before = (uint32_t)top;
             if (partial && (uint32_t)from.unit[from.count - 1] == n - 1) {
                 before = 0;
