@@ -29,7 +29,7 @@ struct kvc_archive {
     size_t count, capacity;
     size_t at;         /* reading: offset of the next byte */
     uint64_t left;     /* reading from a file: bytes of the file after this section */
-    uint64_t promised; /* number of these bytes that the counts read so far account for */
+    uint64_t promised; /* bytes that the lists read so far must have, according to their counts */
     /* `store` is called at the end of a written section, `fetch` before a section is read. */
     enum kvc_status (*store)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
     enum kvc_status (*fetch)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
@@ -50,8 +50,8 @@ static inline bool kvc_archive_fine(const struct kvc_archive *archive) { return 
 void kvc_archive_begin(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
 void kvc_archive_end(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
 
-/* Returns the address of the section's next `bytes` bytes, to be written or read. Returns NULL after a failure, which
- * may be this call's own. */
+/* Returns the address of the section's next `bytes` bytes, to be written or read. Returns NULL if this call or an
+ * earlier one has failed. */
 unsigned char *kvc_archive_place(struct kvc_archive *archive, size_t bytes);
 void kvc_archive_bytes(struct kvc_archive *archive, void *bytes, size_t count);
 void kvc_archive_u64(struct kvc_archive *archive, uint64_t *number);

@@ -76,9 +76,10 @@ struct kvc_delta_shape {
     bool tiled; /* as in struct kvc_delta_rule */
 };
 
-/* The part of a network that this process has; heads and kv_heads of struct kvc_network are its own. */
+/* The part of a network that this process has; heads and kv_heads of struct kvc_network count the heads of this
+ * part. */
 struct kvc_part_of {
-    struct kvc_ranks *ranks;  /* NULL: it has all of each of its layers */
+    struct kvc_ranks *ranks;  /* NULL: every layer of the part is complete */
     bool heads_sharded;       /* each rank has some KV heads and their queries; otherwise each has all heads */
     uint32_t heads, kv_heads; /* total of all ranks */
     uint32_t first_kv_head;

@@ -288,7 +288,7 @@ static enum kvc_status report_chunk(const struct kvc_session *session, const str
 }
 
 /* Receives the statuses of all passes sent, except the last `lead` passes. Returns true if one has failed and all ranks
- * know it by now. The last rank, which knows first, continues as long as the others do. */
+ * know it by now. The last rank learns of a failure first, and continues as long as the others do. */
 static bool receive_statuses(struct prompt *prompt, uint32_t lead) {
     bool failed = false;
     if (kvc_network_ends(prompt->session->runner->network))

@@ -129,8 +129,8 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
 /* Adds the feed-forward network of the normed hidden states to hidden. */
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                              uint32_t rows);
-/* Runs a whole layer with a gated delta net: adds the delta net's output to hidden, then that of its feed-forward
- * network. The segments' rows are relative to `row`. */
+/* Runs a whole layer with a gated delta net: adds the delta net's output to hidden, then the output of the layer's
+ * feed-forward network. The segments' rows are relative to `row`. */
 void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
                       const struct kvc_recurrence *segments, size_t count);
 /* Copies the logits [count, vocab] of the batch's rows first .. first+count-1 to the host. At most KVC_LOGIT_ROWS

@@ -235,7 +235,7 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
                       session->tokens > network->rope[0].original_context;
 }
 
-/* Adds up the bytes of all ranks. Entries that two ranks hold count once. */
+/* Adds up the bytes of all ranks. An entry that two ranks hold is counted once. */
 static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session, struct kvc_session_stats *stats) {
     uint64_t *const sums[] = {&stats->entries,      &stats->full_bytes, &stats->read_bytes,
                               &stats->select_bytes, &stats->saturated,  &stats->cache_bytes,

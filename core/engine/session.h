@@ -39,7 +39,7 @@ struct kvc_session {
     bool told;      /* true: the other ranks have this session, too */
 
     /* history */
-    uint64_t tokens; /* number before the current prompt or step */
+    uint64_t tokens; /* number of tokens before the current prompt or step */
     uint64_t turn;   /* rows of the current or last prompt */
     uint64_t step;   /* decode steps since the last prompt */
     uint64_t *held;  /* [layers]: N, entries of the longest head when the last prompt stage began */

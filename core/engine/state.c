@@ -145,8 +145,8 @@ static void pass_shape(struct kvc_archive *a, struct layer_shape *shape, uint32_
     kvc_archive_bool(a, &shape->select.sums);
 }
 
-/* Checks that lists hold no more entries than the text has tokens and the file has bytes for. Also checks that they
- * have no more free slots than methods leave. */
+/* Checks each list: it has at most one entry per token, the file is large enough for its entries, and it has no more
+ * free slots than methods leave. */
 static void check_lists(struct kvc_archive *a, const struct kvc_session *session, uint32_t l,
                         const struct layer_shape *shape, uint32_t columns) {
     const struct kvc_cache *cache = &session->cache;

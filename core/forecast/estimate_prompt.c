@@ -22,8 +22,8 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
     /* room for expired entries */
     const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0;
     const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
-    e->uneven = e->uneven ||
-                mean < (double)kvc_estimator_prompt(e, l); /* also true if another method left no more than the mean */
+    /* set even if another method has left no more than the mean */
+    e->uneven = e->uneven || mean < (double)kvc_estimator_prompt(e, l);
     if (mean >= (double)ledger->layer[l].count[0])
         return;
     for (uint32_t i = 0; i <= l; i++) {
@@ -37,7 +37,8 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
         layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
     }
     const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
-    kvc_ledger_state(ledger, &ledger->layer[l], tables, tables); /* the tables of the layer that shrinks first */
+    /* the layer that shrinks first has its old and new tables at the same time */
+    kvc_ledger_state(ledger, &ledger->layer[l], tables, tables);
 }
 
 static void note_counts(const struct kvc_estimator *e, uint32_t l, double counts[2]) {

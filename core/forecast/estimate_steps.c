@@ -21,8 +21,8 @@ static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t st
     kvc_estimator_thin(e, l, kept);
 }
 
-/* Returns the largest number of entries that lists of a kind hold during the first `steps` steps. `over` of these steps
- * are done. */
+/* Returns the largest number of entries that lists of a kind hold during the first `steps` steps, of which the first
+ * `over` are done. */
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
@@ -44,7 +44,7 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     return kvc_min_u64(grown, kvc_max_u64(now, most));
 }
 
-/* Returns true if lists of a kind lose entries within the first `steps` steps. `over` of these steps are done. */
+/* Returns true if lists of a kind lose entries within the first `steps` steps, of which the first `over` are done. */
 static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint32_t window = kvc_estimator_window(e, l);

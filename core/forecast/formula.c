@@ -63,8 +63,8 @@ struct course {
     bool uneven; /* activations decide how entries are divided among lists; reads are an upper bound */
 };
 
-/* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the bytes that
- * choosing reads. `most` is the number of entries of the layer's longest list. */
+/* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the number of bytes
+ * that are read to choose them. `most` is the number of entries of the layer's longest list. */
 static double reads_of(const struct course *course, double n, double most, double *choose,
                        struct kvc_formula *formula) {
     const struct kvc_layer_context *context = &course->select.context;

@@ -1,5 +1,5 @@
-/* direct.h - a link's direct connections between the memories of devices, which bypass the host. There is one for each
- * device of this rank that supports it (kvc_link_class.attach), and then all ranks have it. */
+/* direct.h - a link's direct connections between the memories of devices, which bypass the host. A device has a
+ * connection only if the devices of all ranks support it (kvc_link_class.attach). */
 #ifndef KVC_CORE_RANKS_DIRECT_H
 #define KVC_CORE_RANKS_DIRECT_H
 

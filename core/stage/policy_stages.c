@@ -17,9 +17,9 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
     return KVC_OK;
 }
 
-/* Returns how readily a method gives up a stage that another method wants. The result is 0 if it never does, because it
- * needs all its stages or they were given explicitly. It is 1 if it needs only one of prompt and propagate, and 2 if it
- * needs only one of prompt and decode. */
+/* Returns how readily a method gives up a stage that another method wants. 0: never, because the method needs all its
+ * stages or the user has given them. 1: the method needs only one of prompt and propagate. 2: the method needs only one
+ * of prompt and decode. */
 static int readiness(const struct kvc_method *method) {
     const unsigned stages = method->policy->stages;
     if (kvc_value_given(&method->values, "stages"))
@@ -44,8 +44,8 @@ static const char *stage_name(unsigned stage) {
     }
 }
 
-/* Assigns a stage. Methods that need it choose first; the others take what is free. Two equally ready methods
- * conflict. */
+/* Assigns a stage to the method that gives it up least readily, and removes it from the other methods. Two methods that
+ * give it up equally readily conflict. */
 static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, struct kvc_error *error) {
     struct kvc_method *owner = NULL;
     for (int ready = 0; ready <= 2; ready++)

@@ -33,8 +33,8 @@ struct kvc_stage {
     bool evicted;
     bool cleared;    /* expired entries of the layer's sliding window have been evicted */
     bool observes;   /* the method only observes and must not evict */
-    bool decides;    /* it chooses for a layer that sees more; until then, keep expired entries */
-    bool plans;      /* true: it plans, before a decode step, what the step will keep */
+    bool decides;    /* the method chooses for a lower layer that sees more, so expired entries are kept until then */
+    bool plans;      /* true: the method plans, before a decode step, which entries the step will keep */
     uint32_t coming; /* entries for which buffers are reserved, although they are not appended yet */
     /* results: */
     struct kvc_read_list *chosen; /* select stage: set if not all entries are read */
