@@ -113,7 +113,7 @@ int cli_check_policies(const struct cli_command *command, const struct kvc_engin
 }
 
 /* Tries to open the tokenizer and chat templates of a model. On failure, *error keeps the reason why the model could
- * not be opened, which is more useful than the reason for this failure, unless memory is missing. */
+ * not be opened, which is more useful than the reason for this failure. Only a lack of memory here replaces it. */
 static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model,
                       struct kvc_error *error) {
     struct kvc_error own;

@@ -18,8 +18,8 @@ struct score {           /* the score of one policy, in one window or in all win
     double loss, square; /* sum of -log p; sum of the squares of -log p */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats stats; /* statistics at the end of the longest window, and of the largest cache among
-                                       equally long windows; the peak is the maximum over all windows */
+    struct kvc_session_stats stats; /* statistics at the end of the longest window (of equally long windows, the one
+                                       with the largest cache); the peak is the maximum over all windows */
 };
 
 struct rows { /* receives the rows of a window's prompt */

@@ -58,8 +58,8 @@ static int read_tokens(const struct cli_command *command, const struct kvc_model
     return KVC_OK;
 }
 
-/* Returns true in *found if the text contains a control token of the model, such as "<|im_start|>", which means that a
- * template was already applied. */
+/* Sets *found to true if the text contains a control token of the model, such as "<|im_start|>". Such a text has
+ * already been formatted by a template. */
 static int find_control(const struct cli_command *command, const struct kvc_model *model, const struct prompt *prompt,
                         bool *found) {
     struct kvc_error error;

@@ -107,7 +107,7 @@ static void move_spans(struct eval_sample *sample, size_t before, size_t head, s
     }
 }
 
-/* Keeps `keep` of the context's tokens: the first half and the second half of them come from its start and its end. */
+/* Keeps `keep` of the context's tokens: half of them from its start and half from its end. */
 static enum kvc_status cut_context(const struct kvc_model *model, struct eval_sample *sample, const int32_t *tokens,
                                    size_t count, size_t keep, struct kvc_error *error) {
     const size_t before = strlen(sample->context);

@@ -1,6 +1,6 @@
 /* metrics_code.c - the similarity of two texts as Python's difflib computes it (fuzzywuzzy's ratio without its C
- * library), for LongBench's code tasks: 2M / T, where M counts the characters of matching blocks and T those of both
- * texts. */
+ * library), for LongBench's code tasks: 2M / T, where M counts the characters of matching blocks and T all characters
+ * of both texts. */
 #include "eval/metrics.h"
 
 #include <math.h>
@@ -66,8 +66,8 @@ struct block {
 };
 
 /* Returns the longest common block; among equals, the one that begins first in a, then in b. lengths, next [b + 1]: for
- * the current and the previous character of a, the length of the block that ends at each position of b. Both are zero
- * before and after. */
+ * the current and the previous character of a, the length of the block that ends at each position of b. Both arrays are
+ * zero before and after the call. */
 static struct block metrics_code_longest(struct eval_codes a, struct eval_codes b, const struct places *places,
                                          struct range in, size_t *lengths, size_t *next) {
     struct block best = {in.a, in.b, 0};
@@ -108,7 +108,7 @@ double eval_similarity(struct eval_pool *pool, struct eval_codes a, struct eval_
     const struct places places = find_places(pool, b);
     size_t *lengths = eval_pool_take(pool, b.count + 1, sizeof *lengths);
     size_t *next = eval_pool_take(pool, b.count + 1, sizeof *next);
-    /* Open ranges do not overlap, so there are fewer than characters. */
+    /* The ranges still to be searched do not overlap, so there are fewer of them than characters. */
     struct range *left = eval_pool_take(pool, cli_min(a.count, b.count) + 2, sizeof *left);
     size_t count = 1, matched = 0;
     if (a.count + b.count == 0)

@@ -116,8 +116,8 @@ struct eval_asked *eval_sample_ask(struct eval_sample *sample);
 /* Add an answer, or a span of the context. Return false if out of memory. */
 bool eval_asked_answer(struct eval_asked *asked, const char *answer);
 bool eval_asked_span(struct eval_asked *asked, size_t start, size_t bytes);
-/* Both take ownership of the texts. They fail without memory, also for an earlier loss; fine: the rest of the sample is
- * complete. */
+/* Both take ownership of the texts. They fail if memory has run out, now or while a text was written. `fine` is false
+ * if another part of the sample is incomplete. */
 bool eval_asked_end(struct eval_asked *asked, struct eval_text *question, struct eval_text *opening);
 enum kvc_status eval_sample_end(struct eval_sample *sample, struct eval_text *context, bool fine,
                                 struct kvc_error *error);

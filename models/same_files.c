@@ -99,7 +99,7 @@ static const char *const small[] = {"config.json",           "generation_config.
                                     "chat_template.json",    "additional_chat_templates/tool_use.jinja"};
 enum { SMALL = sizeof small / sizeof *small };
 
-/* Hashes a file. Returns 0 if it does not exist. */
+/* Returns the hash of a file, or 0 if the file cannot be opened. */
 static uint64_t hash_file(const char *path) {
     struct kvc_map map;
     struct kvc_error error;

@@ -5,7 +5,7 @@
 #include "serve/serve.h"
 
 void serve_choice_free(struct serve_choice *choice) {
-    kvc_session_close(choice->session); /* usually NULL: the engine thread closes both */
+    kvc_session_close(choice->session); /* usually NULL, because the engine thread closes the session and the sampler */
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
     for (size_t i = 0; i < choice->record_count; i++)

@@ -46,8 +46,8 @@ static int later_first(const void *a, const void *b) {
     return x > y ? -1 : x < y;
 }
 
-/* Lists the numbers of all slots in the folder, the most recently used first. False, with a warning: the folder cannot
- * be read. */
+/* Lists the numbers of all slots in the folder, the most recently used first. Returns false, with a warning, if the
+ * folder cannot be read. */
 static bool list_slots(const struct serve *serve, uint64_t **numbers, size_t *count) {
     const char *folder = serve->options->sessions;
     DIR *list = opendir(folder);

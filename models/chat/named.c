@@ -33,7 +33,7 @@ static const char llama2[] = SYSTEM_FIRST
 static const char llama3[] = "{{- bos_token -}}\n"
                              "{%- for message in messages -%}\n" LLAMA3_MESSAGE "{%- endfor -%}\n" LLAMA3_ANSWER;
 
-/* Without a date, the template writes the fixed date on which the published template falls back, so that the text is
+/* Without a date, the template writes the fixed date to which the published template falls back, so that the text is
  * the same every day. */
 static const char llama31[] =
     SYSTEM_FIRST "{%- set today = strftime_now('%d %b %Y') if strftime_now is defined else '26 Jul 2024' -%}\n"

@@ -188,7 +188,7 @@ static inline bool kvc_config_recurs(const struct kvc_config *config, uint64_t l
 static inline bool kvc_config_chooses(const struct kvc_config *config, uint64_t layer) {
     return config->experts > 0 && !(config->dense && config->dense[layer]);
 }
-/* Frees config->dense and sets it to NULL if no layer is dense. Returns KVC_INPUT if all layers are. */
+/* Frees config->dense and sets it to NULL if no layer is dense. Returns KVC_INPUT if all layers are dense. */
 enum kvc_status kvc_config_check_dense(struct kvc_config *config, const char *where, struct kvc_error *error);
 /* Marks every n-th layer as not rotating. */
 enum kvc_status kvc_config_unrotate(struct kvc_config *config, uint64_t every, const char *where,

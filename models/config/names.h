@@ -57,7 +57,8 @@ extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
 /* Return true if the model has the norm, and if the norm has a bias. */
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
 bool kvc_has_norm_bias(const struct kvc_config *config, const struct kvc_norm_name *norm);
-/* Returns the norm's rows, each with kvc_norm_length weights. More than one if each head has its own weights. */
+/* Returns the number of the norm's rows. Each row has kvc_norm_length weights. There is more than one row if each head
+ * has its own weights. */
 uint64_t kvc_norm_rows(const struct kvc_config *config, const struct kvc_norm_name *norm);
 
 /* A matrix that each expert of a layer has. GGUF files stack all experts in one tensor [experts, outputs, inputs].

@@ -86,8 +86,8 @@ const struct kvc_shape *kvc_shape_find(const char *name) {
     return NULL;
 }
 
-/* Adds longrope factors. The published ones were found by search and have no formula; these grow in a similar way, up
- * to 2 (short) and 64 (long). */
+/* Adds longrope factors. Factors of published models were found by search and follow no formula. The added factors grow
+ * in a similar way, up to 2 (short) and 64 (long). */
 static enum kvc_status add_factors(struct kvc_config *config, struct kvc_error *error) {
     const uint64_t pairs = config->rope.rotary / 2;
     config->rope.short_factor = malloc((size_t)pairs * sizeof(float));

@@ -55,8 +55,8 @@ bool kvc_gguf_real(const struct kvc_gguf *file, const char *key, double *value);
 bool kvc_gguf_bool(const struct kvc_gguf *file, const char *key, bool *value);
 bool kvc_gguf_string(const struct kvc_gguf *file, const char *key, const char **text,
                      size_t *bytes); /* not NUL-terminated */
-/* Arrays: kvc_gguf_array returns the element type and count, the others single elements (reals: only of float32 and
- * float64 arrays). Access takes constant time, for strings too. */
+/* Arrays: kvc_gguf_array returns the element type and count. The other functions return single elements;
+ * kvc_gguf_array_real reads only float32 and float64 arrays. Access takes constant time, for strings too. */
 bool kvc_gguf_array(const struct kvc_gguf *file, const char *key, enum kvc_gguf_type *type, uint64_t *count);
 bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t i, uint64_t *value);
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);

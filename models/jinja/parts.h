@@ -149,7 +149,8 @@ struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, c
 void jinja_put(struct jinja *j, struct jinja_text *text, const struct jinja_string *from, size_t at, size_t bytes);
 void jinja_put_all(struct jinja *j, struct jinja_text *text, const struct jinja_string *from);
 void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data); /* text of the engine */
-/* Appends characters derived from others. `marked` is true if one of those others was marked. */
+/* Appends characters that were derived from other characters, such as uppercase letters. `marked` is true if one of the
+ * original characters was marked. */
 void jinja_put_made(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes, bool marked);
 struct jinja_string jinja_seen(const struct jinja_text *text); /* the text as a string, valid until the text changes */
 struct jinja_value jinja_taken_safe(struct jinja *j, const struct jinja_text *text,
