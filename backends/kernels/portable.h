@@ -82,9 +82,9 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 /* ---- sums ---- */
 
-/* Returns sum + x, for sums that a loop carries. It is a fused multiply-add by a 1 that compilers cannot know, computed
- * from an argument of the kernel (below 2^31). Some compilers split a loop of additions into partial sums, which the
- * language forbids. They cannot split this one. */
+/* Returns sum + x, for sums that a loop carries. The sum is a fused multiply-add by `one`, a 1 that KVC_ONE computes
+ * from a kernel argument (below 2^31), so that compilers do not know its value. Some compilers split a loop of
+ * additions into partial sums, which the language forbids; they cannot split a loop of these. */
 #define KVC_ONE(number) kvc_from_bits(0x3f800000u | (kvc_u32)(number) >> 31)
 KVC_DEVICE float kvc_plus(float sum, float x, float one) { return kvc_fma(x, one, sum); }
 #if KVC_WORKERS == 1
@@ -95,8 +95,9 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 
 #if KVC_WORKERS == 1 /* OpenCL only */
 
-/* Parts of vectors. With KVC_BY_ELEMENT they use no shuffles. This is for Oclgrind, whose check for uninitialized reads
- * is wrong about shuffles that name element 11 of a vector or join two vectors (tests/oclgrind/run.sh). */
+/* Parts of vectors. With KVC_BY_ELEMENT, these macros use no shuffles. That option is for Oclgrind, whose check for
+ * uninitialized reads is wrong about shuffles that name element 11 of a vector or join two vectors
+ * (tests/oclgrind/run.sh). */
 #ifndef KVC_BY_ELEMENT
 #define KVC_LOW8(v) (v).lo
 #define KVC_HIGH8(v) (v).hi

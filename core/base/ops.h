@@ -22,8 +22,8 @@ struct kvc_noise {
     float tau;
 };
 
-/* How a decode step's query scores a head's entries: those of the lists, or of the view if there is one. "place" below
- * means an entry, or a page if pages of low and high are given.
+/* How a decode step's query scores a head's entries: the entries of the view or, without a view, of the lists. "place"
+ * below means an entry, or a page if pages of low and high are given.
  * Heads with at most `budget` places are skipped; their scores and weights are undefined.
  * Chosen channels: A[c] = sum over the group's heads, ascending, from 0, of |q[h, c]|. The `dims` channels with the
  * highest A, by the rule of top-k, are c_0, c_1, ... in ascending order. A channel is positive unless the sum over the

@@ -10,7 +10,7 @@
 /* Blocks as stored in GGUF files (little-endian), and blocks of FP8 weights. KVC_DEQUANTIZE_<TYPE>(b, e) is the value
  * of element e of block b (an lvalue). All products are exact in binary32 (11 bits of scale, at most 12 bits of
  * sub-scale and quant together), except next to denormal results. Types with a minimum then round once, in the fma. So
- * the values equal those of programs that multiply first and then add or subtract. */
+ * the values equal the values of programs that multiply first and then add or subtract. */
 struct kvc_block_q8_0 { /* 32 values: d * q */
     kvc_u8 d[2];
     kvc_i8 q[32];

@@ -144,7 +144,7 @@ struct kvc_verify_operation {
     const char *of; /* the operation's name; cases of later features have a name of their own */
     enum kvc_further further;
 };
-/* One for each operation of the list. KVC_CASE(name, cases) { ... v ... } defines it. */
+/* Declares the test case of each operation in the list. KVC_CASE(name, cases) { ... v ... } defines a test case. */
 #define KVC_BYTES(result, name, arguments) extern const struct kvc_verify_operation kvc_verify_##name;
 #define KVC_OPERATION(name, parameters, ...) extern const struct kvc_verify_operation kvc_verify_##name;
 #include "core/base/ops.def"

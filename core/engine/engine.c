@@ -220,7 +220,7 @@ const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *e
     return NULL;
 }
 
-/* Checks what the parser and the manual require of an option table. */
+/* Checks that an option table meets the requirements of the parser and the manual. */
 static enum kvc_status check_options(const struct kvc_policy_class *policy, struct kvc_error *error) {
     const struct kvc_option *common = kvc_common_options();
     for (const struct kvc_option *o = policy->options; o && o->name; o++) {

@@ -250,9 +250,9 @@ static bool decides_for_others(const struct kvc_session *session, uint32_t rank)
 }
 
 /* Passes can overlap if the policy does not read the whole prompt in one layer before the next, and if no rank's layers
- * depend on those of another. Policies that choose entries within a prompt must do so in the chunk stage. With N ranks
- * and stages of equal duration, the first rank is about to begin pass p + N when the last rank ends pass p. One more
- * pass compensates for unequal durations. */
+ * depend on another rank's layers. Policies that choose entries within a prompt must do so in the chunk stage. With N
+ * ranks and stages of equal duration, the first rank is about to begin pass p + N when the last rank ends pass p. One
+ * more pass compensates for unequal durations. */
 uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
     const struct kvc_policy *policy = session->policy;

@@ -198,10 +198,10 @@ static void sampler_sort(uint32_t *order, union slot *room, size_t count, const 
     }
 }
 
-/* Fills order with the best `most` tokens, best first. It leaves out tokens whose weight is too small to change the sum
- * of weights. The sum begins with the best token's 1, and exp(-TAIL) is below half a unit in the last place of any
- * float from 1 on. If `most` is small, tokens are inserted into a sorted list, which is cheap because few qualify.
- * Otherwise they are sorted. */
+/* Fills order with the best `most` tokens, best first. Leaves out tokens whose weight is too small to change the sum of
+ * weights. The sum begins with the best token's 1, and exp(-TAIL) is below half a unit in the last place of any float
+ * from 1 on. If `most` is small, tokens are inserted into a sorted list, which is cheap because few qualify. Otherwise
+ * they are sorted. */
 static size_t sampler_collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
     const uint32_t best = sampler_likeliest(logits, sampler->vocab);
     const float highest = logits[best], least = -TAIL * sampler->options.temperature;

@@ -20,7 +20,7 @@ struct kvc_ledger_layer {
     uint64_t slots;  /* slots of all lists together */
     uint64_t arrays; /* bytes of their tables */
     bool ordered;    /* with order and positions */
-    bool elsewhere;  /* another rank of a pipeline has the layer, so it counts nothing */
+    bool elsewhere;  /* another rank of a pipeline has the layer, so the layer counts no bytes */
     bool touched;    /* entries were evicted since the last shrink */
     bool thinned;    /* as in struct kvc_evictions */
 };

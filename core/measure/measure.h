@@ -1,5 +1,5 @@
-/* measure.h - shared by the measurements of all operations: synthetic operands, the clock, and counts. Shapes are those
- * of a model of one billion parameters. */
+/* measure.h - shared by the measurements of all operations: synthetic operands, the clock, and counts. The shapes are
+ * taken from a model of one billion parameters. */
 #ifndef KVC_CORE_MEASURE_MEASURE_H
 #define KVC_CORE_MEASURE_MEASURE_H
 
@@ -80,9 +80,9 @@ struct kvc_measure_operation {
     kvc_measure_operation_fn *run;
     uint32_t variants; /* variants 0 .. variants - 1 */
 };
-/* One for each operation of the list, and zero. KVC_MEASURE(name, variants, variant) { ... m ... } defines it; the last
- * argument names the parameter that receives the variant's number. copy and fma_loop have no variants, because they
- * measure the limits of the device. */
+/* Declares the measurement of each operation in the list, and of the operation zero. KVC_MEASURE(name, variants,
+ * variant) { ... m ... } defines a measurement; the last argument names the parameter that receives the variant's
+ * number. copy and fma_loop have no variants, because they measure the limits of the device. */
 #define KVC_OPERATION(name, parameters, ...) extern const struct kvc_measure_operation kvc_measure_##name;
 #include "core/base/ops.def"
 extern const struct kvc_measure_operation kvc_measure_zero;

@@ -72,7 +72,8 @@ KVC_MEASURE(window_moments, 1, variant) {
                                                                        .totals = totals});
 }
 
-/* Attention's probabilities for one query and for a chunk, and keyformer's for one query. */
+/* Variants: attention's probabilities for one query, the same for a chunk of queries, and keyformer's probabilities for
+ * one query. */
 KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {.seed = 1, .layer = 3, .tau = 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;

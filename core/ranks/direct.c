@@ -58,7 +58,7 @@ void kvc_direct_gather_rows(struct kvc_direct *direct, struct kvc_span y, struct
         all += sizes[r];
     }
     const size_t mine = sizes[link->rank], row = all / rows;
-    /* the parts of a single row arrive in order; those of several rows arrive by rank in `room` and are then put in
+    /* the parts of a single row arrive in order; the parts of several rows arrive by rank in `room` and are then put in
      * order */
     const bool ordered = rows == 1 && !overlap(y, all, part, mine);
     const void *from = mine ? address(direct, part, mine) : NULL;

@@ -197,7 +197,7 @@ FUNCTION(do_cycle) {
                        : JINJA_FAIL(j, "loop.cycle: nothing to choose from");
 }
 
-/* Returns true if the arguments differ from those of the previous call. */
+/* Returns true if the arguments differ from the arguments of the previous call. */
 FUNCTION(do_changed) {
     UNUSED;
     struct jinja_value values = jinja_list(j, JINJA_TUPLE);

@@ -112,7 +112,7 @@ struct append_job {
     const int32_t *positions;
 };
 
-/* Zeroes the state of `n` entries in consecutive slots. It goes column by column, because columns lie far apart. */
+/* Zeroes the state of `n` entries in consecutive slots, one column after another, because columns lie far apart. */
 static void empty_state(const struct kvc_lists *lists, uint32_t h, uint32_t slot, uint32_t n) {
     const uint32_t slots = slots_of(lists, h);
     float *state = lists->state && n ? state_of(lists, h) + slot : NULL;

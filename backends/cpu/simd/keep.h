@@ -215,8 +215,9 @@ static uint32_t *count_up(uint32_t *indices, uint32_t first, uint32_t n) {
     return indices + n;
 }
 
-/* Writes low + i for each index i of the `top` highest keys [n], 0 < top < n. If keys tie at the bound, the first ones
- * are taken, or with `ties` [n] those with the highest ties. tie_keys [n] is scratch. */
+/* Writes low + i for each index i of the `top` highest keys [n], 0 < top < n. If several keys equal the bound, the
+ * entries with the lowest indices are taken or, if `ties` [n] is given, the entries with the highest values in `ties`.
+ * tie_keys [n] is scratch. */
 static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, uint32_t n, uint32_t top,
                            const float *ties, int32_t *tie_keys) {
     const int32_t bound = threshold(keys, n, top);

@@ -71,8 +71,8 @@ static void exact_sums(const struct ring_head *head, float *sums) {
         fuse_row(sums, ring_row_of(head, i), head->used, KVC_FUSE_SUM, i == 0);
 }
 
-/* Computes the sums of all entries up to rounding, by slot. It adds the rows of the newest row's block and the sums of
- * the other blocks. */
+/* Computes the sums of all entries up to rounding, by slot. Adds the rows of the newest row's block and the sums of the
+ * other blocks. */
 static void near_sums(const struct ring_head *head, float *sums) {
     const struct kvc_ring *ring = head->job->ring;
     const uint32_t newest = (uint32_t)((ring->now - 1) % ring->ring), block = newest / KVC_RING_BLOCK;

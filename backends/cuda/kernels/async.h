@@ -35,8 +35,9 @@ template <int left> KVC_DEVICE void kvc_async_wait() {
 #endif
 }
 
-/* Returns the sum of a team's 32 lanes to each of its four work-items. It is kvc_lanes_sum with 9 shuffles instead of
- * 16. At each level, both sides of a pair add half of the lanes each; a + b and b + a have the same bits. */
+/* Returns the sum of a team's 32 lanes to each of its four work-items. The result is bit-identical to kvc_lanes_sum,
+ * but needs 9 shuffles instead of 16. At each level, both sides of a pair add half of the lanes each; a + b and b + a
+ * have the same bits. */
 KVC_DEVICE float kvc_team_sum(const struct kvc_lanes &p) {
     kvc_u32 worker = KVC_LOCAL_ID() % 4;
     bool high = worker & 2, odd = worker & 1;

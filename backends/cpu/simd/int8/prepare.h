@@ -51,14 +51,14 @@ INLINE __m256i code_of(__m256i quant, int is_signed) {
     return is_signed && !PAIRS ? _mm256_xor_si256(quant, _mm256_set1_epi8((char)-128)) : quant;
 }
 
-/* Tiles of rows and panels of outputs are stored block by block in the order of use: all blocks of one lane, then those
- * of the next lane. Every lane has room for as many blocks as the first one.
+/* Tiles of rows and panels of outputs are stored block by block in the order of use: all blocks of one lane, then all
+ * blocks of the next lane. Every lane has room for as many blocks as the first one.
  *
  * A block of a tile consists of groups of TILE_ROWS words: the codes; for each piece its start, which is the initial
  * value of an accumulator, or for types with a minimum a float (the sum of the piece's quants times the scale); the
  * scale. A block of a panel consists of groups of TILE_OUTPUTS words: the codes; the scale of each piece; the minimum
- * of each piece with the opposite sign. A word of codes holds four bytes, or two 16-bit integers if the type is WIDE.
- */
+ * of each piece with the opposite sign. A word of codes holds four bytes, or two 16-bit integers if the type is
+ * WIDE. */
 #define CODE_WORDS(kind) ((kind) == KIND_WIDE ? 16 : 8)
 #define TILE_WORDS(kind) (CODE_WORDS(kind) + ((kind) == KIND_WIDE ? 0 : KIND_PIECES(kind)) + 1)
 #define PANEL_WORDS(kind) (CODE_WORDS(kind) + (KIND_MINIMUM(kind) ? 2 : 1) * KIND_PIECES(kind))

@@ -1,9 +1,9 @@
 /* dequantize_fp8.h - dequantizes FP8 weights (e4m3), which have a float32 scale for each 128 weights of a row. Part of
  * dequantize.h. */
 
-/* Loads LANES e4m3 numbers as float32. Shifted left by seven bits, the exponent and fraction are those of an F16, whose
- * bias is larger by 8. CPUs convert F16 without slowing down for denormal numbers. If all these bits are ones, the
- * number is NaN, with either sign. */
+/* Loads LANES e4m3 numbers as float32. Shifts exponent and fraction left by seven bits, to the exponent and fraction of
+ * an F16, whose exponent bias is larger by 8. CPUs convert F16 without slowing down for denormal numbers. If all bits
+ * of exponent and fraction are ones, the number is NaN, with either sign. */
 INLINE vf load_e4m3(const unsigned char *p) {
 #if LANES == 16
     const __m256i ones = _mm256_set1_epi16((short)0xbf80), sign = _mm256_set1_epi16((short)0x8000);

@@ -15,7 +15,8 @@ static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 1
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
 static size_t panel_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_OUTPUTS + LANE_GAP; }
-/* Returns the same for packed rows. The last vector of a row may store beyond its TILE_ROWS values, into the gap. */
+/* Returns the number of floats of one lane of packed rows, including the gap. The last vector of a row may store beyond
+ * its TILE_ROWS values, into the gap. */
 static size_t rows_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_ROWS + LANE_GAP; }
 static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows + TILE_ROWS - 1) / TILE_ROWS; }
 

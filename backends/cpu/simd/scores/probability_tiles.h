@@ -234,8 +234,8 @@ static void probabilities_run(struct probabilities_job *job) {
     struct kvc_threads *threads = threads_for(job->cpu, work);
     const uint32_t wanted = 4 * kvc_threads_count(threads), each = (wanted + rows->kv_heads - 1) / rows->kv_heads;
     job->splits = !threads || rows->reads || tiles == 0 ? 1 : kvc_min_u32(each, tiles);
-    /* Tiles of indices share the cache lines of their slots. Such heads are divided only if there are fewer heads than
-     * threads. */
+    /* If results are stored by slot and the list has an order, entries of different tiles share cache lines. Heads are
+     * then divided only if there are fewer heads than threads. */
     if (job->end || (job->by_slot && rows->lists->order && rows->kv_heads >= kvc_threads_count(threads)))
         job->splits = 1;
     kvc_threads_run(threads, (size_t)rows->kv_heads * job->splits, probabilities_task, job);

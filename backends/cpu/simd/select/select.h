@@ -27,7 +27,7 @@ static struct select_head open_choose(const struct select_job *job, const struct
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
     head.values = work->own;
     head.probability_stride = call->stride;
-    if (!job->reads) { /* with reads, they are not stored but computed when they are needed */
+    if (!job->reads) { /* with reads, scores and probabilities are computed when they are needed, and not stored */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->probabilities.buffer)
             head.probabilities = (float *)kvc_span_data(call->probabilities) + (size_t)h * job->group * call->stride;

@@ -75,7 +75,8 @@ struct select_prefetch {
 
 #define ENTRIES_AT_ONCE 4u
 #define CHANNEL_BYTES_AT_ONCE 1024u
-#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10) /* limit, so that they fit in the cache beside this head's data */
+/* limit, so that the prefetched channels fit in the cache beside this head's data */
+#define CHANNEL_BYTES_AHEAD ((size_t)256 << 10)
 
 static void prefetch_next(struct select_prefetch *ahead) {
     if (!ahead)
