@@ -489,7 +489,7 @@ bool cli_template_given(const struct cli_template *from); /* true if any option 
          "the date for the template, such as 2025-06-30, or today; by default the template sees no date",             \
          &(t)->date, 0, 0, NULL},                                                                                     \
         {CLI_FLAG, 0, "special-content", NULL,                                                                        \
-         "recognize control tokens in messages, tools and variables: whoever wrote them can then end a turn",         \
+         "recognize control tokens in messages, tools and variables; the author of such a text can then end a turn",   \
          &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 

@@ -118,7 +118,7 @@ double eval_score_countdown(const struct eval_asked *asked, const char *answer);
          NULL}, \
         {CLI_TEXT, 0, "longwriter", "FOLDER", "LongWriter: evaluation/longbench_write.jsonl and others", \
          &(f)[EVAL_LONGWRITER], 0, 0, NULL}, \
-        {CLI_TEXT, 0, "longgenbench", "FOLDER", "LongGenBench: Dataset/Dataset_short.json and _long", \
+        {CLI_TEXT, 0, "longgenbench", "FOLDER", "LongGenBench: Dataset/Dataset_short.json and Dataset_long.json", \
          &(f)[EVAL_LONGGENBENCH], 0, 0, NULL}, \
         {CLI_TEXT, 0, "longproc", "FOLDER", "LongProc: data/SET with its prompts.yaml", &(f)[EVAL_LONGPROC], 0, 0, NULL}
 /* clang-format on */

@@ -248,8 +248,9 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
         {CLI_TEXT, 0, "words", "FILE",
          "word lists for needle_demo; the default is words.json beside the model, or the bundled file",
          &run.files[EVAL_WORDS], 0, 0, NULL},
-        {CLI_INT, 0, "depths", "N", "number of depths, for tasks with depths; sample i uses depth i modulo N",
-         &run.depths, 2, 101, NULL},
+        {CLI_INT, 0, "depths", "N",
+         "number of depths in the text at which a task places the answer; sample i uses depth i modulo N", &run.depths,
+         2, 101, NULL},
         {CLI_FLAG, 0, "alone", NULL,
          "run policies one by one, so that each time belongs to one policy. Otherwise policies that can share a prompt "
          "compute "
@@ -276,7 +277,7 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          &run.kept, 0, 1000000, NULL},
         {CLI_TEXTS, 0, "span", "TEXT",
          "also record where this piece of the text is evicted; may be given several times", &run.spans, 0, 0, NULL},
-        {CLI_TEXT, 0, "shard", "I/N", "only shard I of N of the samples", &run.shard, 0, 0, NULL},
+        {CLI_TEXT, 0, "shard", "I/N", "divide the samples into N shards and run only shard I", &run.shard, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&run.common),
         CLI_SESSION_OPTIONS(&run.common),
         CLI_OUTPUT_OPTIONS(&run.common),

@@ -252,7 +252,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          &a.shape, 0, 0, NULL},
         {CLI_TYPE, 0, "type", "TYPE", "type of the weights of --shape", &a.type, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
-         "a policy, or all for all methods (default: full); several are interleaved and compared with the first",
+         "a policy, or the word all for every method (default: full); several are interleaved and compared with "
+         "the first",
          &a.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "prompt", "N,..", "lengths of prompts, in tokens", &a.prompts, 1, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},

@@ -191,7 +191,7 @@ fails 2 'no rows after the prompt' replay --kv full --in "$work/dump.safetensors
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
 "$build/tests/cli/make_dump" "$work/gap.safetensors" 1 40 4 2 8 layers.2.q:40:4:8 || exit 1
 fails 3 'has layers.2.q, but no tensor layers.1.q' replay --kv full --in "$work/gap.safetensors"
-fails 2 'is --out, too' replay --kv full --prompt 30 --in "$work/dump.safetensors" --out "$work/x" --attn "$work/x"
+fails 2 'is the same file as --out' replay --kv full --prompt 30 --in "$work/dump.safetensors" --out "$work/x" --attn "$work/x"
 
 # pseudo and probe rows that come with the dump; if they are missing or have the wrong shape, the message names them
 dump() { "$build/tests/cli/make_dump" "$work/extra.safetensors" 2 40 4 2 8 "$@" || exit 1; }
