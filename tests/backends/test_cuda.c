@@ -122,8 +122,8 @@ static void operations(void **state) {
                                        "ring_write"}; /* These launch many kernels each. */
     /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL's
      * CPUs. */
-    static const char *const unused[] = {"pack_x", "pack_w",   "product", "linear_int8_gemm",
-                                         "widen",  "add_bias", "clear"};
+    static const char *const unused[] = {"pack_x",     "pack_w",   "product", "linear_int8_gemm",
+                                         "dequantize", "add_bias", "clear"};
     const char *never;
     unsigned rows = 0, missed = 0;
     enum kvc_status status =
