@@ -311,7 +311,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
          &a.raw, 0, 0, NULL},
         CLI_NO_SPECIAL_OPTION(&a.no_special),
         {CLI_TEXT, 0, "template", "NAME",
-         "chat template that formats each prompt as a user's message; the name model selects the model's own",
+         "chat template that formats each prompt as a user's message; 'model' selects the model's own template",
          &a.template.name, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "system message of a chat", &a.template.system, 0, 0, NULL},
         CLI_TEMPLATE_OPTIONS(&a.template),

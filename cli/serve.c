@@ -75,7 +75,7 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
          &o.kept, 0, 10000, NULL},
         {CLI_FLAG, 0, "cache-prompt", NULL,
          "requests without the field cache_prompt reuse a cached session under every policy. Without the option, only "
-         "under policies that evict nothing",
+         "under policies that neither evict nor select",
          &o.cache_prompt, 0, 0, NULL},
         {CLI_TEXT, 0, "sessions", "FOLDER",
          "save cached sessions in this folder when the server ends, and load them when it starts; created if missing",
@@ -90,7 +90,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
          "print a line on standard error for each request: time, method, path, status, tokens and seconds, but no "
          "contents",
          &o.log, 0, 0, NULL},
-        {CLI_FLAG, 0, "fields", NULL, "print the fields of requests as a table and end", &fields, 0, 0, NULL},
+        {CLI_FLAG, 0, "fields", NULL, "print a table of the fields that a request can have, then exit", &fields, 0, 0,
+         NULL},
         {.kind = CLI_END}};
 
     cli_common_defaults(&o.common);

@@ -231,7 +231,7 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
         {CLI_FLAG, 0, "no-bos", NULL, "do not add the tokens that the model puts in front of a text, such as BOS",
          &a.bare, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME",
-         "treat the text as a user's message in this chat template; the name model selects the model's own",
+         "treat the text as a user's message in this chat template; 'model' selects the model's own template",
          &a.template.name, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "system message in front of it", &a.template.system, 0, 0, NULL},
         CLI_TEMPLATE_OPTIONS(&a.template),

@@ -252,7 +252,8 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          "number of depths in the text at which a task places the answer; sample i uses depth i modulo N", &run.depths,
          2, 101, NULL},
         {CLI_FLAG, 0, "alone", NULL,
-         "run policies one by one, so that each time belongs to one policy. Otherwise policies that can share a prompt "
+         "run policies one by one, so that every measured time is that of one policy alone. Otherwise policies that "
+         "can share a prompt "
          "compute "
          "it "
          "once, and answer in one batch",

@@ -80,8 +80,8 @@ struct kvc_nearest {
     size_t word_bytes; /**< length of `word` */
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
-    size_t edits; /**< edits that turn `word` into `name`, or 1 if one begins with the other; while `name` is NULL, the
-                       limit that a name must stay below */
+    size_t edits; /**< number of edits from `word` to `name`, 1 if one is a prefix of the other; while `name` is NULL:
+                       only a name with fewer edits is accepted */
 };
 /** Begins a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);

@@ -85,7 +85,7 @@ static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_valu
                                                     : status;
 }
 
-/* Writes the rows of the prompt's last queries, even if another method evicts after the prompt. */
+/* Writes the prompt's last queries into the ring buffer, even if another method evicts after the prompt. */
 static enum kvc_status morphkv_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                        struct kvc_error *error) {
     return write_rows(stage, values, (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, window_of(values)), error);

@@ -2,10 +2,10 @@
  * length limit reserves memory for some tokens at a time. Cached sessions use the memory that no answer needs.
  *
  * A cached session holds the tokens with which a conversation's next request begins. A shared one holds a prefix of
- * several prompts (share.c). If the policy evicts nothing, a request continues a cached session by default, because
- * that does not change its answer. Other policies choose anew at every turn, so they continue one only if the request
- * or --cache-prompt asks for it. A request with cache_prompt "fork" gets a copy, and its own session is not cached. So
- * its answer depends on the cached session alone. */
+ * several prompts (share.c). If the policy neither evicts nor selects, a request continues a cached session by default,
+ * because that does not change its answer. Other policies choose anew at every turn, so they continue one only if the
+ * request or --cache-prompt asks for it. A request with cache_prompt "fork" gets a copy, and its own session is not
+ * cached. So its answer depends on the cached session alone. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -76,7 +76,8 @@ static const struct field fields[] = {
     {"echo", FLAG, C, AT(echo), 0, 0, 0, "false", "puts the prompt in front of the answer, with its logprobs"},
     {"kv", STRING, C | H, AT(kv), 0, 0, 0, "--kv",
      "the cache's policy, as in --kv of kvcull run; options with file names are refused"},
-    {"cache_prompt", REUSE, C | H, AT(cache_prompt), 0, 0, SERVE_UNSAID, "true with policies that evict nothing",
+    {"cache_prompt", REUSE, C | H, AT(cache_prompt), 0, 0, SERVE_UNSAID,
+     "true with policies that neither evict nor select",
      "continues the cached session of an earlier request if this one begins with its tokens; \"fork\": continues a "
      "copy and leaves the cached session unchanged"},
     {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false", "does not end an answer at the model's end token"},

@@ -293,7 +293,7 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
         next_token(loop, choice, loop->prompt_logits);
 }
 
-/* Ends the prompt of this choice, and of other choices that received a copy of its session. */
+/* Completes the prompt of this choice and starts its answer; likewise for choices with a copy of its session. */
 static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     serve_share_prompt(choice);

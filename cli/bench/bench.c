@@ -266,7 +266,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "repeat", "N", "number of prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
          "measure every operation of the backend instead of a model, in bytes and flops per second, and compare it "
-         "with the limits of the device: a large copy, a loop of multiply-adds, a BLAS library's matrix product",
+         "with the device's limits, measured by a large copy, a loop of multiply-adds, and a BLAS library's product",
          &a.ops, 0, 0, NULL},
         {CLI_TEXT, 0, "beside", "NAME",
          "with --ops: time the same calls on this backend, too; exit status 1 if any is slower", &a.beside, 0, 0, NULL},

@@ -61,7 +61,7 @@ const struct info_rule info_rules[] = {
     {"Positions stay.",
      "A kept key keeps its rotation, and the next token takes the next true position. The exception is the option "
      "positions=cache of streaming and lacache. It rotates the key of the entry with index r to position r, and a "
-     "query to the index of its own entry. Only select methods may be joined with positions=cache."},
+     "query to the index of the same token's entry. Only select methods may be joined with positions=cache."},
     {"Order.", "Kept entries are in ascending position. Windows, pooling and pages follow that order."},
     {"Ties.", "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins."},
     {"Within the budget nothing happens.", "While a head holds no more entries than its budget, everything is kept and "

@@ -21,7 +21,7 @@ static struct kvc_segment segment_of(struct kvc_session *session, uint32_t layer
         .lists = &session->cache.layer[layer].lists, .rows = part->rows, .stored = part->stored};
 }
 
-/* Appends the part's stored rows to the layer's lists. */
+/* Appends the keys and values of the part's first `stored` rows to the layer's lists. */
 static void pass_append(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part,
                         const struct kvc_projected *projected) {
     struct kvc_runner *runner = session->runner;

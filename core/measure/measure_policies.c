@@ -366,7 +366,8 @@ KVC_MEASURE(cut_reads, 1, variant) {
     }
 }
 
-/* Measures the two operations as a decode step calls them: as one fused operation if the backend has one. */
+/* Measures select_scores and select_reads as a decode step calls them: as one fused operation if the backend has one.
+ */
 KVC_MEASURE(select_scores_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;

@@ -28,7 +28,7 @@ static uint64_t sort_key(float score, uint32_t index) {
 
 static void select_channels(struct scored *s, uint64_t *order) {
     uint32_t found = 0;
-    bool *chosen = (bool *)s->score; /* reuses memory that is still free */
+    bool *chosen = (bool *)s->score; /* uses the memory of the scores, which are computed later */
     for (uint32_t c = 0; c < s->d; c++) {
         float sum = 0.0f;
         for (uint32_t g = 0; g < s->group; g++)
@@ -124,7 +124,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
 
-/* Counts the page values that the bound reads: low, high or both of each channel. */
+/* Counts the values of a page from which its bound is computed: low, high or both of each channel. */
 static uint32_t sides_of(const struct scored *s) {
     uint32_t sides = 0;
     for (uint32_t c = 0; c < s->d; c++) {

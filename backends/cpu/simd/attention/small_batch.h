@@ -193,7 +193,7 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
 
 /* ---- values ---- */
 
-#define MIX_AHEAD 12u /* values prefetched ahead of use, from L2 */
+#define MIX_AHEAD 12u /* number of value rows fetched from L2 ahead of use */
 
 /* Rows to prefetch, entry by entry, while values are mixed: the next_count keys of the next tile, and this tile's
  * values below `high`. */
