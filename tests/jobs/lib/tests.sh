@@ -82,7 +82,7 @@ count() {
     for name; do
         first=yes
         while IFS= read -r line; do
-            if [ $first = yes ]; then
+            if [ -n "$first" ]; then
                 first=
                 # shellcheck disable=SC2206
                 numbers=($line)
