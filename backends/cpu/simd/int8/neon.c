@@ -7,7 +7,7 @@
 #include "core/base/integers.h"
 #include "core/base/weight_blocks.h"
 
-INLINE int32x4_t neon_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
+INLINE int32x4_t dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
     const int16x8_t two = vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(q)), w, q);
     return vpadalq_s16(sum, two);
 }

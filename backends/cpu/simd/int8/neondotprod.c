@@ -7,7 +7,7 @@
 #include "core/base/integers.h"
 #include "core/base/weight_blocks.h"
 
-INLINE int32x4_t neondotprod_dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { return vdotq_s32(sum, w, q); }
+INLINE int32x4_t dot16(int32x4_t sum, int8x16_t w, int8x16_t q) { return vdotq_s32(sum, w, q); }
 
 #include "backends/cpu/simd/int8/neon/four_outputs.h"
 
