@@ -9,6 +9,10 @@ grep -qw avx_vnni /proc/cpuinfo || unused="$unused avx2vnni"
 for path in $unused; do
     (cd "$from" && find backends/cpu/simd -name "libcpu_${path}_la-*.o" -o -name "libcpu_${path}_la-*.lo") |
         while read -r object; do
-            mkdir -p "$to/${object%/*}" && cp "$from/$object" "$to/$object" || exit 1
+            folder=$to/${object%/*}
+            mkdir -p "$folder/.deps" || exit 1
+            # Objects that are older than these files of automake's would be compiled.
+            for stamp in "$folder/.dirstamp" "$folder/.deps/.dirstamp"; do [ -e "$stamp" ] || : >"$stamp"; done
+            cp "$from/$object" "$to/$object" || exit 1
         done
 done
