@@ -119,21 +119,13 @@ enum kvc_status kvc_convert_type(const char *from, const char *to, enum kvc_type
     return ends_in_slash(to) ? kvc_convert_folder_type(from, is_folder(from), type, error) : KVC_OK;
 }
 
-enum kvc_status kvc_convert_check_name(const char *to, struct kvc_error *error) {
-    return kvc_gguf_is_part(to) ? kvc_fail(error, KVC_USAGE,
-                                           "%s: is the name of one part of a model in several files, and one file is "
-                                           "written; give a name that does not end in -NNNNN-of-NNNNN.gguf",
-                                           to)
-                                : KVC_OK;
-}
-
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error) {
     struct kvc_converter converter;
     struct kvc_replaced replaced = {0, 0};
     if ((unsigned)type >= KVC_TYPES) {
         return kvc_fail(error, KVC_USAGE, "%s: type %u: must be a value of enum kvc_type", to, (unsigned)type);
     }
-    enum kvc_status status = kvc_convert_check_name(to, error);
+    enum kvc_status status = kvc_gguf_check_output(to, error);
     if (!status) {
         status = kvc_converter_open(from, &converter, error);
     }

@@ -44,10 +44,6 @@ enum kvc_status kvc_convert_unused(const struct kvc_safetensors *file, const str
  * KVC_RESOURCE. */
 enum kvc_status kvc_convert_read_back(const char *written, const char *to, struct kvc_error *error);
 
-/* Returns KVC_USAGE if the name looks like the name of a part of a split model, because the file could not be opened
- * under such a name. */
-enum kvc_status kvc_convert_check_name(const char *to, struct kvc_error *error);
-
 /* Write the file `to`. */
 enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                  struct kvc_replaced *replaced, struct kvc_error *error);

@@ -230,7 +230,7 @@ enum kvc_status kvc_make_model(const char *name, enum kvc_type type, uint64_t se
     if (!shape) {
         return no_such_shape(name, error);
     }
-    enum kvc_status status = kvc_convert_check_name(to, error);
+    enum kvc_status status = kvc_gguf_check_output(to, error);
     status = status ? status : kvc_shape_config(shape, &config, error);
     if (status) {
         return status;

@@ -38,8 +38,9 @@ struct kvc_file_tensor {
     enum kvc_raw raw;          /* raw element type; used only while a safetensors file is opened */
 };
 
-/* Returns true if the name is the name of one part of a split model, such as NAME-00001-of-00003.gguf. */
-bool kvc_gguf_is_part(const char *path);
+/* Returns KVC_USAGE if the name of a file to write is the name of one part of a split model, such as
+ * NAME-00001-of-00003.gguf: the file could not be opened under such a name. */
+enum kvc_status kvc_gguf_check_output(const char *to, struct kvc_error *error);
 /* Opens a file, or a split model given any of its parts. */
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
 void kvc_gguf_close(struct kvc_gguf *file);

@@ -52,10 +52,15 @@ static bool read_name(const char *path, size_t *stem, uint32_t *number, uint32_t
     return *number && *count && !memcmp(end, "-", 1) && !memcmp(end + 6, "-of-", 4) && !strcmp(end + 15, ".gguf");
 }
 
-bool kvc_gguf_is_part(const char *path) {
+enum kvc_status kvc_gguf_check_output(const char *to, struct kvc_error *error) {
     size_t stem;
     uint32_t number, count;
-    return read_name(path, &stem, &number, &count) && count > 1;
+    return read_name(to, &stem, &number, &count) && count > 1
+               ? kvc_fail(error, KVC_USAGE,
+                          "%s: is the name of one part of a model in several files, and one file is written; give a "
+                          "name that does not end in -NNNNN-of-NNNNN.gguf",
+                          to)
+               : KVC_OK;
 }
 
 /* Reads the part's number (from 0), the number of parts and of tensors from the file's metadata. */

@@ -48,7 +48,8 @@ refused() {
     compiler=$1-gcc
     command -v "$compiler" >/dev/null || { echo "skip $1: no $compiler"; return; }
     mkdir -p "$out/$1"
-    if (cd "$out/$1" && "$top/configure" --host="$1") >"$out/$1.log" 2>&1 ||
+    # Without CC, which would name the compiler of this machine.
+    if (cd "$out/$1" && env -u CC "$top/configure" --host="$1") >"$out/$1.log" 2>&1 ||
         ! grep -q "configure: error: .*$2" "$out/$1.log"; then
         tail -n 3 "$out/$1.log"
         echo "not ok $1: configure does not say '$2' ($out/$1.log)"
