@@ -40,7 +40,7 @@ libkvc_la_LIBADD += libcpu_ref_fma.la libcpu_avx2.la libcpu_avx2vnni.la libcpu_a
 
 libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
-libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) -mfma -mavx2
+libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) $(REF_CFLAGS) -mfma -mavx2
 
 libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/int8/avx2.c backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
