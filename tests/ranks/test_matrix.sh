@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both, with each entry type: the hashes equal those
-# of one process. It takes long; `./dev check --ranks` runs it.
+# Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both: the hashes equal those of one process. Every
+# entry type with up to four ranks. It takes long; `./dev check --ranks` runs it.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 [ -n "${KVCULL_TEST_WHOLE-}" ] || { echo 'elsewhere: ./dev check --ranks runs this'; exit 77; }
 types=${KVCULL_TEST_TYPES-f32 f16 q8_0}
@@ -30,18 +30,28 @@ several() {
         set -- "$count" "$@"
     done
 }
-several 1 tensor
 several 2 tensor
 several 2 pipeline
 several 3 tensor # one of them has a copy of another rank's head
-several 3 pipeline
-several 4 tensor
-several 4 pipeline
 several 4 tensor=2,pipeline=2
-several 6 tensor=2,pipeline=3 --share 1,2,3,1,1,5
-several 8 tensor
-several 8 tensor=2,pipeline=4
-several 8 tensor=4,pipeline=2
+# The others with one type each, in turn: how layers and heads are divided does not depend on the type.
+next_type=0
+once() {
+    every_type=$types
+    # shellcheck disable=SC2086
+    types=$(set -- $types; shift $((next_type % $#)); echo "$1")
+    next_type=$((next_type + 1))
+    several "$@"
+    types=$every_type
+}
+once 1 tensor
+once 3 pipeline
+once 4 tensor
+once 4 pipeline
+once 6 tensor=2,pipeline=3 --share 1,2,3,1,1,5
+once 8 tensor
+once 8 tensor=2,pipeline=4
+once 8 tensor=4,pipeline=2
 # A model with more layers than the bundled one.
 ok mkmodel --shape 100m --type q8_0 -o "$work/100m.gguf" -q
 same 'pipeline of 8' 8 verify --backend cpu --threads 1 --only methods --prompt 20 --gen 2 -m "$work/100m.gguf" \
