@@ -79,11 +79,12 @@ short='verify --backend opencl --only methods --kv full --prompt 5 --gen 1 -q'
 ok $short
 file=$(ls "$work/cache/kvcull/"opencl-*.bin)
 that 'one binary, nothing else' [ "$(ls "$work/cache/kvcull" | wc -l)" = 1 ]
-sum=$(cksum <"$file")
 head -c 1000 "$file" >"$work/cut" && cat "$work/cut" >"$file"
-ok $short
-that 'a file cut short is made again' [ "$(wc -c <"$file")" -gt 1000 ]
-printf x | dd of="$file" bs=1 seek=500 conv=notrunc 2>/dev/null
+if in_full; then # making a binary takes PoCL half a minute
+    ok $short
+    that 'a file cut short is made again' [ "$(wc -c <"$file")" -gt 1000 ]
+    printf x | dd of="$file" bs=1 seek=500 conv=notrunc 2>/dev/null
+fi
 kv $short >"$work/a" 2>&1 &
 ok $short
 wait $!

@@ -35,40 +35,40 @@ echo '[{"question": "Who?", "answer": "Ann", "context": [["Ann", ["Ann is 9."]],
 kv eval cwe fwe -m "$work/tiny.gguf" --raw --kv full --kv streaming:budget=64 --length 2400 --samples 1 -q \
     --out "$work/results.jsonl" >"$work/out" 2>&1 || exit 1
 
-faults 100 info methods
-faults 60 info methods snapkv
-faults 100 info methods --json
-faults 150 info "$demo" --prompt 100 --gen 10 --kv snapkv:budget=64 --mem 1G
-faults 100 info "$work/tiny.gguf" --prompt 100 --mem 1G --json
-faults 200 tokenize -m "$demo" "$words"
-faults 150 tokenize -m "$work/tiny.gguf" --json "$words"
-faults 100 tokenize -m "$work/tiny.gguf" --pieces "$words"
-faults 100 tokenize -m "$work/tiny.gguf" --decode 1,2,3,250
-faults 40 tokenize -m "$source/tests/data/tokenizers/gpt2/vocab.gguf" "$words" # a file without weights
-faults 40 info "$source/tests/data/tokenizers/gpt2/vocab.gguf"
+faults 50 info methods
+faults 30 info methods snapkv
+faults 50 info methods --json
+faults 75 info "$demo" --prompt 100 --gen 10 --kv snapkv:budget=64 --mem 1G
+faults 50 info "$work/tiny.gguf" --prompt 100 --mem 1G --json
+faults 100 tokenize -m "$demo" "$words"
+faults 75 tokenize -m "$work/tiny.gguf" --json "$words"
+faults 50 tokenize -m "$work/tiny.gguf" --pieces "$words"
+faults 50 tokenize -m "$work/tiny.gguf" --decode 1,2,3,250
+faults 20 tokenize -m "$source/tests/data/tokenizers/gpt2/vocab.gguf" "$words" # a file without weights
+faults 20 info "$source/tests/data/tokenizers/gpt2/vocab.gguf"
 echo '[{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]' >"$work/earlier.json"
-faults 100 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earlier.json" \
+faults 50 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earlier.json" \
     --template-vars '{"enable_thinking": false}' "$words"
-faults 200 run -m "$demo" -p "$words" -n 10 -q --threads 2
-faults 200 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
-faults 150 run -m "$work/tiny.gguf" -p "$words" -n 2 -q --save "$into/session"
-faults 150 convert "$demo" -o "$into/demo.gguf" --type f16 -q
-faults 100 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
-faults 100 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts are split into single tensors
-faults 100 logits -m "$source/tests/data/golden/gpt-oss-plain" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
-faults 200 convert "$work/tiny.gguf" -o "$into/tiny/" --type f16 -q
-faults 100 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
-faults 150 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" \
+faults 100 run -m "$demo" -p "$words" -n 10 -q --threads 2
+faults 100 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
+faults 75 run -m "$work/tiny.gguf" -p "$words" -n 2 -q --save "$into/session"
+faults 75 convert "$demo" -o "$into/demo.gguf" --type f16 -q
+faults 50 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
+faults 50 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts are split into single tensors
+faults 50 logits -m "$source/tests/data/golden/gpt-oss-plain" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
+faults 100 convert "$work/tiny.gguf" -o "$into/tiny/" --type f16 -q
+faults 50 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
+faults 75 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" \
     --out "$into/kept.json" --attn "$into/attn.safetensors"
-faults 150 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
-faults 100 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
-faults 150 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q --out "$into/needle"
-faults 60 eval fwe -m "$work/tiny.gguf" --raw --kv full --length 512 --samples 1 -q --json
-faults 60 eval qa_2 -m "$work/tiny.gguf" --template chatml --kv full --length 512 --samples 1 --question seen -q --json \
+faults 75 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
+faults 50 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
+faults 75 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q --out "$into/needle"
+faults 30 eval fwe -m "$work/tiny.gguf" --raw --kv full --length 512 --samples 1 -q --json
+faults 30 eval qa_2 -m "$work/tiny.gguf" --template chatml --kv full --length 512 --samples 1 --question seen -q --json \
     --hotpotqa "$work/hotpotqa.json"
-faults 100 eval merge "$work/results.jsonl"
-faults 60 eval --list
-faults 60 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --gen 4 -q --out "$into/fidelity"
+faults 50 eval merge "$work/results.jsonl"
+faults 30 eval --list
+faults 30 eval fidelity -m "$demo" -f "$work/text" --kv 'streaming:budget=16' --gen 4 -q --out "$into/fidelity"
 
 # Runs each method that the program lists, with a budget and with a value for each option that has no default.
 kv info methods --json >"$work/methods" || exit 1
@@ -88,7 +88,7 @@ while name=$(value methods.$number.name); do
         esac
         option=$((option + 1))
     done
-    faults 30 run -m "$work/tiny.gguf" --kv "$name${options:+:${options#,}}" -n 6 -q --threads 2 \
+    faults 15 run -m "$work/tiny.gguf" --kv "$name${options:+:${options#,}}" -n 6 -q --threads 2 \
         -p "$(cat "$work/text")"
     number=$((number + 1))
 done
