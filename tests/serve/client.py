@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import urllib.parse
 
@@ -27,6 +28,15 @@ def run():
             traceback.print_exc()
     print('%d cases' % len(cases))
     sys.exit(failed != 0)
+
+
+def until(condition):
+    """Waits for what must come soon; how soon is not measured."""
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError('it has not come')
 
 
 class Server:

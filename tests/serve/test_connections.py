@@ -4,9 +4,8 @@ import resource
 import select
 import socket
 import sys
-import time
 
-from client import Server, case, run
+from client import Server, case, run, until
 
 server, what = Server(sys.argv[1]), sys.argv[2]
 
@@ -27,14 +26,6 @@ def resident():
     """Bytes that the server's process has."""
     with open('/proc/%s/status' % sys.argv[4]) as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith('VmRSS'))
-
-
-def until(condition):
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError('it has not come')
 
 
 def answered():

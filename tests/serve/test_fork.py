@@ -1,7 +1,7 @@
 """test_fork.py URL [CASE] - cache_prompt "fork", on a server with --cache-prompt, whose policy evicts."""
 import sys
 
-from client import Server, case, run
+from client import Server, case, run, until
 
 server = Server(sys.argv[1])
 TEXT = ' '.join(['the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'] * 9)
@@ -33,14 +33,15 @@ def questions():
     refused(stream=True)
     ask(prompts[0], cache_prompt=False) # which keeps nothing
     refused()
-    ask(text, max_tokens=0) # is kept, as the server says
-    kept = server.metric('kept_sessions')
+    assert server.metric('kept_sessions') == 0
+    ask(text, max_tokens=0) # is kept, as the server says, once its answer is sent
+    until(lambda: server.metric('kept_sessions') == 1)
     first = [ask(prompt, cache_prompt='fork') for prompt in prompts]
     assert [cached for _, cached in first] == [len(text)] * 3, first
     assert len(set(first)) == 3
     again = [ask(prompt, cache_prompt='fork') for prompt in reversed(prompts)]
     assert again[::-1] == first, (again, first)
-    assert server.metric('kept_sessions') == kept
+    until(lambda: server.metric('kept_sessions') == 1)
     several = server.complete(prompt=prompts[0], cache_prompt='fork', n=2, **FIELDS)
     assert several['choices'][0]['logits_hash'] == first[0][0]
     fresh, cached = ask(prompts[0], cache_prompt=False)

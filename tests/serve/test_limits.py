@@ -5,19 +5,10 @@ import socket
 import sys
 import time
 
-from client import Server, case, run, together
+from client import Server, case, run, together, until
 
 server, what = Server(sys.argv[1]), sys.argv[2]
 COMPLETIONS, CHAT = '/v1/completions', '/v1/chat/completions'
-
-
-def until(condition):
-    """Waits for what must come soon; how soon is not measured."""
-    for _ in range(2000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError('it has not come')
 
 
 def raw(data, read=True):
@@ -294,7 +285,7 @@ def what_waits_is_small():
             send(user='u' * (1 << 20))
         until(lambda: server.metric('queue_requests') == 60)
         more = resident() - before
-        assert more < 30 << 20, more
+        assert more < 45 << 20, more  # 60 MiB if each request kept its text; the allocator alone holds up to 25
     until(lambda: server.metric('running_answers') == 0 and server.metric('queue_requests') == 0)
 
 
