@@ -80,15 +80,15 @@ ok $short
 file=$(ls "$work/cache/kvcull/"opencl-*.bin)
 that 'one binary, nothing else' [ "$(ls "$work/cache/kvcull" | wc -l)" = 1 ]
 head -c 1000 "$file" >"$work/cut" && cat "$work/cut" >"$file"
-if in_full; then # making a binary takes PoCL half a minute
-    ok $short
-    that 'a file cut short is made again' [ "$(wc -c <"$file")" -gt 1000 ]
-    printf x | dd of="$file" bs=1 seek=500 conv=notrunc 2>/dev/null
-fi
 kv $short >"$work/a" 2>&1 &
 ok $short
 wait $!
-that 'two at once, one of a bad file' [ $? = 0 ]
+that 'two at once, of a file cut short' [ $? = 0 ]
+that 'it is made again' [ "$(wc -c <"$file")" -gt 1000 ]
+if in_full; then # making a binary takes PoCL half a minute
+    printf x | dd of="$file" bs=1 seek=500 conv=notrunc 2>/dev/null
+    ok $short
+fi
 that 'nothing beside it' [ "$(ls "$work/cache/kvcull" | wc -l)" = 1 ]
 unset KVCULL_OPENCL_CACHE
 
