@@ -3,12 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "core/ranks/ranks.h"
+#include "kvcull/ranks.h"
 #include "ranks/common.h"
 #include "ranks/links.h"
 #include "ranks/ways.h"
@@ -244,6 +246,44 @@ static void broken_packets_are_seen(void **state) {
     kvc_packet_free(&large);
 }
 
+enum { LAYERS = 4, KV_HEADS = 2 }; /* of the bundled model */
+
+/* The parts that are planned for all ranks hold each key-value head of each layer once, and all weights. */
+static void parts_cover_the_model(void **state) {
+    static const struct {
+        const char *how, *share;
+        uint32_t ranks;
+    } ways[] = {
+        {"tensor=2", NULL, 2},           {"pipeline=2", NULL, 2},          {"pipeline=4", NULL, 4},
+        {"pipeline=2", "3,1", 2},        {"tensor=2,pipeline=2", NULL, 4}, {"tensor=2,pipeline=2", "1,1,2,2", 4},
+        {"tensor=2,pipeline=4", NULL, 8}};
+    const char *source = getenv("top_srcdir");
+    char demo[4096];
+    struct kvc_ranks_part whole;
+    (void)state;
+    snprintf(demo, sizeof demo, "%s/data/demo", source ? source : ".");
+    assert_int_equal(kvc_ranks_part(demo, "tensor=1", NULL, 0, &whole, NULL), KVC_OK);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        unsigned held[LAYERS][KV_HEADS] = {{0}};
+        struct kvc_error error = {KVC_OK, ""};
+        uint64_t weights = 0;
+        for (uint32_t rank = 0; rank < ways[i].ranks; rank++) {
+            struct kvc_ranks_part part;
+            kvc_ranks_part(demo, ways[i].how, ways[i].share, rank, &part, &error);
+            assert_string_equal(error.text, "");
+            weights += part.weight_bytes;
+            for (uint32_t layer = part.first_layer; layer < part.first_layer + part.layers; layer++)
+                for (uint32_t head = part.first_kv_head; head < part.first_kv_head + part.kv_heads; head++)
+                    held[layer][head]++;
+        }
+        assert_true(weights >= whole.weight_bytes); /* some have norms of their own */
+        for (uint32_t layer = 0; layer < LAYERS; layer++)
+            for (uint32_t head = 0; head < KV_HEADS; head++)
+                if (held[layer][head] != 1)
+                    fail_msg("%s: %u ranks hold layer %u, head %u", ways[i].how, held[layer][head], layer, head);
+    }
+}
+
 /* One process: gathers copy data, calls are not transmitted, and a call returns its result. */
 static void one_process_is_a_link(void **state) {
     const float mine[2] = {1, 2};
@@ -277,7 +317,7 @@ int main(void) {
         cmocka_unit_test(heads_count_once),         cmocka_unit_test(ways_are_read),
         cmocka_unit_test(shares_are_added_up),      cmocka_unit_test(builds_are_compared),
         cmocka_unit_test(packets_say_what_was_put), cmocka_unit_test(broken_packets_are_seen),
-        cmocka_unit_test(one_process_is_a_link),
+        cmocka_unit_test(one_process_is_a_link),    cmocka_unit_test(parts_cover_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

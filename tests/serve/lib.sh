@@ -4,7 +4,8 @@ not_in_valgrind
 python=${KVCULL_PYTHON-python3}
 command -v "$python" >/dev/null 2>&1 || { echo 'no python3'; exit 77; }
 servers=
-trap 'for pid in $servers; do kill -9 "$pid" 2>/dev/null; done; chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
+# The shell's words about killed servers would be the last lines of a skipped test, where its reason belongs.
+trap 'for pid in $servers; do { kill -9 "$pid"; wait "$pid"; } 2>/dev/null; done; chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 

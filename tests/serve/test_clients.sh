@@ -11,6 +11,6 @@ for package in litellm langchain_openai llm; do
         echo "skipped: no $package for Python; KVCULL_PYTHON names one that has it"
     fi
 done
-[ -n "$found" ] || exit 77
+[ -n "$found" ] || { echo 'skipped: no litellm, langchain-openai or llm for Python; KVCULL_PYTHON names a Python that has them'; exit 77; }
 that 'nothing was ignored that they send' [ ! -s "$work/plain.err" ]
 finish
