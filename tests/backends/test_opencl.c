@@ -65,7 +65,7 @@ static void operations(void **state) {
 static void other_shape(void **state) {
     (void)state;
     needs_device();
-    if (kvc_test_thinned()) /* each shape is compiled, which takes some drivers minutes */
+    if (kvc_test_thinned()) /* Intel's driver compiles each shape for more than a minute */
         SKIP_THINNED();
     setenv("KVCULL_OPENCL_SHAPE", "gpu", 1);
     setenv("KVCULL_OPENCL_DIVISION", "corrected", 1);

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every method on 1, 2, 3, 4 and 8 ranks, by heads, by layers and by both: the hashes equal those of one process. Every
-# entry type with up to four ranks. It takes long; `./dev check --ranks` runs it.
+# Every method on 1, 2, 3, 4, 6 and 8 ranks, by heads, by layers and by both: the hashes equal those of one process.
+# Four ways to divide the work run with every entry type, the others with one. It takes minutes; `./dev check --ranks`
+# runs it.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 [ -n "${KVCULL_TEST_WHOLE-}" ] || { echo 'elsewhere: ./dev check --ranks runs this'; exit 77; }
 types=${KVCULL_TEST_TYPES-f32 f16 q8_0}
@@ -34,15 +35,13 @@ several 2 tensor
 several 2 pipeline
 several 3 tensor # one of them has a copy of another rank's head
 several 4 tensor=2,pipeline=2
-# The others with one type each, in turn: how layers and heads are divided does not depend on the type.
-next_type=0
+# The other ways run with one type each, in turn: the division of layers and heads does not depend on the type.
+all_types=$types turn=0
 once() {
-    every_type=$types
     # shellcheck disable=SC2086
-    types=$(set -- $types; shift $((next_type % $#)); echo "$1")
-    next_type=$((next_type + 1))
+    types=$(set -- $all_types; shift $((turn % $#)); echo "$1")
+    turn=$((turn + 1))
     several "$@"
-    types=$every_type
 }
 once 1 tensor
 once 3 pipeline

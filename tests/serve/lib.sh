@@ -4,7 +4,7 @@ not_in_valgrind
 python=${KVCULL_PYTHON-python3}
 command -v "$python" >/dev/null 2>&1 || { echo 'no python3'; exit 77; }
 servers=
-# The shell's words about killed servers would be the last lines of a skipped test, where its reason belongs.
+# Waits silently: bash reports a killed server, and ./dev would take that line for the reason of a skipped test.
 trap 'for pid in $servers; do { kill -9 "$pid"; wait "$pid"; } 2>/dev/null; done; chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE

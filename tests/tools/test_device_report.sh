@@ -62,7 +62,7 @@ wrong 4 'cuda:77: no such device' "$program" --device opencl:0 --device cuda:77
 cell() { sed 's/\\|/!/g' "$rows" | head -n 1 | cut -d '|' -f $(($1 + 1)); }
 few="--try --device opencl:0 --seconds 500 --out $work/report"
 rows=$work/report/rows.md
-# The kernels for GPUs and the measurements take a minute on a CPU: the program computes these parts on its own path.
+# Compiling the kernels for GPUs and measuring the device take a minute, so the CPU backend fills these cells.
 cat >"$work/kvcull" <<END
 #!/bin/sh
 case "\$KVCULL_OPENCL_SHAPE \$*" in

@@ -37,7 +37,8 @@ build_test() {
     case $2 in *.sh)
         targets=all
         text=$(cat "$2")
-        make -C "$1" Makefile >/dev/null 2>&1 9>&- # or what it prints when it is made again would be read as names
+        # make prints commands while it remakes the Makefile; list-tests must print names only.
+        make -C "$1" Makefile >/dev/null 2>&1 9>&-
         for program in $(make -s --no-print-directory -C "$1" list-tests); do
             case $program in *.sh) ;; *) [[ $text != *"${program#tests/}"* ]] || targets="$targets $program" ;; esac
         done
