@@ -15,7 +15,7 @@ cross() {
     run "$1" "qemu-$1" "$out/$1/driver"
     compare "$1"
     [ "$1" != riscv64 ] || return 0
-    run "$1-flush-operations" "qemu-$1" "$out/$1/driver" flush operations threads=1 # native-flush runs the rest
+    run "$1-flush-operations" "qemu-$1" "$out/$1/driver" flush operations threads=1 # native-flush has the whole runs
     compare "$1-flush-operations"
 }
 
@@ -48,7 +48,7 @@ refused() {
     compiler=$1-gcc
     command -v "$compiler" >/dev/null || { echo "skip $1: no $compiler"; return; }
     mkdir -p "$out/$1"
-    # Without CC, which would name the compiler of this machine.
+    # CC would name the compiler of this machine.
     if (cd "$out/$1" && env -u CC "$top/configure" --host="$1") >"$out/$1.log" 2>&1 ||
         ! grep -q "configure: error: .*$2" "$out/$1.log"; then
         tail -n 3 "$out/$1.log"

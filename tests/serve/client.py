@@ -31,12 +31,12 @@ def run():
 
 
 def until(condition):
-    """Waits for what must come soon; how soon is not measured."""
+    """Waits until the condition holds; fails after a minute."""
     for _ in range(3000):
         if condition():
             return
         time.sleep(0.02)
-    raise AssertionError('it has not come')
+    raise AssertionError('the condition did not hold within a minute')
 
 
 class Server:

@@ -34,7 +34,7 @@ def questions():
     ask(prompts[0], cache_prompt=False) # which keeps nothing
     refused()
     assert server.metric('kept_sessions') == 0
-    ask(text, max_tokens=0) # is kept, as the server says, once its answer is sent
+    ask(text, max_tokens=0) # the server keeps this session after it has sent the answer
     until(lambda: server.metric('kept_sessions') == 1)
     first = [ask(prompt, cache_prompt='fork') for prompt in prompts]
     assert [cached for _, cached in first] == [len(text)] * 3, first
