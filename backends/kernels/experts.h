@@ -111,7 +111,7 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first_row, kvc_u64 count, KVC_SPAN(const float, bias), KVC_SPAN(const kvc_u32, first),                 \
         kvc_u32 experts, kvc_u32 across
-#define KVC_EXPERT_LINEAR(a, NAME, name, ...)                                                                          \
+#define KVC_EXPERT_LINEAR(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                            \
     KVC_GROUP_KERNEL(experts_##name)(KVC_EXPERT_ARGUMENTS) {                                                           \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
         const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;                               \

@@ -151,7 +151,7 @@ struct kvc_half_weights {
     }
 KVC_BLOCK_TYPES(KVC_PIECE_OF, )
 
-#define KVC_PIECE_CASE(a, NAME, name, ...)                                                                             \
+#define KVC_PIECE_CASE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                  \
     case KVC_K_##NAME:                                                                                                 \
         return kvc_half_weights_##name(row, b, h);
 KVC_DEVICE struct kvc_half_weights kvc_half_weights_of(kvc_u32 type, kvc_bytes row, kvc_u64 b, kvc_u32 h) {
@@ -162,14 +162,14 @@ KVC_DEVICE struct kvc_half_weights kvc_half_weights_of(kvc_u32 type, kvc_bytes r
     none.scale = none.minimum = kvc_nan();
     return none;
 }
-#define KVC_NARROW_CASE(a, NAME, name, ...)                                                                            \
+#define KVC_NARROW_CASE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                 \
     case KVC_K_##NAME:                                                                                                 \
         return KVC_INT8_WIDTH_##NAME == 16;
 KVC_DEVICE bool kvc_int8_narrow(kvc_u32 type) { /* true if 16 quants share a scale */
     switch (type) { KVC_BLOCK_TYPES(KVC_NARROW_CASE, ) }
     return false;
 }
-#define KVC_MINIMUM_CASE(a, NAME, name, ...)                                                                           \
+#define KVC_MINIMUM_CASE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                \
     case KVC_K_##NAME:                                                                                                 \
         return KVC_INT8_HAS_MIN_##NAME;
 KVC_DEVICE bool kvc_int8_has_minimum(kvc_u32 type) {
