@@ -31,6 +31,7 @@
 
 #include "backends/cuda/kernels/async.h"
 #include "backends/cuda/kernels/small_batch.h"
+#include "backends/cuda/kernels/small_batch_int8.h"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/read.h"
 #include "backends/cuda/kernels/int8.h"

@@ -4,12 +4,16 @@
 
 #include "backends/offload/offload.h"
 
-/* CUDA's own kernels, numbered after the shared ones. small_batch_* follow the order of enum kvc_type. */
+/* CUDA's own kernels, numbered after the shared ones. small_batch_* and small_int8_* follow the order of
+ * enum kvc_type. */
 #define KVC_CUDA_FEW(apply, NAME, name, ...)                                                                           \
     apply(small_batch_##name##_1) apply(small_batch_##name##_4) apply(small_batch_##name##_8)
+#define KVC_CUDA_FEW_INT8(apply, NAME, name, ...)                                                                      \
+    apply(small_int8_##name##_1) apply(small_int8_##name##_4) apply(small_int8_##name##_8)
 /* clang-format off */
 #define KVC_CUDA_OWN_KERNELS(apply) \
     KVC_ALL_WEIGHT_TYPES(KVC_CUDA_FEW, apply) \
+    KVC_BLOCK_TYPES(KVC_CUDA_FEW_INT8, apply) \
     apply(gemm_pack_x) \
     apply(gemm_pack_w) \
     apply(gemm_product_32) \

@@ -1,6 +1,7 @@
 /* linear.c - linear layers with CUDA's own kernels: few rows (gemv) in one pass over the weights
- * (kernels/small_batch.h), many rows (gemm) as a product of packed rows and packed weights (kernels/gemm.h). With int8,
- * CUDA has its own kernel for many rows (kernels/int8.h). The shared kernels compute all other shapes. */
+ * (kernels/small_batch.h), many rows (gemm) as a product of packed rows and packed weights (kernels/gemm.h). With int8
+ * there are kernels for few rows (kernels/small_batch_int8.h) and many (kernels/int8.h). The shared kernels compute all
+ * other shapes. */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/types.h"
@@ -10,14 +11,28 @@
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
+/* Runs the kernel of a weight type for one, at most four, or more rows. `first` is the kernel of the first type for one
+ * row. A block computes `outputs` outputs. */
+static void launch_small_batch(struct kvc_offload *offload, struct kvc_launch *launch, enum kvc_cuda_kernel first,
+                               unsigned type, uint64_t count, uint64_t outputs, uint64_t rows) {
+    const unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
+    launch->kernel = kvc_cuda_own((enum kvc_cuda_kernel)((unsigned)first + 3 * type + shape)).kernel;
+    kvc_launch_run(offload, launch, 128, round_up(count, outputs) / outputs, round_up(rows, at_once) / at_once, 1);
+}
+
 static void few_rows(struct kvc_offload *offload, const struct kvc_linear *args, uint32_t piece) {
-    const uint32_t rows = args->rows;
-    unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
-    unsigned number = (unsigned)KVC_CUDA_small_batch_f32_1 + 3 * (unsigned)args->w->type + shape;
-    struct kvc_launch few = kvc_offload_small_batch(args, piece);
-    few.kernel = kvc_cuda_own((enum kvc_cuda_kernel)number).kernel;
-    kvc_launch_run(offload, &few, 128, round_up(kvc_offload_piece_rows(args->w, piece), 32) / 32,
-                   round_up(rows, at_once) / at_once, 1);
+    struct kvc_launch launch = kvc_offload_small_batch(args, piece);
+    launch_small_batch(offload, &launch, KVC_CUDA_small_batch_f32_1, (unsigned)args->w->type,
+                       kvc_offload_piece_rows(args->w, piece), 32, args->rows);
+}
+
+static void few_rows_int8(struct kvc_offload *offload, const struct kvc_linear_int8 *args, uint32_t piece) {
+    const struct kvc_weight *w = args->w;
+    struct kvc_launch launch =
+        kvc_offload_int8_launch(KVC_KERNEL_linear_int8, args->y, &args->x, w, piece, w->outputs, args->bias);
+    KVC_PUSH(&launch, (uint64_t)args->rows);
+    launch_small_batch(offload, &launch, KVC_CUDA_small_int8_q8_0_1, (unsigned)w->type - (unsigned)KVC_Q8_0,
+                       kvc_offload_piece_rows(w, piece), 16, args->rows);
 }
 
 /* The workspace holds packed x, then the packed weights of some outputs. */
@@ -70,11 +85,13 @@ void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int
     struct kvc_offload *offload = (struct kvc_offload *)device;
     const struct kvc_weight *w = args->w;
     const uint64_t rows = args->rows;
-    if (rows <= KVC_INT8_FEW) {
+    if (rows <= KVC_INT8_FEW && (uintptr_t)kvc_cuda_data(args->x.quant) % 16 != 0) {
         kvc_offload_linear_int8(device, args);
         return;
     }
-    for (uint32_t i = 0; i < w->pieces; i++) {
+    for (uint32_t i = 0; i < w->pieces && rows <= KVC_INT8_FEW; i++)
+        few_rows_int8(offload, args, i);
+    for (uint32_t i = 0; i < w->pieces && rows > KVC_INT8_FEW; i++) {
         const uint64_t count = kvc_offload_piece_rows(w, i);
         struct kvc_launch many = kvc_cuda_own(KVC_CUDA_gemm_int8);
         KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale),

@@ -9,18 +9,21 @@ KVC_KERNEL(quantize_rows)
     KVC_GLOBAL const float *x = x_buffer + x_offset + b * 32;
     KVC_GLOBAL kvc_i8 *quant = (KVC_GLOBAL kvc_i8 *)(quant_buffer + quant_offset) + b * 32;
     kvc_u32 top = 0;
-    float inverse;
+    float inverse, value[32];
     if (b >= blocks)
         return;
+    for (kvc_u32 i = 0; i < 32; i++) /* all loads precede the first store, so that a GPU has them in flight together */
+        value[i] = x[i];
     for (kvc_u32 i = 0; i < 32; i++)
-        top = kvc_int8_top(top, x[i]);
+        top = kvc_int8_top(top, value[i]);
     inverse = kvc_int8_inverse(top);
     scale_buffer[scale_offset + b] = kvc_int8_scale(top);
     for (kvc_u32 half_block = 0; half_block < 2; half_block++) {
         kvc_i32 total = 0;
         for (kvc_u32 i = half_block * 16; i < half_block * 16 + 16; i++) {
-            quant[i] = kvc_int8_quant(x[i], inverse);
-            total += quant[i];
+            const kvc_i8 q = kvc_int8_quant(value[i], inverse);
+            quant[i] = q;
+            total += q;
         }
         sum_buffer[sum_offset + b * 2 + half_block] = total;
     }
@@ -60,7 +63,7 @@ KVC_KERNEL(quantize_rows)
     }
 KVC_BLOCK_TYPES(KVC_INT8_LANE, )
 
-#define KVC_INT8_LANE_CASE(a, NAME, name, ...)                                                                         \
+#define KVC_INT8_LANE_CASE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                              \
     case KVC_K_##NAME:                                                                                                 \
         kvc_int8_lane_##name(lane, l, w, quant, scale, sum, blocks, here);                                             \
         break;

@@ -9,9 +9,9 @@ void kvc_offload_quantize_rows(struct kvc_device *device, const struct kvc_quant
     kvc_launch_items(kvc_offload_of(device), &launch, blocks, 1, 1);
 }
 
-/* Builds a launch with the first arguments, which all int8 kernels share. */
-static struct kvc_launch launch_of(enum kvc_kernel kernel, struct kvc_span y, const struct kvc_int8_rows *x,
-                                   const struct kvc_weight *w, uint32_t piece, uint64_t N, struct kvc_span bias) {
+struct kvc_launch kvc_offload_int8_launch(enum kvc_kernel kernel, struct kvc_span y, const struct kvc_int8_rows *x,
+                                          const struct kvc_weight *w, uint32_t piece, uint64_t N,
+                                          struct kvc_span bias) {
     struct kvc_launch launch = kvc_launch_of(kernel);
     KVC_PUSH(&launch, y, x->quant, x->scale, x->sum, w->piece[piece], w->row_bytes, w->type, w->inputs / 32, N,
              piece * w->piece_rows, kvc_offload_piece_rows(w, piece), bias);
@@ -30,8 +30,8 @@ void kvc_offload_linear_int8(struct kvc_device *device, const struct kvc_linear_
     const bool many = rows > KVC_INT8_FEW;
     for (uint32_t i = 0; i < args->w->pieces; i++) {
         const uint64_t count = kvc_offload_piece_rows(args->w, i);
-        struct kvc_launch launch = launch_of(many ? KVC_KERNEL_linear_int8_gemm : KVC_KERNEL_linear_int8, args->y,
-                                             &args->x, args->w, i, args->w->outputs, args->bias);
+        struct kvc_launch launch = kvc_offload_int8_launch(many ? KVC_KERNEL_linear_int8_gemm : KVC_KERNEL_linear_int8,
+                                                           args->y, &args->x, args->w, i, args->w->outputs, args->bias);
         KVC_PUSH(&launch, rows);
         if (many)
             kvc_launch_groups(offload, &launch, (count + tile_outputs - 1) / tile_outputs, (rows + tile - 1) / tile, 1);
@@ -46,7 +46,7 @@ void kvc_offload_expert_linear_int8(struct kvc_device *device, const struct kvc_
     const uint64_t across = (N + outputs - 1) / outputs;
     for (uint32_t i = 0; i < args->w->pieces; i++) {
         struct kvc_launch launch =
-            launch_of(KVC_KERNEL_expert_linear_int8, args->y, &args->x, args->w, i, N, args->bias);
+            kvc_offload_int8_launch(KVC_KERNEL_expert_linear_int8, args->y, &args->x, args->w, i, N, args->bias);
         KVC_PUSH(&launch, args->first, args->experts, (uint32_t)across);
         kvc_launch_groups(offload, &launch, args->pairs * across, 1, 1);
     }

@@ -193,5 +193,8 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece);
 /* Builds a launch for few rows with the shared kernel. The caller may set another kernel with the same arguments. */
 struct kvc_launch kvc_offload_small_batch(const struct kvc_linear *args, uint32_t piece);
+/* Builds a launch with the first arguments, which all int8 kernels share. */
+struct kvc_launch kvc_offload_int8_launch(enum kvc_kernel kernel, struct kvc_span y, const struct kvc_int8_rows *x,
+                                          const struct kvc_weight *w, uint32_t piece, uint64_t N, struct kvc_span bias);
 
 #endif

@@ -61,7 +61,22 @@ static void fill_weights(enum kvc_type type, unsigned char *data, size_t bytes) 
     }
 }
 
-static void one_linear(struct kvc_device *const device[2], enum kvc_type type, uint32_t N, uint32_t K, uint32_t rows) {
+/* Runs a linear layer of `rows` rows at x. With eight-bit activations it quantizes them into `quantized` first. */
+static void run_linear(struct kvc_device *device, bool int8, struct kvc_span y, struct kvc_span x,
+                       struct kvc_buffer *quantized, const struct kvc_weight *w, uint32_t K, uint32_t rows) {
+    const size_t values = (size_t)rows * K;
+    const struct kvc_int8_rows at = {
+        .quant = {quantized, 0}, .scale = {quantized, values}, .sum = {quantized, 2 * values}};
+    if (!int8) { /* the bias is the first row of x */
+        device->ops->linear(device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = x, .rows = rows});
+        return;
+    }
+    device->ops->quantize_rows(device, &(struct kvc_quantize_rows){.y = at, .x = x, .rows = rows, .K = K});
+    device->ops->linear_int8(device, &(struct kvc_linear_int8){.y = y, .x = at, .w = w, .bias = x, .rows = rows});
+}
+
+static void one_linear(struct kvc_device *const device[2], bool int8, enum kvc_type type, uint32_t N, uint32_t K,
+                       uint32_t rows) {
     size_t bytes = kvc_type_row_bytes(type, K) * N, x_count = (size_t)rows * K, y_count = (size_t)rows * N;
     unsigned char *weights = malloc(bytes);
     float *x = malloc(x_count * sizeof *x), *y[2] = {malloc(y_count * 4), malloc(y_count * 4)};
@@ -73,22 +88,23 @@ static void one_linear(struct kvc_device *const device[2], enum kvc_type type, u
         const struct kvc_ops *ops = device[side]->ops;
         struct kvc_span from = {new_buffer(device[side], x_count * 4), 0};
         struct kvc_span to = {new_buffer(device[side], y_count * 4), 0};
+        struct kvc_buffer *quantized = new_buffer(device[side], x_count * 3);
         struct kvc_weight *w;
         assert_int_equal(ops->weight_create(device[side], type, N, K, weights, &w, NULL), KVC_OK);
         ops->upload(device[side], from, x, x_count * 4);
-        ops->linear(device[side],
-                    &(struct kvc_linear){
-                        .y = to, .x = from, .w = w, .bias = from, .rows = rows}); /* the bias is the first row of x */
+        run_linear(device[side], int8, to, from, quantized, w, K, rows);
         ops->download(device[side], y[side], to, y_count * 4);
         assert_int_equal(ops->sync(device[side], NULL), KVC_OK);
         ops->weight_free(device[side], w);
         ops->buffer_free(device[side], from.buffer);
         ops->buffer_free(device[side], to.buffer);
+        ops->buffer_free(device[side], quantized);
     }
     for (size_t i = 0; i < y_count; i++)
         if (kvc_hash_bits(y[0][i]) != kvc_hash_bits(y[1][i]))
-            fail_msg("%s, %u x %u, %u rows: value %zu is %08x, ref has %08x", kvc_type_name(type), (unsigned)N,
-                     (unsigned)K, (unsigned)rows, i, (unsigned)kvc_bits(y[1][i]), (unsigned)kvc_bits(y[0][i]));
+            fail_msg("%s%s, %u x %u, %u rows: value %zu is %08x, ref has %08x", kvc_type_name(type),
+                     int8 ? " int8" : "", (unsigned)N, (unsigned)K, (unsigned)rows, i, (unsigned)kvc_bits(y[1][i]),
+                     (unsigned)kvc_bits(y[0][i]));
     assert_false(kvc_is_nan(y[0][0]));
     free(weights);
     free(x);
@@ -108,7 +124,9 @@ static void linear_shapes(void **state) {
             for (int r = 0; r < 4; r++) {
                 uint32_t block = kvc_type_block((enum kvc_type)type).elements;
                 uint32_t K = block == 1 ? floats[i] : block * (block == 256 && i == 2 ? 2 : blocks[i]);
-                one_linear(device, (enum kvc_type)type, K < 33 ? 8 : outputs[r % 2], K, rows[r]);
+                one_linear(device, false, (enum kvc_type)type, K < 33 ? 8 : outputs[r % 2], K, rows[r]);
+                if (block > 1 && type < KVC_TYPES)
+                    one_linear(device, true, (enum kvc_type)type, K < 33 ? 8 : outputs[r % 2], K, rows[r]);
             }
     device[0]->ops->close(device[0]);
     device[1]->ops->close(device[1]);

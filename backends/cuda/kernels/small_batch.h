@@ -38,20 +38,18 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_small_batch_part(const k
             p.lane[2 * i + 1] = type == KVC_K_F16 ? kvc_half_of(w[i] >> 16) : kvc_from_bits(w[i] & 0xffff0000u);
         }
     } else {
-#pragma unroll
-        for (kvc_u32 i = 0; i < 8; i++)
-            p.lane[i] = kvc_dequantize_weight(type, at, s * 32 + worker * 8 + i);
+        p = kvc_lanes_weight(type, at, s * 32, worker);
     }
     return p;
 }
 
-/* Loads one stage of a block's 32 weight rows: the whole vectors that contain the needed bytes. */
-template <kvc_u32 type>
+/* Loads one stage of a block's weight rows: the whole vectors that contain the needed bytes. */
+template <kvc_u32 type, kvc_u32 outputs>
 KVC_DEVICE void kvc_small_batch_load(kvc_u8 *stage, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count,
                                      kvc_u64 k) {
     constexpr kvc_u32 vectors = (kvc_small_batch<type>::bytes + 15 + 15) / 16;
     kvc_u64 skip = k / kvc_small_batch<type>::values * kvc_small_batch<type>::bytes;
-    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32 * vectors; i += KVC_GROUP) {
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < outputs * vectors; i += KVC_GROUP) {
         kvc_u32 row = i / vectors, v = i % vectors;
         const kvc_u8 *from = w + (n0 + row < count ? n0 + row : count - 1) * row_bytes + skip;
         kvc_async(stage + row * kvc_small_batch<type>::stride + v * 16,
@@ -102,7 +100,7 @@ KVC_DEVICE void kvc_small_batch_rows(kvc_u8 *shared, float *y, const float *x, c
     x += row0 * K + worker * 8;
     for (kvc_u32 i = 0; i < KVC_SMALL_BATCH_STAGES - 1; i++) {
         if (i < stages)
-            kvc_small_batch_load<type>(shared + i * stage_bytes, w, row_bytes, n0, count, (kvc_u64)i * values);
+            kvc_small_batch_load<type, 32>(shared + i * stage_bytes, w, row_bytes, n0, count, (kvc_u64)i * values);
         else
             kvc_async_commit();
     }
@@ -113,8 +111,8 @@ KVC_DEVICE void kvc_small_batch_rows(kvc_u8 *shared, float *y, const float *x, c
         kvc_async_wait<KVC_SMALL_BATCH_STAGES - 2>();
         KVC_BARRIER();
         if (ahead < stages)
-            kvc_small_batch_load<type>(shared + ahead % KVC_SMALL_BATCH_STAGES * stage_bytes, w, row_bytes, n0, count,
-                                       ahead * values);
+            kvc_small_batch_load<type, 32>(shared + ahead % KVC_SMALL_BATCH_STAGES * stage_bytes, w, row_bytes, n0,
+                                           count, ahead * values);
         else
             kvc_async_commit();
         if (k + values <= K)
