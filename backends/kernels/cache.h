@@ -58,11 +58,14 @@ KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBA
     return saturated;
 }
 
-/* Grid: (KV heads). Appends rows first .. first + stored - 1, as many at a time as the group has work-items for. */
+/* Appends rows first .. first + stored - 1, as many at a time as a group has work-items for. Grid: (KV heads, blocks of
+ * `each` rows). If there are several blocks, append_count must follow, because all groups read the count. */
 KVC_GROUP_KERNEL(append)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
- kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words) {
-    kvc_u32 h = KVC_GROUP_ID(0), saturated = 0, capacity, width, member;
+ kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words, kvc_u32 each) {
+    const kvc_u32 h = KVC_GROUP_ID(0), from = KVC_GROUP_ID(1) * each;
+    const bool alone = stored <= each;
+    kvc_u32 saturated = 0, capacity, width, member;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     width = kvc_store_width(&arena);
@@ -72,7 +75,7 @@ KVC_GROUP_KERNEL(append)
         kvc_status_failure(status_words, KVC_FAILED_APPEND, h, kvc_slots_capacity(head.slots));
         stored = capacity;
     }
-    for (kvc_u32 i = KVC_LOCAL_ID() / width; i < stored; i += KVC_GROUP / width) {
+    for (kvc_u32 i = from + KVC_LOCAL_ID() / width; i < stored && i < from + each; i += KVC_GROUP / width) {
         kvc_u32 slot = kvc_head_slot(&head, head.count + i);
         kvc_u64 at = ((kvc_u64)(first + i) * kv_heads + h) * head_size;
         KVC_GLOBAL kvc_u8 *key = kvc_head_key(&arena, &head, slot);
@@ -88,8 +91,18 @@ KVC_GROUP_KERNEL(append)
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
     KVC_BARRIER(); /* until all have read the count */
-    if (KVC_LOCAL_ID() == 0)
+    if (alone && KVC_LOCAL_ID() == 0)
         l_count[h] = head.count + stored;
+}
+
+/* Adds the appended rows to the count of each head. */
+KVC_KERNEL(append_count)(KVC_LISTS(l), kvc_u32 stored, kvc_u32 kv_heads) {
+    const kvc_u32 h = (kvc_u32)KVC_GLOBAL_ID();
+    if (h < kv_heads) {
+        KVC_OPEN_HEAD(head, l, h);
+        const kvc_u32 capacity = kvc_slots_capacity(head.slots) - head.count;
+        l_count[h] = head.count + (stored < capacity ? stored : capacity);
+    }
 }
 
 KVC_KERNEL(drop)(KVC_LISTS(l), kvc_u32 rows, kvc_u32 kv_heads) {

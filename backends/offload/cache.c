@@ -2,16 +2,25 @@
  * them (entries). */
 #include "backends/offload/offload.h"
 
+#define KVC_APPEND_ROWS 16u /* rows of one head that a group appends */
+
 void kvc_offload_append(struct kvc_device *device, const struct kvc_append *args) {
+    struct kvc_offload *offload = kvc_offload_of(device);
     for (size_t i = 0; i < args->segment_count; i++) {
+        struct kvc_lists *lists = args->segments[i].lists;
+        const uint32_t stored = args->segments[i].stored;
         struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_append);
-        if (args->segments[i].stored == 0)
+        if (stored == 0)
             continue;
-        KVC_PUSH(&launch, args->segments[i].lists, args->segments[i].lists->arena, args->k, args->v, args->positions,
-                 args->segments[i].row, args->segments[i].stored, args->segments[i].lists->kv_heads,
-                 &kvc_offload_of(device)->status_words);
-        kvc_offload_of(device)->status_written = true;
-        kvc_launch_groups(kvc_offload_of(device), &launch, args->segments[i].lists->kv_heads, 1, 1);
+        KVC_PUSH(&launch, lists, lists->arena, args->k, args->v, args->positions, args->segments[i].row, stored,
+                 lists->kv_heads, &offload->status_words, KVC_APPEND_ROWS);
+        offload->status_written = true;
+        kvc_launch_groups(offload, &launch, lists->kv_heads, (stored + KVC_APPEND_ROWS - 1) / KVC_APPEND_ROWS, 1);
+        if (stored <= KVC_APPEND_ROWS)
+            continue;
+        launch = kvc_launch_of(KVC_KERNEL_append_count);
+        KVC_PUSH(&launch, lists, stored, lists->kv_heads);
+        kvc_launch_items(offload, &launch, lists->kv_heads, 1, 1);
     }
 }
 
