@@ -284,6 +284,41 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
     return kvc_lanes_sum(sum, shared_sum);
 }
 
+/* Returns dot32(a, b) to all work-items of a group, which compute it together: on GPUs, each of 32 work-items has one
+ * lane. `lane` has KVC_DOT_FLOATS floats, which the group may write again after its next barrier. */
+#if KVC_GROUP < 32
+#define KVC_DOT_FLOATS KVC_SUM_FLOATS
+KVC_DEVICE float kvc_dot_group(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K, KVC_LOCAL float *lane) {
+    return kvc_dot_floats(a, b, K, lane);
+}
+#else
+#define KVC_DOT_FLOATS 32
+KVC_DEVICE float kvc_dot_group(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K, KVC_LOCAL float *lane) {
+    float of[16];
+    if (KVC_LOCAL_ID() < 32) {
+        float sum = 0.0f;
+        kvc_u64 k = KVC_LOCAL_ID();
+        for (; k + 7 * 32 < K; k += 8 * 32) { /* eight loads in flight */
+            float x[8], y[8];
+            for (int i = 0; i < 8; i++)
+                x[i] = a[k + i * 32], y[i] = b[k + i * 32];
+            for (int i = 0; i < 8; i++)
+                sum = kvc_fma(x[i], y[i], sum);
+        }
+        for (; k < K; k += 32)
+            sum = kvc_fma(a[k], b[k], sum);
+        lane[KVC_LOCAL_ID()] = sum;
+    }
+    KVC_BARRIER();
+    for (int i = 0; i < 16; i++)
+        of[i] = lane[i] + lane[i + 16];
+    for (int w = 8; w > 0; w /= 2)
+        for (int i = 0; i < w; i++)
+            of[i] = of[i] + of[i + w];
+    return of[0];
+}
+#endif
+
 /* Returns the sum of K values of a like dot32 with a vector of ones. `one` comes from KVC_ONE in the caller. */
 KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;

@@ -59,12 +59,11 @@ KVC_KERNEL(add_bias)(KVC_SPAN(float, y), KVC_SPAN(const float, bias), kvc_u64 N,
 /* Grid: (rows). */
 KVC_GROUP_KERNEL(norm)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 K, kvc_u32 heads, float eps) {
-    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    KVC_SHARED float lane[KVC_DOT_FLOATS];
     KVC_GLOBAL const float *w = w_buffer + w_offset + (kvc_u64)(KVC_GROUP_ID(0) % heads) * K;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
-    float sum = kvc_dot_floats(x, x, K, shared_sum); /* every team computes it, so that no team waits for another */
-    float r = kvc_div(1.0f, kvc_sqrt(kvc_div(sum, (float)K) + eps));
+    float r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_dot_group(x, x, K, lane), (float)K) + eps));
     KVC_BARRIER(); /* y may be x */
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = (x[k] * r) * w[k];
@@ -74,7 +73,7 @@ KVC_GROUP_KERNEL(norm)
 KVC_GROUP_KERNEL(norm_centred)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), KVC_SPAN(const float, bias), kvc_u32 K,
  kvc_u32 heads, float eps) {
-    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS], lane[KVC_DOT_FLOATS];
     kvc_u64 own = (kvc_u64)(KVC_GROUP_ID(0) % heads) * K; /* offset of the row's w and bias */
     KVC_GLOBAL const float *w = w_buffer + w_offset + own;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
@@ -84,7 +83,7 @@ KVC_GROUP_KERNEL(norm_centred)
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = x[k] - mean;
     KVC_BARRIER();
-    r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_dot_floats(y, y, K, shared_sum), (float)K) + eps));
+    r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_dot_group(y, y, K, lane), (float)K) + eps));
     KVC_BARRIER();
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = bias_buffer ? kvc_fma(y[k] * r, w[k], bias_buffer[bias_offset + own + k]) : (y[k] * r) * w[k];
