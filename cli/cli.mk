@@ -64,4 +64,5 @@ hashes: kvcull
 bin_PROGRAMS += kvcull
 kvcull_SOURCES = cli/main.c
 kvcull_LDFLAGS = $(PROGRAM_LDFLAGS)
-kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS)
+# libtool does not record an archive, such as CUDA's runtime, as a dependency of a static libkvcull.
+kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS) $(CUDA_LIBS)
