@@ -77,8 +77,15 @@ uint32_t kvc_verify_group(struct kvc_verify *v);
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v);
 
 /* Do not use two draws in one expression or call: the compiler chooses their order. */
-uint32_t kvc_verify_draw(struct kvc_verify *v);                                 /* 32 random bits */
-uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most); /* in least .. most, both included */
+static inline uint32_t kvc_verify_draw(struct kvc_verify *v) { /* 32 random bits (splitmix64) */
+    uint64_t z = v->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ z >> 31) >> 32);
+}
+static inline uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most) { /* least .. most */
+    return least + (uint32_t)((uint64_t)kvc_verify_draw(v) * ((uint64_t)most - least + 1) >> 32);
+}
 #define kvc_verify_pick(v, array) ((array)[kvc_verify_range(v, 0, sizeof(array) / sizeof((array)[0]) - 1)])
 
 /* The following functions allocate host memory and buffers that exist until the case ends. If out of memory, they

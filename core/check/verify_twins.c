@@ -82,17 +82,6 @@ void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, stru
 
 /* ---- synthetic inputs ---- */
 
-uint32_t kvc_verify_draw(struct kvc_verify *v) { /* splitmix64 */
-    uint64_t z = v->random += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (uint32_t)((z ^ z >> 31) >> 32);
-}
-
-uint32_t kvc_verify_range(struct kvc_verify *v, uint32_t least, uint32_t most) {
-    return least + (uint32_t)((uint64_t)kvc_verify_draw(v) * ((uint64_t)most - least + 1) >> 32);
-}
-
 void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes) {
     void *memory = v->held_count < sizeof v->held / sizeof v->held[0] ? calloc(1, bytes ? bytes : 1) : NULL;
     if (!memory) {
@@ -144,8 +133,14 @@ static float one_value(struct kvc_verify *v, enum kvc_flavour flavour, uint32_t 
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour) {
     float *values = kvc_verify_alloc(v, n * sizeof *values);
     uint32_t rarity = 8u << kvc_verify_range(v, 0, 3) * 3; /* 8, 64, 512, 4096 */
-    for (size_t i = 0; values && i < n; i++)
-        values[i] = one_value(v, flavour, rarity);
+    if (!values)
+        return NULL;
+    if (flavour == KVC_PLAIN) /* most values; this loop takes a third of the time of the other */
+        for (size_t i = 0; i < n; i++)
+            values[i] = plain_value(kvc_verify_draw(v));
+    else
+        for (size_t i = 0; i < n; i++)
+            values[i] = one_value(v, flavour, rarity);
     return values;
 }
 

@@ -2,10 +2,11 @@
  * a whole generation with each policy and cache type. Needs only libc, so it can be built for other machines and run
  * under an emulator. tests/cross/run.sh compares the output.
  *
- *     usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE
+ *     usage: driver [flush] [operations] [ref] [threads=N] [effort=N] [golden=GGUF]... FILE
  *     FILE         a name for the model file, written and removed
  *     flush        the host switches flush-to-zero on before it calls the library
  *     operations   only the operations
+ *     ref          compares each operation with plain C value by value, too, which takes twice as long
  *     effort=N     number of cases of each operation, 1 to 10; 0: none (1)
  *     golden=GGUF  another model to run; run.sh gives one of each family */
 #include "core/engine/engine.h"
@@ -280,9 +281,8 @@ static void generate_all(struct kvc_engine *engine, const char *path, enum kvc_t
     if (kvc_network_from_gguf(engine, model.gguf, path, &model.network, &model.info, &error) != KVC_OK)
         stop(&error, path);
     if (type == KVC_F16) {
-        for (size_t t = 0; t < 3; t++)
-            for (size_t i = 0; i < spec_count; i++)
-                generate(&model, specs[i], cache_types[t]);
+        for (size_t i = 0; i < spec_count; i++) /* each in one of the types in turn; the operations have all types */
+            generate(&model, specs[i], cache_types[i % 3]);
         generate_together(&model);
     } else {
         generate(&model, "take:budget=12,chunk=16,probe=4,warmup_layers=1+quest:budget=8,page=4", KVC_F16);
@@ -331,28 +331,31 @@ int main(int count, char **arguments) {
     struct kvc_engine_options options = {.backend = "cpu", .threads = 2};
     struct kvc_engine *engine;
     struct kvc_error error;
+    struct kvc_verify_options verify = {.backend = "cpu", .effort = 1, .alone = true};
     bool flush = false, only_operations = false;
-    unsigned effort = 1;
     const char *path = NULL;
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "flush") == 0)
             flush = true;
         else if (strcmp(arguments[i], "operations") == 0)
             only_operations = true;
+        else if (strcmp(arguments[i], "ref") == 0)
+            verify.alone = false;
         else if (strncmp(arguments[i], "effort=", 7) == 0)
-            effort = (unsigned)atoi(arguments[i] + 7);
+            verify.effort = (unsigned)atoi(arguments[i] + 7);
         else if (strncmp(arguments[i], "threads=", 8) == 0)
             options.threads = atoi(arguments[i] + 8);
         else if (strncmp(arguments[i], "golden=", 7) != 0)
             path = arguments[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: driver [flush] [operations] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
+        fprintf(stderr, "usage: driver [flush] [operations] [ref] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
         return 2;
     }
     if (flush)
         flush_to_zero();
-    if (effort && kvc_verify_some("cpu", options.threads, effort, NULL, print_operation, NULL, &error) != KVC_OK)
+    verify.threads = options.threads;
+    if (verify.effort && kvc_verify_operations(&verify, print_operation, NULL, &error) != KVC_OK)
         stop(&error, "operations");
     if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
         stop(&error, "kvc_engine_open");
