@@ -11,7 +11,7 @@ export TMPDIR
 mkdir "$TMPDIR"
 bash "$check" --try cpu "$program" "$work/check" >"$work/out" 2>"$work/err"
 that 'all parts are done' [ $? = 0 ]
-that 'twelve of them' [ "$(grep -c ': done, [0-9]* s$' "$work/out")" = 12 ]
+that 'fifteen of them' [ "$(grep -c ': done, [0-9]* s$' "$work/out")" = 15 ]
 that 'goals' [ "$(grep -c '^| .* | at [lm][a-z]* [0-9.]* | m[a-z]* |$' "$report")" = 11 ]
 that 'each of them measured' [ "$(grep -c 'not measured\|nan\|inf |' "$report")" = 0 ]
 nothing_left "$TMPDIR"
@@ -29,4 +29,22 @@ if ! command -v nvidia-smi >/dev/null; then
     that 'one line' [ "$(grep -c '^gpu-check: no nvidia-smi' "$work/err")" = 1 ]
     that 'nothing is left' [ ! -e "$work/nowhere" ]
 fi
+# A folder as gpu-pack fills it: nothing is built, and the program and its data are those of the folder.
+pack=$source/tools/gpu-pack
+for arguments in '' --nosuch '--arch' '--arch sm_90 out' 'one two'; do
+    # shellcheck disable=SC2086
+    bash "$pack" $arguments >"$work/out" 2>"$work/err"
+    that "gpu-pack $arguments is 2" [ $? = 2 ]
+    that 'and says why' [ "$(grep -c '^gpu-pack: ' "$work/err")" = 1 ]
+done
+mkdir -p "$work/pack/tools" "$work/pack/bin" && cp "$check" "$source/tools/parts.sh" "$work/pack/tools/"
+cp -R "$KVCULL_DATA" "$work/pack/data" && echo 'commit made-up' >"$work/pack/pack"
+printf '#!/bin/sh\necho "$KVCULL_DATA $*"\nexit 1\n' >"$work/pack/kvcull" && printf '#!/bin/sh\necho 9.0\n' >"$work/pack/bin/nvidia-smi"
+chmod +x "$work/pack/kvcull" "$work/pack/bin/nvidia-smi"
+(cd "$work" && PATH=$work/pack/bin:$PATH bash "$work/pack/tools/gpu-check") >"$work/out" 2>"$work/err"
+that 'a program that fails is told there, too' [ $? = 1 ]
+report=$work/pack/report/report.md
+that 'the pack names its commit' grep -q '^commit made-up$' "$report"
+that "it uses the pack's program and data" grep -q "^$work/pack/data info backends$" "$report"
+that 'it does not build' [ "$(grep -c '^## Build' "$report")" = 0 ]
 finish
