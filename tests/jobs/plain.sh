@@ -1,4 +1,4 @@
-# the default configuration (without JOB: this, --intel, and --cuda if nvcc is installed)
+# the default configuration
 check_plain() {
     build_in build
     python_packages

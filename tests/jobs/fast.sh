@@ -1,0 +1,18 @@
+# the default configuration, at most ten minutes: fewer cases, and not the slowest tests (without JOB: this)
+usable_fast() { false; } # --all has --plain
+check_fast() {
+    local only slow left_out
+    # Whole runs on OpenCL; an emulated GPU; every request for memory that fails; reports of devices and
+    # forecasts, which run the program many times; what only a release or a benchmark needs.
+    slow=$(printf 'tests/%s\n' backends/test_opencl_runs.sh backends/test_cuda \
+        backends/test_cuda_ptx.sh build/test_bench_programs.sh build/test_release.sh cli/test_faults.sh \
+        cli/test_verify.sh ranks/test_ranks_data.sh real/test_real tools/test_beside_llama.sh \
+        tools/test_device_report.sh tools/test_gpu_check.sh tools/test_ranks_plan.sh)
+    build_in build
+    python_packages
+    only=$(make -s --no-print-directory -C build list-tests)
+    left_out=$(say "$only" | grep -cxF "$slow")
+    only=$(say "$only" | grep -vxF "$slow")
+    settings=KVCULL_TEST_THINNED=1 run_tests fast build
+    say "    not in this check: $left_out slow tests and repeated cases; ./dev check --plain runs them"
+}
