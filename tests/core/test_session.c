@@ -249,12 +249,42 @@ static void test_after_chunk(void **state) {
     kvc_session_close(none.session);
 }
 
+/* take reads the prompt in chunks of its own. With a budget that evicts nothing, a second method keeps what it keeps
+ * alone: it receives every chunk's queries with their rows in the prompt. */
+static void test_after_take(void **state) {
+    static const char *const second[] = {"expected:budget=50,sinks=9", "snapkv:budget=50", "h2o:budget=50",
+                                         "cake:budget=50", "compactor:budget=50"};
+    enum { LENGTH = 150 };
+    (void)state;
+    for (size_t i = 0; i < sizeof second / sizeof *second; i++) {
+        int32_t kept[2][LENGTH];
+        size_t count[2];
+        char both[100];
+        struct kvc_session *session[2];
+        snprintf(both, sizeof both, "take:budget=1000,chunk=37,probe=4+%s", second[i]);
+        for (int k = 0; k < 2; k++) {
+            session[k] = open_with(model, k ? both : second[i], KVC_F16, 0);
+            FINE(kvc_session_prompt(session[k], tokens, LENGTH, NULL, NULL, &error));
+        }
+        for (uint32_t layer = 0; layer < kvc_model_info(model)->layers; layer++)
+            for (uint32_t h = 0; h < kvc_model_info(model)->kv_heads; h++) {
+                for (int k = 0; k < 2; k++)
+                    FINE(kvc_session_positions(session[k], layer, h, kept[k], LENGTH, &count[k], &error));
+                assert_true(count[0] > 0 && count[0] < LENGTH);
+                assert_int_equal(count[0], count[1]);
+                assert_memory_equal(kept[0], kept[1], count[0] * sizeof **kept);
+            }
+        for (int k = 0; k < 2; k++)
+            kvc_session_close(session[k]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks),        cmocka_unit_test(test_threads_and_backends),
         cmocka_unit_test(test_batch),         cmocka_unit_test(test_whole_or_single),
         cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_turns),
         cmocka_unit_test(test_misuse),        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_after_chunk)};
+        cmocka_unit_test(test_after_chunk),   cmocka_unit_test(test_after_take)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
