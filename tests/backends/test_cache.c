@@ -184,13 +184,13 @@ static void check_columns(struct pair *pair) {
     lists_free(pair, lists);
 }
 
-/* Random scores by index. At the lower levels many of them are equal, or all are. */
+/* Random scores by index. At the lower levels many of them are equal, or all are; at level 3 most are NaN. */
 static struct both draw_scores(struct pair *pair, const struct lists_shape *shape, uint32_t stride, uint32_t level) {
     struct both scores = both_floats(pair, (size_t)stride * shape->kv_heads, shape->values);
-    for (size_t i = 0; i < (size_t)stride * shape->kv_heads && level < 3; i++)
+    for (size_t i = 0; i < (size_t)stride * shape->kv_heads && level < 4; i++)
         for (int s = 0; s < SIDES; s++) {
             float *x = scores.on[s]->data;
-            x[i] = level == 1 ? -0.0f : level == 2 ? (float)((int)(x[i] * 3)) : x[i];
+            x[i] = level == 1 ? -0.0f : level == 2 ? (float)((int)(x[i] * 3)) : level == 3 && i % 3 > 0 ? NAN : x[i];
         }
     return scores;
 }
