@@ -176,8 +176,8 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
          "arithmetic of linear layers. int8 (default): 8-bit activations for quantized weights, float for others. "   \
-         "float: float32. Each of the two gives the same bits on every machine. fast: a BLAS library. exact: the same as " \
-         "float",    \
+         "float: float32. Each of the two gives the same bits on every machine. fast: a BLAS library. exact: the "    \
+         "same as float",                                                                                             \
          &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                  \
         CLI_RANKS_OPTION(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \

@@ -95,7 +95,7 @@ static int read_pseudo(const struct cli_command *command, const char *path, cons
     return status;
 }
 
-/* Reports tensors of layers after a missing layer. Without this check they would be ignored. */
+/* Fails if the file lacks a layer but has tensors of a later one, which would be ignored. */
 static int check_no_gap(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t layers) {
     const char *name;
 
@@ -215,7 +215,7 @@ static int write_chunk(void *user, uint32_t chunk) {
     return o->status;
 }
 
-/* Passes all probes of one layer that the file has, layers.<l>.probe_q.<chunk>, to the replay. */
+/* Passes to the replay all probes that the file has for layer l (tensors layers.<l>.probe_q.<chunk>). */
 static int give_probes(const struct cli_command *command, struct kvc_replay *replay, const char *path,
                        const struct dump *dump, uint32_t l) {
     int status = KVC_OK;

@@ -80,8 +80,8 @@ struct kvc_nearest {
     size_t word_bytes; /**< length of `word` */
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
-    size_t edits; /**< number of edits from `word` to `name`, 1 if one is a prefix of the other; while `name` is NULL:
-                       only a name with fewer edits is accepted */
+    size_t edits; /**< number of edits from `word` to `name` (1 if one is a prefix of the other); while `name` is NULL,
+                     the number that a name must stay below to be accepted */
 };
 /** Begins a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);
@@ -405,8 +405,8 @@ struct kvc_prompt_options {
     kvc_prompt_chunk_fn *chunk; /**< NULL, or called after each chunk of a chunk method */
     void *user;                 /**< first argument of all three */
     bool synthetic;             /**< for measurements: skip the layers and fill the cache with random keys and values.
-                                     Attention is computed only for the rows that the policy's prompt stage reads. Logits are
-                                   meaningless */
+                                     Attention is computed only for the rows that the policy's prompt stage
+                                     reads. Logits are meaningless */
 };
 /** Runs one turn: `count` (at least 1) tokens, then the policy's prompt stage. `logits` [vocab], or NULL, receives the
  * logits of the last token.

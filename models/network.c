@@ -70,7 +70,7 @@ enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_fi
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
     }
-    /* kvc_loader_find skips this for matrices that belong to other ranks. */
+    /* kvc_tensor_make is called here, because kvc_loader_find does not call it for other ranks' matrices. */
     enum kvc_status status = kvc_tensor_make(tensor, in->where, in->error);
     if (!status) {
         status = kvc_loader_note(in, kvc_tensor_data(tensor), tensor->bytes);

@@ -205,8 +205,8 @@ static struct serve_choice *next_prompt(const struct serve_loop *loop) {
 
 /* ---- decode steps ---- */
 
-/* Collects the answers of the next step. An answer without memory for its next token waits until other answers free
- * some. */
+/* Collects the answers that take part in the next step. An answer without memory for its next token waits until other
+ * answers free some. */
 static size_t loop_gather(struct serve_loop *loop) {
     size_t count = 0;
     loop->starved = NULL;
@@ -445,7 +445,7 @@ void *serve_loop(void *user) {
     while (good && wait_for_work(&loop)) {
         sweep(&loop);
         admit(&loop);
-        expire(&loop); /* after admit, so that it fails only requests that did not fit */
+        expire(&loop); /* after admit: fails only the requests that admit could not place */
         struct serve_choice *choice = next_prompt(&loop);
         loop.idle = !choice && loop.running == 0;
         if (choice)

@@ -37,8 +37,8 @@ KVC_DEVICE kvc_u32 kvc_store_width(const struct kvc_arena_view *arena) {
     return width;
 }
 
-/* Stores x [d] as a cache row with `width` work-items together. Returns how many values of this member's share
- * saturated. */
+/* Stores x [d] as a cache row with `width` work-items together. Returns the number of saturated values among those that
+ * this work-item stored. */
 KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *row,
                                    KVC_GLOBAL const float *x, kvc_u32 member, kvc_u32 width) {
     kvc_u32 d = arena->head_size, saturated = 0;
@@ -172,8 +172,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
         l_count[h] = kept;
 }
 
-/* Grid: (runs of channels of runs of the newest `rows` entries, heads). On CPUs a work-item fills whole cache lines of
- * a few columns. */
+/* Covers the newest `rows` entries. Grid: (runs of channels x runs of entries, heads). On CPUs a work-item fills whole
+ * cache lines of a few columns. */
 KVC_KERNEL(keep_keys)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads, kvc_u32 d) {
     kvc_u32 across = KVC_COLUMNS_OF(KVC_WORKERS), runs = (d + across - 1) / across, h = KVC_GROUP_ID(1);
@@ -187,8 +187,8 @@ KVC_KERNEL(keep_keys)
     }
 }
 
-/* Grid: (pairs of channels of the longest head's entries, heads). A work-item rotates a pair, or copies two channels
- * after the rotary ones. `rotated` receives the rotated keys, d values per index. */
+/* Grid: (pairs of channels of the longest head's entries, heads). A work-item rotates a pair of rotary channels, or
+ * copies two of the channels beyond them. `rotated` receives the rotated keys, d values per index. */
 KVC_KERNEL(rotate_rows)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *rotated,
  kvc_u32 d, kvc_u32 rotary, kvc_u32 interleaved) {

@@ -53,12 +53,12 @@ struct kvc_weight { /* rows of row_bytes in the file's layout, piece_rows of the
     void *piece[];
 };
 
-struct kvc_arena { /* chunks are numbered as in backends/kernels/lists.h; NULL if not allocated */
+struct kvc_arena {
     struct kvc_entry_format format;
     size_t block_bytes;
     uint32_t shift, top, lowest; /* all blocks below `lowest` are taken */
-    void *chunk[KVC_CHUNKS];
-    uint64_t *taken; /* one bit per block, for all blocks that the chunks can hold so far */
+    void *chunk[KVC_CHUNKS];     /* numbered as in backends/kernels/lists.h; NULL: not allocated */
+    uint64_t *taken;             /* one bit per block, for all blocks that the chunks can hold so far */
     uint32_t bits;
     uint64_t taken_count;
 };
@@ -71,7 +71,7 @@ struct kvc_offload {
     struct kvc_device device; /* must be the first member */
     struct kvc_ops table;
     const struct kvc_offload_driver *driver;
-    uint32_t workers, group; /* KVC_WORKERS of the kernels, which is 1 or 4; KVC_GROUP */
+    uint32_t workers, group; /* the kernels' KVC_WORKERS (1 or 4) and KVC_GROUP */
     uint64_t most_bytes;     /* limit for one allocation */
     uint64_t memory_bytes;   /* memory of the device */
     bool small_batch_checks; /* for tests: a shorter self-test */
@@ -124,7 +124,7 @@ void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, con
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* Adds the entries that attention has read to their counters, and evaluates the other status words. */
+/* Updates the counters of entries that attention read, and evaluates the other status words. */
 void kvc_offload_take_status(struct kvc_offload *offload);
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes);
 /* Returns a workspace of at least `bytes` bytes for the operation being queued. Returns NULL if memory runs out, which
@@ -148,15 +148,16 @@ void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists);
 void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena);
 void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* NULL: no read list */
 #include "backends/offload/push.h"
-/* Run groups of a group kernel, or work-items of another kernel along the first dimension. Do nothing if a size is 0.
+/* kvc_launch_groups runs a group kernel with x * y * z groups. kvc_launch_items runs another kernel with x work-items
+ * along the first dimension. Both do nothing if a size is 0.
  */
 void kvc_launch_groups(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
 void kvc_launch_items(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y, uint64_t z);
 /* Runs x * y * z groups of `items` work-items. */
 void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint32_t items, uint64_t x, uint64_t y,
                     uint64_t z);
-/* kvc_offload_runs returns the number of runs for n neighbouring values. kvc_launch_runs launches a work-item for each
- * run of x neighbouring values. */
+/* A work-item of some kernels computes several neighbouring values, a run. kvc_offload_runs returns the number of runs
+ * of n values. kvc_launch_runs launches a work-item for each run of x values. */
 uint64_t kvc_offload_runs(const struct kvc_offload *offload, uint64_t n);
 void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uint64_t x, uint64_t y);
 
@@ -165,9 +166,9 @@ uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
 /* Returns an upper bound for the entries of a head in the view, or in the list if view is NULL. */
 uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
-/* index_totals computes M and L of each row of values by index and writes them to totals [rows, 2]; a KV head has
- * `group` rows. entry_keys writes the keys as floats [H_kv, most slots, d], rotated back by cosine and sine if these
- * are given. */
+/* index_totals computes the maximum and the sum of exponentials of each row of `values`, which has one value per index,
+ * and writes both to totals [rows, 2]; a KV head has `group` rows. entry_keys writes the keys as floats [H_kv, most
+ * slots, d], rotated back by cosine and sine if these are given. */
 void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
                               uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals);
 void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span cosine,

@@ -16,7 +16,7 @@
         struct kvc_read_list *: kvc_launch_reads,                                                                      \
         const struct kvc_read_list *: kvc_launch_reads,                                                                \
         void *: kvc_launch_handle,                                                                                     \
-        unsigned char *: kvc_launch_handle,                                                                                     \
+        unsigned char *: kvc_launch_handle,                                                                            \
         float: kvc_launch_real,                                                                                        \
         bool: kvc_launch_word,                                                                                         \
         int: kvc_launch_word,                                                                                          \

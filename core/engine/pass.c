@@ -38,7 +38,8 @@ static void pass_attend(struct kvc_session *session, uint32_t layer, const struc
     kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
 }
 
-/* Copies `count` rows of runner->q, runner->maximum and runner->sum, from row `from` on, to row `to` of `queries`. */
+/* Copies rows `from` .. `from` + `count` - 1 of runner->q, runner->maximum and runner->sum into `queries`, which
+ * receives them from its row `to` on. */
 static void copy_queries(struct kvc_session *session, struct kvc_queries *queries, size_t to, uint32_t batch_row,
                          uint32_t from, uint32_t count) {
     struct kvc_runner *runner = session->runner;
@@ -113,7 +114,8 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
     return source->feed_forward(source->user, layer, part, error);
 }
 
-/* Runs the rows that a method added. If they have entries, the entries are dropped at once. */
+/* Runs the rows that a method added. If these rows were appended to the lists, their entries are dropped right after
+ * the layer. */
 static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     const uint32_t extra = kvc_prompt_extra_rows(session);

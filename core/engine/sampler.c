@@ -178,7 +178,8 @@ static uint32_t sampler_likeliest(const float *logits, uint32_t vocab) {
     return best;
 }
 
-/* Sorts order [count] by descending logits, with a stable radix sort in four passes over eight bits of their keys. */
+/* Sorts order [count] by descending logits, with a stable radix sort: each of four passes sorts by another byte of the
+ * logits' keys. */
 static void sampler_sort(uint32_t *order, union slot *room, size_t count, const float *logits) {
     uint32_t places[4][256] = {{0}};
     for (size_t i = 0; i < count; i++)
@@ -199,9 +200,9 @@ static void sampler_sort(uint32_t *order, union slot *room, size_t count, const 
 }
 
 /* Fills order with the best `most` tokens, best first. Leaves out tokens whose weight is too small to change the sum of
- * weights. The sum begins with the best token's 1, and exp(-TAIL) is below half a unit in the last place of any float
- * from 1 on. If `most` is small, tokens are inserted into a sorted list, which is cheap because few qualify. Otherwise
- * they are sorted. */
+ * weights. The best token has weight 1, so the sum is at least 1. exp(-TAIL) is less than half a unit in the last place
+ * of any float >= 1, so adding a smaller weight does not change the sum. If `most` is small, tokens are inserted into a
+ * sorted list, which is cheap because few qualify. Otherwise they are sorted. */
 static size_t sampler_collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
     const uint32_t best = sampler_likeliest(logits, sampler->vocab);
     const float highest = logits[best], least = -TAIL * sampler->options.temperature;

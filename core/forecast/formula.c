@@ -49,7 +49,7 @@ uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, c
 
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* One kind of a layer's lists during decode steps. */
+/* The forecast of some of a layer's lists in decode steps: of those that keep everything, or of all others. */
 struct course {
     struct kvc_method_layer select;
     struct kvc_method_layer decode;
@@ -60,11 +60,11 @@ struct course {
     double held;    /* entries per list */
     double longest; /* entries of the layer's longest lists after the prompt, or 0 if this kind is the longest */
     bool whole;
-    bool uneven; /* activations decide how entries are divided among lists; reads are an upper bound */
+    bool uneven; /* the lengths of lists depend on activations, so the forecast of entries read is an upper bound */
 };
 
-/* Returns how many entries a step reads of a list with n entries to choose from. *choose receives the number of bytes
- * that are read to choose them. `most` is the number of entries of the layer's longest list. */
+/* Returns how many entries a step reads from a list in which n entries are candidates. *choose receives the number of
+ * bytes that are read to choose them. `most` is the number of entries of the layer's longest list. */
 static double reads_of(const struct course *course, double n, double most, double *choose,
                        struct kvc_formula *formula) {
     const struct kvc_layer_context *context = &course->select.context;
@@ -81,7 +81,8 @@ static double reads_of(const struct course *course, double n, double most, doubl
         dims = least(d, dims + 1.5);
         pages = select.page ? n / select.page + 1 : 0;
     } else if (n <= budget) {
-        /* the longest lists choose, so the sums are read even if this list reads everything */
+        /* the layer's longest lists exceed the budget, so the step also reads this list's sum of values, although it
+         * reads all entries */
         if (select.mean_value && most > budget)
             *choose = d * sizeof(float);
         return n;
@@ -90,14 +91,14 @@ static double reads_of(const struct course *course, double n, double most, doubl
     case KVC_SELECT_EXACT:
         *choose = n * context->entry_bytes / 2;
         break;
-    case KVC_SELECT_CHANNELS: /* from the keys, or from their copy by channel */
+    case KVC_SELECT_CHANNELS: /* reads the chosen channels, of the keys or of a copy by channel */
         *choose = n * dims * (select.page ? context->page_element_bytes : context->element_bytes) +
                   (select.mean_value ? d * sizeof(float) : 0);
         break;
     case KVC_SELECT_PAGE_CHANNELS:
         *choose = pages * dims * context->page_element_bytes;
         break;
-    case KVC_SELECT_PAGE_BOUND: /* both bounds of a channel in which the signs of the group's queries differ */
+    case KVC_SELECT_PAGE_BOUND: /* reads both bounds of a channel if the group's queries have different signs there */
         *choose = pages * d * (context->group > 1 ? 2 : 1) * context->page_element_bytes;
         if (context->group > 1 || select.page > 1) /* one of the pages read may be the partial last page */
             formula->read_kind = KVC_EXPECTED_MOST;

@@ -130,7 +130,7 @@ static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struc
     view.maximum = kvc_growable_at(&pseudo->maximum, first * g->heads);
     view.sum = kvc_growable_at(&pseudo->sum, first * g->heads);
     view.positions = kvc_growable_at(&pseudo->positions, first);
-    view.causal_offset = (struct kvc_span){NULL, 0}; /* pseudo rows see every entry of the lists */
+    view.causal_offset = (struct kvc_span){NULL, 0}; /* the queries that the method added see every entry */
     const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
     kvc_stage_device(stage)->ops->window_mass(
         kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,

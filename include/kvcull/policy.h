@@ -495,8 +495,8 @@ struct kvc_policy_class {
     unsigned stages;                  /**< bits of enum kvc_stage_kind */
     const struct kvc_option *options; /**< a row with name NULL ends the table; NULL: no options */
     const char *trial;                /**< options besides a budget that suit a model of a few layers and a prompt of a
-                                           few hundred tokens, such as "span=2,sinks=4", for tests of every method; NULL:
-                                           the defaults suit */
+                                           few hundred tokens, such as "span=2,sinks=4", for tests of every method;
+                                           NULL: the defaults suit */
 
     /** Checks conditions beyond the range of a single option. Errors name the option, its value and the range. */
     enum kvc_status (*check)(const struct kvc_values *values, struct kvc_error *error);

@@ -50,7 +50,7 @@ static void select_channels(struct scored *s, uint64_t *order) {
     }
 }
 
-/* Returns the factor of a score that is computed from some of the channels. */
+/* Returns the factor for scores that are computed from the chosen channels only. */
 static float channel_factor(const struct scored *s, const float *q) {
     float a = 0.0f, b = 0.0f;
     for (uint32_t i = 0; i < s->call->dims; i++)
@@ -124,7 +124,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
 
-/* Counts the values of a page from which its bound is computed: low, high or both of each channel. */
+/* Counts how many of a page's minima and maxima its bound needs: for each channel the minimum, the maximum or both. */
 static uint32_t sides_of(const struct scored *s) {
     uint32_t sides = 0;
     for (uint32_t c = 0; c < s->d; c++) {
@@ -324,7 +324,7 @@ void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *a
         need = (total * args->share + 65535) / 65536;
         if (need == 0 || weight_from(&c, view.indices, read, *count, 0, &equal) < need)
             continue;
-        /* finds the highest key whose sum is still large enough, bit by bit */
+        /* finds, from the highest bit down, the highest threshold at which the weights still add up to `need` */
         for (uint32_t bit = 0x80000000u; bit; bit >>= 1)
             if (weight_from(&c, view.indices, read, *count, least | bit, &equal) >= need)
                 least |= bit;

@@ -43,7 +43,8 @@ KVC_DEVICE float kvc_small_int8_add(float lane, const struct kvc_half_weights (&
     return lane;
 }
 
-/* Grid: (outputs / 16, rows / R). quant is aligned to 16 bytes. A stage has one block for each lane. */
+/* Grid: (outputs / 16, rows / R). quant is aligned to 16 bytes. A stage holds, for each output, one block of 32 weights
+ * per lane. */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_int8_rows(kvc_u8 *shared, float *y, const kvc_u32 *quant, const float *scale,
                                     const kvc_i32 *sum, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 blocks, kvc_u64 N,

@@ -1,8 +1,8 @@
 /* small_batch.h - template: one tile of attention for the query heads of one row that share a KV head.
  *
  * Decode reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all heads
- * of its group. The 32 lanes of a dot product lie side by side in vectors. vf_tree_rows sums the lanes of LANES dot
- * products together and returns one vector with their results. */
+ * of its group. The 32 lanes of a dot product lie side by side in vectors. vf_tree_rows reduces LANES dot products at
+ * the same time, each over its own lanes, and returns one vector with their results. */
 #ifndef KVC_SIMD_ATTENTION_SMALL_BATCH_H
 #define KVC_SIMD_ATTENTION_SMALL_BATCH_H
 
@@ -122,7 +122,7 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
 #define KEYS_AHEAD 64u /* number of keys fetched into L2 ahead of use, if only keys are read */
 
 /* Prefetches row i. If row i + 1 begins at most `fill` bytes after row i, the bytes between the two rows are prefetched
- * too. `fill` is 0 unless the rows belong to a read list. */
+ * too. `fill` is 0 unless only selected entries are read (kvc_read_list). */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {
@@ -195,8 +195,8 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
 
 #define MIX_AHEAD 12u /* number of value rows fetched from L2 ahead of use */
 
-/* Rows to prefetch, entry by entry, while values are mixed: the next_count keys of the next tile, and this tile's
- * values below `high`. */
+/* Rows to prefetch, one per entry, during the weighted sum of the values: the next tile's next_count keys, and this
+ * tile's values with an index below `high`. */
 struct small_batch_ahead {
     const unsigned char *const *next;
     uint32_t next_count, high;
