@@ -57,11 +57,13 @@ const char info_joining[] =
     "by score.";
 
 const struct info_rule info_rules[] = {
-    {"Groups decide together.", "Each key-value head has one selection, made from sums over its group."},
+    {"Groups decide together.", "Each key-value head has one selection. An entry's score is the sum of its scores over "
+                                "the query heads of the group."},
     {"Positions stay.",
      "A kept key keeps its rotation, and the next token takes the next true position. The exception is the option "
-     "positions=cache of streaming and lacache. It rotates the key of the entry with index r to position r, and a "
-     "query to the index of the same token's entry. Only select methods may be joined with positions=cache."},
+     "positions=cache of streaming and lacache. With this option, the key of the entry with index r is "
+     "rotated to position r. The query of a token is rotated to the index of that token's own entry. Only select "
+     "methods may be joined with positions=cache."},
     {"Order.", "Kept entries are in ascending position. Windows, pooling and pages follow that order."},
     {"Ties.", "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins."},
     {"Within the budget nothing happens.", "While a head holds no more entries than its budget, everything is kept and "
@@ -70,9 +72,10 @@ const struct info_rule info_rules[] = {
                 "the entries of the observation window. At both ends of the range, max ignores missing neighbours; avg "
                 "counts them as zero and always divides by the kernel."},
     {"Budgets",
-     "are a number of tokens or a share of the prompt, such as 10%. A share gives at least one token more than the "
-     "sinks or the window that the method always keeps (w + 1 for an observation window), or 1 if there are none. An "
-     "impossible value is an error that names the option, the value and the range, before a model is loaded."},
+     "are a number of tokens or a share of the prompt, such as 10%. A share is at least one token larger than the "
+     "sinks or the window that the method always keeps (w + 1 with an observation window), and at least 1 token for a "
+     "method without either. An impossible value is an error that names the option, the value and the range, before a "
+     "model is loaded."},
     {"Layers",
      "with attention are numbered from 0. Recurrent layers between them hold no entries and have no number. "
      "skip_layers=n leaves the first n layers full; with layers=0-3/8 a method acts on layers 0 to 3 and 8 only. "
