@@ -32,7 +32,7 @@ static void few_rows_int8(struct kvc_offload *offload, const struct kvc_linear_i
         kvc_offload_int8_launch(KVC_KERNEL_linear_int8, args->y, &args->x, w, piece, w->outputs, args->bias);
     KVC_PUSH(&launch, (uint64_t)args->rows);
     launch_small_batch(offload, &launch, KVC_CUDA_small_int8_q8_0_1, (unsigned)w->type - (unsigned)KVC_Q8_0,
-                       kvc_offload_piece_rows(w, piece), 16, args->rows);
+                       kvc_offload_piece_rows(w, piece), KVC_SMALL_INT8_OUTPUTS, args->rows);
 }
 
 /* The workspace holds packed x, then the packed weights of some outputs. */
@@ -81,23 +81,28 @@ void kvc_cuda_linear(struct kvc_device *device, const struct kvc_linear *args) {
     }
 }
 
+static void gemm_rows_int8(struct kvc_offload *offload, const struct kvc_linear_int8 *args, uint32_t piece) {
+    const struct kvc_weight *w = args->w;
+    const uint64_t rows = args->rows, count = kvc_offload_piece_rows(w, piece);
+    struct kvc_launch many = kvc_cuda_own(KVC_CUDA_gemm_int8);
+    KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale),
+             kvc_cuda_data(args->x.sum), w->piece[piece], w->row_bytes, w->type, w->inputs / 32, w->outputs,
+             piece * w->piece_rows, count, kvc_cuda_data(args->bias));
+    KVC_PUSH(&many, rows);
+    kvc_launch_run(offload, &many, 256, round_up(count, 32) / 32, round_up(rows, 64) / 64, 1);
+}
+
 void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
     struct kvc_offload *offload = (struct kvc_offload *)device;
-    const struct kvc_weight *w = args->w;
-    const uint64_t rows = args->rows;
-    if (rows <= KVC_INT8_FEW && (uintptr_t)kvc_cuda_data(args->x.quant) % 16 != 0) {
+    const bool few = args->rows <= KVC_INT8_FEW;
+    if (few && (uintptr_t)kvc_cuda_data(args->x.quant) % 16 != 0) {
         kvc_offload_linear_int8(device, args);
         return;
     }
-    for (uint32_t i = 0; i < w->pieces && rows <= KVC_INT8_FEW; i++)
-        few_rows_int8(offload, args, i);
-    for (uint32_t i = 0; i < w->pieces && rows > KVC_INT8_FEW; i++) {
-        const uint64_t count = kvc_offload_piece_rows(w, i);
-        struct kvc_launch many = kvc_cuda_own(KVC_CUDA_gemm_int8);
-        KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale),
-                 kvc_cuda_data(args->x.sum), w->piece[i], w->row_bytes, w->type, w->inputs / 32, w->outputs,
-                 i * w->piece_rows, count, kvc_cuda_data(args->bias));
-        KVC_PUSH(&many, rows);
-        kvc_launch_run(offload, &many, 256, round_up(count, 32) / 32, round_up(rows, 64) / 64, 1);
+    for (uint32_t i = 0; i < args->w->pieces; i++) {
+        if (few)
+            few_rows_int8(offload, args, i);
+        else
+            gemm_rows_int8(offload, args, i);
     }
 }

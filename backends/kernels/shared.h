@@ -32,9 +32,10 @@
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns per work-item of keep_keys */
 #define KVC_SMALL_BATCH 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
-#define KVC_INT8_ROWS 4u  /* rows of linear_int8 in one pass over the weights */
-#define KVC_INT8_FEW 8u   /* largest number of rows that are computed this way */
-#define KVC_INT8_MANY 16u /* rows in one pass for more rows on CPUs */
+#define KVC_INT8_ROWS 4u           /* rows of linear_int8 in one pass over the weights */
+#define KVC_INT8_FEW 8u            /* largest number of rows that are computed this way */
+#define KVC_INT8_MANY 16u          /* rows in one pass for more rows on CPUs */
+#define KVC_SMALL_INT8_OUTPUTS 16u /* outputs of a block in CUDA's kernels for few rows */
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 

@@ -1,8 +1,6 @@
 /* small_batch_int8.h - linear layers with 8-bit activations for few rows: one pass over the weights for up to 8 rows. A
- * block computes 16 outputs with a team of eight work-items each, one lane per work-item. Weights pass through shared
- * memory as in small_batch.h. */
-
-#define KVC_SMALL_INT8_OUTPUTS 16u
+ * block computes KVC_SMALL_INT8_OUTPUTS outputs with a team of eight work-items each, one lane per work-item. Weights
+ * pass through shared memory as in small_batch.h. */
 
 /* A row's block of 32 activations, which a work-item loads while it waits for the weights. */
 struct kvc_small_int8_x {
@@ -43,8 +41,8 @@ KVC_DEVICE float kvc_small_int8_add(float lane, const struct kvc_half_weights (&
     return lane;
 }
 
-/* Grid: (outputs / 16, rows / R). quant is aligned to 16 bytes. A stage holds, for each output, one block of 32 weights
- * per lane. */
+/* Grid: (outputs / KVC_SMALL_INT8_OUTPUTS, rows / R). quant is aligned to 16 bytes. A stage holds, for each output, one
+ * block of 32 weights per lane. */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_int8_rows(kvc_u8 *shared, float *y, const kvc_u32 *quant, const float *scale,
                                     const kvc_i32 *sum, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 blocks, kvc_u64 N,
