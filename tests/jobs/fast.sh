@@ -1,4 +1,4 @@
-# the default configuration, at most ten minutes: fewer cases, and not the slowest tests (without JOB: this)
+# the default configuration with fewer cases, without the slowest tests (without JOB: this)
 usable_fast() { false; } # --all has --plain
 check_fast() {
     local only slow left_out
