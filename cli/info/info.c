@@ -4,6 +4,13 @@
 #include "cli/info/info.h"
 #include "kvcull/ranks.h"
 
+/* Whether this build checks invariants (core/base/assert.h). */
+#ifdef KVC_ASSERTIONS
+static const bool assertions = true;
+#else
+static const bool assertions = false;
+#endif
+
 /* Returns the devices of the i-th backend, one line each, or an empty list if the backend has only one device. */
 static json_t *devices(size_t i) {
     json_t *list = json_array();
@@ -48,6 +55,7 @@ static int backends(const struct cli_command *command, const struct info_argumen
             }
         }
         cli_json_set(root, "backends", list);
+        cli_json_set(root, "assertions", json_boolean(assertions));
         return cli_json_print(command, root, stdout);
     }
     table = cli_table_open("<backend|<usable|<runs on ref|<detail");
@@ -99,7 +107,8 @@ int cli_names(const struct cli_command *command, const struct cli_common *common
 
 static int overview(const struct cli_command *command, const struct info_arguments *a) {
     if (!a->common.json)
-        printf("kvcull %s, arithmetic %d\n\n", KVC_VERSION, KVC_ARITHMETIC_VERSION);
+        printf("kvcull %s, arithmetic %d, assertions %s\n\n", KVC_VERSION, KVC_ARITHMETIC_VERSION,
+               assertions ? "on" : "off");
     return backends(command, a);
 }
 

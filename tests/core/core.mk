@@ -1,6 +1,7 @@
 # core.mk - tests of core/: the arithmetic, sessions and steps, policy strings, forecasts, verification, measuring.
 check_PROGRAMS += \
 	tests/core/test_arguments \
+	tests/core/test_assert \
 	tests/core/test_beside \
 	tests/core/test_cache_positions \
 	tests/core/test_canon \
@@ -26,6 +27,7 @@ check_PROGRAMS += \
 	tests/core/test_types \
 	tests/core/test_expired \
 	tests/core/test_verify
+tests_core_test_assert_SOURCES = tests/core/test_assert.c tests/core/assert_off.c
 # The wrapped calls are those of the archive.
 tests_core_test_no_memory_SOURCES = tests/core/test_no_memory.c tests/case.c
 tests_core_test_no_memory_CPPFLAGS = $(AM_CPPFLAGS)

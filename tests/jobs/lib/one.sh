@@ -10,6 +10,8 @@ one_test() {
     fi
     name=$(test_file "$1") || exit 2
     locked
+    # A build of ./dev build stays as it is.
+    if [ ! -e build/options ] || grep -qe --enable-assertions build/options; then with_assertions; fi
     provide cmocka
     configured build
     build_test build "$name" || exit 1
